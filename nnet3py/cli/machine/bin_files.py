@@ -98,20 +98,20 @@ from nnet3py.cli.main import launch; launch(sys.argv.pop(1))' "$package" "$name"
 
 
 class Declaration(NamedTuple):
-    """A command as its module declares it: Kaldi's name, heading, module below ``nnet3py.cli``, one line of help."""
+    """Command as its module declares it."""
 
-    name: str
-    group: str
-    module: str
-    help: str
-    launcher: bool
+    name: str            # Kaldi's name
+    group: str           # heading in lists of commands
+    module: str          # below nnet3py.cli, such as "nnet.networks"
+    help: str            # one line for lists of commands
+    launcher: bool       # whether bin/ has a program of that name
 
 
 def declarations(folder: Path = CLI) -> list[Declaration]:
     """Return the commands that the modules below ``folder`` declare, in the order of lists.
 
-    Raises SystemExit, which says where, for a name that is declared twice, a heading that is not one of HEADINGS, and
-    what is not a literal.
+    Raises SystemExit, with the place in the sources, for a name that is declared twice, a heading that is not one of
+    HEADINGS, and values that are not literals.
     """
     commands: dict[str, Declaration] = {}
     for path in sorted(folder.rglob("*.py")):
@@ -142,13 +142,13 @@ def _declaring_calls(module: ast.Module) -> Iterator[ast.Call]:
 
 
 def _declaration(call: ast.Call, module: str, place: str) -> Declaration:
-    values = {word.arg: word.value for word in call.keywords if word.arg in ("group", "help", "launcher")}
+    nodes = {word.arg: word.value for word in call.keywords if word.arg in ("group", "help", "launcher")}
     try:
-        name, values_ = ast.literal_eval(call.args[0]), {key: ast.literal_eval(node) for key, node in values.items()}
+        name, values = ast.literal_eval(call.args[0]), {key: ast.literal_eval(node) for key, node in nodes.items()}
     except ValueError:
         raise SystemExit(f"{place}: group, help and launcher of a command must be literals, since they are read "
                          "without running the module") from None
-    return Declaration(name, values_["group"], module, values_["help"], values_.get("launcher", True))
+    return Declaration(name, values["group"], module, values["help"], values.get("launcher", True))
 
 
 def table_text(commands: list[Declaration]) -> str:
@@ -182,7 +182,7 @@ def launcher_text(name: str) -> str:
 
 
 def common_text(installed: bool = False) -> str:
-    """Return what all launchers read, of a checkout or inside a wheel (``installed``)."""
+    """Return the text of ``launcher.sh``, of a checkout or inside a wheel (``installed``)."""
     package, python = INSTALLED_PLACES if installed else CHECKOUT_PLACES
     return _COMMON.format(package=package, python=python)
 
@@ -205,7 +205,7 @@ def write_launchers(folder: Path, installed: bool = False) -> list[Path]:
 
 
 def write_entry_points(path: Path) -> None:
-    """Write the package's own names of all commands into ``setup.cfg``; the rest of the file stays."""
+    """Write the entry points ``nnet3py`` and ``nnet3py-NAME`` into ``setup.cfg``; the rest of the file stays."""
     from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
     text = path.read_text(encoding="utf-8")

@@ -1,14 +1,8 @@
-"""nnet3-extras: optional packages, and the commands that install them.
+"""Commands about the installation and the machine.
 
-nnet3py docs: the documentation in a browser, from this machine, without a network.
-
-nnet3py bin-path: where the launchers with Kaldi's names lie.
-
-cuda-gpu-available and cuda-compiled: whether a GPU can be used, as recipes ask.
-
-nnet3py tune: measures matrix products both ways, and keeps what was faster here.
-
-nnet3py resident: run a script whose programs of ours need not be loaded anew each time.
+nnet3-extras (optional packages), docs (the documentation in a browser), bin-path (the folder of launchers),
+cuda-gpu-available and cuda-compiled (GPU support, for recipes), tune (matrix products by own code or by BLAS), resident
+(a script whose programs are forks of one process).
 """
 from __future__ import annotations
 
@@ -26,11 +20,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@kaldi_command("nnet3-extras", group="Start here", help="Show what more can be installed, for words or plots, and how.",
+@kaldi_command("nnet3-extras", group="Start here", help="Show which optional packages are installed or missing.",
                usage="""
-Show which optional packages are installed, which only some things need, such as word decoding, and the command that
-installs the missing ones into the Python that runs this command. The exit status is 1 if something that was asked for
-is missing.
+Show which extras, groups of optional packages for tasks such as word decoding or plots, are installed, and the command
+that installs missing packages into the Python that runs this command. With extras as arguments, the exit status is 1 if
+a package of theirs is missing.
 
 Usage:  nnet3-extras [options] [<extra> ...]
 
@@ -38,10 +32,10 @@ e.g.:
  nnet3-extras
  nnet3-extras decode || echo "no words then"
 """, arguments=(0, 100), options=[
-    option("python", bool, False, "Print the Python that runs the commands, and nothing else"),
+    option("python", bool, False, "Print only the path of the Python that runs the commands"),
 ])
 def extras(args: list[str], options: Options) -> int:
-    """Print a line for each; 1 if one that was named is not complete."""
+    """Print a line for each extra; return 1 if packages of an extra in ``args`` are missing."""
     import sys
 
     from nnet3py.extras import EXTRAS, install_command, missing_packages
@@ -66,11 +60,10 @@ def extras(args: list[str], options: Options) -> int:
 _HOST = "127.0.0.1"
 
 
-@kaldi_command("docs", group="Start here", help="Open the documentation in a browser; it needs no network.",
+@kaldi_command("docs", group="Start here", help="Open the documentation in a browser; no network is needed.",
                launcher=False, usage="""
-Open the documentation in a browser. It is served from this machine, and to this machine only, until the command is
-ended (ctrl-C). A page has its name in docs/, such as training; the name of a command, or of something public in
-Python, leads to where it is described.
+Open the documentation in a browser. This command serves the pages, to this machine only, until it is ended (ctrl-C).
+The argument is the name of a page, such as training, of a command, or of a public class or function in Python.
 
 Usage:  nnet3py docs [options] [<page>]
 
@@ -81,12 +74,12 @@ e.g.:
  nnet3py docs Recognizer
  xdg-open $(nnet3py docs --print-path)
 """, arguments=(0, 1), options=[
-    option("print-path", bool, False, "Only print the file of the page, which a browser opens, too, but cannot search"),
-    option("port", int, 0, "Port on this machine where a browser finds it (0: any that is free)"),
-    option("browser", bool, True, "Open a browser; false: only say where the documentation is"),
+    option("print-path", bool, False, "Only print the path of the page's file; search does not work in such a page"),
+    option("port", int, 0, "Port on this machine at which the pages are served (0: any free port)"),
+    option("browser", bool, True, "Open a browser; false: only print the address of the documentation"),
 ])
 def docs(args: list[str], options: Options) -> int:
-    """Serve the documentation until it is interrupted; 0."""
+    """Serve the documentation until the command is interrupted; return 0."""
     import webbrowser
 
     from nnet3py.io.streams import write_text
@@ -111,7 +104,7 @@ def docs(args: list[str], options: Options) -> int:
 
 
 def site_folder() -> Path:
-    """Where the built documentation is: in the package, or what ``make docs`` left. Nnet3Error if it is nowhere."""
+    """Return the folder of the documentation, in the package or as ``make docs`` built it; Nnet3Error without any."""
     from pathlib import Path
 
     package = Path(__file__).resolve().parents[2]
@@ -119,13 +112,13 @@ def site_folder() -> Path:
         if (folder / "index.html").is_file():
             return folder
     pages = package.parent / "docs"
-    raise Nnet3Error("the documentation was not built here",
-                     f"in the checkout, make docs builds it; its pages are texts in {pages}" if pages.is_dir() else
-                     "wheels made by make dist have it")
+    raise Nnet3Error("the documentation was not built for this installation",
+                     f"'make docs' in the checkout builds it; its sources are the texts in {pages}" if pages.is_dir()
+                     else "install a wheel that was made by 'make dist', which contains it")
 
 
 def find_page(folder: Path, name: str) -> str:
-    """The page of that name, as an address in the folder; UsageError if there is none."""
+    """Return the address, in the folder, of the page, command or public name ``name``; UsageError if there is none."""
     from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
     from nnet3py.config_line import did_you_mean
 
@@ -147,18 +140,19 @@ def find_page(folder: Path, name: str) -> str:
 
 
 def make_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """A server of the files of a folder, for this machine; Nnet3Error if the port cannot be used."""
+    """Make a server of the files in a folder, for this machine; Nnet3Error if the port cannot be used."""
     from functools import partial
     from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, format: str, *args: object) -> None:
-            """Requests are not logged."""
+            """Log nothing."""
 
     try:
         return ThreadingHTTPServer((_HOST, port), partial(Quiet, directory=str(folder)))
     except (OSError, OverflowError) as error:
-        raise Nnet3Error(f"port {port} of this machine cannot be had ({error})", "leave out --port") from None
+        raise Nnet3Error(f"port {port} of this machine cannot be used ({error})",
+                         "leave out --port, to get any free port") from None
 
 
 @kaldi_command("bin-path", group="Start here", help="Print the folder of the launchers with Kaldi's names, for PATH.",
@@ -177,20 +171,20 @@ def bin_path(args: list[str], options: Options) -> None:
     print(launcher_folder())
 
 
-NO_SUPPORT = 1
-LARGEST_ERROR = 1.0e-3     # of sums of 100 float32 products
+NO_SUPPORT = 1             # exit status
+LARGEST_ERROR = 1.0e-3     # allowed difference of sums of 100 float32 products
 
 
 @kaldi_command("cuda-gpu-available", group="Start here", help="Test whether a GPU can be used.", usage="""
-Test whether a GPU can be used, with a small computation. The exit status is 0 if it can, 1 if there is none, and 255 if
-there is one that does not work.
+Test, with a small computation, whether a GPU can be used. The exit status is 0 if a GPU works, 1 if there is none, and
+255 if there is a GPU that does not work.
 
 Usage:  cuda-gpu-available
 
 e.g.: cuda-gpu-available && echo yes
 """, arguments=(0, 0))
 def cuda_gpu_available(args: list[str], options: Options) -> int:
-    """Test the GPU."""
+    """Test the GPU; return 0 or NO_SUPPORT, or raise DeviceError."""
     import socket
 
     from nnet3py.cli.process.option_groups import has_gpu_files
@@ -218,7 +212,7 @@ def cuda_gpu_available(args: list[str], options: Options) -> int:
 
 
 def _largest_error() -> float:
-    """How far a product of two matrices on the GPU is from numpy's."""
+    """Return the largest difference of a matrix product on the GPU from numpy's."""
     import numpy as np
 
     from nnet3py.ops import get_ops
@@ -231,29 +225,29 @@ def _largest_error() -> float:
     return float(np.abs(ops.copy_out(product) - a @ a).max())
 
 
-@kaldi_command("cuda-compiled", group="Start here", help="Tell by the exit status whether there is GPU support.",
+@kaldi_command("cuda-compiled", group="Start here", help="Return exit status 0 if a GPU can be used, 1 if not.",
                usage="""
-Tell, by the exit status alone, whether computing on a GPU is possible: 0 if it is, 1 if not.
+Return the exit status 0 if a GPU can be used, 1 if not; print nothing.
 
 Usage:  cuda-compiled
 
 e.g.: if ! cuda-compiled; then echo "computing on the CPU"; fi
 """, arguments=(0, 0))
 def cuda_compiled(args: list[str], options: Options) -> int:
-    """Tell whether there is GPU support."""
+    """Return 0 if a GPU can be used, else NO_SUPPORT."""
     from nnet3py.cli.process.option_groups import why_no_gpu
 
     return 0 if why_no_gpu() is None else NO_SUPPORT
 
 
 @kaldi_command("tune", group="Start here",
-               help="Measure whether matrix products are faster by BLAS here, and keep the answer.", launcher=False,
+               help="Choose by measurement whether BLAS computes matrix products on this machine.", launcher=False,
                usage="""
-Measure on this machine whether matrix products are faster by nnet3py's own code or by BLAS, and keep the answer.
+Measure on this machine which matrix products are faster by nnet3py's own code and which by BLAS, and keep the result as
+a rule for all later commands, in the folder of compiled kernels.
 
-There is a rule for each kind of processor already; this is for other processors, or to check. It takes some seconds,
-in which the machine should do nothing else. The answer is kept in the folder of compiled kernels, for all later
-commands.
+nnet3py has a rule for common kinds of processors; measure on other processors, or to check the rule. Measuring takes
+some seconds, during which the machine should do nothing else.
 
 Usage:  nnet3py tune [options]
 
@@ -264,9 +258,9 @@ e.g.:
  nnet3py tune --reset
 """, arguments=(0, 0), detached_values=True, options=[
     QUIET,
-    option("dry-run", bool, False, "Measure and print, but keep nothing"),
-    option("show", bool, False, "Print what holds now, and measure nothing"),
-    option("reset", bool, False, "Go back to the rule that is built in, and measure nothing"),
+    option("dry-run", bool, False, "Measure and print, but do not keep the rule"),
+    option("show", bool, False, "Only print the present rule"),
+    option("reset", bool, False, "Only go back to the built-in rule"),
 ])
 def tune(args: list[str], options: Options) -> None:
     """Measure, print a table, and write the rule."""
@@ -274,8 +268,8 @@ def tune(args: list[str], options: Options) -> None:
 
     if options.reset:
         was_measured = product_rule.drop()
-        log.log("What was measured is removed; the rule that is built in holds." if was_measured
-                else "Nothing was measured.")
+        log.log("Removed the measured rule; the built-in rule is used." if was_measured
+                else "There is no measured rule; the built-in rule is used.")
         return
     if options.show:
         _show()
@@ -294,13 +288,13 @@ def tune(args: list[str], options: Options) -> None:
         results.append(result)
     rule = rule_of(results)
     if rule == product_rule.built_in():
-        log.log("This is what is built in for this processor.")
+        log.log("This is the built-in rule for this processor.")
     if not options.dry_run:
         log.log(f"Kept in {product_rule.keep(rule)}")
 
 
 def _show() -> None:
-    """Print which way each class of products is computed."""
+    """Print the rule: which code computes each class of products."""
     from nnet3py.engine import product_rule
 
     print("built in" if product_rule.measured() is None else f"measured: {product_rule.rule_file()}")
@@ -311,12 +305,12 @@ def _show() -> None:
         print(f"{product_rule.FORMS[form]:20s} {size:20s} {way}")
 
 
-@kaldi_command("resident", group="Start here", help="Run a script whose programs of ours need not be loaded each time.",
+@kaldi_command("resident", group="Start here", help="Run a script; the programs of nnet3py that it calls start faster.",
                launcher=False, usage="""
-Run a command, such as one of Kaldi's scripts, while a process that has loaded
-everything is ready: each program of ours that it calls is a copy of this
-process, which takes milliseconds instead of tenths of a second. It ends with
-the command. Linux only.
+Run a command, such as one of Kaldi's scripts, beside a process that has loaded
+nnet3py. Each program of nnet3py that the command calls is run by a copy of this
+process, which starts in milliseconds instead of tenths of a second. The process
+ends with the command. Linux only.
 
 Usage:  nnet3py resident [options] <command> [<argument> ...]
 
@@ -324,10 +318,10 @@ e.g.:
  nnet3py resident steps/nnet3/train_raw_dnn.py --dir exp/tdnn ...
 """, arguments=(1, None), options=[QUIET], runs_program=True)
 def resident(args: list[str], options: Options) -> int:
-    """Run the command; its exit status is ours."""
+    """Run the command; return its exit status."""
     if not (system.TELLS_OF_PROCESSES and system.CAN_FORK):
-        raise Nnet3Error("nnet3py resident needs Linux, whose /proc tells what a caller's process is like",
-                         "run the command without it")
+        raise Nnet3Error("nnet3py resident needs Linux, since it reads the state of processes in /proc",
+                         "run the command without 'nnet3py resident'")
     from nnet3py.cli.process.resident_server import ResidentServer, load_everything
 
     load_everything()

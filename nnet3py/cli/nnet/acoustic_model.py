@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.errors import NumericError, ShapeError, within
-from nnet3py.option_fields import settings_of
-from nnet3py.training.options import TransitionOptions
+from nnet3py.cli.process.options import Options, option
+from nnet3py.errors import NumericError, ShapeError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,59 +108,6 @@ def _log_change(old: np.ndarray, new: np.ndarray) -> None:
     log.log(f"Adjusting priors: K-L divergence from old to new is {divergence:.6g}")
 
 
-@kaldi_command("nnet3-am-train-transitions", group="Models",
-               help="Train the transition probabilities of an acoustic model, and its priors.", usage="""
-Estimate the transition probabilities of an acoustic model from alignments, and set its priors to the shares that its
-pdfs have in them.
-
-Usage:  nnet3-am-train-transitions [options] <nnet-in> <alignments-rspecifier> <nnet-out>
-
-e.g.:
- nnet3-am-train-transitions 1.mdl "ark:gunzip -c ali.*.gz |" 2.mdl
-""", arguments=(3, 3), options=[
-    BINARY,
-    option("set-priors", bool, True, "Set the priors, too"),
-    option("prior-floor", float, 5.0e-06, "Least prior of a pdf"),
-    *declared(settings_of(TransitionOptions)),
-])
-def am_train_transitions(args: list[str], options: Options) -> int:
-    """Train transitions and set priors."""
-    import numpy as np
-
-    from nnet3py.acoustic_model import read_model
-    from nnet3py.formats.holders import INT_VECTOR
-    from nnet3py.io.tables import SequentialReader
-    from nnet3py.training.transitions import count_transitions, priors_of_counts, train_transitions
-
-    model = read_model(args[0])
-    transitions = model.transition_model
-    counts = np.zeros(transitions.num_transition_ids + 1)
-    num_done = 0
-    with SequentialReader(args[1], INT_VECTOR) as alignments:
-        for key, alignment in alignments:
-            with within(f"utterance {key}"):
-                count_transitions(transitions, alignment, counts)
-            num_done += 1
-    log.log(f"Accumulated transition stats from {num_done} utterances.")
-    improvement = train_transitions(transitions, counts, fields_from(options, TransitionOptions()))
-    log.log(f"Transition model update: average {improvement.average():.6g} log-like improvement per frame over "
-            f"{improvement.num_frames:.6g} frames.")
-    if options.set_priors:
-        log.log("Setting priors of pdfs in the model.")
-        output_dim = model.nnet.output_dim("output")
-        if transitions.num_pdfs != output_dim:
-            raise ShapeError(f"the transition model has {transitions.num_pdfs} pdfs, the network {output_dim} outputs",
-                             "was the network made for another tree?")
-        model.priors = priors_of_counts(transitions, counts, options.prior_floor)
-    model.write(args[2], binary=options.binary)
-    log.log(f"Trained transitions of neural network model and wrote it to {args[2]}")
-    return 0
-
-
-if TYPE_CHECKING:
-    pass
-
-
 @kaldi_command("copy-transition-model", group="Models", help="Copy the transition model of a model.", usage="""
 Copy the transition model of an acoustic model of any kind, without what follows it.
 
@@ -204,18 +149,9 @@ def show_transitions(args: list[str], options: Options) -> int:
     return 0
 
 
-def _print_numbers(rxfilename: str) -> None:
-    from nnet3py.hmm.transition_model import read_transition_model
-    from nnet3py.io.streams import write_text
-
-    model = read_transition_model(rxfilename)
-    write_text("-", f"number of phones {len(model.topology.phones)}\nnumber of pdfs {model.num_pdfs}\n"
-                    f"number of transition-ids {model.num_transition_ids}\n"
-                    f"number of transition-states {model.num_transition_states}\n")
-
-
-_NUMBERS_USAGE = """
-Print the numbers of phones, pdfs, transition-ids and transition-states of a model of any kind.
+_SIZES_USAGE = """
+Print the numbers of phones, pdfs, transition-ids and transition-states of the transition model that a model file of any
+kind begins with.
 
 Usage:  {name} [options] <model-in>
 e.g.:
@@ -224,18 +160,19 @@ See also: nnet3-am-info, tree-info
 """
 
 
-@kaldi_command("am-info", group="Models", help="Print what a transition model consists of.",
-               usage=_NUMBERS_USAGE.format(name="am-info"), arguments=(1, 1))
-def am_info(args: list[str], options: Options) -> None:
-    """Print what a transition model consists of."""
-    _print_numbers(args[0])
-
-
-@kaldi_command("hmm-info", group="Models", help="Print what a transition model consists of.",
-               usage=_NUMBERS_USAGE.format(name="hmm-info"), arguments=(1, 1))
+@kaldi_command("am-info", group="Models", help="Print the sizes of a transition model.",
+               usage=_SIZES_USAGE.format(name="am-info"), arguments=(1, 1))
+@kaldi_command("hmm-info", group="Models", help="Print the sizes of a transition model.",
+               usage=_SIZES_USAGE.format(name="hmm-info"), arguments=(1, 1))
 def hmm_info(args: list[str], options: Options) -> None:
-    """Print what a transition model consists of."""
-    _print_numbers(args[0])
+    """Print the sizes of a transition model."""
+    from nnet3py.hmm.transition_model import read_transition_model
+    from nnet3py.io.streams import write_text
+
+    model = read_transition_model(args[0])
+    write_text("-", f"number of phones {len(model.topology.phones)}\nnumber of pdfs {model.num_pdfs}\n"
+                    f"number of transition-ids {model.num_transition_ids}\n"
+                    f"number of transition-states {model.num_transition_states}\n")
 
 
 @kaldi_command("tree-info", group="Trees and topologies", help="Print what a tree is for.", usage="""

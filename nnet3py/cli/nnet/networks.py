@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import Options, command_echo, option
+from nnet3py.cli.process.options import Options, command_echo, float_list, option
 from nnet3py.errors import ConfigError, UsageError, within
 
 if TYPE_CHECKING:
@@ -387,18 +387,8 @@ def average(args: list[str], options: Options) -> int:
     from nnet3py.training.averaging import average_nnets, normalized_weights
 
     *sources, target = args
-    weights = normalized_weights(_parse_weights(options.weights), len(sources))
+    weights = normalized_weights(float_list(options.weights, "--weights") or None, len(sources))
     result = average_nnets(((source, read_nnet(source)) for source in sources), weights)
     result.write(target, binary=options.binary)
     log.log(f"Averaged parameters of {len(sources)} neural nets, and wrote to {target}")
     return 0
-
-
-def _parse_weights(text: str) -> list[float] | None:
-    if not text:
-        return None
-    try:
-        return [float(part) for part in text.split(":")]
-    except ValueError:
-        raise UsageError(f"--weights={text} is not a list of numbers separated by colons",
-                         "for example --weights=0.25:0.75") from None

@@ -1,14 +1,7 @@
-"""nnet3-train: train a network on examples, or directly on features and targets.
+"""Training a network on frame-level examples, its diagnostics, and the average of the last models.
 
-nnet3-compute-prob: objective and accuracy of a network on examples.
-
-nnet3-show-progress: how a network changed between two iterations of its training.
-
-nnet3-combine: the best average of the last models of a training.
-
-What the commands of discriminative training share: the options of the objective, and the model.
-
-nnet3-discriminative-train, -compute-objf and -compute-from-egs: training on lattices, and its results.
+nnet3-train, nnet3-compute-prob, nnet3-show-progress, nnet3-combine, and nnet3-am-train-transitions, which estimates
+transition probabilities and priors from alignments.
 """
 from __future__ import annotations
 
@@ -20,13 +13,11 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM, with_default
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.cli.training.train_setup import PROB, TRAINER, diagnostic_options
-from nnet3py.discriminative.options import DiscriminativeOptions
-from nnet3py.errors import ArgumentsError, UsageError, within
+from nnet3py.errors import ArgumentsError, ShapeError, UsageError, within
 from nnet3py.option_fields import settings_of
-from nnet3py.training.options import CombineOptions, MinibatchOptions
+from nnet3py.training.options import CombineOptions, MinibatchOptions, TransitionOptions
 
 if TYPE_CHECKING:
-    from nnet3py.acoustic_model import AcousticModel
     from nnet3py.network.nnet import Nnet
     from nnet3py.training.trainer import NnetTrainer
 
@@ -214,118 +205,50 @@ def combine(args: list[str], options: Options) -> int:
     return 0
 
 
-DISCRIMINATIVE = declared(settings_of(DiscriminativeOptions()))
+@kaldi_command("nnet3-am-train-transitions", group="Models",
+               help="Train the transition probabilities of an acoustic model, and its priors.", usage="""
+Estimate the transition probabilities of an acoustic model from alignments, and set its priors to the shares that its
+pdfs have in them.
 
-
-def discriminative_options(options: Options) -> DiscriminativeOptions:
-    """The objective's options from the ``DISCRIMINATIVE`` group; UsageError for values that make no sense."""
-    result = fields_from(options, DiscriminativeOptions())
-    result.check()
-    return result
-
-
-def model_in_test_mode(rxfilename: str, options: Options, batchnorm: bool) -> AcousticModel:
-    """An acoustic model whose dropout, and with ``batchnorm`` batch normalization, is as the options say."""
-    from nnet3py.acoustic_model import read_model
-    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
-
-    model = read_model(rxfilename)
-    if options.dropout_test_mode:
-        set_dropout_test_mode(model.nnet, True)
-    if batchnorm and options.batchnorm_test_mode:
-        set_batchnorm_test_mode(model.nnet, True)
-    return model
-
-
-_WITHOUT_EFFECT = ("l2-regularize-factor", "batchnorm-stats-scale", "backstitch-training-scale",
-                   "backstitch-training-interval")
-_TRAINER = tuple(setting.but(help="No effect, as in Kaldi: this trainer does not do so") if setting.name in
-                 _WITHOUT_EFFECT else setting for setting in TRAINER)
-_DROPOUT = option("dropout-test-mode", bool, True, "Compute without dropout")
-
-
-@kaldi_command("nnet3-discriminative-train", group="Discriminative training",
-               help="Train with the objectives MMI, MPFE or sMBR on lattices.", usage="""
-Train a network with a sequence-discriminative objective (MMI, MPFE or sMBR) by stochastic gradient descent. Every
-example read is one minibatch: merge them before. The transition model and priors come from the model; only
-the network is written.
-
-Usage:  nnet3-discriminative-train [options] <model-in> <discriminative-examples-in> <raw-nnet-out>
+Usage:  nnet3-am-train-transitions [options] <nnet-in> <alignments-rspecifier> <nnet-out>
 
 e.g.:
-nnet3-discriminative-train --criterion=smbr 1.mdl 'ark:nnet3-discriminative-merge-egs 1.degs ark:-|' 2.raw
-""", arguments=(3, 3), options=(
-    BINARY,
-    option("apply-deriv-weights", bool, True, "Multiply derivatives with the weights of the examples' frames"),
-    _DROPOUT, *_TRAINER, *DISCRIMINATIVE, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
-))
-def discriminative_train(args: list[str], options: Options) -> int:
-    """Train on discriminative examples; 1 if there was nothing to discriminative_train on."""
-    from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
-    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
-    from nnet3py.egs.example import examples_ahead, num_merged
-    from nnet3py.io.tables import SequentialReader
-    from nnet3py.training.discriminative_trainer import DiscriminativeTrainer
-
-    objective = discriminative_options(options)
-    model = model_in_test_mode(args[0], options, batchnorm=False)
-    trainer = DiscriminativeTrainer(model, trainer_options(options), objective, options.apply_deriv_weights)
-    if options.read_cache:
-        read_cache(trainer, options.read_cache)
-    with SequentialReader(args[1], DISCRIMINATIVE_EXAMPLE) as reader, \
-            closing(examples_ahead(reader)) as egs:        # type: ignore[type-var]
-        for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
-            with within(f"example {key}"):
-                trainer.train(eg)
-    return finish(trainer, args[2], options, "Wrote raw nnet model to")
-
-
-@kaldi_command("nnet3-discriminative-compute-objf", group="Discriminative training",
-               help="Print a model's objective MMI, MPFE or sMBR on examples.", usage="""
-Log a model's sequence-discriminative objective per frame on (merged) examples.
-
-Usage:  nnet3-discriminative-compute-objf [options] <model-in> <discriminative-examples-in>
-
-e.g.: nnet3-discriminative-compute-objf --criterion=mmi 0.mdl ark:valid.degs
-""", arguments=(2, 2), options=(
-    option("batchnorm-test-mode", bool, True, "Normalize with the stored statistics, not with the minibatch's"),
-    _DROPOUT, *DISCRIMINATIVE,
-    *(setting.but(help="No effect: there is no accuracy") if "accuracy" in setting.name else setting
-      for setting in PROB),
-    option("compute-deriv", bool, False, "No effect: derivatives are not shown"), *DEVICE,
-))
-def compute_objf(args: list[str], options: Options) -> int:
-    """Print the objective; 1 if there was none."""
-    from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
-    from nnet3py.egs.discriminative_example import read_discriminative_egs
-    from nnet3py.training.discriminative_trainer import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
-
-    device, objective = set_up(options), discriminative_options(options)
-    diagnostics = DiscriminativeDiagnostics(
-        model_in_test_mode(args[0], options, batchnorm=True),
-        DiscriminativeDiagnosticOptions(discriminative=objective, optimize=optimize_options(options),
-                                        compiler=compiler_options(options), debug=options["computation.debug"],
-                                        device=device))
-    return log_diagnostics(diagnostics, read_discriminative_egs(args[1]))
-
-
-@kaldi_command("nnet3-discriminative-compute-from-egs", group="Discriminative training",
-               help="Compute a network's output for discriminative examples.", usage="""
-Compute a network's output for (merged) discriminative examples, at their supervised frames; a matrix for each example.
-
-Usage:  nnet3-discriminative-compute-from-egs [options] <raw-nnet-in> <discriminative-examples-in> <matrices-out>
-
-e.g.:
- nnet3-discriminative-compute-from-egs --apply-exp=true 0.raw ark:1.degs ark:- | matrix-sum-rows ark:- ark:- |
-   vector-sum ark:- 1.vec
+ nnet3-am-train-transitions 1.mdl "ark:gunzip -c ali.*.gz |" 2.mdl
 """, arguments=(3, 3), options=[
     BINARY,
-    option("apply-exp", bool, False, "Write exp(output), such as probabilities of a log-softmax"),
-    *DEVICE,
+    option("set-priors", bool, True, "Set the priors, too"),
+    option("prior-floor", float, 5.0e-06, "Least prior of a pdf"),
+    *declared(settings_of(TransitionOptions)),
 ])
-def compute_from_egs(args: list[str], options: Options) -> int:
-    """Compute outputs for examples."""
-    from nnet3py.cli.egs.outputs import write_outputs
-    from nnet3py.egs.discriminative_example import read_discriminative_egs
+def am_train_transitions(args: list[str], options: Options) -> int:
+    """Train transitions and set priors."""
+    import numpy as np
 
-    return write_outputs(args, options, read_discriminative_egs(args[1]), "output")
+    from nnet3py.acoustic_model import read_model
+    from nnet3py.formats.holders import INT_VECTOR
+    from nnet3py.io.tables import SequentialReader
+    from nnet3py.training.transitions import count_transitions, priors_of_counts, train_transitions
+
+    model = read_model(args[0])
+    transitions = model.transition_model
+    counts = np.zeros(transitions.num_transition_ids + 1)
+    num_done = 0
+    with SequentialReader(args[1], INT_VECTOR) as alignments:
+        for key, alignment in alignments:
+            with within(f"utterance {key}"):
+                count_transitions(transitions, alignment, counts)
+            num_done += 1
+    log.log(f"Accumulated transition stats from {num_done} utterances.")
+    improvement = train_transitions(transitions, counts, fields_from(options, TransitionOptions()))
+    log.log(f"Transition model update: average {improvement.average():.6g} log-like improvement per frame over "
+            f"{improvement.num_frames:.6g} frames.")
+    if options.set_priors:
+        log.log("Setting priors of pdfs in the model.")
+        output_dim = model.nnet.output_dim("output")
+        if transitions.num_pdfs != output_dim:
+            raise ShapeError(f"the transition model has {transitions.num_pdfs} pdfs, the network {output_dim} outputs",
+                             "was the network made for another tree?")
+        model.priors = priors_of_counts(transitions, counts, options.prior_floor)
+    model.write(args[2], binary=options.binary)
+    log.log(f"Trained transitions of neural network model and wrote it to {args[2]}")
+    return 0
