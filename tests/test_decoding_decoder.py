@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from graph_paths import path_costs
 
-from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.lattice_decoder import Decoder
+from nnet3py.decoding.lexicon import GraphBuilder
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel

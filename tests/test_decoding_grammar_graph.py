@@ -7,13 +7,12 @@ import numpy as np
 import pytest
 from graph_systems import context_system
 
-from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.composed_graphs import ExpandedGrammar, GrammarGraph
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.grammar import as_nonterminal
-from nnet3py.decoding.grammar_graph import ExpandedGrammar, GrammarGraph
-from nnet3py.decoding.lattice_decoder import LatticeDecoder
+from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
+from nnet3py.decoding.lexicon import GraphBuilder
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import FormatError, ShapeError, UsageError
 from nnet3py.graphs.grammar_fst import FIRST_LABEL, LEAVES, GrammarFst, Nonterminals, prepared
 from nnet3py.hmm.topology import chain_topology
@@ -106,7 +105,7 @@ def test_same_as_one_graph() -> None:
     static = DecodingGraph.of_fst(make_graph(WITHOUT, flat.fst(), *SYSTEM), SYSTEM[1])
     dynamic = GrammarGraph(made, SYSTEM[1])
     assert_same(Decoder(static, SYSTEM[1], OPTIONS), Decoder(dynamic, SYSTEM[1], OPTIONS), ROUNDED)
-    whole = DecodingGraph.of_fst(ExpandedGrammar(dynamic).whole(), SYSTEM[1])
+    whole = DecodingGraph.of_fst(ExpandedGrammar(dynamic).to_fst(), SYSTEM[1])
     assert_same(Decoder(whole, SYSTEM[1], OPTIONS), Decoder(dynamic, SYSTEM[1], OPTIONS), COST)
 
 
@@ -130,7 +129,7 @@ def test_a_grammar_that_calls_itself() -> None:
         assert best is not None and best.words.tolist() == found.words.tolist()
     assert most > 4
     with pytest.raises(ShapeError, match="has more than 5000 arcs as one"):
-        ExpandedGrammar(made).whole(most_arcs=5000)
+        ExpandedGrammar(made).to_fst(most_arcs=5000)
 
 
 def test_what_is_wrong_is_said() -> None:

@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 from graph_paths import path_costs
 
-from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder_options import TrainingGraphOptions
-from nnet3py.decoding.grammar import word_loop
+from nnet3py.decoding.grammar import Ngram, ngram_fst, word_loop
 from nnet3py.decoding.graph import (
     make_graph,
     make_training_graph,
@@ -20,8 +18,8 @@ from nnet3py.decoding.graph import (
     write_graph,
     write_lang,
 )
-from nnet3py.decoding.lexicon import Lang, Pronunciation, Silence, make_lang
-from nnet3py.decoding.ngram import Ngram, ngram_fst
+from nnet3py.decoding.lexicon import GraphBuilder, Lang, Pronunciation, Silence, make_lang
+from nnet3py.decoding.options import TrainingGraphOptions
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel

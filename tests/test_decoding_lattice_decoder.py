@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from nnet3py.decoding import lattice_decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.hmm.transition_model import TransitionModel

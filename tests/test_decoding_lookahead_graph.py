@@ -11,13 +11,12 @@ from graph_paths import path_costs
 from random_fsts import random_fst
 
 from nnet3py.cli.process.command import load
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.composed_graphs import ComposedGraph, LookaheadGraph, relabeled
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
-from nnet3py.decoding.lattice_decoder import LatticeDecoder
+from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
 from nnet3py.decoding.lookahead import Lookahead
-from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph, relabeled
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.fst.operations import arc_sorted
@@ -105,7 +104,7 @@ def test_paths_of_random_graphs(model):
     num_paths = 0
     for seed in range(60):
         hcl, grammar = random_fst(seed, epsilons=0.5), random_fst(seed + 1000, states=7, arcs=14, epsilons=0.2)
-        whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().whole()
+        whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().to_fst()
         if whole.num_arcs:
             expected = path_costs(composed(hcl, grammar, []), LONGEST)
             assert path_costs(whole, LONGEST) == pytest.approx(expected, abs=COST)
@@ -119,7 +118,7 @@ def test_words_are_taken_early_and_costs_summed(model):
                         np.zeros(6), [1, 2, 3, 4, 4, 5])
     costs = np.array([1.0, 2.0], dtype=np.float32)
     grammar = Fst.from_arcs(0, [NO_WEIGHT, 0.0], [0, 0], [1, 2], [7, 8], costs, [1, 1])
-    whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().whole()
+    whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().to_fst()
     arcs = {int(label): (int(word), float(cost)) for label, word, cost in
             zip(whole.input_labels, whole.output_labels, whole.weights, strict=True)}
     total = -np.logaddexp(-1.0, -2.0)
@@ -142,8 +141,8 @@ def test_a_small_cache(model, disambig, likes):
     large, small = LatticeDecoder(graph, OPTIONS), LatticeDecoder(graph, OPTIONS)
     small.graph = ComposedGraph(graph, most_arcs=300)
     begun = []
-    original = small.graph.begin_anew
-    small.graph.begin_anew = lambda wanted: begun.append(len(wanted)) or original(wanted)   # type: ignore[method-assign]
+    original = small.graph.restart
+    small.graph.restart = lambda wanted: begun.append(len(wanted)) or original(wanted)   # type: ignore[method-assign]
     for matrix in likes:
         costs = []
         for search in (large, small):

@@ -1,4 +1,4 @@
-"""nnet3py/decoding/phone_loop.py: the best sequence of phones is that of a slow search over all of them."""
+"""nnet3py/decoding/graph.py: the best sequence of phones is that of a slow search over all of them."""
 from __future__ import annotations
 
 import itertools
@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from graph_systems import SYSTEMS, monophone_system
 
-from nnet3py.decoding.arcs import GraphBuilder
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
-from nnet3py.decoding.phone_loop import phone_loop
+from nnet3py.decoding.graph import phone_loop
+from nnet3py.decoding.lattice_decoder import Decoder
+from nnet3py.decoding.lexicon import GraphBuilder
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import UsageError
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.topology import chain_topology

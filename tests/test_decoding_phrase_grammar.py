@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from graph_paths import path_costs
 
-from nnet3py.decoding.phrase_grammar import bigram_grammar, phrase_grammar
+from nnet3py.decoding.composed_graphs import bigram_grammar, phrase_grammar
 from nnet3py.fst.operations import is_sorted
 
 COST = 1e-5          # sums of float32

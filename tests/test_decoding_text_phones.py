@@ -1,4 +1,4 @@
-"""nnet3py/decoding/text_phones.py and text-to-phones: phones of transcripts with random silences."""
+"""nnet3py/decoding/lexicon.py and text-to-phones: phones of transcripts with random silences."""
 from __future__ import annotations
 
 from collections import Counter
@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from nnet3py.cli.main import load
-from nnet3py.decoding.lexicon import Pronunciation
+from nnet3py.decoding.lexicon import Pronunciation, RandomSilence, TextPhones, UnknownWordError
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.decoding.text_phones import Silences, TextPhones, UnknownWordError
 from nnet3py.errors import FormatError, UsageError
 
 FATAL = 255
@@ -20,17 +19,17 @@ CHANCE = 0.03         # four standard deviations of a share of that many draws
 
 
 def test_without_silence():
-    assert TextPhones(LEXICON[:2], PHONES, Silences())(["one", "a", "one"]) == [5, 4, 2, 5, 4]
+    assert TextPhones(LEXICON[:2], PHONES, RandomSilence())(["one", "a", "one"]) == [5, 4, 2, 5, 4]
 
 
 def test_certain_silences():
-    convert = TextPhones(LEXICON[:2], PHONES, Silences("SIL", 1.0, 1.0))
+    convert = TextPhones(LEXICON[:2], PHONES, RandomSilence("SIL", 1.0, 1.0))
     assert convert(["one", "a"]) == [1, 5, 4, 1, 2, 1]
-    assert TextPhones(LEXICON[:2], PHONES, Silences("SIL", 1.0, 0.0))(["one", "a"]) == [1, 5, 4, 2, 1]
+    assert TextPhones(LEXICON[:2], PHONES, RandomSilence("SIL", 1.0, 0.0))(["one", "a"]) == [1, 5, 4, 2, 1]
 
 
 def test_shares_of_silences_and_pronunciations():
-    convert = TextPhones(LEXICON, PHONES, Silences("SIL", 0.8, 0.1))
+    convert = TextPhones(LEXICON, PHONES, RandomSilence("SIL", 0.8, 0.1))
     count: Counter[str] = Counter()
     for _ in range(DRAWS):
         phones = convert(["one", "a"])
@@ -41,7 +40,7 @@ def test_shares_of_silences_and_pronunciations():
 
 
 def test_the_seed_decides():
-    results = [[TextPhones(LEXICON, PHONES, Silences("SIL"), seed=seed)(["a"] * 20) for _ in range(2)]
+    results = [[TextPhones(LEXICON, PHONES, RandomSilence("SIL"), seed=seed)(["a"] * 20) for _ in range(2)]
                for seed in (0, 1)]
     assert results[0][0] == results[0][1] != results[1][0]
 
@@ -54,8 +53,8 @@ def test_unknown_words():
 
 @pytest.mark.parametrize("arguments, error, complaint", [
     ({"phones": SymbolTable.of(["a", "n"], "phone")}, FormatError, "no phone 'w'"),
-    ({"silences": Silences("SIL", 1.5, 0.1)}, UsageError, "from 0 to 1, found 1.5"),
-    ({"silences": Silences("SP", 0.5, 0.1)}, FormatError, "no phone 'SP'"),
+    ({"silence": RandomSilence("SIL", 1.5, 0.1)}, UsageError, "from 0 to 1, found 1.5"),
+    ({"silence": RandomSilence("SP", 0.5, 0.1)}, FormatError, "no phone 'SP'"),
     ({"unknown_word": "<unk>"}, UsageError, "lacks the word '<unk>'"),
 ])
 def test_what_does_not_fit(arguments, error, complaint):

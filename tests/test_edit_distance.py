@@ -1,4 +1,4 @@
-"""nnet3py/decoding/edit_distance.py against a slow reference; the scoring commands against Kaldi's output."""
+"""nnet3py/decoding/word_errors.py against a slow reference; the scoring commands against Kaldi's output."""
 from __future__ import annotations
 
 import functools
@@ -12,7 +12,7 @@ import pytest
 from paths import shared_golden
 
 from nnet3py.cli.decoding.scoring import align_text, compute_wer, compute_wer_bootci
-from nnet3py.decoding.edit_distance import Edits, Resampler, align, edit_distance
+from nnet3py.decoding.word_errors import Edits, Resampler, align, edit_distance
 from nnet3py.random_sequence import CRandom
 
 SAMPLES = 400
