@@ -240,7 +240,7 @@ class LazyGraph(ABC):
 
     @property
     def is_full(self) -> bool:
-        """Whether :meth:`restart` is due."""
+        """True if :meth:`restart` is due."""
         return self.num_arcs > self._most_arcs
 
     def expand(self, wanted: np.ndarray) -> None:

@@ -51,7 +51,7 @@ _BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # added to the offset
 
 
 class Graphs(NamedTuple):
-    """All graphs of a grammar, one after the other; the fields are attributes of ``composed_graphs.GrammarGraph``."""
+    """The graphs of a grammar, one after the other; the fields are attributes of ``composed_graphs.GrammarGraph``."""
 
     states: Any
     state_costs: Any

@@ -234,7 +234,7 @@ class LatticeDecoder:
 
     @property
     def is_alive(self) -> bool:
-        """Whether any path is left."""
+        """True if any path is left."""
         return bool(self._best_ends().cost < np.inf)
 
     def final_relative_cost(self) -> float:
@@ -247,7 +247,7 @@ class LatticeDecoder:
 
     @property
     def reached_final(self) -> bool:
-        """Whether a final state of the graph is reached. Kaldi: ReachedFinal."""
+        """True if a final state of the graph is reached. Kaldi: ReachedFinal."""
         return bool(self._best_ends().with_final < np.inf)
 
     def best_path(self, use_final: bool = True) -> BestPath | None:

@@ -351,7 +351,7 @@ class GrammarTables:
 
     @property
     def is_ngram(self) -> bool:
-        """Whether G is an n-gram model, used in place: an acceptor whose only cycles have words."""
+        """True if G is an n-gram model, used in place: an acceptor whose only cycles have words."""
         return len(self.children) > 0
 
     def largest_word(self) -> int:
