@@ -27,6 +27,7 @@ CHECKED: tuple[str, ...] = (
     "compiler/",
     "components/",
     "config_line.py",
+    "decoding/",
     "discriminative/",
     "drivers/",
     "egs/",

@@ -54,7 +54,7 @@ LIGHT = ("errors", "_version", "log", "provided", "cached_property", "system", "
          "feat/options", "feat/pitch_options", "feat/speech_options", "chain/options", "egs/options",
          "gaussians/options", "runtime/options", "training/options", "trees/options", "ivectors/options",
          "lattices/determinize_options", "decoding/decoder_options",
-         "decoding/search_layout", "recognition/stream_options", "recognition/option_tables",
+         "decoding/layout", "recognition/stream_options", "recognition/option_tables",
          "recognition/server_options", "recognition/server_limits", "recognition/server_protocol",
          "recognition/transcripts", "rnnlm/folder", "compiler/optimize_options", "export/export_options",
          "discriminative/options", "cli/")      # import no numpy

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnet3py.compiler.optimize_options import OptimizeOptions
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.feat.options import OnlineOptions
 from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
 from nnet3py.feat.speech_options import OUTPUT_FORMAT, conf_settings

@@ -33,7 +33,7 @@ def make_phone_loop(args: list[str], options: Options) -> int:
     """Make a graph of phones."""
     import os
 
-    from nnet3py.decoding.phone_loop import phone_loop
+    from nnet3py.decoding.graph import phone_loop
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.errors import Nnet3Error
     from nnet3py.hmm.transition_model import TransitionModel

@@ -61,14 +61,13 @@ ENGINE = {"engine": (("array_code", "take_apart"), ("tiles", "multiply"), ("epil
                      ("team_code", "share"), ("team_code", "serve"))}
 # families of compiled loops outside ops/, and the modules that have them
 LOOPS: dict[str, tuple[str, ...]] = {
-    "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder",
-                 "nnet3py.decoding.lookahead", "nnet3py.decoding.lookahead_graph", "nnet3py.decoding.lookahead_grammar",
-                 "nnet3py.decoding.growing_graph", "nnet3py.decoding.grammar_graph"),
+    "decoding": ("nnet3py.decoding.composed_graphs", "nnet3py.decoding.decoding_graph",
+                 "nnet3py.decoding.lattice_decoder", "nnet3py.decoding.lookahead"),
     "files": ("nnet3py.formats.compressed_code",),
     "features": ("nnet3py.feat.cmvn", "nnet3py.feat.mel_banks", "nnet3py.feat.pitch",
                  "nnet3py.feat.plp", "nnet3py.feat.speech", "nnet3py.feat.split_radix"),
     "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.posteriors"),
-    "scoring": ("nnet3py.decoding.edit_distance",),
+    "scoring": ("nnet3py.decoding.word_errors",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.operations", "nnet3py.graphs.context"),
     "lattices": ("nnet3py.transducers.compact_lattice", "nnet3py.transducers.fst", "nnet3py.transducers.lattice",
                  "nnet3py.transducers.state_graphs", "nnet3py.lattices.best_path", "nnet3py.lattices.composition",

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from graph_paths import path_costs
 
-from nnet3py.decoding.grammar import grammar_words, read_transcripts, word_loop
-from nnet3py.decoding.lexicon import SENTENCE_END, SENTENCE_START
-from nnet3py.decoding.ngram import Ngram, ngram_fst, read_grammar
-from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.decoding.grammar import Ngram, ngram_fst, read_grammar, word_loop
+from nnet3py.decoding.symbols import SENTENCE_END, SENTENCE_START, SymbolTable, grammar_words, read_transcripts
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.transducers.fst import Fst
 

@@ -3,16 +3,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3py.decoding.search_layout import NO_LIMIT
+from nnet3py.decoding.layout import NO_LIMIT
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
 
 
 @dataclass(frozen=True)
 class DecoderOptions:
-    """How wide the search is. Costs are those after acoustic scaling. Kaldi: LatticeFasterDecoderConfig.
+    """Width of the decoder's search; costs include the acoustic scale. Kaldi: LatticeFasterDecoderConfig.
 
-    ``prune_scale``, for which Kaldi's programs have no option, only affects speed.
+    ``prune_scale``, for which Kaldi's programs have no option, affects speed only.
     """
 
     beam: float = opt("beam", 16.0, "Paths whose cost exceeds the best one's by more than this are given up")
@@ -28,7 +28,7 @@ class DecoderOptions:
                              "Part of --lattice-beam by which costs may change without being passed on")
 
     def check(self) -> None:
-        """UsageError for invalid options."""
+        """Raise UsageError for invalid options."""
         if not self.beam > 0.0 or not self.lattice_beam > 0.0:
             raise UsageError(f"--beam and --lattice-beam must be above 0, not {self.beam:g} and {self.lattice_beam:g}")
         if self.max_active <= 1 or not 0 <= self.min_active <= self.max_active:
@@ -41,7 +41,7 @@ class DecoderOptions:
 
 @dataclass(frozen=True)
 class TrainingGraphOptions:
-    """Options of training graphs; the costs of transitions may be left to alignment. Kaldi: TrainingGraphCompiler."""
+    """Options of training graphs; alignment can add the costs of transitions. Kaldi: TrainingGraphCompiler."""
 
     transition_scale: float = opt("transition-scale", 0.0,
                                   "Factor of the costs of transitions that are not self-loops")

@@ -1,15 +1,15 @@
-"""The loops of comparing sequences; imported only to be compiled. See ``edit_distance.py``."""
+"""Loops of ``word_errors.py``: edit distances, alignments, random samples of utterances."""
 from __future__ import annotations
 
 MATCH, DELETE, INSERT = 0, 1, 2
 
 
 def count(reference, hypothesis, totals, edits):
-    """Write insertions, deletions and substitutions of the cheapest alignment; returns their sum.
+    """Write insertions, deletions and substitutions of the cheapest alignment, and return their sum.
 
     ``totals`` int32 (places,) and ``edits`` int32 (places, 3) are scratch, a row for each place in the reference and
-    one before it. A substitution or match is only taken if it is cheaper than both others, and a deletion if it is
-    cheaper than an insertion: ties decide how errors are divided into kinds.
+    one before it. A substitution or match must be cheaper than both other steps, and a deletion cheaper than an
+    insertion: ties decide the kinds of errors.
     """
     size = len(reference)
     for i in range(size + 1):
@@ -39,8 +39,8 @@ def count(reference, hypothesis, totals, edits):
 def steps(first, second, totals, table):
     """Write to ``table`` uint8 (len(first) + 1, len(second) + 1) the cheapest last step to each cell.
 
-    Ties: a match or substitution before a deletion (from ``first``), and that before an insertion. ``totals`` int32
-    (columns,) is scratch.
+    Of equal steps, a match or substitution is preferred to a deletion (from ``first``), and a deletion to an insertion.
+    ``totals`` int32 (columns,) is scratch.
     """
     for j in range(len(second) + 1):
         totals[j] = j
@@ -63,9 +63,9 @@ def steps(first, second, totals, table):
 
 
 def resample(state, place, errors, words, replications, results):
-    """Draw samples with as many utterances as there are; ``results`` gets each sample's errors and words.
+    """Draw samples of as many utterances as there are; ``results`` gets each sample's errors and words.
 
-    ``state`` uint32 (31,) and ``place`` are those of the C library's random numbers; returns the next place.
+    ``state`` uint32 (31,) and ``place`` are the state of the C library's random numbers; the next place is returned.
     """
     size = len(errors)
     for replication in range(replications):

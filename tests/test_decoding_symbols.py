@@ -1,10 +1,9 @@
-"""nnet3py/decoding/spelling.py: texts of people as a model writes them."""
+"""nnet3py/decoding/symbols.py: texts of people as a model writes them."""
 from __future__ import annotations
 
 import pytest
 
-from nnet3py.decoding.spelling import Spelling
-from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.decoding.symbols import Spelling, SymbolTable
 
 WORDS = ("<eps>", "<unk>", "it's", "twenty", "one", "McCoy", "well-known", "#0")
 

@@ -1,4 +1,4 @@
-"""HCL and G composed while decoding: the same as composed before; look-ahead files; phrases; a small cache; damage."""
+"""HCL and G, grammars with nonterminals, phrases, composed while decoding: the same as composed before; damage."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,19 +8,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graph_paths import path_costs
+from graph_systems import context_system
 from random_fsts import random_fst
 
 from nnet3py.cli.process.command import load
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.composed_graphs import (
+    ComposedGraph,
+    ExpandedGrammar,
+    GrammarGraph,
+    LookaheadGraph,
+    bigram_grammar,
+    phrase_grammar,
+    relabeled,
+)
 from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.decoding.grammar import as_nonterminal
 from nnet3py.decoding.graph import read_fst_file
-from nnet3py.decoding.lattice_decoder import LatticeDecoder
+from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
+from nnet3py.decoding.lexicon import GraphBuilder
 from nnet3py.decoding.lookahead import Lookahead
-from nnet3py.decoding.lookahead_graph import ComposedGraph, LookaheadGraph, relabeled
-from nnet3py.errors import Nnet3Error, ShapeError
+from nnet3py.decoding.options import DecoderOptions
+from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.fst.operations import arc_sorted
+from nnet3py.fst.operations import arc_sorted, is_sorted
+from nnet3py.graphs.grammar_fst import FIRST_LABEL, LEAVES, GrammarFst, Nonterminals, prepared
+from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output
@@ -105,7 +117,7 @@ def test_paths_of_random_graphs(model):
     num_paths = 0
     for seed in range(60):
         hcl, grammar = random_fst(seed, epsilons=0.5), random_fst(seed + 1000, states=7, arcs=14, epsilons=0.2)
-        whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().whole()
+        whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().to_fst()
         if whole.num_arcs:
             expected = path_costs(composed(hcl, grammar, []), LONGEST)
             assert path_costs(whole, LONGEST) == pytest.approx(expected, abs=COST)
@@ -119,7 +131,7 @@ def test_words_are_taken_early_and_costs_summed(model):
                         np.zeros(6), [1, 2, 3, 4, 4, 5])
     costs = np.array([1.0, 2.0], dtype=np.float32)
     grammar = Fst.from_arcs(0, [NO_WEIGHT, 0.0], [0, 0], [1, 2], [7, 8], costs, [1, 1])
-    whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().whole()
+    whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().to_fst()
     arcs = {int(label): (int(word), float(cost)) for label, word, cost in
             zip(whole.input_labels, whole.output_labels, whole.weights, strict=True)}
     total = -np.logaddexp(-1.0, -2.0)
@@ -142,8 +154,8 @@ def test_a_small_cache(model, disambig, likes):
     large, small = LatticeDecoder(graph, OPTIONS), LatticeDecoder(graph, OPTIONS)
     small.graph = ComposedGraph(graph, most_arcs=300)
     begun = []
-    original = small.graph.begin_anew
-    small.graph.begin_anew = lambda wanted: begun.append(len(wanted)) or original(wanted)   # type: ignore[method-assign]
+    original = small.graph.restart
+    small.graph.restart = lambda wanted: begun.append(len(wanted)) or original(wanted)   # type: ignore[method-assign]
     for matrix in likes:
         costs = []
         for search in (large, small):
@@ -276,3 +288,217 @@ def test_what_cannot_be_composed(model, disambig):
     loop = Fst.from_arcs(0, [NO_WEIGHT, 0.0], [0, 1], [0, 0], [0, 0], [0.0, 0.0], [1, 0])
     with pytest.raises(ShapeError, match="cycle"):
         LookaheadGraph.of_words(Lookahead.of_fst(hcl), loop, disambig, model)
+
+
+PHRASE_COST = 1e-5          # sums of float32
+
+
+def test_only_the_phrases() -> None:
+    paths = path_costs(phrase_grammar([[3, 4], [5]]), 4)
+    assert {words for words, _ in paths} == {(), (3, 4), (5,), (5, 5), (3, 4, 5), (5, 3, 4), (5, 5, 5), (5, 5, 5, 5),
+                                             (3, 4, 3, 4), (5, 5, 3, 4), (3, 4, 5, 5), (5, 3, 4, 5)}
+    assert paths[(3, 4), (3, 4)] == pytest.approx(2 * np.log(3.0), abs=PHRASE_COST)
+
+
+def test_pairs_of_words_have_the_costs_of_their_counts() -> None:
+    """By hand: [] has 3 twice, 5 once, and of all states 4, 4 and three ends; 3 has 4 twice; 4 and 5 end or go on."""
+    fst = bigram_grammar([[3, 4], [3, 4, 4], [5]])
+    assert fst.is_acceptor and is_sorted(fst) and fst.start == 0 and fst.num_states == 4
+    empty = {3: 2, 5: 1, 4: 3, 0: 3}
+    arcs = {(int(source), int(word)): float(cost) for source, word, cost in
+            zip(fst.sources, fst.input_labels, fst.weights, strict=True)}
+    for word in (3, 4, 5):
+        assert arcs[0, word] == pytest.approx(-np.log(0.5 * empty[word] / 9), abs=PHRASE_COST)
+    assert fst.final_weights[0] == pytest.approx(-np.log(0.5 * 3 / 9), abs=PHRASE_COST)
+    assert arcs[1, 4] == pytest.approx(-np.log(0.5), abs=PHRASE_COST)                  # 3: always 4
+    assert arcs[2, 4] == pytest.approx(-np.log(0.5 / 3), abs=PHRASE_COST)              # 4: 4 once, the end twice
+    assert fst.final_weights[2] == pytest.approx(-np.log(0.5 * 2 / 3), abs=PHRASE_COST)
+    assert [arcs[state, 0] for state in (1, 2, 3)] == pytest.approx([np.log(2.0)] * 3, abs=PHRASE_COST)
+    assert (0, 0) not in arcs and np.isinf(fst.final_weights[1])
+
+
+def test_nothing_but_empty_phrases() -> None:
+    fst = bigram_grammar([[], []])
+    assert (fst.num_states, fst.num_arcs) == (1, 0) and fst.final_weights[0] == pytest.approx(np.log(2.0))
+
+
+pytest.importorskip("kaldifst", reason="graphs are made with kaldifst (nnet3py[decode])")
+
+from nnet3py.decoding.graph import make_graph  # noqa: E402
+from nnet3py.decoding.lexicon import Lang, Pronunciation, Silence, make_lang  # noqa: E402
+
+GRAMMAR_COST = 1e-3                   # sums of float32 over an utterance
+ROUNDED = 0.02                # graphs are made with costs rounded to 1/1024, so one graph differs from parts
+GRAMMAR_OPTIONS = DecoderOptions(beam=30.0, lattice_beam=4.0)
+NAME, THING = "#nonterm:name", "#nonterm:thing"
+LEXICON = [Pronunciation(word, tuple(phones.split())) for word, phones in (
+    ("call", "a b"), ("please", "b c"), ("anna", "a c a"), ("bob", "b b"), ("bob", "b c"), ("the", "c"), ("red", "a"))]
+NUM_PHONES = 4
+
+
+def lang(nonterminals: tuple[str, ...]) -> Lang:
+    return make_lang(LEXICON, None, Silence("SIL", 0.3), nonterminals)
+
+
+SYSTEM = context_system(chain_topology([1, 2, 3, 4]), 2, 1, 0)
+WITH, WITHOUT = lang((NAME, THING)), lang(())
+
+
+def line(words: str, table: Lang) -> Fst:
+    """A grammar of alternatives, with bars between, of words; each costs 0.5 more than the one before."""
+    graph = GraphBuilder()
+    end = graph.state()
+    for place, text in enumerate(words.split("|")):
+        state, cost = 0, float(place) / 2
+        names = text.split()
+        for number, name in enumerate(names):
+            target = end if number + 1 == len(names) else graph.state()
+            label = table.words[name]
+            graph.arc(state, label, 0 if name.startswith("#") else label, cost, target)
+            state, cost = target, 0.0
+    graph.final(end, 0.25)
+    return graph.fst()
+
+
+def part(words: str) -> Fst:
+    return make_graph(WITH, as_nonterminal(line(words, WITH), WITH.words), *SYSTEM)
+
+
+def grammar(top: str, **parts: str) -> GrammarFst:
+    numbers = {f"#nonterm:{name}": fst for name, fst in parts.items()}
+    names = WITH.nonterminals
+    assert names is not None
+    return GrammarFst.of(names, make_graph(WITH, line(top, WITH), *SYSTEM),
+                         {WITH.phones[name]: part(words) for name, words in numbers.items()})
+
+
+def grammar_likes(seed: int, frames: int = 14) -> np.ndarray:
+    return np.random.default_rng(seed).normal(0.0, 3.0, (frames, SYSTEM[1].num_pdfs)).astype(np.float32)
+
+
+def assert_same(first: Decoder, second: Decoder, tolerance: float) -> None:
+    words = set()
+    for seed in range(12):
+        expected, found = first.decode(grammar_likes(seed)), second.decode(grammar_likes(seed))
+        assert found.words.tolist() == expected.words.tolist()
+        assert found.alignment.tolist() == expected.alignment.tolist()
+        assert found.graph_cost == pytest.approx(expected.graph_cost, abs=tolerance)
+        assert found.acoustic_cost == pytest.approx(expected.acoustic_cost, abs=GRAMMAR_COST)
+        assert found.reached_final and expected.reached_final
+        words.add(tuple(found.words.tolist()))
+    assert len(words) > 3
+
+
+def test_same_as_one_graph() -> None:
+    """Parts in parts, at the beginning, in the middle and at the end, after silence or a phone."""
+    made = grammar(f"call {NAME} please|{NAME} call|please {THING}", name="anna|bob", thing=f"the {NAME}|red")
+    # Each part adds its final cost, and the costs of its alternatives.
+    flat = GraphBuilder()
+    end = flat.state()
+    names = (("anna", 0.25), ("bob", 0.75))
+    for words, cost in [*((f"call {name} please", cost) for name, cost in names),
+                        *((f"{name} call", 0.5 + cost) for name, cost in names),
+                        *((f"please the {name}", 1.25 + cost) for name, cost in names), ("please red", 1.75)]:
+        state = 0
+        for number, word in enumerate(words.split()):
+            target = end if number + 1 == len(words.split()) else flat.state()
+            label = WITHOUT.words[word]
+            flat.arc(state, label, label, 0.0 if number else cost, target)
+            state = target
+    flat.final(end, 0.25)
+    static = DecodingGraph.of_fst(make_graph(WITHOUT, flat.fst(), *SYSTEM), SYSTEM[1])
+    dynamic = GrammarGraph(made, SYSTEM[1])
+    assert_same(Decoder(static, SYSTEM[1], GRAMMAR_OPTIONS), Decoder(dynamic, SYSTEM[1], GRAMMAR_OPTIONS), ROUNDED)
+    whole = DecodingGraph.of_fst(ExpandedGrammar(dynamic).to_fst(), SYSTEM[1])
+    assert_same(Decoder(whole, SYSTEM[1], GRAMMAR_OPTIONS), Decoder(dynamic, SYSTEM[1], GRAMMAR_OPTIONS), GRAMMAR_COST)
+
+
+def test_a_grammar_that_calls_itself() -> None:
+    """Any number of names, by a part that ends with itself; begun anew in the midst of utterances, too."""
+    made = GrammarGraph(grammar(f"call {NAME}", name=f"anna|bob {NAME}"), SYSTEM[1])
+    decoder = Decoder(made, SYSTEM[1], GRAMMAR_OPTIONS)
+    small = LatticeDecoder(made, GRAMMAR_OPTIONS)
+    small.graph = ExpandedGrammar(made, most_arcs=200)
+    small.init()
+    most = 0
+    for seed in range(6):
+        matrix = grammar_likes(seed, 40)
+        found = decoder.decode(matrix)
+        words = [WITH.words.names[word] for word in found.words.tolist()]
+        assert words == ["call", *["bob"] * (len(words) - 2), "anna"]
+        most = max(most, len(words))
+        small.init()
+        small.advance(matrix)
+        best = small.best_path()
+        assert best is not None and best.words.tolist() == found.words.tolist()
+    assert most > 4
+    with pytest.raises(ShapeError, match="has more than 5000 arcs as one"):
+        ExpandedGrammar(made).to_fst(most_arcs=5000)
+
+
+def test_what_is_wrong_is_said() -> None:
+    endless = GrammarGraph(grammar(f"call {NAME}", name=f"anna|{NAME} bob"), SYSTEM[1])
+    with pytest.raises(ShapeError, match=r"calls nonterminal \d+ in itself, more than 10000 times"):
+        LatticeDecoder(endless, DecoderOptions(beam=1e6)).advance(grammar_likes(0))
+    missing = GrammarGraph(grammar(f"call {THING}", name="anna"), SYSTEM[1])
+    with pytest.raises(ShapeError, match=f"calls nonterminal {WITH.phones[THING]} .* no graph for it"):
+        LatticeDecoder(missing, GRAMMAR_OPTIONS).advance(grammar_likes(0))
+    names = WITH.nonterminals
+    assert names is not None
+    top = make_graph(WITH, line("call anna", WITH), *SYSTEM)
+    with pytest.raises(FormatError, match="begins with #nonterm_begin"):
+        GrammarFst.of(names, top, {WITH.phones[NAME]: top})
+    with pytest.raises(FormatError, match="or is the top graph"):
+        GrammarFst.of(names, part("anna"), {})
+    with pytest.raises(UsageError, match="3 is not a nonterminal of the user"):
+        GrammarFst.of(names, top, {3: part("anna")})
+    with pytest.raises(FormatError, match="which is not a nonterminal after a phone"):
+        GrammarFst.of(Nonterminals(50), part(f"anna {NAME}"), {})
+    with pytest.raises(UsageError, match="a phone and the one before it"):
+        make_graph(WITH, line("call", WITH), *context_system(chain_topology([1, 2, 3, 4]), 1, 0, 0))
+    with pytest.raises(UsageError, match="found 'name'"):
+        lang(("name",))
+
+
+def test_files(tmp_path: Path) -> None:
+    made = grammar(f"call {NAME}|please", name="anna|bob")
+    path = str(tmp_path / "HCLG.gra")
+    made.write(path)
+    data = Path(path).read_bytes()
+    assert data.startswith(b"\0B<GrammarFst> \x04\x01\0\0\0\x04\x01\0\0\0") and data.endswith(b"</GrammarFst> ")
+    again = GrammarFst.read(path)
+    assert list(again.parts) == list(made.parts)
+    for first, second in zip([made.top, *made.parts.values()], [again.top, *again.parts.values()], strict=True):
+        for name in ("final_weights", "arc_starts", "input_labels", "output_labels", "weights", "next_states"):
+            assert np.array_equal(getattr(first, name), getattr(second, name)), name
+    assert (made.top.final_weights == LEAVES).any()
+    for end in (9, 30, len(data) // 2, len(data) - 1):
+        (tmp_path / "damaged").write_bytes(data[:end])
+        with pytest.raises(FormatError):
+            GrammarFst.read(str(tmp_path / "damaged"))
+
+
+def test_preparing() -> None:
+    """A state with words, an end and two calls is taken apart; two entries with one phone become one."""
+    names = Nonterminals(10)
+    call, other, end = names.label(14, 3), names.label(15, 3), names.label(names.end, 2)
+    begin, reenter = names.label(names.begin, 1), names.label(names.reenter, 1)
+    inf = np.float32(np.inf)
+    fst = Fst.from_arcs(0, np.array([inf, 1.0, inf, 2.0], np.float32), [0, 0, 1, 1, 1, 1, 2],
+                        [begin, begin, 5, call, other, end, reenter], [7, 8, 9, 6, 0, 0, 0],
+                        [0.5, 1.5, 0.0, 0.25, 0.0, 0.75, 0.0], [1, 2, 1, 2, 2, 3, 1])
+    with pytest.raises(FormatError, match="others"):
+        prepared(Fst.from_arcs(0, fst.final_weights, [0, 0], [begin, 3], [0, 0], [0, 0], [1, 1]), names, is_top=False)
+    made = prepared(fst, names, is_top=False)
+    assert made.num_states == 4 + 1 + 3 + 1          # an end without a cost, what leaves, entries
+    leaves = np.flatnonzero(made.final_weights == LEAVES)
+    assert len(leaves) == 3
+    arcs = sorted(zip(made.sources.tolist(), made.input_labels.tolist(), made.output_labels.tolist(),
+                      made.weights.tolist(), strict=True))
+    assert [arc[1:] for arc in arcs if arc[0] == 0] == [(begin, 0, 0.5)]
+    assert {arc[1:] for arc in arcs if arc[0] == 1} == {(5, 9, 0.0), (0, 6, 0.25), (0, 0, 0.0), (0, 0, 2.75)}
+    assert {arc[1:] for arc in arcs if arc[0] in leaves} == {(call, 0, 0.0), (other, 0, 0.0), (end, 0, 0.0)}
+    assert {arc[1:] for arc in arcs if arc[1] == 0 and arc[2] in (7, 8)} == {(0, 7, 0.0), (0, 8, 1.0)}
+    twice = prepared(made, names, is_top=False)
+    assert np.array_equal(twice.input_labels, made.input_labels) and np.array_equal(twice.weights, made.weights)
+    assert made.input_labels.max() > FIRST_LABEL
