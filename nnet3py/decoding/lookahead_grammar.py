@@ -32,7 +32,7 @@ from nnet3py.transducers.ngram_fst import NgramFst
 
 _add_sums = Loop("nnet3py.decoding.lookahead_loops", "add_sums", "u4* i4* f4* i8 i8 i8 f8 f8*",
                  ["nnet3py.decoding.search_layout", "nnet3py.decoding.lookahead_layout",
-                  "nnet3py.decoding.growing_loops", "nnet3py.engine.addresses"])
+                  "nnet3py.decoding.growing_loops", "nnet3py.engine.inline"])
 
 _LARGEST_STATE = 1 << 30       # its number and a bit share a word
 

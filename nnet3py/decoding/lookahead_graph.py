@@ -23,7 +23,7 @@ from nnet3py.transducers.fst_text import read_fst_file
 
 _HERE = "nnet3py.decoding.lookahead_loops"
 _USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.lookahead_layout", "nnet3py.decoding.growing_loops",
-         "nnet3py.engine.addresses"]
+         "nnet3py.engine.inline"]
 _MADE = "i8* f4* i4* i4* i8 i4* f4*"            # keys, potentials, ranges, table, states
 _GRAMMAR = "u4* f4* i4* i4* f4* i4* i8 i8 f4* i4* i4* f8* f8"
 _expand = Loop(_HERE, "expand",

@@ -45,8 +45,7 @@ from nnet3py.decoding.search_layout import (
     PARENT,
     STATE_WORDS,
 )
-from nnet3py.engine.addresses import address, bring
-from nnet3py.engine.inline import inline
+from nnet3py.engine.inline import address, bring, inline
 
 _INFINITY = np.float32(np.inf)
 _LEAST_PART = 1.0e-11          # of a running sum that a difference of two is precise enough for
