@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cpu.small_matrices import orthonormalize_rows
+from nnet3py.ops.cpu.plain import orthonormalize_rows
 
 SIZE, REST, WANTED, TRACE, SUSPECT = range(5)
 EPSILON, DELTA, LARGEST_CONDITION = np.float32(1.0e-10), np.float32(5.0e-4), 1.0e6

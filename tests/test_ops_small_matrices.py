@@ -16,7 +16,7 @@ from reference import symmetric_eigen
 
 from nnet3py.log import count_repeats_anew
 from nnet3py.ops import get_ops
-from nnet3py.ops.cpu.small_matrices import orthonormalize_rows
+from nnet3py.ops.cpu.plain import orthonormalize_rows
 from nnet3py.ops.formulas.updates import SUSPECT, TRACE
 
 ops = get_ops("cpu")

@@ -18,7 +18,7 @@ from nnet3py.cli.machine.warmup import kernels_of
 from nnet3py.engine import code_files, interface, kernel_code, kernel_files, shipped
 from nnet3py.engine.processor import LINUX, possible_kinds, processor
 
-FEW = ("engine", "objective", "rows")
+FEW = ("engine", "small_matrices", "rows")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     kernels = write_set(tmp_path / "kernels", FEW)
     monkeypatch.setattr(shipped, "FOLDER", tmp_path / "kernels")
     monkeypatch.setattr(shipped, "set_name", lambda made_for: "set")
-    monkeypatch.setattr(shipped, "_said", [])
+    monkeypatch.setattr(shipped, "_warned", [])
     monkeypatch.delenv(shipped.VARIABLE, raising=False)
     shipped.usable_folder.cache_clear()
     yield kernels
@@ -108,7 +108,7 @@ def test_all_is_found(few) -> None:
         assert shipped.read(kernel.key) is not None, kernel.key
         assert code_files.find(kernel.key) is not None
     other = kernels_of("cpu", "pooling")[0]
-    assert shipped.read(other.key) is None and not shipped._said
+    assert shipped.read(other.key) is None and not shipped._warned
 
 
 def test_those_who_want_none_get_none(few, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_those_who_want_none_get_none(few, monkeypatch: pytest.MonkeyPatch) -> N
     (lambda text: "rows" + text, "was made for rows"),
 ])
 def test_what_was_made_for_something_else_is_not_used(few, change, message: str, caplog) -> None:
-    kernels = kernels_of("cpu", "objective")
+    kernels = kernels_of("cpu", "rows")
     for kernel in kernels:
         path = shipped.FOLDER / "set" / shipped.file_name(kernel.key)
         belongs = change(shipped.belonging(kernel.key, processor()))

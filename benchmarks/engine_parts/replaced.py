@@ -95,7 +95,7 @@ def loading() -> None:
     from nnet3py.engine.numba_target import numba
 
     def make(kernel: Any) -> Callable[..., Any]:
-        with kept_on_disk(Path(kernel.function.__code__.co_filename)):
+        with kept_on_disk(kernel.source):
             return numba.njit(kernel.signature, error_model="numpy", nogil=True,  # type: ignore[no-any-return]
                               cache=True, fastmath=kernel.fastmath)(kernel.function)
 
@@ -111,8 +111,8 @@ def entries() -> None:
             result = compiling._compiled(kernel.function, kernel.signature, kernel.fastmath)
             return compiling._code(result, _flat_entry(result), interface.SYMBOLS)
 
-        address = kernel_files.address_of(Path(kernel.function.__code__.co_filename), kernel.__name__, make_code)
-        return _by_ctypes(address, kernel)
+        code = code_files.find_or_make(kernel_files.key_of(kernel.source, kernel.__name__), make_code)
+        return _by_ctypes(code_files.load(code), kernel)
 
     _instead_of_kernels(make)
 

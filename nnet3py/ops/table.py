@@ -2,7 +2,7 @@
 
 The declarations stand in ``matrix_operations.py``, ``layer_operations.py`` and ``training_operations.py``, as methods
 of a class for each family. A family has a module of its name in ``cpu/`` and in ``cuda/``, with a kernel of each
-operation's name::
+operation's name; operations that are plain functions on the CPU are in ``cpu/plain.py``::
 
     class Rows(Protocol):
         def copy_rows(self, dst: Out[Mat], src: Mat, indexes: IVec, alpha: F32) -> None:
@@ -182,7 +182,7 @@ def _family_name(declared: type) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", declared.__name__).lower()
 
 
-FAMILIES: dict[str, tuple[Operation, ...]] = {     # the family's name is that of its module in cpu/ and cuda/
+FAMILIES: dict[str, tuple[Operation, ...]] = {     # also the name of its module in cpu/ and cuda/
     _family_name(family): tuple(Operation(value) for name, value in vars(family).items() if not name.startswith("_"))
     for family in Operations.__bases__ if family is not Protocol}
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}

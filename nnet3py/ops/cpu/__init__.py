@@ -1,7 +1,8 @@
 """The operations on the CPU, compiled by numba.
 
-An operation is looked up on first use: its kernel is loaded from disk, without numba; if there is none, the module of
-its family (``ops/table.py`` has the families) is imported, and compiles it. Then it is a plain attribute of the object.
+An operation is looked up on first use: its kernel is loaded from disk, without numba; if there is none, and it is no
+plain function either (``plain.py``), the module of its family (``ops/table.py`` has the families) is imported, and
+compiles it. Then it is an attribute of the object.
 """
 from __future__ import annotations
 
@@ -36,10 +37,12 @@ def load_compiled() -> int:
 
 
 def _imported(family: str, name: str) -> Callable[..., Any]:
-    """Return an operation that is not on disk: compiled now, or a plain function."""
-    operation = getattr(import_module(f"{__name__}.{family}"), name)
-    prepare = getattr(operation, "compile", None)
-    return prepare() if prepare is not None else operation
+    """Return an operation that is not on disk: a plain function, or compiled now."""
+    plain: Callable[..., Any] | None = getattr(import_module(f"{__name__}.plain"), name, None)
+    if plain is not None:
+        return plain
+    compiled: Callable[..., Any] = getattr(import_module(f"{__name__}.{family}"), name).compile()
+    return compiled
 
 
 class CpuOps:

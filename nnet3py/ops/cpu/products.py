@@ -15,9 +15,7 @@ from nnet3py.engine.jit import inline, row
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.engine.threads import ROWS_OF_A_SUM
 from nnet3py.engine.tiles import PANEL, TILE_ROWS
-from nnet3py.ops.cpu import load
 from nnet3py.ops.cpu.operation import operation
-from nnet3py.ops.table import documented
 
 ONE_PART, NO_FLOOR = np.zeros(1, np.int32), np.float32(-np.inf)
 PER_ADDITION = 20        # multiply-adds in the time of an addition of two numbers in memory
@@ -106,24 +104,3 @@ def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
     by_blas = is_for_blas(m, n, k, trans_a, trans_b)
     arguments = (dst, a, b, alpha, beta, trans_a, trans_b, by_blas)
     _share_product(part_address(_multiply_part, arguments), address_of(arguments), dst, k, by_blas, 1)
-
-
-# -- additions with a factor in device memory: here, by the operations that take a number ------------------------------
-
-
-@documented
-def add_mat_by(dst: np.ndarray, src: np.ndarray, factor: np.ndarray) -> None:
-    if factor[0]:
-        load("add_mat")(dst, src, factor.item())
-
-
-@documented
-def add_mat_mat_by(dst: np.ndarray, a: np.ndarray, b: np.ndarray, factor: np.ndarray) -> None:
-    if factor[0]:
-        load("add_mat_mat")(dst, a, b, factor.item(), 1.0, True, False)
-
-
-@documented
-def add_row_sum_by(dst: np.ndarray, src: np.ndarray, factor: np.ndarray) -> None:
-    if factor[0]:
-        load("add_row_sum")(dst, src, factor.item(), 1.0)
