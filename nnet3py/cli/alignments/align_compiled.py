@@ -32,7 +32,7 @@ _GRAPH_OPTIONS = (
 )
 
 
-@kaldi_command("compile-train-graphs", usage="""
+@kaldi_command("compile-train-graphs", group="Graphs", help="Make the graphs of known words.", usage="""
 Make the graphs of utterances whose words are known, for alignment: from transition-ids to words, with self-loops.
 Costs of transitions have the scale 0 unless given: nnet3-align-compiled adds them. Transcriptions are vectors of
 numbers of words.
@@ -51,7 +51,8 @@ def compile_train_graphs(args: list[str], options: Options) -> int:
     return 0 if _compile_graphs(args, options, INT_VECTOR, word_line) else 1
 
 
-@kaldi_command("compile-train-graphs-fsts", usage="""
+@kaldi_command("compile-train-graphs-fsts", group="Graphs", help="Make the graphs of what may have been said.",
+               usage="""
 Make the graphs of utterances, for alignment, from FSTs (with costs) of the words that may have been said in each. The
 lexicon has disambiguation symbols.
 
@@ -103,7 +104,8 @@ def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of:
     return done
 
 
-@kaldi_command("nnet3-align-compiled", usage="""
+@kaldi_command("nnet3-align-compiled", group="Alignments and posteriors",
+               help="Align features with graphs of known words.", usage="""
 Align features with graphs of what was said, as compile-train-graphs makes them: the transition-id of every frame.
 
 Usage: nnet3-align-compiled [options] <nnet-in> <graphs-rspecifier> <features-rspecifier> <alignments-wspecifier> \

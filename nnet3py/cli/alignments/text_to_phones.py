@@ -6,7 +6,8 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 
 
-@kaldi_command("text-to-phones", usage="""
+@kaldi_command("text-to-phones", group="Alignments and posteriors",
+               help="Turn transcripts into phones, with random silences.", usage="""
 Turn the words of transcripts into numbers of phones, with silences put in at random: the phone language model of
 end-to-end chain training is made from them. <lexicon> has lines WORD PHONE ... or WORD PROBABILITY PHONE ..., <text>
 lines UTTERANCE WORD ... Kaldi's recipes have a script text_to_phones.py.

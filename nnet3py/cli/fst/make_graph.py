@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("make-graph", usage="""
+@kaldi_command("make-graph", group="Graphs", help="Make the decoding graph from a lexicon, a grammar and a model.",
+               usage="""
 Make the decoding graph HCLG.fst, from transition-ids to words, and words.txt, phones.txt and phones/ beside it: what
 Kaldi's utils/mkgraph.sh does.
 

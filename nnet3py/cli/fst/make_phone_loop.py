@@ -6,7 +6,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 
 
-@kaldi_command("make-phone-loop", usage="""
+@kaldi_command("make-phone-loop", group="Graphs", help="Make a decoding graph of phones from a model alone.", usage="""
 Make a decoding graph HCLG.fst from transition-ids to phones, and words.txt with their names and
 phones/word_boundary.int beside it, for recognition of phones without words: what decodes with a graph folder, or with
 HCLG.fst, takes it, and finds phones for words.

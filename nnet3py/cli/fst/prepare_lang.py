@@ -6,7 +6,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import OptionError, Options, option
 
 
-@kaldi_command("prepare-lang", usage="""
+@kaldi_command("prepare-lang", group="Graphs", help="Make a lang folder from a lexicon.", usage="""
 Make a lang folder from a lexicon: words.txt, phones.txt, L.fst and L_disambig.fst, the topology topo, and in phones/
 the lists from which trees are built. Kaldi has a script utils/prepare_lang.sh, which can do more, such as probabilities
 of silence for each word.
