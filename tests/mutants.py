@@ -57,7 +57,7 @@ MOST_SECONDS = 150.0
 # is compiled anew it is up to half a minute, and a test file calls some.
 TIMES = 5.0
 MORE_SECONDS, MORE_SECONDS_FOR_KERNELS = 20.0, 300.0
-OF_OPERATIONS = ("tests/test_ops_", "tests/test_random.py")
+OF_OPERATIONS = ("tests/test_ops_", "tests/test_resources.py")
 SIMULATED = " in the simulator"      # after the name of a test file of operations
 TICK = 0.1                # seconds
 PASSED = (0, 5)           # exit statuses of pytest; 5: all tests of the file are slow ones

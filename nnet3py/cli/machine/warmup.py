@@ -12,11 +12,11 @@ from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Options, option
+from nnet3py.engine import interface
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.engine.code_bytes import Code
-    from nnet3py.engine.code_keys import Key
+    from nnet3py.engine.kernel_code import Code, Key
 
 
 @kaldi_command("warmup", group="Start here",
@@ -56,9 +56,8 @@ def warmup(args: list[str], options: Options) -> None:
 
 
 
-# functions of the engine, by the files that have them
-ENGINE = {"engine": (("array_code", "take_apart"), ("tiles", "multiply"), ("epilogue", "affine"),
-                     ("team_code", "share"), ("team_code", "serve"))}
+# functions of the engine: files, and names of functions in them
+ENGINE = {"engine": (*interface.FUNCTIONS.values(), ("team_code", "serve"))}
 # families of compiled loops outside ops/, and the modules that have them
 LOOPS: dict[str, tuple[str, ...]] = {
     "decoding": ("nnet3py.decoding.composed_graphs", "nnet3py.decoding.decoding_graph",

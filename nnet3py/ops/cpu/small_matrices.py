@@ -1,12 +1,14 @@
-"""The step of the orthonormal constraint on the CPU; ``network/whole_model.py`` has the products around it."""
+"""The step of the orthonormal constraint on the CPU; ``network/whole_model.py`` has the products around it.
+
+The family's other operations, eigenvectors and orthogonal rows, are LAPACK's: ``plain.py``.
+"""
 from __future__ import annotations
 
 import numpy as np
 
 from nnet3py.engine.jit import row
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
-from nnet3py.ops.formulas.orthonormal import ZERO, orthonormal_move
+from nnet3py.ops.cpu.operation import formula, operation
+from nnet3py.ops.formulas.updates import ZERO, orthonormal_move
 
 _move = formula(orthonormal_move)
 

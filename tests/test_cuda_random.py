@@ -16,11 +16,12 @@ def test_in_the_simulator():
     check_in_simulator(__file__, len(SEEDS) * 2)
 
 
-@pytest.mark.parametrize("name", ["_integer", "_uniform"])
+@pytest.mark.parametrize("name", ["_draw_integer", "_draw_uniform"])
 @pytest.mark.parametrize("compute_capability", COMPUTE_CAPABILITIES)
 def test_compiles_to_ptx(name, compute_capability):
-    from nnet3py.ops.cuda import draws
-    check_ptx(draws, name, compute_capability)
+    from nnet3py.ops.cuda import random
+
+    check_ptx(random, name, compute_capability)
 
 
 def draw(random, ops, minibatch: int, seed: int, for_kernels: bool) -> list[float]:
@@ -44,7 +45,7 @@ def draw(random, ops, minibatch: int, seed: int, for_kernels: bool) -> list[floa
 def simulate() -> int:
     """Compare the draws; returns the number of cases."""
     from nnet3py.ops import get_ops
-    from nnet3py.ops.random import Random
+    from nnet3py.ops.resources import Random
 
     ops, host, cases = get_ops("cuda"), get_ops("cpu"), 0
     for seed in SEEDS:

@@ -1,4 +1,4 @@
-"""nnet3py/engine/lasting.py: what compiled code uses is there until the process ends."""
+"""nnet3py/engine/interface.py: memory that compiled code uses is there until the process ends."""
 from __future__ import annotations
 
 import gc
@@ -10,8 +10,8 @@ import weakref
 import numpy as np
 from paths import ROOT
 
-from nnet3py.engine import team_memory
-from nnet3py.engine.lasting import lasting
+from nnet3py.engine import team
+from nnet3py.engine.interface import lasting
 
 # the whole life of a process that has kernels, workers, and the words by which they agree
 KERNELS = """
@@ -36,7 +36,7 @@ def test_what_is_lasting_is_never_freed() -> None:
 
 
 def test_words_last() -> None:
-    words = team_memory.lasting_words(3)
+    words = team.lasting_words(3)
     assert words.ctypes.data % 64 == 0 and words.dtype == np.int64 and not words.any() and len(words) == 3
     space = weakref.ref(words.base)
     del words

@@ -1,4 +1,4 @@
-"""nnet3py/engine/entries.py and compiling.py: what compiled functions take, return and refuse."""
+"""nnet3py/engine/kernel_files.py and compiling.py: what compiled functions take, return and refuse."""
 from __future__ import annotations
 
 import ctypes
@@ -13,13 +13,13 @@ import pytest
 from numba.core import types
 from paths import ROOT
 
-from nnet3py.engine import code_files, compiling, entries
+from nnet3py.engine import code_files, compiling, kernel_files
 from nnet3py.engine.kinds import TYPES, kinds_of
 from nnet3py.ops import get_ops
 
 
 def compiled(function: Callable[..., Any], signature: Any) -> Callable[..., Any]:
-    return entries.function_of(compiling.make(function, signature), function.__name__)
+    return kernel_files.function_of(compiling.make(function, signature), function.__name__)
 
 
 def _weighted(matrix, weight):
@@ -154,14 +154,14 @@ def _allocating(vector):
 
 
 def test_what_needs_numba_at_run_time_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot be kept: it calls .*NRT_"):
+    with pytest.raises(ValueError, match="cannot be kept on disk: it calls .*NRT_"):
         compiling.make(_allocating, (TYPES["vec"],))
 
 
 def test_one_name_twice() -> None:
     """Functions of one name, as two tests may have, do not become one."""
     code = compiling.make(_first_two, kinds_of("ivec"))
-    first, second = (entries.function_of(code, "first_two") for _ in range(2))
+    first, second = (kernel_files.function_of(code, "first_two") for _ in range(2))
     values = np.array([3, 4], np.int32)
     assert first(values) == second(values) == 7 and len(code_files._engines) >= 2
 

@@ -1,4 +1,4 @@
-"""nnet3py/engine/process_lock.py: processes take turns, and never wait for ever."""
+"""nnet3py/engine/cache_folder.py, its locks: processes take turns, and never wait for ever."""
 from __future__ import annotations
 
 import errno
@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.engine import process_lock
-from nnet3py.engine.process_lock import alone
+from nnet3py.engine import cache_folder
+from nnet3py.engine.cache_folder import alone
 
-pytestmark = pytest.mark.skipif(not process_lock.system.can_lock(), reason="files cannot be locked on this system")
+pytestmark = pytest.mark.skipif(not cache_folder.system.can_lock(), reason="files cannot be locked on this system")
 
 PATIENCE_S = 30.0          # far more than another process needs to start
 HOLD = """
 import sys, time
 from pathlib import Path
-from nnet3py.engine.process_lock import alone
+from nnet3py.engine.cache_folder import alone
 with alone(Path(sys.argv[1])):
     print("inside", flush=True)
     time.sleep(float(sys.argv[2]))
@@ -34,9 +34,9 @@ with alone(Path(sys.argv[1])):
 def _new_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("NNET3PY_CACHE", str(tmp_path))
     monkeypatch.delenv("NUMBA_CACHE_DIR", raising=False)
-    descriptor = os.open(tmp_path / process_lock.FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    monkeypatch.setattr(process_lock, "_lock_file", lambda: descriptor)
-    monkeypatch.setattr(process_lock, "_gave_up", False)
+    descriptor = os.open(tmp_path / cache_folder.LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+    monkeypatch.setattr(cache_folder, "_lock_file", lambda: descriptor)
+    monkeypatch.setattr(cache_folder, "_gave_up", False)
     yield
     os.close(descriptor)
 
@@ -87,7 +87,7 @@ def test_a_lock_ends_with_its_process(hold: Hold, number: int) -> None:
 def test_a_stopped_process_is_not_waited_for_long(hold: Hold, monkeypatch: pytest.MonkeyPatch,
                                                   caplog: pytest.LogCaptureFixture) -> None:
     """And then nothing is waited for any more."""
-    monkeypatch.setattr(process_lock, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(cache_folder, "PATIENCE_S", 0.2)
     holder = hold(Path("x"), 10 * PATIENCE_S)
     holder.send_signal(signal.SIGSTOP)
     start = time.monotonic()
@@ -104,7 +104,7 @@ def test_where_files_cannot_be_locked_all_go_on(monkeypatch: pytest.MonkeyPatch,
     def fail(*_: object) -> None:
         raise OSError(number, "no locks")
 
-    monkeypatch.setattr(process_lock.system.fcntl, "lockf", fail)
+    monkeypatch.setattr(cache_folder.system.fcntl, "lockf", fail)
     entered = False
     with alone(Path("x")), alone(Path("y")):
         entered = True
@@ -112,7 +112,7 @@ def test_where_files_cannot_be_locked_all_go_on(monkeypatch: pytest.MonkeyPatch,
 
 
 def test_without_a_file_all_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process_lock, "_lock_file", lambda: None)
+    monkeypatch.setattr(cache_folder, "_lock_file", lambda: None)
     entered = False
     with alone(Path("x")):
         entered = True

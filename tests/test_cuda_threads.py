@@ -15,8 +15,7 @@ def test_in_the_simulator():
 def all_reductions(reductions, dtype):
     """A kernel that puts into three rows of its result what each thread gets from the three reductions."""
     from nnet3py.ops.cuda.launch import kernel
-    from nnet3py.ops.cuda.reduce import MOST_THREADS
-    from nnet3py.ops.cuda.threads import cuda
+    from nnet3py.ops.cuda.threads import MOST_THREADS, cuda
 
     along_team, down_column, over_block = reductions.along_team, reductions.down_column, reductions.over_block
 
@@ -35,38 +34,38 @@ def all_reductions(reductions, dtype):
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("compute_capability", COMPUTE_CAPABILITIES)
 def test_both_bodies_compile(compute_capability, dtype):
-    from nnet3py.ops.cuda import reduce
+    from nnet3py.ops.cuda import threads
     for with_shuffles in (True, False):
-        made = all_reductions(reduce.reductions(reduce.add, with_shuffles), dtype).ptx(compute_capability)
+        made = all_reductions(threads.reductions(threads.add, with_shuffles), dtype).ptx(compute_capability)
         assert ("shfl.sync" in made) == with_shuffles
         assert "bar.sync" in made and (".f64" in made) == (dtype is np.float64)
 
 
 def test_blocks_reduce_in_whole_warps():
-    from nnet3py.ops.cuda import launch, reduce
+    from nnet3py.ops.cuda import launch, threads
     for rows, cols in [(1, 1), (7, 40), (10**6, 3), (64, 10**5), (4096, 1536)]:
-        for shape in (reduce.launch_teams, reduce.launch_columns, reduce.launch_block, reduce.launch_parts):
+        for shape in (threads.launch_teams, threads.launch_columns, threads.launch_block, threads.launch_parts):
             grid, (width, height) = shape(rows, cols)
-            assert width * height % reduce.WARP == 0 and width & (width - 1) == 0
-            assert width * height <= reduce.MOST_THREADS and min(grid) >= 1
-        assert reduce.launch_teams(rows, cols)[0][0] == reduce.launch_columns(rows, cols)[0][1] == 1
-        grid = reduce.launch_parts(rows, cols)[0]
-        assert grid[0] * grid[1] <= reduce.MOST_PARTS
+            assert width * height % threads.WARP == 0 and width & (width - 1) == 0
+            assert width * height <= threads.MOST_THREADS and min(grid) >= 1
+        assert threads.launch_teams(rows, cols)[0][0] == threads.launch_columns(rows, cols)[0][1] == 1
+        grid = threads.launch_parts(rows, cols)[0]
+        assert grid[0] * grid[1] <= threads.MOST_PARTS
     widths = {1: 32, 131: 32, 256: 64, 1536: 256, 10**5: 256}      # of a warp, and more where rows are long
-    assert {cols: reduce.launch_teams(100, cols)[1] for cols in widths} == {
+    assert {cols: threads.launch_teams(100, cols)[1] for cols in widths} == {
         cols: (width, launch.THREADS // width) for cols, width in widths.items()}
-    assert reduce.launch_teams(0, 5) == reduce.launch_columns(5, 0) == launch.EMPTY_GRID
+    assert threads.launch_teams(0, 5) == threads.launch_columns(5, 0) == launch.EMPTY_GRID
 
 
 def simulate() -> int:
     """Compare sums and maxima over blocks with numpy's; returns the number of comparisons."""
     from nnet3py.ops import device
-    from nnet3py.ops.cuda import reduce
+    from nnet3py.ops.cuda import threads
 
     cuda, rng, comparisons = device.cuda(), np.random.default_rng(2), 0
-    for combine, whole in ((reduce.add, np.sum), (reduce.larger, np.max)):
+    for combine, whole in ((threads.add, np.sum), (threads.larger, np.max)):
         for dtype in (np.float32, np.float64):
-            kernel = all_reductions(reduce.reductions(combine, with_shuffles=False), dtype)
+            kernel = all_reductions(threads.reductions(combine, with_shuffles=False), dtype)
             for width, height in BLOCKS:
                 values = rng.integers(-9, 9, (height, width)).astype(np.float32)      # sums of them are exact
                 results = cuda.to_device(np.zeros((3 * height, width), dtype))
