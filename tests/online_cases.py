@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
-from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 from nnet3py.formats.foreign_files import read_wave

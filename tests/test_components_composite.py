@@ -28,7 +28,7 @@ from nnet3py.errors import ConfigError, FormatError
 from nnet3py.io.tokens import TokenReader
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import convert_repeated_to_block_affine, set_batchnorm_test_mode, set_learning_rate
-from nnet3py.ops import get_ops, workspace
+from nnet3py.ops import get_ops, resources
 from nnet3py.runtime.parameter_store import on_device
 from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
 
@@ -213,7 +213,7 @@ def test_batch_normalization_by_pieces(ops):
 
 def test_memory_is_that_of_one_piece_and_kept(monkeypatch):
     ops = get_ops("cpu")
-    space = workspace.Workspace()
+    space = resources.Workspace()
     for name in ("scratch", "scratch_vector", "mark_scratch", "release_scratch", "reset_scratch"):
         monkeypatch.setattr(ops, name, getattr(space, name))
     component = make(AFFINE, BATCHNORM, NATURAL, rows=4)
@@ -222,7 +222,7 @@ def test_memory_is_that_of_one_piece_and_kept(monkeypatch):
     both_ways(ops, component, x, dy, update)
     ops.reset_scratch()
     size = space._block.size
-    monkeypatch.setattr(workspace, "_aligned_block", None)      # an allocation would fail
+    monkeypatch.setattr(resources, "_aligned_block", None)      # an allocation would fail
     x, dy = matrices(component, rows=39)
     for _ in range(2):
         both_ways(ops, component, x, dy, update)

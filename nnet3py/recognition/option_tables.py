@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nnet3py.compiler.optimize_options import OptimizeOptions
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.feat.options import OUTPUT_FORMAT, OnlineOptions, PitchOptions, ProcessPitchOptions, conf_settings
 from nnet3py.ivectors.options import OnlineSettings
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions

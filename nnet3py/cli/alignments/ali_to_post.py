@@ -6,7 +6,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options
 
 
-@kaldi_command("ali-to-post", usage="""
+@kaldi_command("ali-to-post", group="Alignments and posteriors", help="Turn alignments into posteriors.", usage="""
 Turn vectors of integers, such as alignments, into posteriors: each integer gets the weight 1 in its frame.
 
 Usage:  ali-to-post [options] <alignments-rspecifier> <posteriors-wspecifier>

@@ -9,14 +9,14 @@ from nnet3py.cli.nnet.utterances import IVEC, SIMPLE, IvectorSource, check_ivect
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import DEVICE, without
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.decoding.decoder_options import TrainingGraphOptions
+from nnet3py.decoding.options import TrainingGraphOptions
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.decoding.decoder import Decoded
+    from nnet3py.decoding.lattice_decoder import Decoded
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.holder import Holder
     from nnet3py.transducers.fst import Fst
@@ -32,7 +32,7 @@ _GRAPH_OPTIONS = (
 )
 
 
-@kaldi_command("compile-train-graphs", usage="""
+@kaldi_command("compile-train-graphs", group="Graphs", help="Make the graphs of known words.", usage="""
 Make the graphs of utterances whose words are known, for alignment: from transition-ids to words, with self-loops.
 Costs of transitions have the scale 0 unless given: nnet3-align-compiled adds them. Transcriptions are vectors of
 numbers of words.
@@ -51,7 +51,8 @@ def compile_train_graphs(args: list[str], options: Options) -> int:
     return 0 if _compile_graphs(args, options, INT_VECTOR, word_line) else 1
 
 
-@kaldi_command("compile-train-graphs-fsts", usage="""
+@kaldi_command("compile-train-graphs-fsts", group="Graphs", help="Make the graphs of what may have been said.",
+               usage="""
 Make the graphs of utterances, for alignment, from FSTs (with costs) of the words that may have been said in each. The
 lexicon has disambiguation symbols.
 
@@ -103,7 +104,8 @@ def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of:
     return done
 
 
-@kaldi_command("nnet3-align-compiled", usage="""
+@kaldi_command("nnet3-align-compiled", group="Alignments and posteriors",
+               help="Align features with graphs of known words.", usage="""
 Align features with graphs of what was said, as compile-train-graphs makes them: the transition-id of every frame.
 
 Usage: nnet3-align-compiled [options] <nnet-in> <graphs-rspecifier> <features-rspecifier> <alignments-wspecifier> \
@@ -213,9 +215,9 @@ class _Aligner:
     def _search(self, key: str, graph: Fst, likes: np.ndarray) -> _Aligned | None:
         import numpy as np
 
-        from nnet3py.decoding.decoder import Decoder
-        from nnet3py.decoding.decoder_options import DecoderOptions
         from nnet3py.decoding.graph import with_transition_costs
+        from nnet3py.decoding.lattice_decoder import Decoder
+        from nnet3py.decoding.options import DecoderOptions
 
         options = self._options
         if graph.start < 0:

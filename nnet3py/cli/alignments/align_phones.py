@@ -19,7 +19,8 @@ _REORDER = option("reorder", bool, True, "Write a state's self-loops after the t
 _PHONE_MAP = option("phone-map", str, "", "File with lines <old-phone> <new-phone>, numbers")
 
 
-@kaldi_command("make-mono-tree", usage="""
+@kaldi_command("make-mono-tree", group="Trees and topologies",
+               help="Make a tree without context, and its transition model.", usage="""
 Make the tree in which a phone's pdfs depend on no other phone, and a transition model with the topology's
 probabilities. Kaldi's gmm-init-mono makes the same tree, beside a GMM.
 
@@ -48,7 +49,8 @@ def make_mono_tree(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("phones-to-ali", usage="""
+@kaldi_command("phones-to-ali", group="Alignments and posteriors", help="Turn phones with times into alignments.",
+               usage="""
 Turn phones with times into alignments, sequences of transition-ids: what ali-to-phones takes apart. The input has the
 phone of every frame, where equal neighbors count as one phone, or (--lengths=true) pairs of phone and
 number of frames. Frames of a phone are spread evenly over the states of its HMM.
@@ -88,7 +90,8 @@ def phones_to_ali(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("convert-ali", usage="""
+@kaldi_command("convert-ali", group="Alignments and posteriors", help="Turn alignments of one model into another's.",
+               usage="""
 Turn alignments of one model into alignments of another, with other trees, topologies or phones, or at a lower frame
 rate. Where a phone's HMM or length changes, its frames are spread evenly over the states.
 

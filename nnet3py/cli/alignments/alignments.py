@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nnet3py.hmm.transition_model import TransitionModel
 
 
-@kaldi_command("ali-to-pdf", usage="""
+@kaldi_command("ali-to-pdf", group="Alignments and posteriors", help="Turn alignments into pdf-ids.", usage="""
 Turn alignments, sequences of transition-ids, into sequences of pdf-ids. Only the transition model is read.
 
 Usage:  ali-to-pdf [options] <model> <alignments-rspecifier> <pdfs-wspecifier>
@@ -41,7 +41,7 @@ def ali_to_pdf(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("ali-to-phones", usage="""
+@kaldi_command("ali-to-phones", group="Alignments and posteriors", help="Turn alignments into phones.", usage="""
 Turn alignments, sequences of transition-ids, into sequences of phones (numbers), one for each phone or each frame, or
 with the phones' lengths in frames, or times.
 
@@ -114,7 +114,8 @@ def _write_ctm(model: TransitionModel, rspecifier: str, wxfilename: str, frame_s
     return count
 
 
-@kaldi_command("show-alignments", usage="""
+@kaldi_command("show-alignments", group="Alignments and posteriors", help="Print alignments as a person can read them.",
+               usage="""
 Print alignments as a person can read them: transition-ids in brackets for each phone, and below them its name.
 
 Usage:  show-alignments [options] <phone-syms> <model> <alignments-rspecifier>

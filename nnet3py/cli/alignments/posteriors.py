@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
 
-@kaldi_command("copy-post", usage="""
+@kaldi_command("copy-post", group="Alignments and posteriors", help="Copy posteriors; optionally scale them.", usage="""
 Copy a table of posteriors, and optionally scale their weights.
 
 Usage: copy-post [options] <posteriors-rspecifier> <posteriors-wspecifier>
@@ -41,7 +41,8 @@ def copy_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-smat", usage="""
+@kaldi_command("post-to-smat", group="Alignments and posteriors", help="Turn posteriors into sparse matrices.",
+               usage="""
 Turn posteriors into sparse matrices with a row for each frame; ids are columns, counted from 0.
 
 Usage: post-to-smat [options] --dim=<columns> <posteriors-rspecifier> <sparse-matrix-wspecifier>
@@ -64,7 +65,8 @@ def post_to_smat(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-tacc", usage="""
+@kaldi_command("post-to-tacc", group="Alignments and posteriors", help="Sum posteriors by transition-id or pdf-id.",
+               usage="""
 Sum the weights of posteriors of transition-ids: one vector, by transition-id (element 0 is empty) or by pdf-id.
 
 Usage: post-to-tacc [options] <model> <posteriors-rspecifier> <accs-wxfilename>

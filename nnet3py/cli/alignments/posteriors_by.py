@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
 
-@kaldi_command("weight-silence-post", usage="""
+@kaldi_command("weight-silence-post", group="Alignments and posteriors", help="Weight the posteriors of silence.",
+               usage="""
 Multiply the posteriors of some phones, usually silence, by a weight; entries of weight 0 are left out.
 
 Usage:  weight-silence-post [options] <silence-weight> <silence-phones> <model> <posteriors-rspecifier>
@@ -58,7 +59,7 @@ def weight_silence_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("weight-post", usage="""
+@kaldi_command("weight-post", group="Alignments and posteriors", help="Weight the posteriors of each frame.", usage="""
 Multiply the posteriors of each frame by the frame's weight; frames of weight 0 become empty.
 
 Usage:  weight-post [options] <posteriors-rspecifier> <weights-rspecifier> <posteriors-wspecifier>
@@ -100,7 +101,7 @@ def weight_post(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("post-to-weights", usage="""
+@kaldi_command("post-to-weights", group="Alignments and posteriors", help="Sum the posteriors of each frame.", usage="""
 Turn posteriors into a weight for each frame: the sum of its entries.
 
 Usage:  post-to-weights [options] <posteriors-rspecifier> <weights-wspecifier>
@@ -119,7 +120,8 @@ def post_to_weights(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-pdf-post", usage="""
+@kaldi_command("post-to-pdf-post", group="Alignments and posteriors", help="Turn posteriors into those of pdf-ids.",
+               usage="""
 Turn posteriors of transition-ids into posteriors of pdf-ids.
 
 Usage:  post-to-pdf-post [options] <model> <posteriors-rspecifier> <posteriors-wspecifier>
@@ -146,7 +148,8 @@ def post_to_pdf_post(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("logprob-to-post", usage="""
+@kaldi_command("logprob-to-post", group="Alignments and posteriors", help="Turn log-probabilities into posteriors.",
+               usage="""
 Turn matrices of log-probabilities into posteriors, without what is improbable.
 
 Usage:  logprob-to-post [options] <logprob-matrix-rspecifier> <posteriors-wspecifier>
@@ -175,7 +178,8 @@ def logprob_to_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("get-post-on-ali", usage="""
+@kaldi_command("get-post-on-ali", group="Alignments and posteriors", help="Look up how probable alignments are.",
+               usage="""
 Write how probable an alignment's entry is in each frame: a vector for each utterance, such as the confidence of the
 best path of a lattice. Ids of posteriors and alignments must be of one kind, such as pdfs.
 

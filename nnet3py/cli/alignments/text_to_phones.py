@@ -6,7 +6,8 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 
 
-@kaldi_command("text-to-phones", usage="""
+@kaldi_command("text-to-phones", group="Alignments and posteriors",
+               help="Turn transcripts into phones, with random silences.", usage="""
 Turn the words of transcripts into numbers of phones, with silences put in at random: the phone language model of
 end-to-end chain training is made from them. <lexicon> has lines WORD PHONE ... or WORD PROBABILITY PHONE ..., <text>
 lines UTTERANCE WORD ... Kaldi's recipes have a script text_to_phones.py.
@@ -29,18 +30,23 @@ def text_to_phones(args: list[str], options: Options) -> int:
     """Write phones; 1 if there are none."""
     import numpy as np
 
-    from nnet3py.decoding.grammar import read_transcripts
-    from nnet3py.decoding.lexicon import Silence, lexicon_phones, read_lexicon
-    from nnet3py.decoding.symbols import SymbolTable
-    from nnet3py.decoding.text_phones import Silences, TextPhones, UnknownWordError
+    from nnet3py.decoding.lexicon import (
+        RandomSilence,
+        Silence,
+        TextPhones,
+        UnknownWordError,
+        lexicon_phones,
+        read_lexicon,
+    )
+    from nnet3py.decoding.symbols import SymbolTable, read_transcripts
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import TableWriter
 
     lexicon = read_lexicon(args[0])
     phones = (SymbolTable.read(options.phones, "phone") if options.phones
               else lexicon_phones(lexicon, Silence(options.silence_phone)))
-    silences = Silences(options.silence_phone, options.edge_silprob, options.between_silprob)
-    convert = TextPhones(lexicon, phones, silences, options.unknown_word, options.srand)
+    silence = RandomSilence(options.silence_phone, options.edge_silprob, options.between_silprob)
+    convert = TextPhones(lexicon, phones, silence, options.unknown_word, options.srand)
     num_done = num_failed = 0
     with TableWriter(args[2], INT_VECTOR) as writer:
         for key, words in read_transcripts(args[1]).items():

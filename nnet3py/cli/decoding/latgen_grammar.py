@@ -10,11 +10,12 @@ from nnet3py.cli.process.option_groups import DEVICE
 from nnet3py.cli.process.options import Options
 
 if TYPE_CHECKING:
-    from nnet3py.decoding.grammar_graph import GrammarGraph
+    from nnet3py.decoding.composed_graphs import GrammarGraph
     from nnet3py.hmm.transition_model import TransitionModel
 
 
-@kaldi_command("nnet3-latgen-grammar", usage=f"""
+@kaldi_command("nnet3-latgen-grammar", group="Decoding",
+               help="nnet3-latgen-faster, with a grammar put together from parts while decoding.", usage=f"""
 The same as nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote: an arc that calls a nonterminal
 leads into its graph, and back after it. Graphs may call each other, and themselves.
 {LATTICES_HELP}
@@ -27,7 +28,7 @@ See also: make-grammar-fst, nnet3-latgen-faster
 def latgen_grammar(args: list[str], options: Options) -> int:
     """Decode; 1 if no utterance succeeded."""
     def read_graph(model: TransitionModel) -> GrammarGraph:
-        from nnet3py.decoding.grammar_graph import GrammarGraph
+        from nnet3py.decoding.composed_graphs import GrammarGraph
 
         return GrammarGraph.read(args[1], model)
 

@@ -11,12 +11,13 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.decoding.lookahead_graph import LookaheadGraph
+    from nnet3py.decoding.composed_graphs import LookaheadGraph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.hmm.transition_model import TransitionModel
 
 
-@kaldi_command("nnet3-latgen-faster-lookahead", usage=f"""
+@kaldi_command("nnet3-latgen-faster-lookahead", group="Decoding",
+               help="nnet3-latgen-faster, with HCL and G composed while decoding.", usage=f"""
 The same as nnet3-latgen-faster, with a graph in two parts that are composed while decoding: HCL, and the grammar G,
 which may be large, or differ each time. HCL is an olabel_lookahead FST, as Kaldi's utils/mkgraph_lookahead.sh
 makes HCLr.fst, and G has its labels on the input side, as Gr.fst; or HCL is any FST from transition-ids to words, and G
@@ -42,7 +43,7 @@ def latgen_faster_lookahead(args: list[str], options: Options) -> int:
         raise UsageError("--phrases and --boost-words cannot both be given: with phrases there is no other grammar")
 
     def read_graph(model: TransitionModel) -> LookaheadGraph:
-        from nnet3py.decoding.lookahead_graph import LookaheadGraph
+        from nnet3py.decoding.composed_graphs import LookaheadGraph
 
         graph = LookaheadGraph.read(args[1], args[2], _numbers(args[3]), model)
         if options.phrases:

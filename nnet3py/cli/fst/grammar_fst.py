@@ -8,7 +8,8 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError
 
 
-@kaldi_command("make-grammar-fst", usage="""
+@kaldi_command("make-grammar-fst", group="Graphs", help="Put the graphs of a grammar's nonterminals into one file.",
+               usage="""
 Put a graph and the graphs of the nonterminals that it calls, such as #nonterm:contacts, into one file, from which
 nnet3-latgen-grammar decodes. So a part, such as a list of names, can be exchanged without making the others again.
 <symbolN> is the number of a nonterminal in phones.txt. With two files, prepare a single graph to become such a part;
@@ -48,9 +49,9 @@ def make_grammar_fst(args: list[str], options: Options) -> int:
         grammar.write(args[-1])
         log.log(f"Wrote {args[-1]}, of {1 + len(numbers)} graphs")
     else:
-        from nnet3py.decoding.grammar_graph import joined
+        from nnet3py.decoding.composed_graphs import grammar_as_fst
 
-        write_graph(args[-1], joined(grammar), "const")
+        write_graph(args[-1], grammar_as_fst(grammar), "const")
     return 0
 
 

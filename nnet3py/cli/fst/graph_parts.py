@@ -14,7 +14,7 @@ NONTERMINALS = option("nonterm-phones-offset", int, -1, "The number of #nonterm_
                       "grammars that are put together while decoding (-1: there are none)")
 
 
-@kaldi_command("fstcomposecontext", usage="""
+@kaldi_command("fstcomposecontext", group="Parts of graphs", help="Replace phones by phones in context.", usage="""
 Replace the phones on the input side of a graph by windows of phones, which get numbers; write the window of each number
 to a file. Disambiguation symbols stay, as windows of their own.
 
@@ -54,7 +54,7 @@ def fst_compose_context(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("make-h-transducer", usage="""
+@kaldi_command("make-h-transducer", group="Parts of graphs", help="Make the HMMs of phones in context.", usage="""
 Make the transducer from transition-ids to windows of phones: an HMM without self-loops for each window.
 
 Usage: make-h-transducer [options] <ilabels-rxfilename> <tree> <model> [<fst-wxfilename>]
@@ -91,7 +91,7 @@ def _tree_and_model(tree: str, model: str) -> tuple[Any, Any]:
     return read_object(tree, ContextDependency.read), read_object(model, TransitionModel.read)
 
 
-@kaldi_command("add-self-loops", usage="""
+@kaldi_command("add-self-loops", group="Parts of graphs", help="Add the self-loops of HMM states to a graph.", usage="""
 Give each state of a graph of transition-ids the self-loop of its HMM state.
 
 Usage: add-self-loops [options] <model> [<fst-rxfilename> [<fst-wxfilename>]]

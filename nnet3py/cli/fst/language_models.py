@@ -9,7 +9,7 @@ from nnet3py.errors import UsageError
 _WARNINGS = option("max-arpa-warnings", int, 30, "The largest number of warnings about single lines to show; -1: all")
 
 
-@kaldi_command("arpa2fst", usage="""
+@kaldi_command("arpa2fst", group="Language models", help="Make a grammar from an ARPA file.", usage="""
 Turn an ARPA file into a grammar: an FST of words, with a state for each history. With --disambig-symbol its back-off
 arcs have that symbol on the input side; otherwise they are epsilons, and sentences begin and end with arcs of their
 own. Without --read-symbol-table words get numbers as they come, and are kept in the FST.
@@ -72,7 +72,8 @@ def _next_number(symbols: dict[bytes, int]) -> int:
     return max(symbols.values(), default=-1) + 1
 
 
-@kaldi_command("arpa-to-const-arpa", usage="""
+@kaldi_command("arpa-to-const-arpa", group="Language models",
+               help="Turn an ARPA file into a language model that is looked up as it is.", usage="""
 Turn an ARPA file whose words are numbers into a const-ARPA file, in which n-grams are looked up directly, without
 building a model first.
 

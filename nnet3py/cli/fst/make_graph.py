@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("make-graph", usage="""
+@kaldi_command("make-graph", group="Graphs", help="Make the decoding graph from a lexicon, a grammar and a model.",
+               usage="""
 Make the decoding graph HCLG.fst, from transition-ids to words, and words.txt, phones.txt and phones/ beside it: what
 Kaldi's utils/mkgraph.sh does.
 
@@ -88,9 +89,9 @@ def _lang(lexicon: str, options: Options) -> Lang:
 
 
 def _grammar(name: str, lang: Lang, options: Options) -> Fst:
-    from nnet3py.decoding.grammar import grammar_words, read_transcripts, word_loop
+    from nnet3py.decoding.grammar import Ngram, ngram_fst, read_grammar, word_loop
     from nnet3py.decoding.graph import read_fst_file
-    from nnet3py.decoding.ngram import Ngram, ngram_fst, read_grammar
+    from nnet3py.decoding.symbols import grammar_words, read_transcripts
     from nnet3py.io.streams import open_input
     from nnet3py.transducers.fst import MAGIC
 

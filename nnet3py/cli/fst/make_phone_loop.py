@@ -6,7 +6,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 
 
-@kaldi_command("make-phone-loop", usage="""
+@kaldi_command("make-phone-loop", group="Graphs", help="Make a decoding graph of phones from a model alone.", usage="""
 Make a decoding graph HCLG.fst from transition-ids to phones, and words.txt with their names and
 phones/word_boundary.int beside it, for recognition of phones without words: what decodes with a graph folder, or with
 HCLG.fst, takes it, and finds phones for words.
@@ -33,7 +33,7 @@ def make_phone_loop(args: list[str], options: Options) -> int:
     """Make a graph of phones."""
     import os
 
-    from nnet3py.decoding.phone_loop import phone_loop
+    from nnet3py.decoding.graph import phone_loop
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.errors import Nnet3Error
     from nnet3py.hmm.transition_model import TransitionModel

@@ -23,9 +23,9 @@ _KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram")
 
 def _command(name: str, about: str, options: Sequence[Option], arguments: tuple[int, int] = (0, 2),
              files: str = "[<fst-rxfilename> [<fst-wxfilename>]]", example: str = "", see: str = "fstprint",
-             ) -> Callable[[Callable[[list[str], Options], int]], KaldiCommand]:
+             *, group: str, help: str) -> Callable[[Callable[[list[str], Options], int]], KaldiCommand]:
     usage = f"{about}\n\nUsage: {name} [options] {files}\ne.g.:\n {name} {example}\nSee also: {see}\n"
-    return kaldi_command(name, usage=usage, arguments=arguments, options=[*options, QUIET])
+    return kaldi_command(name, group=group, help=help, usage=usage, arguments=arguments, options=[*options, QUIET])
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -54,7 +54,8 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
               option("keep_state_numbering", bool, False, "States keep their numbers; otherwise, as they appear"),
               option("allow_negative_labels", bool, False, "Labels may be below 0")),
           files="[<text-rxfilename> [<fst-wxfilename>]]",
-          example="--isymbols=phones.txt --osymbols=words.txt L.txt L.fst", see="fstprint, fstarcsort")
+          example="--isymbols=phones.txt --osymbols=words.txt L.txt L.fst", see="fstprint, fstarcsort",
+          group="FSTs (OpenFst's programs)", help="Make an FST from lines of text.")
 def fst_compile(args: list[str], options: Options) -> int:
     """Compile."""
     from nnet3py.fst.text import fst_of_text, with_symbols
@@ -84,7 +85,7 @@ def fst_compile(args: list[str], options: Options) -> int:
               option("show_weight_one", bool, False, "Print costs of 0, too"),
               option("precision", int, 9, "Digits of costs")),
           files="[<fst-rxfilename> [<text-wxfilename>]]", example="--isymbols=phones.txt --osymbols=words.txt L.fst",
-          see="fstcompile, fstinfo")
+          see="fstcompile, fstinfo", group="FSTs (OpenFst's programs)", help="Print an FST as lines of text.")
 def fst_print(args: list[str], options: Options) -> int:
     """Print."""
     from nnet3py.fst.text import text_of_fst
@@ -104,7 +105,8 @@ def fst_print(args: list[str], options: Options) -> int:
               option("info_type", str, "auto", "No effect: all is printed", choices=("auto", "long", "short")),
               option("test_properties", bool, True, "No effect: all properties are found out"),
               option("fst_verify", bool, True, "No effect: FSTs are always checked")),
-          arguments=(0, 1), files="[<fst-rxfilename>]", example="G.fst", see="fstprint, fstisstochastic")
+          arguments=(0, 1), files="[<fst-rxfilename>]", example="G.fst", see="fstprint, fstisstochastic",
+          group="FSTs (OpenFst's programs)", help="Print what an FST consists of.")
 def fst_info(args: list[str], options: Options) -> int:
     """Print facts."""
     import sys
@@ -121,7 +123,8 @@ def fst_info(args: list[str], options: Options) -> int:
               option("clear_osymbols", bool, False, "Take the output symbols out"),
               option("save_isymbols", str, "", "Write the input symbols to this file"),
               option("save_osymbols", str, "", "Write the output symbols to this file")),
-          example="--save_osymbols=words.txt G.fst /dev/null", see="fstcompile, fstprint")
+          example="--save_osymbols=words.txt G.fst /dev/null", see="fstcompile, fstprint",
+          group="FSTs (OpenFst's programs)", help="Set, take out or save the symbols of an FST.")
 def fst_symbols(args: list[str], options: Options) -> int:
     """Change the tables."""
     from nnet3py.fst.text import read_symbols, symbols_of, symbols_text, with_symbols
@@ -151,7 +154,8 @@ def fst_symbols(args: list[str], options: Options) -> int:
 
 @_command("fstarcsort", "Sort each state's arcs by their labels.", (
               option("sort_type", str, "ilabel", "By input or output labels", choices=("ilabel", "olabel")),),
-          example="--sort_type=olabel L.fst L_sorted.fst")
+          example="--sort_type=olabel L.fst L_sorted.fst", group="FSTs (OpenFst's programs)",
+          help="Sort the arcs of an FST.")
 def fst_arc_sort(args: list[str], options: Options) -> int:
     """Sort."""
     from nnet3py.fst.operations import arc_sorted
@@ -163,7 +167,8 @@ def fst_arc_sort(args: list[str], options: Options) -> int:
               option("fst_type", str, "vector", "Form of the file", choices=(*_KINDS, "olabel_lookahead")),
               option("save_relabel_opairs", str, "", "File for the new numbers of output labels that olabel_lookahead "
                      "gives them, lines OLD NEW, for fstrelabel --relabel_ipairs")),
-          example="--fst_type=const HCLG.fst HCLG_const.fst")
+          example="--fst_type=const HCLG.fst HCLG_const.fst", group="FSTs (OpenFst's programs)",
+          help="Copy an FST into another form of file.")
 def fst_convert(args: list[str], options: Options) -> int:
     """Convert."""
     source, target = names_of_files(args)
@@ -188,7 +193,8 @@ def fst_convert(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstinvert", "Exchange input and output.", (), example="L.fst L_inverted.fst")
+@_command("fstinvert", "Exchange input and output.", (), example="L.fst L_inverted.fst",
+          group="FSTs (OpenFst's programs)", help="Exchange the input and the output of an FST.")
 def fst_invert(args: list[str], options: Options) -> int:
     """Invert."""
     from nnet3py.fst.operations import inverted
@@ -203,7 +209,8 @@ def fst_invert(args: list[str], options: Options) -> int:
 @_command("fstproject", "Make the acceptor of the input or output side.", (
               option("project_output", bool, False, "Of the output side"),
               option("project_type", str, "input", "Of which side", choices=("input", "output"))),
-          example="--project_type=output G.fst")
+          example="--project_type=output G.fst", group="FSTs (OpenFst's programs)",
+          help="Make the acceptor of one side of an FST.")
 def fst_project(args: list[str], options: Options) -> int:
     """Project."""
     from nnet3py.fst.operations import projected
@@ -220,7 +227,8 @@ def fst_project(args: list[str], options: Options) -> int:
 @_command("fstrelabel", "Replace labels by others. A file has a line OLD NEW for each that changes.", (
               option("relabel_ipairs", str, "", "File of pairs of input labels"),
               option("relabel_opairs", str, "", "File of pairs of output labels")),
-          example="--relabel_ipairs=relabel G.fst Gr.fst")
+          example="--relabel_ipairs=relabel G.fst Gr.fst", group="FSTs (OpenFst's programs)",
+          help="Replace labels of an FST by others.")
 def fst_relabel(args: list[str], options: Options) -> int:
     """Relabel."""
     from nnet3py.fst.operations import relabeled
@@ -241,7 +249,8 @@ def _pairs(name: str) -> dict[int, int]:
 @_command("fstreplace", "Replace each arc with a certain output label by an FST. The first label is that of the root, "
           "and has no meaning here.", (), arguments=(4, 21),
           files="<fst-rxfilename> <root-label> <fst1-rxfilename> <label1> [<fst2-rxfilename> <label2> ...]",
-          example="L.fst 9999 unk.fst 10 > L_unk.fst", see="fstrelabel")
+          example="L.fst 9999 unk.fst 10 > L_unk.fst", see="fstrelabel", group="FSTs (OpenFst's programs)",
+          help="Replace arcs of an FST by FSTs.")
 def fst_replace(args: list[str], options: Options) -> int:
     """Replace arcs."""
     from nnet3py.fst.operations import replaced
@@ -267,7 +276,8 @@ def fst_replace(args: list[str], options: Options) -> int:
 
 
 @_command("fstconnect", "Leave out the states and arcs that no path from the start to an end passes.", (),
-          example="in.fst out.fst")
+          example="in.fst out.fst", group="FSTs (OpenFst's programs)",
+          help="Leave out states and arcs that are on no path of an FST.")
 def fst_connect(args: list[str], options: Options) -> int:
     """Leave out what is not needed."""
     from nnet3py.transducers.fst_operations import connected
@@ -276,7 +286,8 @@ def fst_connect(args: list[str], options: Options) -> int:
 
 
 @_command("fsttopsort", "Number states so that arcs lead to higher numbers; an FST with a cycle stays as it is.", (),
-          example="in.fst out.fst")
+          example="in.fst out.fst", group="FSTs (OpenFst's programs)",
+          help="Number the states of an FST in the order of its arcs.")
 def fst_top_sort(args: list[str], options: Options) -> int:
     """Sort states."""
     from nnet3py.fst.operations import in_top_order
@@ -284,7 +295,8 @@ def fst_top_sort(args: list[str], options: Options) -> int:
     return change_graph(args, in_top_order)
 
 
-@_command("fstreverse", "Make the FST that accepts everything backwards.", (), example="in.fst out.fst")
+@_command("fstreverse", "Make the FST that accepts everything backwards.", (), example="in.fst out.fst",
+          group="FSTs (OpenFst's programs)", help="Turn an FST backwards.")
 def fst_reverse(args: list[str], options: Options) -> int:
     """Reverse."""
     from nnet3py.fst.operations import reversed_fst
@@ -294,7 +306,7 @@ def fst_reverse(args: list[str], options: Options) -> int:
 
 @_command("fstunion", "Make the FST of what either of two accepts.", (), arguments=(2, 3),
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst either.fst",
-          see="fstconcat, fstclosure")
+          see="fstconcat, fstclosure", group="FSTs (OpenFst's programs)", help="Unite two FSTs.")
 def fst_union(args: list[str], options: Options) -> int:
     """Unite."""
     from nnet3py.fst.operations import union
@@ -305,7 +317,7 @@ def fst_union(args: list[str], options: Options) -> int:
 
 @_command("fstconcat", "Make the FST of what one accepts, followed by what another accepts.", (), arguments=(2, 3),
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst both.fst",
-          see="fstunion, fstclosure")
+          see="fstunion, fstclosure", group="FSTs (OpenFst's programs)", help="Put one FST after another.")
 def fst_concat(args: list[str], options: Options) -> int:
     """Concatenate."""
     from nnet3py.transducers.fst_operations import concatenated
@@ -317,7 +329,8 @@ def fst_concat(args: list[str], options: Options) -> int:
 @_command("fstclosure", "Make the FST of what is accepted any number of times in a row.", (
               option("closure_plus", bool, False, "At least once"),
               option("closure_type", str, "star", "star: also not at all; plus: at least once",
-                     choices=("star", "plus"))), example="a.fst many.fst", see="fstconcat")
+                     choices=("star", "plus"))), example="a.fst many.fst", see="fstconcat",
+          group="FSTs (OpenFst's programs)", help="Let an FST be passed any number of times.")
 def fst_closure(args: list[str], options: Options) -> int:
     """Close."""
     from nnet3py.fst.operations import closure
@@ -331,7 +344,7 @@ def fst_closure(args: list[str], options: Options) -> int:
               option("npath", int, 1, "Number of paths"),
               option("seed", int, 0, "Of the random numbers; 0: from the clock"),
               option("select", str, "uniform", "Uniformly, or by the costs", choices=("uniform", "log_prob"))),
-          example="G.fst path.fst")
+          example="G.fst path.fst", group="FSTs (OpenFst's programs)", help="Draw random paths of an FST.")
 def fst_rand_gen(args: list[str], options: Options) -> int:
     """Draw paths."""
     from nnet3py.fst.operations import random_paths
@@ -347,7 +360,8 @@ def fst_rand_gen(args: list[str], options: Options) -> int:
               option("title", str, "", "Title of the drawing"),
               option("precision", int, 5, "Digits of costs"),
               option("show_weight_one", bool, False, "Print costs of 0, too")),
-          files="[<fst-rxfilename> [<text-wxfilename>]]", example="--portrait=true G.fst | dot -Tpdf > G.pdf")
+          files="[<fst-rxfilename> [<text-wxfilename>]]", example="--portrait=true G.fst | dot -Tpdf > G.pdf",
+          group="FSTs (OpenFst's programs)", help="Print an FST as a drawing for GraphViz.")
 def fst_draw(args: list[str], options: Options) -> int:
     """Draw."""
     from nnet3py.fst.text import drawing_text

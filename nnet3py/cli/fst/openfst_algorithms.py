@@ -21,7 +21,7 @@ def _change_openfst(args: list[str], change: Callable[[Any], Any]) -> int:
     return 0
 
 
-@kaldi_command("fstcompose", usage="""
+@kaldi_command("fstcompose", group="FSTs (OpenFst's programs)", help="Compose two FSTs.", usage="""
 Compose two FSTs: what the first writes, the second reads.
 
 Usage: fstcompose [options] <fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]
@@ -41,7 +41,8 @@ def fst_compose(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("fstrmepsilon", usage="""
+@kaldi_command("fstrmepsilon", group="FSTs (OpenFst's programs)", help="Remove the arcs without labels of an FST.",
+               usage="""
 Remove the arcs without labels.
 
 Usage: fstrmepsilon [options] [<fst-rxfilename> [<fst-wxfilename>]]
@@ -61,7 +62,7 @@ def fst_rm_epsilon(args: list[str], options: Options) -> int:
                                                                          delta=options.delta))
 
 
-@kaldi_command("fstdeterminize", usage="""
+@kaldi_command("fstdeterminize", group="FSTs (OpenFst's programs)", help="Determinize an FST.", usage="""
 Determinize an FST; epsilons are labels like others.
 
 Usage: fstdeterminize [options] [<fst-rxfilename> [<fst-wxfilename>]]
@@ -81,7 +82,8 @@ def fst_determinize(args: list[str], options: Options) -> int:
     return _change_openfst(args, lambda graph: determinize(graph, options.delta, options.det_type))
 
 
-@kaldi_command("fstminimize", usage="""
+@kaldi_command("fstminimize", group="FSTs (OpenFst's programs)", help="Merge the states of a deterministic FST.",
+               usage="""
 Merge the states of a deterministic FST, after costs and output labels were pushed towards the start.
 
 Usage: fstminimize [options] [<fst-rxfilename> [<fst-wxfilename>]]
@@ -101,7 +103,8 @@ def fst_minimize(args: list[str], options: Options) -> int:
                                                                         allow_nondet=options.allow_nondet))
 
 
-@kaldi_command("fstshortestpath", usage="""
+@kaldi_command("fstshortestpath", group="FSTs (OpenFst's programs)", help="Find the cheapest paths of an FST.",
+               usage="""
 Find the cheapest paths of an FST.
 
 Usage: fstshortestpath [options] [<fst-rxfilename> [<fst-wxfilename>]]

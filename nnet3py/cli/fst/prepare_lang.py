@@ -6,7 +6,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import OptionError, Options, option
 
 
-@kaldi_command("prepare-lang", usage="""
+@kaldi_command("prepare-lang", group="Graphs", help="Make a lang folder from a lexicon.", usage="""
 Make a lang folder from a lexicon: words.txt, phones.txt, L.fst and L_disambig.fst, the topology topo, and in phones/
 the lists from which trees are built. Kaldi has a script utils/prepare_lang.sh, which can do more, such as probabilities
 of silence for each word.
@@ -33,8 +33,15 @@ See also: make-graph, compile-train-graphs, text-to-phones
 def prepare_lang(args: list[str], options: Options) -> int:
     """Make the folder."""
     from nnet3py.decoding.graph import write_lang
-    from nnet3py.decoding.lang_folder import phone_forms, with_positions, write_phone_lists
-    from nnet3py.decoding.lexicon import Silence, lexicon_phones, make_lang, read_lexicon
+    from nnet3py.decoding.lexicon import (
+        Silence,
+        lexicon_phones,
+        make_lang,
+        phone_forms,
+        read_lexicon,
+        with_positions,
+        write_phone_lists,
+    )
     from nnet3py.decoding.symbols import SymbolTable, read_text
     from nnet3py.hmm.topology import chain_topology, left_to_right_topology
     from nnet3py.io.object_files import write_object

@@ -21,7 +21,7 @@ def _is_table(name: str) -> bool:
     return is_rspecifier(name)
 
 
-@kaldi_command("fsttablecompose", usage="""
+@kaldi_command("fsttablecompose", group="Parts of graphs", help="Compose two FSTs, or tables of them.", usage="""
 Compose two FSTs: what the first writes, the second reads. The first may be a table, or the second, or both; then the
 result is one.
 
@@ -88,7 +88,7 @@ def _compose_tables(left_name: str, right_name: str, target: str, tables: list[b
     return 0 if done else 1
 
 
-@kaldi_command("fstdeterminizestar", usage="""
+@kaldi_command("fstdeterminizestar", group="Parts of graphs", help="Remove epsilons and determinize an FST.", usage="""
 Remove epsilons and determinize. Output labels are kept: a state's paths of the same input must have the same output.
 Files, or tables; entries that fail are left out with a warning.
 
@@ -124,7 +124,7 @@ def fst_determinize_star(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("fstminimizeencoded", usage="""
+@kaldi_command("fstminimizeencoded", group="Parts of graphs", help="Merge the states of an FST.", usage="""
 Merge the states of an FST from which the same can be said, without pushing labels or costs. Costs are rounded to
 multiples of --delta.
 
@@ -144,7 +144,8 @@ def fst_minimize_encoded(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("fstpushspecial", usage="""
+@kaldi_command("fstpushspecial", group="Parts of graphs",
+               help="Shift the costs of an FST so that all states have the same sum.", usage="""
 Shift the costs of an FST so that the probabilities that leave each state have the same sum, which need not be 1.
 
 Usage: fstpushspecial [options] [<fst-rxfilename> [<fst-wxfilename>]]
@@ -159,7 +160,7 @@ def fst_push_special(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: push_special(fst, options.delta) if fst.num_states else fst)
 
 
-@kaldi_command("fstisstochastic", usage="""
+@kaldi_command("fstisstochastic", group="Parts of graphs", help="Print how far costs are from probabilities.", usage="""
 Print the largest and the least cost of what leaves a state, where 0 stands for probability 1. The exit status is 0 if
 none is farther from 0 than --delta, else 1.
 
@@ -183,7 +184,8 @@ def fst_is_stochastic(args: list[str], options: Options) -> int:
     return 0 if -options.delta <= low and high <= options.delta else 1
 
 
-@kaldi_command("fstrmsymbols", usage="""
+@kaldi_command("fstrmsymbols", group="Parts of graphs", help="Put epsilons in place of some symbols of an FST.",
+               usage="""
 Put epsilons in place of some input symbols, such as disambiguation symbols; or drop their arcs, or add to their costs.
 
 Usage: fstrmsymbols [options] <symbols-rxfilename> [<fst-rxfilename> [<fst-wxfilename>]]
@@ -217,7 +219,7 @@ def fst_rm_symbols(args: list[str], options: Options) -> int:
     return change_graph(args, change, 1)
 
 
-@kaldi_command("fstrmepslocal", usage="""
+@kaldi_command("fstrmepslocal", group="Parts of graphs", help="Remove epsilons where an FST does not grow.", usage="""
 Remove epsilons where that makes an FST no larger.
 
 Usage: fstrmepslocal [options] [<fst-rxfilename> [<fst-wxfilename>]]
@@ -236,7 +238,7 @@ def fst_rm_eps_local(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: without_local_epsilons(fst, options.use_log, options.stochastic_in_log))
 
 
-@kaldi_command("fstaddselfloops", usage="""
+@kaldi_command("fstaddselfloops", group="Parts of graphs", help="Add loops of symbols to an FST.", usage="""
 Add loops of symbols such as #0, which an FST composed on the right needs, to final states and to states with an
 output symbol on an exit. The files list the input and the output symbol of each.
 
@@ -256,7 +258,7 @@ def fst_add_self_loops(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: with_loops(fst, inputs, outputs), 2)
 
 
-@kaldi_command("fstcopy", usage="""
+@kaldi_command("fstcopy", group="Parts of graphs", help="Copy a table of FSTs.", usage="""
 Copy a table of FSTs.
 
 Usage: fstcopy [options] <fsts-rspecifier> <fsts-wspecifier>

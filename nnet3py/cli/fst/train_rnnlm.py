@@ -7,7 +7,8 @@ from nnet3py.cli.process.options import Options, declared
 from nnet3py.rnnlm.training.options import SETTINGS, rnnlm_options
 
 
-@kaldi_command("train-rnnlm", usage="""
+@kaldi_command("train-rnnlm", group="Language models", help="Train an RNN language model on text, to rescore lattices.",
+               launcher=False, usage="""
 Train an RNN language model on text, for rescoring lattices: a TDNN-LSTM between embeddings of words, which are sums of
 vectors of features such as letter n-grams. The folder has the form of Kaldi's, for
 lattice-lmrescore-kaldi-rnnlm-pruned, for Kaldi's scripts such as rnnlm/lmrescore_pruned.sh, and for a recognizer's

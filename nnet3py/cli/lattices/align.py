@@ -57,7 +57,8 @@ def _difference(lattice: CompactLattice, aligned: CompactLattice) -> str:
     return "" if len(before.ids) == len(after.ids) else "the length of its best path changed"
 
 
-@kaldi_command("lattice-align-words", usage="""
+@kaldi_command("lattice-align-words", group="Lattices",
+               help="Make lattices whose arcs are words, by phones with positions.", usage="""
 Make lattices whose arcs are whole words, so that their times are known. Where words begin and end is told by phones
 with their position in the word.
 
@@ -86,7 +87,8 @@ def lattice_align_words(args: list[str], options: Options) -> int:
                   options.output_error_lats, test=options.test)
 
 
-@kaldi_command("lattice-align-words-lexicon", usage="""
+@kaldi_command("lattice-align-words-lexicon", group="Lattices",
+               help="Make lattices whose arcs are words, by a lexicon.", usage="""
 Make lattices whose arcs are whole words, by a lexicon of numbers: lines WORD-IN-LATTICE WORD PHONE ..., with a 0 for
 fillers such as silence. A path may come out as several; lattice-1best after this command takes one of them.
 
@@ -115,7 +117,7 @@ def lattice_align_words_lexicon(args: list[str], options: Options) -> int:
         options.output_error_lats, options.output_if_empty, options.test)
 
 
-@kaldi_command("lattice-align-phones", usage="""
+@kaldi_command("lattice-align-phones", group="Lattices", help="Make lattices whose arcs are phones.", usage="""
 Make lattices whose arcs are whole phones. Words stay, at one of the arcs of their phones or at one of the next word's;
 with --replace-output-symbols=true the phones become the labels.
 
@@ -140,7 +142,8 @@ def lattice_align_phones(args: list[str], options: Options) -> int:
         options.output_error_lats, test=options.test)
 
 
-@kaldi_command("lattice-to-phone-lattice", usage="""
+@kaldi_command("lattice-to-phone-lattice", group="Lattices", help="Put phones in place of words or of transition-ids.",
+               usage="""
 Make phones the labels of lattices, each where it begins; or, with --replace-words=false, put phones in place of
 transition-ids, one where each ends, so that lattices no longer have times.
 

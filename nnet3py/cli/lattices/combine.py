@@ -39,7 +39,7 @@ def _change_pairs(args: list[str], change: ChangePair) -> int:
             key, lattice, others[key] if key in others else None))[0]
 
 
-@kaldi_command("lattice-compose", usage="""
+@kaldi_command("lattice-compose", group="Lattices", help="Compose lattices with lattices or FSTs.", usage="""
 Compose lattices with lattices of the same keys, with an FST or with a table of FSTs: the words of the first with the
 input labels of the second. The results are not determinized.
 
@@ -94,7 +94,7 @@ def lattice_compose(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-interp", usage="""
+@kaldi_command("lattice-interp", group="Lattices", help="Interpolate the costs of two lattices.", usage="""
 Interpolate lattices: paths whose words are in both, with the costs of both, and the transition-ids of the first.
 
 Usage: lattice-interp [options] <lattice-rspecifier-a> <lattice-rspecifier-b> <lattice-wspecifier>
@@ -134,7 +134,8 @@ def lattice_interp(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-copy-backoff", usage="""
+@kaldi_command("lattice-copy-backoff", group="Lattices", help="Copy lattices, from another table where that has them.",
+               usage="""
 Copy lattices; those that a second table has, too, are taken from there.
 
 Usage: lattice-copy-backoff [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
@@ -156,7 +157,7 @@ def lattice_copy_backoff(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-union", usage="""
+@kaldi_command("lattice-union", group="Lattices", help="Put the paths of two lattices into one.", usage="""
 Put the paths of two lattices into one, and determinize it: each text keeps its best path from either.
 
 Usage: lattice-union [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
@@ -189,7 +190,7 @@ def lattice_union(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-combine", usage="""
+@kaldi_command("lattice-combine", group="Lattices", help="Combine the lattices of several systems.", usage="""
 Combine the lattices of several systems: all paths in one lattice, with the probabilities of each system's paths
 scaled to add up to its weight. The first table says which utterances there are.
 
@@ -263,7 +264,8 @@ def _weights(text: str, count: int) -> list[float]:
     return weights
 
 
-@kaldi_command("lattice-difference", usage="""
+@kaldi_command("lattice-difference", group="Lattices", help="Keep paths whose texts are not in other lattices.",
+               usage="""
 Keep the paths of lattices whose texts are not in other lattices.
 
 Usage: lattice-difference [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>

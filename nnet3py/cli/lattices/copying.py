@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
 
 
-@kaldi_command("lattice-copy", usage="""
+@kaldi_command("lattice-copy", group="Lattices", help="Copy lattices, or some of them.", usage="""
 Copy lattices, between text and binary, between the two kinds, or only some of them.
 
 Usage: lattice-copy [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -95,7 +95,7 @@ def _first_words(rxfilename: str) -> set[str]:
     return words
 
 
-@kaldi_command("lattice-prune", usage="""
+@kaldi_command("lattice-prune", group="Lattices", help="Remove what is far worse than the best path.", usage="""
 Remove what is not on any path within a beam of the best one.
 
 Usage: lattice-prune [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -131,7 +131,7 @@ def lattice_prune(args: list[str], options: Options) -> int:
     return log_done(done)
 
 
-@kaldi_command("lattice-limit-depth", usage="""
+@kaldi_command("lattice-limit-depth", group="Lattices", help="Remove arcs where a frame has too many.", usage="""
 Remove arcs so that no frame has more than a number of them; those on the best paths stay.
 
 Usage: lattice-limit-depth [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -170,7 +170,7 @@ def lattice_limit_depth(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-depth", usage="""
+@kaldi_command("lattice-depth", group="Lattices", help="Print how many arcs a frame has on average.", usage="""
 Print the depths of lattices: how many arcs a frame has on average.
 
 Usage: lattice-depth <lattice-rspecifier> [<depth-wspecifier>]
@@ -203,7 +203,7 @@ def lattice_depth(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-depth-per-frame", usage="""
+@kaldi_command("lattice-depth-per-frame", group="Lattices", help="Count the arcs that cross each frame.", usage="""
 Count the arcs that cross each frame of lattices. With a third argument, copy the lattices there.
 
 Usage: lattice-depth-per-frame <lattice-rspecifier> <depth-wspecifier> [<lattice-wspecifier>]
@@ -234,7 +234,7 @@ def lattice_depth_per_frame(args: list[str], options: Options) -> int:
     return log_done(done)
 
 
-@kaldi_command("lattice-project", usage="""
+@kaldi_command("lattice-project", group="Lattices", help="Keep the words, or the transition-ids.", usage="""
 Keep one side of lattices, on both sides: words, or transition-ids.
 
 Usage: lattice-project [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -256,7 +256,7 @@ def lattice_project(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-to-fst", usage="""
+@kaldi_command("lattice-to-fst", group="Lattices", help="Turn lattices into FSTs of words.", usage="""
 Turn lattices into FSTs of their words, with a single cost. By default all costs become 0.
 
 Usage: lattice-to-fst [options] <lattice-rspecifier> <fst-wspecifier>

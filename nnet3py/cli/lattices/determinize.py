@@ -59,7 +59,8 @@ def _minimized(lattice: CompactLattice) -> CompactLattice:
     return minimized(with_weights_pushed(with_strings_pushed(lattice)))
 
 
-@kaldi_command("lattice-determinize-pruned", usage="""
+@kaldi_command("lattice-determinize-pruned", group="Lattices", help="Keep the best path of each text, within a beam.",
+               usage="""
 Determinize lattices on words, for paths within a beam of the best: each word sequence keeps its best path.
 
 Usage: lattice-determinize-pruned [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -104,7 +105,8 @@ def lattice_determinize_pruned(args: list[str], options: Options) -> int:
     return depths.tell(" (or output was empty)")
 
 
-@kaldi_command("lattice-determinize-phone-pruned", usage="""
+@kaldi_command("lattice-determinize-phone-pruned", group="Lattices", help="Determinize lattices as decoders do.",
+               usage="""
 Determinize lattices on words and phones and then on words, for paths within a beam of the best, as decoders do.
 
 Usage: lattice-determinize-phone-pruned [options] <model> <lattice-rspecifier> <lattice-wspecifier>
@@ -150,7 +152,7 @@ _WHOLE = [
 ]
 
 
-@kaldi_command("lattice-determinize", usage="""
+@kaldi_command("lattice-determinize", group="Lattices", help="Keep the best path of each text.", usage="""
 Determinize lattices on words: each word sequence keeps its best path. lattice-determinize-pruned is quicker where only
 paths within a beam are wanted.
 
@@ -164,7 +166,8 @@ def lattice_determinize(args: list[str], options: Options) -> int:
     return _determinize_whole(args, options, compact=True)
 
 
-@kaldi_command("lattice-determinize-non-compact", usage="""
+@kaldi_command("lattice-determinize-non-compact", group="Lattices",
+               help="Determinize; write a transition-id on each arc.", usage="""
 Determinize lattices on words, and write them with a transition-id on each arc, and its own acoustic cost.
 
 Usage: lattice-determinize-non-compact [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -224,7 +227,7 @@ def _smaller_until_it_fits(key: str, lattice: Fst, options: Options) -> CompactL
     return None
 
 
-@kaldi_command("lattice-push", usage="""
+@kaldi_command("lattice-push", group="Lattices", help="Move costs and alignments to the start.", usage="""
 Move transition-ids and costs of lattices as near to their starts as they can be.
 
 Usage: lattice-push [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -258,7 +261,7 @@ def _not_empty(key: str, lattice: CompactLattice) -> CompactLattice | None:
     return None
 
 
-@kaldi_command("lattice-minimize", usage="""
+@kaldi_command("lattice-minimize", group="Lattices", help="Merge states that are alike.", usage="""
 Merge states of lattices from which the same words lead on with the same transition-ids and about the same costs.
 
 Usage: lattice-minimize [options] <lattice-rspecifier> <lattice-wspecifier>

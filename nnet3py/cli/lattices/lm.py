@@ -16,7 +16,7 @@ _LM_SCALE = option("lm-scale", float, 1.0, "Factor of the model's costs; -1 take
                    "lattice has")
 
 
-@kaldi_command("lattice-lmrescore", usage="""
+@kaldi_command("lattice-lmrescore", group="Lattices", help="Add the costs of a language model.", usage="""
 Add the costs of a language model, an FST that accepts words, to the graph costs of lattices. To exchange models, first
 subtract the old one's costs with --lm-scale=-1.0.
 
@@ -38,7 +38,8 @@ def lattice_lmrescore(args: list[str], options: Options) -> int:
     return rescore_lattices([args[0], args[2]], lambda lattice: rescored_with_fst(lattice, model, options.lm_scale))
 
 
-@kaldi_command("lattice-lmrescore-const-arpa", usage="""
+@kaldi_command("lattice-lmrescore-const-arpa", group="Lattices",
+               help="Add the costs of an n-gram model in const-ARPA form.", usage="""
 Add the costs of an n-gram model in const-ARPA form to the graph costs of lattices.
 
 Usage: lattice-lmrescore-const-arpa [options] <lattice-rspecifier> <const-arpa> <lattice-wspecifier>
@@ -56,7 +57,8 @@ def lattice_lmrescore_const_arpa(args: list[str], options: Options) -> int:
                             lambda lattice: rescored_with_const_arpa(lattice, model, options.lm_scale))
 
 
-@kaldi_command("lattice-lmrescore-pruned", usage="""
+@kaldi_command("lattice-lmrescore-pruned", group="Lattices", help="Exchange the language model, within a beam.",
+               usage="""
 Exchange the language model of lattices: subtract the old one's costs and add the new one's, only for paths
 within a beam. The lattices should be determinized; the results are not.
 

@@ -16,7 +16,8 @@ _MBR = [
 ]
 
 
-@kaldi_command("lattice-mbr-decode", usage="""
+@kaldi_command("lattice-mbr-decode", group="Lattices",
+               help="Find the words of least expected errors (minimum Bayes risk).", usage="""
 Find the words with the least expected number of errors (minimum Bayes risk). Optionally write the risk, how
 probable each word is at each place (sausages), and the times of these places.
 
@@ -57,7 +58,8 @@ def lattice_mbr_decode(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-to-ctm-conf", usage="""
+@kaldi_command("lattice-to-ctm-conf", group="Lattices", help="Print when each word was said, and how sure it is.",
+               usage="""
 Print when each word begins, how long it is and how sure it is, as a CTM: lines UTTERANCE 1 BEGIN DURATION WORD
 CONFIDENCE. The lattices should be aligned with words, by lattice-align-words or lattice-align-words-lexicon. Words may
 be given; with --decode-mbr=false they are kept.

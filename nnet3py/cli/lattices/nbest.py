@@ -11,7 +11,7 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, UsageError
 
 
-@kaldi_command("nbest-to-linear", usage="""
+@kaldi_command("nbest-to-linear", group="Lattices", help="Split lattices of one path into their parts.", usage="""
 Split lattices of one path each into alignments, words, graph costs and acoustic costs.
 
 Usage: nbest-to-linear [options] <nbest-rspecifier> <alignments-wspecifier> [<words-wspecifier> \
@@ -47,7 +47,8 @@ def nbest_to_linear(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("linear-to-nbest", usage="""
+@kaldi_command("linear-to-nbest", group="Lattices", help="Make lattices of one path from alignments and words.",
+               usage="""
 Make lattices of one path each from alignments, words, graph costs and acoustic costs; the reverse of nbest-to-linear.
 An rspecifier of costs may be empty: then costs are 0.
 
@@ -80,7 +81,7 @@ def linear_to_nbest(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("nbest-to-lattice", usage="""
+@kaldi_command("nbest-to-lattice", group="Lattices", help="Unite best paths to lattices.", usage="""
 Unite lattices of one path each, whose keys are UTTERANCE-1, UTTERANCE-2, ..., to a lattice for each utterance; the
 reverse of lattice-to-nbest. Those of an utterance must follow each other.
 
@@ -115,7 +116,7 @@ def nbest_to_lattice(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("nbest-to-ctm", usage="""
+@kaldi_command("nbest-to-ctm", group="Lattices", help="Print when each word of best paths was said.", usage="""
 Print when each word of the best paths begins and how long it is, as a CTM: lines UTTERANCE 1 BEGIN DURATION WORD.
 The lattices must have one path each, and arcs that agree with words: make them with lattice-1best, then
 lattice-align-words or lattice-align-words-lexicon.
@@ -169,7 +170,7 @@ def _seconds(shift: float, frames: int) -> float:
     return float(np.float32(shift) * np.float32(frames))
 
 
-@kaldi_command("nbest-to-prons", usage="""
+@kaldi_command("nbest-to-prons", group="Lattices", help="Print the words of best paths with their phones.", usage="""
 Print the words of best paths with their phones: lines UTTERANCE BEGIN LENGTH WORD PHONE ..., in frames and numbers.
 The lattices must have one path each, and arcs that agree with words, as for nbest-to-ctm.
 

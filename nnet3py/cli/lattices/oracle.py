@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnet3py.decoding.symbols import SymbolTable
 
 
-@kaldi_command("lattice-oracle", usage="""
+@kaldi_command("lattice-oracle", group="Lattices", help="Find the words nearest to what was said.", usage="""
 Find the words of lattices that are nearest to what was said, and print how many errors they have.
 
 Usage: lattice-oracle [options] <lattice-rspecifier> <reference-rspecifier> <words-wspecifier> [<edits-wspecifier>]

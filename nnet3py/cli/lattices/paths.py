@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
 
 
-@kaldi_command("lattice-best-path", usage="""
+@kaldi_command("lattice-best-path", group="Lattices", help="Find the best paths through lattices.", usage="""
 Find the best paths through lattices: their words and alignments.
 
 Usage: lattice-best-path [options] <lattice-rspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
@@ -66,7 +66,7 @@ def lattice_best_path(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-1best", usage="""
+@kaldi_command("lattice-1best", group="Lattices", help="Turn lattices into their best paths.", usage="""
 Turn lattices into their best paths, lattices of one path.
 
 Usage: lattice-1best [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -98,7 +98,7 @@ def lattice_1best(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-to-nbest", usage="""
+@kaldi_command("lattice-to-nbest", group="Lattices", help="Turn lattices into their N best paths.", usage="""
 Turn lattices into their N best paths, lattices of one path each with the keys KEY-1, KEY-2, ...
 
 Usage: lattice-to-nbest [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -144,7 +144,8 @@ def lattice_to_nbest(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-confidence", usage="""
+@kaldi_command("lattice-confidence", group="Lattices", help="Print how much worse the second best word sequence is.",
+               usage="""
 Print how much more the second best word sequence of each lattice costs than the best; 1e10 if there is only one.
 
 Usage: lattice-confidence [options] <lattice-rspecifier> <confidence-wspecifier>

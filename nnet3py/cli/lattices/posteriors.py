@@ -10,7 +10,8 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import within
 
 
-@kaldi_command("lattice-to-post", usage="""
+@kaldi_command("lattice-to-post", group="Lattices", help="Compute how probable each transition-id is in each frame.",
+               usage="""
 Compute how probable each transition-id is in each frame, by the forward-backward algorithm on lattices.
 
 Usage: lattice-to-post [options] <lattice-rspecifier> <posteriors-wspecifier> [<loglikes-wspecifier>]
@@ -45,7 +46,7 @@ def lattice_to_post(args: list[str], options: Options) -> int:
     return log_done(done)
 
 
-@kaldi_command("lattice-arc-post", usage="""
+@kaldi_command("lattice-arc-post", group="Lattices", help="Print arcs and how probable they are.", usage="""
 Print the arcs of lattices with their posterior probabilities: lines of utterance, first frame, number of frames,
 probability, word, and with a model the phones, with tabs between. The lattices should be aligned with words.
 

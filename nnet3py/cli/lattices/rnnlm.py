@@ -51,7 +51,8 @@ def _network(options: Options, network: str, embedding: str) -> RnnlmNetwork:
                         cache_dir=options["compiler.cache-dir"] or None)
 
 
-@kaldi_command("rnnlm-get-word-embedding", usage="""
+@kaldi_command("rnnlm-get-word-embedding", group="Language models",
+               help="Make the vectors of the words of an RNN language model.", usage="""
 Compute the word embedding of an RNN language model: features of words times embedding of features.
 
 Usage: rnnlm-get-word-embedding [options] <word-features-rxfilename> <feature-embedding-rxfilename> \
@@ -71,7 +72,8 @@ def rnnlm_get_word_embedding(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("rnnlm-sentence-probs", usage="""
+@kaldi_command("rnnlm-sentence-probs", group="Language models", help="Score sentences with an RNN language model.",
+               usage="""
 Print the log-probabilities of the words of sentences, and of their ends, by an RNN language model. Lines of the text
 are KEY WORD-ID WORD-ID ...; printed lines are KEY LOG-PROB LOG-PROB ..., the last for the end.
 
@@ -117,7 +119,8 @@ def _blocks(stream: InputStream) -> Iterator[list[tuple[str, list[int]]]]:
         yield block
 
 
-@kaldi_command("lattice-lmrescore-kaldi-rnnlm", usage="""
+@kaldi_command("lattice-lmrescore-kaldi-rnnlm", group="Lattices", help="Add the costs of an RNN language model.",
+               usage="""
 Add the costs of an RNN language model to the graph costs of lattices. Subtract the costs of the old language model
 before, with lattice-lmrescore --lm-scale=-1.0; lattice-lmrescore-kaldi-rnnlm-pruned does both, and is faster.
 
@@ -138,7 +141,8 @@ def lattice_lmrescore_kaldi_rnnlm(args: list[str], options: Options) -> int:
                                                                           options.max_ngram_order))
 
 
-@kaldi_command("lattice-lmrescore-kaldi-rnnlm-pruned", usage="""
+@kaldi_command("lattice-lmrescore-kaldi-rnnlm-pruned", group="Lattices",
+               help="Exchange the language model for an RNN, within a beam.", usage="""
 Replace language model costs in lattices: subtract --lm-scale times the old model's costs and add --lm-scale times those
 of an RNN language model, only on paths within a beam. The lattices should be determinized; the results are not.
 

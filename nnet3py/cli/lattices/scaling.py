@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("lattice-scale", usage="""
+@kaldi_command("lattice-scale", group="Lattices", help="Multiply the costs in lattices.", usage="""
 Multiply the costs in lattices.
 
 Usage: lattice-scale [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -43,7 +43,7 @@ def lattice_scale(args: list[str], options: Options) -> int:
     return log_done(done)
 
 
-@kaldi_command("lattice-add-penalty", usage="""
+@kaldi_command("lattice-add-penalty", group="Lattices", help="Add a penalty for each word.", usage="""
 Add a penalty to the graph cost of each word in lattices.
 
 Usage: lattice-add-penalty [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -60,7 +60,7 @@ def lattice_add_penalty(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-rmali", usage="""
+@kaldi_command("lattice-rmali", group="Lattices", help="Remove the transition-ids from lattices.", usage="""
 Remove the transition-ids from lattices: words and costs stay.
 
 Usage: lattice-rmali [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -77,7 +77,7 @@ def lattice_rmali(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-add-trans-probs", usage="""
+@kaldi_command("lattice-add-trans-probs", group="Lattices", help="Add the costs of transitions to lattices.", usage="""
 Add the costs of transitions to the graph costs of lattices. Lattices that were decoded or aligned have them already.
 
 Usage: lattice-add-trans-probs [options] <transition-model> <lattice-rspecifier> <lattice-wspecifier>
@@ -100,7 +100,8 @@ def lattice_add_trans_probs(args: list[str], options: Options) -> int:
     return log_done(done)
 
 
-@kaldi_command("lattice-boost-ali", usage="""
+@kaldi_command("lattice-boost-ali", group="Lattices",
+               help="Lower the costs of lattices where they differ from alignments.", usage="""
 Make the graph costs of lattices lower by a factor times their phone errors, frame by frame, against alignments;
 for discriminative training (boosted MMI).
 

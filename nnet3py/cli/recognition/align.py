@@ -22,7 +22,8 @@ _NO_LIMIT = 1e9             # seconds
 _SHORTEST = 0.05
 
 
-@kaldi_command("align", usage="""
+@kaldi_command("align", group="Recognition",
+               help="Find out when each word and phone of a known text is said in a sound.", launcher=False, usage="""
 Find out when each word, and each phone, of a known text is said in a sound (forced alignment), and print it: as a
 TextGrid for Praat, JSON, CTM or subtitles. The model is a folder as for transcribe, with a chain model or another one;
 what it needs beside what recognition needs is phones/word_boundary.int or align_lexicon.int. The text is a file or, if

@@ -14,7 +14,8 @@ from nnet3py.recognition.stream_options import DiarizationOptions
 _ENDINGS = {"rttm": ".rttm", "json": ".json"}
 
 
-@kaldi_command("diarize", usage="""
+@kaldi_command("diarize", group="Recognition", help="Find out who spoke when in files of sound.", launcher=False,
+               usage="""
 Find out who spoke when in sound files, and print it as RTTM or JSON. The model is a folder of a speaker model as
 published for vosk (mfcc.conf, final.ext.raw, mean.vec, transform.mat); if there is a file plda in it, pieces of speech
 are compared by PLDA, else by the angle of their vectors. With --out each sound gets a file in a folder. A sound that

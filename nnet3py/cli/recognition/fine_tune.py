@@ -14,7 +14,8 @@ from nnet3py.option_fields import settings_of
 _ARGUMENTS = ("model", "data", "feat-dir")
 
 
-@kaldi_command("fine-tune", usage="""
+@kaldi_command("fine-tune", group="Recognition", help="Teach a model a voice, words, a room: a new model folder.",
+               launcher=False, usage="""
 Teach a model a new voice, new words, a new room: from a model folder (any that transcribe takes) and some speech with
 its words a new folder is made, in the layout of the old one. Word error rates before and after are measured on speech
 that was held out; if they rise, the old model stays.

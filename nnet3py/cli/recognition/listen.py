@@ -13,7 +13,8 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.cli.recognition.recognizers import MODEL, USE_GPU, single_model, warmed_recognizer
 
 
-@kaldi_command("listen", usage="""
+@kaldi_command("listen", group="Recognition", help="Recognize what a microphone hears, while someone speaks.",
+               launcher=False, usage="""
 Recognize what a microphone hears: words are shown while someone speaks, and printed, a line for each utterance, when
 it is over. Ctrl-C ends it. Needs the extra listen, except for files.
 

@@ -29,7 +29,8 @@ _COLLECT_SECONDS = 1.0       # after a model's last stream has ended
 _HEAPS = 2                             # that threads share
 
 
-@kaldi_command("serve", usage="""
+@kaldi_command("serve", group="Recognition", help="Serve recognition over WebSockets, to vosk's clients and browsers.",
+               launcher=False, usage="""
 Serve recognition over WebSockets, in the public protocol of vosk-server, so that its clients work; with a page to try
 it in a browser, under the address that is shown. /health tells whether the server is well, /metrics what it did
 (Prometheus). It can be reached only from this machine, unless --host says otherwise, and ends on SIGTERM or Ctrl-C.

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 KEPT = ".kept"      # what is done of long sounds: the folder in that of --out, the end of its name beside --results
 
 
-@kaldi_command("nnet3-transcribe", usage="""
+@kaldi_command("nnet3-transcribe", group="Recognition",
+               help="Recognize what is said in files of sound: text, subtitles, words with times.", usage="""
 Recognize what is said in sound files (WAVE; others with the extra "sound"), in all those in folders, or in standard
 input (-), and print it: as text, JSON, subtitles (srt, vtt) or CTM. The model is a folder as published for vosk, as
 Kaldi's training or prepare_online_decoding.sh leaves it, or an acoustic model with --graph; nnet3-inspect says what it

@@ -11,7 +11,9 @@ from nnet3py.errors import Nnet3Error, UsageError
 _SERVER = "ws://localhost:2700"
 
 
-@kaldi_command("vosk-transcriber", usage="""
+@kaldi_command("vosk-transcriber", group="Recognition",
+               help="Recognize files of sound, with the options of vosk's program of that name.", launcher=False,
+               usage="""
 Recognize what is said in a file of sound, or in all files of a folder, with the options of vosk's program of that name.
 nnet3-transcribe does more.
 

@@ -27,7 +27,8 @@ def _inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
     return stats, roots, read_object(args[2], Questions.read), read_object(args[3], HmmTopology.read)
 
 
-@kaldi_command("build-tree", usage="""
+@kaldi_command("build-tree", group="Trees and topologies", help="Build a tree from phones in context to pdfs.",
+               usage="""
 Build a tree from phones in context to pdfs: roots are split by the questions that gain most, then leaves that are alike
 are merged.
 
@@ -53,7 +54,8 @@ def build_tree(args: list[str], options: Options) -> None:
     log.log("Wrote tree")
 
 
-@kaldi_command("build-tree-two-level", usage="""
+@kaldi_command("build-tree-two-level", group="Trees and topologies",
+               help="Build a tree, and the map to a smaller one that it extends.", usage="""
 Build a tree, and a map from its leaves to those of a smaller tree that it extends.
 
 Usage:  build-tree-two-level [options] <tree-stats-in> <roots-file> <questions-file> <topo-file> <tree-out>
@@ -84,7 +86,7 @@ def build_tree_two_level(args: list[str], options: Options) -> None:
     log.write_text("Wrote tree and mapping\n")
 
 
-@kaldi_command("copy-tree", usage="""
+@kaldi_command("copy-tree", group="Trees and topologies", help="Copy a tree.", usage="""
 Copy a tree, in text or binary.
 
 Usage:  copy-tree [options] <tree-in> <tree-out>
@@ -100,7 +102,7 @@ def copy_tree(args: list[str], options: Options) -> None:
     log.log("Copied tree")
 
 
-@kaldi_command("draw-tree", usage="""
+@kaldi_command("draw-tree", group="Trees and topologies", help="Draw a tree.", usage="""
 Print a tree in the language of GraphViz's dot, or (--svg=true) as a picture.
 
 Usage:  draw-tree [options] <phone-symbols> <tree>

@@ -17,7 +17,8 @@ _MOST_DIMENSIONS = 9999
 _SHARED_PHONES = option("shared-phones", str, "", "File whose lines are sets of phones (numbers) that share their pdfs")
 
 
-@kaldi_command("gmm-init-model", usage="""
+@kaldi_command("gmm-init-model", group="Trees and topologies", help="Make a model from a tree and its statistics.",
+               usage="""
 Make a model with a Gaussian for each pdf of a tree, from the tree's statistics; or with the pdfs of an old model that
 fit.
 
@@ -94,7 +95,8 @@ def _standard(dim: int) -> DiagGmm:
     return DiagGmm.single(np.ones(dim), np.ones(dim))
 
 
-@kaldi_command("gmm-init-mono", usage="""
+@kaldi_command("gmm-init-mono", group="Trees and topologies", help="Make a tree without context, and a model for it.",
+               usage="""
 Make a tree without context, and a model for it with the same Gaussian for all pdfs, from given features.
 
 Usage:  gmm-init-mono [options] <topology-in> <dim> <model-out> <tree-out>
@@ -132,7 +134,8 @@ def gmm_init_mono(args: list[str], options: Options) -> None:
     _write(args, tree, topology, gaussian, options, options.perturb_factor)
 
 
-@kaldi_command("gmm-init-biphone", usage="""
+@kaldi_command("gmm-init-biphone", group="Trees and topologies",
+               help="Make the tree of all pairs of phones, and a model for it.", usage="""
 Make the tree of all pairs of a left phone and a phone, and a model for it, all of whose pdfs are alike.
 
 Usage:  gmm-init-biphone [options] <topology-in> <dim> <model-out> <tree-out>

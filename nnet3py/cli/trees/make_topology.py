@@ -6,7 +6,8 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError
 
 
-@kaldi_command("make-topology", usage="""
+@kaldi_command("make-topology", group="Trees and topologies", help="Make the HMM topology from lists of phones.",
+               usage="""
 Make the topology of the HMMs of phones, in text. Phones are numbers with colons between them; the list of silence
 phones may be empty. For chain models all phones are alike; for others silence has a topology of its own.
 Kaldi has scripts named gen_topo for this.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnet3py.trees.clustering import Clusters
 
 
-@kaldi_command("cluster-phones", usage="""
+@kaldi_command("cluster-phones", group="Trees and topologies", help="Find sets of phones that sound alike.", usage="""
 Cluster phones, or sets of phones, by how they sound: into sets of different sizes that serve as questions, or into
 classes.
 
@@ -67,7 +67,8 @@ def _say_rounds(tries: Sequence[Clusters], frames: float) -> None:
             f"{max(attempt.gain for attempt in tries) / frames:g} over {frames:g} frames.")
 
 
-@kaldi_command("compile-questions", usage="""
+@kaldi_command("compile-questions", group="Trees and topologies", help="Turn sets of phones into a tree's questions.",
+               usage="""
 Turn sets of phones into questions for building a tree: about every position of the window, and the pdf class.
 
 Usage:  compile-questions [options] <topo> <questions-text-file> <questions-out>

@@ -9,7 +9,8 @@ from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.cli.trees.options import CONTEXT, check_context
 
 
-@kaldi_command("acc-tree-stats", usage="""
+@kaldi_command("acc-tree-stats", group="Trees and topologies", help="Gather the statistics that a tree is built from.",
+               usage="""
 Gather statistics for building a tree: the sums of features and of their squares by HMM state and phones around it.
 
 Usage:  acc-tree-stats [options] <model> <features-rspecifier> <alignments-rspecifier> <tree-accs-out>
@@ -71,7 +72,7 @@ def acc_tree_stats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("sum-tree-stats", usage="""
+@kaldi_command("sum-tree-stats", group="Trees and topologies", help="Add statistics for building a tree.", usage="""
 Add statistics for building trees, gathered on parts of the data.
 
 Usage:  sum-tree-stats [options] tree-accs-out tree-accs-in1 tree-accs-in2 ...
