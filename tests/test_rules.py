@@ -51,7 +51,7 @@ LIGHT = ("errors", "_version", "log", "provided", "cached_property", "system", "
          "option_fields", "public_names", "advice", "names_elsewhere",
          "config_line", "io/specifiers",
          "transducers/fst_kinds",
-         "feat/options", "feat/pitch_options", "feat/speech_options", "chain/options", "egs/options",
+         "feat/options", "chain/options", "egs/options",
          "gaussians/options", "runtime/options", "training/options", "trees/options", "ivectors/options",
          "lattices/determinize_options", "decoding/decoder_options",
          "decoding/layout", "recognition/stream_options", "recognition/option_tables",

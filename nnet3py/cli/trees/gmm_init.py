@@ -10,7 +10,7 @@ from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 
 if TYPE_CHECKING:
-    from nnet3py.gaussians.diag_gmm import DiagGmm
+    from nnet3py.gaussians.mixtures import DiagGmm
     from nnet3py.hmm.topology import HmmTopology
 
 _MOST_DIMENSIONS = 9999
@@ -36,7 +36,7 @@ See also: build-tree, gmm-init-mono
 def gmm_init_model(args: list[str], options: Options) -> int:
     """Make a model."""
     from nnet3py.formats.matrices import write_vector
-    from nnet3py.gaussians.diag_gmm import GmmModel
+    from nnet3py.gaussians.mixtures import GmmModel
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object, write_object
@@ -90,7 +90,7 @@ def _standard(dim: int) -> DiagGmm:
     """Mean and variance 1."""
     import numpy as np
 
-    from nnet3py.gaussians.diag_gmm import DiagGmm
+    from nnet3py.gaussians.mixtures import DiagGmm
 
     return DiagGmm.single(np.ones(dim), np.ones(dim))
 

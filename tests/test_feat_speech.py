@@ -1,13 +1,14 @@
-"""MFCC and filterbank features against a slow computation with numpy, and resampling against known signals."""
+"""MFCC and filterbanks against a slow computation with numpy, PLP against Kaldi's and its equations."""
 from __future__ import annotations
 
+import feature_cases as cases
 import numpy as np
 import pytest
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.feat.frame_windows import WINDOWS
-from nnet3py.feat.resample import resample
-from nnet3py.feat.speech import SpeechFeatures, SpeechOptions, speech_options
+from nnet3py.feat.sound import resample
+from nnet3py.feat.spectra import WINDOWS
+from nnet3py.feat.speech import PlpTransform, SpeechFeatures, SpeechOptions, speech_options
 
 RATE = 16000
 EPSILON = float(np.finfo(np.float32).eps)
@@ -169,7 +170,7 @@ def test_without_dither_it_is_the_same_every_time(sound):
     ({"window_type": "round"}, {}, {}, "--window-type=round: expected one of hamming"),
     ({"preemph_coeff": 2.0}, {}, {}, "--preemphasis-coefficient=2"),
     ({}, {"num_bins": 2}, {"num_ceps": 2}, "--num-mel-bins=2"),
-    ({}, {"num_bins": 2000}, {}, "--num-mel-bins=2000: there are 256 frequencies"),
+    ({}, {"num_bins": 2000}, {}, "--num-mel-bins=2000: expected at most 256"),
     ({}, {"num_bins": 200}, {}, "--num-mel-bins=200: filter 2 lies between two frequencies"),
     ({"dither": -1.0}, {}, {}, "--dither=-1"),
     ({"frame_length_ms": 25.0625, "round_to_power_of_two": False}, {}, {}, "their number must be even"),
@@ -234,3 +235,33 @@ def test_resampling_against_the_sum_itself():
                 total += value * window * 2 * cutoff * np.sinc(2 * cutoff * lag)
         assert abs(found[number] - total / 12000) < 1e-5
     assert len(resample(samples[:0], 12000, 8000)) == 0
+
+
+@pytest.mark.parametrize("name", cases.PLP)
+def test_kaldis(name: str) -> None:
+    computer = SpeechFeatures(speech_options("plp", {"dither": 0.0, **cases.PLP[name]}))
+    cases.assert_near(computer.compute(*cases.sound()), cases.kaldis(name))
+
+
+def test_linear_prediction_solves_its_equations() -> None:
+    """C0 is the log of the prediction's error, the cepstra are those of the all-pole model: by matrices, and an FFT."""
+    rng = np.random.default_rng(0)
+    centers, energies = np.linspace(100, 4000, 20), rng.uniform(1, 50, (3, 20)).astype(np.float32)
+    found = PlpTransform(centers, 8, 9, 0.4).apply(energies)
+    square = centers ** 2
+    heard = (energies * (square / (square + 1.6e5)) ** 2 * (square + 1.44e6) / (square + 9.61e6)) ** 0.4
+    heard = np.hstack((heard[:, :1], heard, heard[:, -1:]))
+    for row, spectrum in zip(found, heard, strict=True):
+        # The spectrum's mirror image makes it that of a real signal, whose autocorrelations an FFT gives.
+        signal = np.fft.ifft(np.concatenate((spectrum, spectrum[-2:0:-1]))).real
+        lags = np.abs(np.subtract.outer(np.arange(8), np.arange(8)))
+        predictor = np.linalg.solve(signal[lags], signal[1:9])
+        error = signal[0] - predictor @ signal[1:9]
+        assert row[0] == pytest.approx(max(np.log(error), np.finfo(np.float32).tiny), rel=1e-4)
+        model = -2 * np.log(np.abs(np.fft.fft(np.concatenate(([1], -predictor)), 4096)))
+        np.testing.assert_allclose(row[1:], np.fft.ifft(model).real[1:9] * 1.0, rtol=1e-3, atol=1e-4)
+
+
+def test_silence_has_finite_features() -> None:
+    computer = SpeechFeatures(speech_options("plp", {"dither": 0.0}))
+    assert np.isfinite(computer.compute(np.zeros(1600, dtype=np.float32), 16000)).all()

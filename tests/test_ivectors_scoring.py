@@ -1,4 +1,4 @@
-"""nnet3py/ivectors/clustering.py: average linkage beside scipy's, limits of size, many points."""
+"""nnet3py/ivectors/scoring.py: average linkage beside scipy's, limits of size, many points."""
 from __future__ import annotations
 
 import numpy as np
@@ -7,7 +7,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from nnet3py.errors import NumericError, ShapeError
-from nnet3py.ivectors.clustering import agglomerate, agglomerate_in_parts
+from nnet3py.ivectors.scoring import agglomerate, agglomerate_in_parts
 
 
 def costs_of(count: int, seed: int = 0) -> np.ndarray:
