@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from component_cases import reread, written
 from component_forms import FORM_NAMES, FORMS, Pass, arrays, in_float64, make, make_trained, row_patterns
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX, precomputed_indexes_class
@@ -29,7 +29,7 @@ WHOLE_COUNTERS = {"ClipGradientComponent"}
 def used(type_name: str, line: str) -> Component:
     """The form after two passes that changed its parameters and statistics, as far as it has any."""
     component = make_trained(type_name, line)
-    run = Pass(reference_ops(), component, row_patterns(component)[0])
+    run = Pass(NumpyOps(), component, row_patterns(component)[0])
     for seed in range(2):
         x, dy = run.inputs(np.float32, seed), run.outputs(np.float32, seed + 5)
         y = run.forward(x, np.zeros_like(dy))
@@ -88,7 +88,7 @@ def test_a_file_computes_the_same(type_name, line):
     component = make_trained(type_name, line)
     again = reread(component)
     for rows in row_patterns(component):
-        one, other = Pass(reference_ops(), component, rows), Pass(reference_ops(), again, rows)
+        one, other = Pass(NumpyOps(), component, rows), Pass(NumpyOps(), again, rows)
         x, y = one.inputs(np.float32), np.zeros_like(one.outputs(np.float32))
         np.testing.assert_allclose(other.forward(x, y.copy()), one.forward(x, y.copy()), rtol=ROUNDING, atol=ROUNDING)
 
@@ -108,7 +108,7 @@ def test_files_of_precomputed_indexes(type_name, line, binary):
         assert data.startswith(f"<{name}> ".encode())
         again = replace(rows, indexes=reread(rows.indexes, binary))
         assert written(again.indexes, binary) == data
-        one, other = Pass(reference_ops(), component, rows), Pass(reference_ops(), component, again)
+        one, other = Pass(NumpyOps(), component, rows), Pass(NumpyOps(), component, again)
         x, dy, y = one.inputs(np.float32), one.outputs(np.float32), np.zeros_like(one.outputs(np.float32))
         np.testing.assert_array_equal(other.forward(x, y.copy()), one.forward(x, y))
         found, wanted = (run.backward(x, y, dy, np.zeros_like(x)) for run in (other, one))

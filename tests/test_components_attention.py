@@ -9,7 +9,7 @@ from case_runs import differences
 from component_cases import CASES, check_derivatives, info_lines, read_components, reread, written
 from hypothesis import given
 from hypothesis import strategies as st
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 
 from nnet3py.components.attention import (
     AttentionShape,
@@ -139,7 +139,7 @@ def test_equals_the_definition(left, right, stride, step, num, heads, context, e
     wanted = indexes_of(range(5, 5 + num * step, step), [(0, 0), (2, 0), (0, 1)])
     last = 5 + (num - 1) * step
     inputs, outputs, indexes = arranged(component, wanted, lambda t: not edges or 5 <= t <= last)
-    x, ops = features(inputs, component.input_dim), reference_ops(np.float64)
+    x, ops = features(inputs, component.input_dim), NumpyOps(np.float64)
     start = features(outputs, component.output_dim, seed=1)
     y, memo = start.copy(), component.new_memo(ops, len(outputs))
     component.propagate(ops, indexes, x, y, memo)
@@ -160,7 +160,7 @@ def test_kernels_equal_the_reference(component):
     inputs, outputs, indexes = arranged(component, outputs)
     x, dy = features(inputs, component.input_dim), features(outputs, component.output_dim, seed=1)
     results = []
-    for ops, dtype in ((get_ops("cpu"), np.float32), (reference_ops(np.float64), np.float64)):
+    for ops, dtype in ((get_ops("cpu"), np.float32), (NumpyOps(np.float64), np.float64)):
         given_x, given_dy = x.astype(dtype), dy.astype(dtype)
         y, dx = np.zeros_like(given_dy), np.ones_like(given_x)
         memo = component.new_memo(ops, len(outputs))
@@ -174,7 +174,7 @@ def test_kernels_equal_the_reference(component):
 
 @FORMS
 def test_derivatives(component):
-    ops, edges = reference_ops(np.float64), component.shape.num_left_inputs_required == 0
+    ops, edges = NumpyOps(np.float64), component.shape.num_left_inputs_required == 0
     inputs, outputs, indexes = arranged(component, indexes_of([0, 2, 3]), lambda t: not edges or 0 <= t <= 4)
     x, dy = features(inputs, component.input_dim), features(outputs, component.output_dim, seed=1)
     memo = component.new_memo(ops, len(outputs))
@@ -196,7 +196,7 @@ def test_derivatives(component):
 
 
 def test_rows_that_were_compiled_for_others():
-    component, ops = make(2, 1), reference_ops()
+    component, ops = make(2, 1), NumpyOps()
     inputs, outputs, indexes = arranged(component, indexes_of(range(3)))
     x, y = np.zeros((len(inputs), component.input_dim)), np.zeros((len(outputs), component.output_dim))
     memo = component.new_memo(ops, len(outputs))
@@ -217,7 +217,7 @@ def test_flags():
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
+    return NumpyOps() if request.param == "reference" else get_ops("cpu")
 
 
 class Draws:

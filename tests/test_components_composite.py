@@ -17,7 +17,7 @@ from component_cases import (
     reread,
     written,
 )
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 from test_components_nonlinear import Draws, from_config, normal
 
 from nnet3py.components.affine import AffineComponent, BlockAffineComponent
@@ -45,7 +45,7 @@ LINEAR = "type=LinearComponent input-dim=4 output-dim=3"
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request, monkeypatch):
-    ops = reference_ops() if request.param == "reference" else get_ops("cpu")
+    ops = NumpyOps() if request.param == "reference" else get_ops("cpu")
     monkeypatch.setattr(ops, "random", ops.random)      # tests choose what is drawn
     return ops
 
@@ -161,7 +161,7 @@ def test_the_children_one_after_the_other(children, rows, ops):
 def test_in_double_precision():
     component = in_float64(make(AFFINE, BATCHNORM, "type=TanhComponent dim=4", LINEAR, rows=3))
     assert {value.dtype for value in component.parameters().values()} == {np.dtype(np.float64)}
-    check_derivatives(reference_ops(np.float64), component, 5, 5)
+    check_derivatives(NumpyOps(np.float64), component, 5, 5)
 
 
 def test_each_piece_is_a_minibatch(ops):

@@ -10,7 +10,7 @@ from case_runs import differences
 from component_cases import CASES, assert_same_info, info_lines, read_components, reread, written
 from hypothesis import given
 from hypothesis import strategies as st
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 
 from nnet3py.components.convolution import (
     TimeHeightConvolutionComponent,
@@ -144,7 +144,7 @@ def test_the_sum_that_defines_it(component, start, step, num, sequences, missing
         return
     inputs, outputs, precomputed = rows
     assert precomputed.computation.fault() is None
-    check_against_direct_sum(reference_ops(np.float64), component, inputs, outputs, precomputed, FLOAT64)
+    check_against_direct_sum(NumpyOps(np.float64), component, inputs, outputs, precomputed, FLOAT64)
 
 
 @pytest.mark.parametrize("case", [

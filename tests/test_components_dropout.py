@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from case_with_stats import OUTPUT, assert_close
 from component_cases import CASES, info_lines, read_ark, read_components, reread, written
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 from runtime_cases import grid
 from test_components_nonlinear import from_config, normal
 
@@ -36,7 +36,7 @@ FOUR_SIGMA = 4
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
+    return NumpyOps() if request.param == "reference" else get_ops("cpu")
 
 
 def read_text(kind, text):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from case_with_stats import CaseWithStats, check_gradient, check_update
 from component_cases import CASES, assert_same_info, check_derivatives, info_lines, read_components, reread, written
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 from runtime_cases import assert_close
 
 import nnet3py
@@ -42,7 +42,7 @@ FLOAT32 = 1e-6
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
+    return NumpyOps() if request.param == "reference" else get_ops("cpu")
 
 
 class Draws:
@@ -127,7 +127,7 @@ def test_flags():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_derivatives(kind):
-    check_derivatives(reference_ops(np.float64), kind(4), 5, 5)
+    check_derivatives(NumpyOps(np.float64), kind(4), 5, 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

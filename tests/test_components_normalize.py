@@ -7,7 +7,7 @@ import logging
 import numpy as np
 import pytest
 from component_cases import FINITE_DIFFERENCE, check_derivatives, numeric_gradient, reread, written
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 
 from nnet3py.components.base import Properties
 from nnet3py.components.normalize import BatchNormComponent, NormalizeComponent
@@ -21,7 +21,7 @@ FLOAT32 = 2e-6
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
+    return NumpyOps() if request.param == "reference" else get_ops("cpu")
 
 
 def normal(*shape, seed=0):
@@ -46,7 +46,7 @@ SHAPES = [(6, 6, False), (6, 3, False), (6, 6, True), (6, 2, True)]
 
 @pytest.mark.parametrize("dim, block_dim, log", SHAPES)
 def test_normalize_derivatives(dim, block_dim, log):
-    check_derivatives(reference_ops(np.float64), NormalizeComponent(dim, block_dim, 0.5, log), 5, 5)
+    check_derivatives(NumpyOps(np.float64), NormalizeComponent(dim, block_dim, 0.5, log), 5, 5)
 
 
 def test_normalize_flags_and_dimensions():
@@ -113,7 +113,7 @@ def test_normalize_config():
 
 @pytest.mark.parametrize("block_dim", [6, 3])
 def test_batch_norm_derivatives(block_dim):
-    ops, component = reference_ops(np.float64), BatchNormComponent(6, block_dim, 0.01, 0.7)
+    ops, component = NumpyOps(np.float64), BatchNormComponent(6, block_dim, 0.01, 0.7)
     rng = np.random.default_rng(0)
     x, dy = rng.standard_normal((5, 6)), rng.standard_normal((5, 6))
     memo, y, dx = component.new_memo(ops, 5), np.empty((5, 6)), np.empty((5, 6))

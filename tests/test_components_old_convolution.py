@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from case_with_stats import CaseWithStats, check_gradient, check_update
 from component_cases import CASES, assert_same_info, info_lines, read_components, reread, written
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 
 from nnet3py.components.old_convolution import ConvolutionComponent, FilterShape, MaxpoolingComponent, PoolShape
 from nnet3py.components.structural import PnormComponent
@@ -28,7 +28,7 @@ POOLING = ("input-x-dim=5 input-y-dim=4 input-z-dim=2 pool-x-size=3 pool-y-size=
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
+    return NumpyOps() if request.param == "reference" else get_ops("cpu")
 
 
 def normal(*shape, seed=0):

@@ -17,7 +17,7 @@ from component_cases import (
     reread,
     written,
 )
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 from test_components_nonlinear import Draws, from_config, normal
 
 from nnet3py.components.nonlinear import COUNT, NUM_REPAIRED
@@ -37,7 +37,7 @@ CONFIG = np.array([0.05, 0.05, 0.2, 0.05, 0.2] + [0.0] * 5, np.float32)       # 
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
+    return NumpyOps() if request.param == "reference" else get_ops("cpu")
 
 
 def make(cells=4, use_dropout=False, scale=0.0):
@@ -59,7 +59,7 @@ def read_text(text):
 
 @pytest.mark.parametrize("use_dropout", [False, True])
 def test_derivatives(use_dropout):
-    ops, component = reference_ops(np.float64), in_float64(make(4, use_dropout))
+    ops, component = NumpyOps(np.float64), in_float64(make(4, use_dropout))
     rng = np.random.default_rng(0)
     x, dy = rng.standard_normal((5, component.input_dim)), rng.standard_normal((5, 8))
     y, dx, update = np.empty((5, 8)), np.zeros_like(x), as_gradient(component)
@@ -82,7 +82,7 @@ def test_cpu_against_reference(cells, use_dropout):
     component = make(cells, use_dropout, 1e-3)
     x, dy = normal(7, component.input_dim), normal(7, 2 * cells, seed=1)
     found = []
-    for ops in (get_ops("cpu"), reference_ops()):
+    for ops in (get_ops("cpu"), NumpyOps()):
         y, dx, update = np.empty_like(dy), np.zeros_like(x), as_gradient(component)
         component.propagate(ops, None, x, y, None)
         component.backprop(ops, None, x, None, dy, None, update, dx)
@@ -232,7 +232,7 @@ STORES, SKIPS = [0.4], [0.6]
 
 @pytest.fixture(params=["reference", "cpu"])
 def gru_ops(request, monkeypatch):
-    gru_ops = reference_ops() if request.param == "reference" else get_ops("cpu")
+    gru_ops = NumpyOps() if request.param == "reference" else get_ops("cpu")
     monkeypatch.setattr(gru_ops, "random", gru_ops.random)      # tests choose what is drawn
     return gru_ops
 

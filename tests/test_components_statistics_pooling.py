@@ -11,7 +11,7 @@ from case_with_stats import OUTPUT, assert_close
 from component_cases import CASES, info_lines, read_ark, read_components, read_request, reread, written
 from hypothesis import given
 from hypothesis import strategies as st
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 from test_components_nonlinear import from_config, normal
 
 from nnet3py.components.base import Component, Properties
@@ -33,7 +33,7 @@ NAMES = ("statistics-pooling", "statistics-pooling-whole-utterance")
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
+    return NumpyOps() if request.param == "reference" else get_ops("cpu")
 
 
 def read_text(kind, text):
@@ -176,7 +176,7 @@ def test_extraction_by_definition(period, groups, start, num, with_variance, hol
     outputs = grid((period * groups * np.arange(start, start + num)), ((0, 0), (2, 0), (0, -1)))
     inputs, outputs, indexes = arranged(component, outputs, lambda t: t != hole)
     x = np.random.default_rng(0).standard_normal((len(inputs), 2))
-    y = propagated(reference_ops(np.float64), component, indexes, x, len(outputs))
+    y = propagated(NumpyOps(np.float64), component, indexes, x, len(outputs))
     for row, (n, t, extra) in zip(y, outputs, strict=True):
         times = range(t, t + period * groups, period)
         frames = x[(inputs[:, 0] == n) & (inputs[:, 2] == extra) & np.isin(inputs[:, 1], list(times))]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from case_runs import differences
 from component_cases import CASES, check_derivatives, info_lines, read_components, reread, written
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 
 from nnet3py.components.structural import (
     DistributeComponent,
@@ -35,7 +35,7 @@ COMPONENTS = {
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
+    return NumpyOps() if request.param == "reference" else get_ops("cpu")
 
 
 def normal(*shape, seed=0):
@@ -72,7 +72,7 @@ def test_values(name, ops):
 
 @pytest.mark.parametrize("name", COMPONENTS)
 def test_derivatives(name):
-    check_derivatives(reference_ops(np.float64), COMPONENTS[name], 5, 5)
+    check_derivatives(NumpyOps(np.float64), COMPONENTS[name], 5, 5)
 
 
 @pytest.mark.parametrize("name", COMPONENTS)
@@ -81,7 +81,7 @@ def test_derivatives_on_the_cpu(name):
     dy = normal(5, component.output_dim, seed=1)
     found, expected = np.zeros_like(x), np.zeros_like(x)
     component.backprop(get_ops("cpu"), None, x, None, dy, None, None, found)
-    component.backprop(reference_ops(), None, x, None, dy, None, None, expected)
+    component.backprop(NumpyOps(), None, x, None, dy, None, None, expected)
     np.testing.assert_allclose(found, expected, atol=FLOAT32)
     component.backprop(get_ops("cpu"), None, x, None, dy, None, None, None)      # nobody wants it
 
@@ -235,7 +235,7 @@ def test_derivatives_of_distribute():
     component, outputs = DistributeComponent(6, 2), grid([0, 2, 3])
     inputs = np.unique(component.input_indexes(outputs)[:, 0], axis=0)
     indexes = component.precompute_indexes(inputs, outputs, True)
-    check_derivatives(reference_ops(np.float64), component, len(inputs), len(outputs), indexes)
+    check_derivatives(NumpyOps(np.float64), component, len(inputs), len(outputs), indexes)
 
 
 def test_rows_that_do_not_fit(ops):

@@ -6,7 +6,7 @@ import io
 import numpy as np
 import pytest
 from component_cases import check_derivatives, reread, written
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 from test_components_nonlinear import Draws, from_config, normal
 
 from nnet3py.components.truncation import (
@@ -23,7 +23,7 @@ FLOAT32 = 2e-6
 
 @pytest.fixture(params=["reference", "cpu"])
 def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
+    return NumpyOps() if request.param == "reference" else get_ops("cpu")
 
 
 def read_text(kind, text):
@@ -50,7 +50,7 @@ def test_identity_forward(ops):
 
 
 def test_derivatives_below_the_thresholds():
-    ops = reference_ops(np.float64)
+    ops = NumpyOps(np.float64)
     check_derivatives(ops, ClipGradientComponent(4, 100.0, True), 5, 5)
     check_derivatives(ops, ClipGradientComponent(4, 100.0, False), 5, 5)
     component = BackpropTruncationComponent(4, 0.5, 100.0, 100.0)
