@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from component_cases import read_ark
+from component_cases import read_ark, reread
+from component_forms import parts
 
 import nnet3py
 from nnet3py.network.nnet import Nnet
@@ -14,6 +15,7 @@ from nnet3py.network.nnet import Nnet
 SMALLEST_SIZE = 1e-3       # differences are fractions of the largest value, or of this where that is less
 SMALLEST_GRADIENT = 1e-2   # a bias before batch normalization has a gradient of 0 but for rounding
 SMALLEST_CHANGE = 5e-5     # the same for what an update changed
+SMALLEST_STATISTIC = 0.1
 SMALLEST_SPREAD = 1e-6     # range of a matrix's values, as a fraction of the largest, for it to tell something
 
 
@@ -30,6 +32,7 @@ class Differences:
     input_deriv: float | None = None
     gradient: dict[str, float] = field(default_factory=dict)
     update: dict[str, float] = field(default_factory=dict)
+    statistics: dict[str, float] = field(default_factory=dict)      # kept by "c gradient" and "c update"
 
 
 def read_request(path: Path) -> tuple[nnet3py.ComputationRequest, list[str]]:
@@ -56,10 +59,12 @@ def differences(folder: Path, device: str = "cpu", optimize: bool = True) -> Dif
     if gradient is not None and (folder / "gradient.raw").exists():
         expected = nnet3py.read_nnet(str(folder / "gradient.raw"))
         found.gradient = {name: _of_parameters(gradient, expected, name, None) for name in _trained(expected)}
+        found.statistics |= _of_statistics(gradient, expected, "gradient")
     if (folder / "updated.raw").exists():
         trained, expected = (nnet3py.read_nnet(str(folder / name)) for name in ("nnet.raw", "updated.raw"))
         _run(trained, trained, request, folder, device, True, None)
         found.update = {name: _of_parameters(trained, expected, name, nnet) for name in _trained(expected)}
+        found.statistics |= _of_statistics(trained, expected, "update")
     return found
 
 
@@ -103,6 +108,19 @@ def distance(found: np.ndarray, expected: np.ndarray, scale: float | None = None
 
 def _trained(nnet: Nnet) -> list[str]:
     return [name for name in nnet.component_names if nnet.component(name).parameters()]
+
+
+def _of_statistics(ours: Nnet, theirs: Nnet, after: str) -> dict[str, float]:
+    """By component, of those inside others too; as files hold them, which have averages and no sums of squares."""
+    worst: dict[str, float] = {}
+    for name in theirs.component_names:
+        for mine, other in zip(parts(reread(ours.component(name))), parts(theirs.component(name)), strict=True):
+            for key in set(other.STATISTICS) - {"sumsq"}:
+                expected = getattr(other, key)
+                scale = max(float(np.abs(expected).max(initial=0.0)), SMALLEST_STATISTIC)
+                difference = distance(getattr(mine, key), expected, scale)
+                worst[f"{name} {after}"] = max(difference, worst.get(f"{name} {after}", 0.0))
+    return worst
 
 
 def _of_parameters(ours: Nnet, theirs: Nnet, name: str, start: Nnet | None) -> float:

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from component_cases import reread, written
-from component_forms import FORM_NAMES, FORMS, Pass, arrays, in_float64, make, make_trained, row_patterns
+from component_cases import CASES, assert_same_info, info_lines, read_components, reread, written
+from component_forms import FORM_NAMES, FORMS, Pass, arrays, in_float64, make, make_trained, parts, row_patterns
 from numpy_ops import NumpyOps
 
 from nnet3py.components.base import Component, Properties
@@ -36,6 +36,9 @@ def used(type_name: str, line: str) -> Component:
         if component.has(Properties.STORES_STATS):
             component.store_stats(run.ops, x, y, run.memo)
         run.backward(x, y, dy, np.zeros_like(x), component)
+    if component.has(Properties.UPDATABLE):
+        component.learning_rate_factor, component.max_change, component.l2_regularize = 2.0, 0.75, 0.25
+        component.is_gradient = True
     return component
 
 
@@ -115,6 +118,17 @@ def test_files_of_precomputed_indexes(type_name, line, binary):
         np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
+def test_kaldis_files_are_written_back_alike(case):
+    for path in [*sorted((CASES / case).glob("*.raw")), *(CASES / case).glob("nnet.txt")]:
+        binary = path.suffix == ".raw"
+        for key, (component, data) in read_components(path).items():
+            assert written(component, binary) == data, f"{path} {key}"
+            assert written(reread(component, binary), binary) == data, f"{path} {key}"
+    for key, expected in info_lines(case).items() if (CASES / case / "info.txt").exists() else ():
+        assert_same_info(read_components(CASES / case / "nnet.raw")[key][0].info(), expected)
+
+
 # -- arithmetic and copies -----------------------------------------------------------------------------------------
 
 
@@ -142,6 +156,17 @@ def test_scaling_and_adding(type_name, line):
         if type_name in WHOLE_COUNTERS:
             value, expected = value[:2], expected[:2]
         np.testing.assert_allclose(value, expected, rtol=ROUNDING, atol=10 * ROUNDING, err_msg=name)
+
+
+@EVERY_FORM
+def test_statistics_are_set_to_zero(type_name, line):
+    component = used(type_name, line)
+    before = component.vectorize() if component.has(Properties.UPDATABLE) else np.zeros(0)
+    component.zero_stats()
+    for part in parts(component) if not getattr(component, "test_mode", False) else ():
+        assert not any(getattr(part, name).any() for name in part.STATISTICS)
+    if len(before):
+        np.testing.assert_array_equal(component.vectorize(), before)
 
 
 @EVERY_FORM
