@@ -1,11 +1,11 @@
 """Kaldi's reference cases through the public interface, whole networks: how far every number is from Kaldi's."""
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from compiler_cases import read_request
 from component_cases import read_ark, reread
 from component_forms import parts
 
@@ -35,27 +35,13 @@ class Differences:
     statistics: dict[str, float] = field(default_factory=dict)      # kept by "c gradient" and "c update"
 
 
-def read_request(path: Path) -> tuple[nnet3py.ComputationRequest, list[str]]:
-    """The request of a ``request.txt``, and the names of its inputs."""
-    text = path.read_text()
-    found: dict[str, list[nnet3py.IoSpecification]] = {"input": [], "output": []}
-    for kind, name, deriv, rows in re.findall(r"^(input|output) (\S+) has_deriv=(\d) (.*)$", text, re.MULTILINE):
-        indexes = np.array([row.split(",") for row in rows.split()]).astype(np.int32)
-        found[kind].append(nnet3py.IoSpecification(name, indexes, has_deriv=deriv == "1"))
-    flags = dict(re.findall(r"^(\w+)=(\d)$", text, re.MULTILINE))
-    request = nnet3py.ComputationRequest(
-        inputs=found["input"], outputs=found["output"], need_model_derivative=flags["need_model_derivative"] == "1",
-        store_component_stats=flags["store_component_stats"] == "1")
-    return request, [spec.name for spec in found["input"]]
-
-
-def differences(folder: Path, device: str = "cpu", optimize: bool = True) -> Differences:
+def differences(folder: Path, device: str = "cpu", optimize: bool = True, shortcut: bool = True) -> Differences:
     """Compute the case as it says, and train on it once: the differences from what Kaldi computed."""
     nnet = nnet3py.read_nnet(str(folder / "nnet.raw"))
-    request, _ = read_request(folder / "request.txt")
+    request = read_request(folder / "request.txt")
     found = Differences({name: type(nnet.component(name)).__name__ for name in nnet.component_names})
     gradient = nnet.as_gradient() if request.need_model_derivative else None
-    _run(nnet, gradient, request, folder, device, optimize, found)
+    _run(nnet, gradient, request, folder, device, optimize, found, shortcut)
     if gradient is not None and (folder / "gradient.raw").exists():
         expected = nnet3py.read_nnet(str(folder / "gradient.raw"))
         found.gradient = {name: _of_parameters(gradient, expected, name, None) for name in _trained(expected)}
@@ -69,9 +55,9 @@ def differences(folder: Path, device: str = "cpu", optimize: bool = True) -> Dif
 
 
 def _run(nnet: Nnet, update: Nnet | None, request: nnet3py.ComputationRequest, folder: Path, device: str,
-         optimize: bool, found: Differences | None) -> None:
+         optimize: bool, found: Differences | None, shortcut: bool = True) -> None:
     io = read_ark(folder / "io.ark")
-    computer = nnet3py.Computer(nnet3py.compile(nnet, request, optimize=optimize), nnet, update=update, device=device)
+    computer = nnet3py.Computer(nnet3py.compile(nnet, request, optimize, shortcut), nnet, update=update, device=device)
     for spec in request.inputs:
         computer.accept_input(spec.name, io[f"input.{spec.name}"])
     computer.run()

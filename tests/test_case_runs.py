@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 from case_runs import differences
 from component_cases import CASES, Draws, read_components
+from paths import DATA
 
 from nnet3py.components.registry import COMPONENT_MODULES
 from nnet3py.ops import get_ops
@@ -12,6 +13,7 @@ FLOAT32 = 5e-6          # of the largest value: sums of some tens of terms in an
 GRADIENT = {"batch-norm": 3e-4}       # of a bias before batch normalization, which is 0: all of it is rounding
 STATISTIC = 2e-6        # float32 averages of sums in another order
 UPDATE = 1e-3           # of the change, which is about 1e-3 of the parameters, themselves rounded by 6e-8
+NETWORK_UPDATE = 1e-2   # natural gradient amplifies rounding
 # Of pieces of 3 rows, which determine no estimate of rank 5, whose rest is then random; and see GRADIENT.
 FAR = {"composite": 1e-2, "batch-norm": 1e-2}
 # Kaldi's self-repair was random, or it read memory that nobody had written; or no update was asked for.
@@ -35,6 +37,15 @@ def test_kaldis_numbers(case: str, optimize: bool, monkeypatch: pytest.MonkeyPat
     if case == "composite":
         found.statistics.pop("c update")     # of which pieces of its rows Kaldi kept them was random
     assert max(found.statistics.values(), default=0.0) < STATISTIC
+
+
+@pytest.mark.parametrize("name", ["net-tdnn", "net-lstm", "rnn-simple", "multi-input-output"])
+@pytest.mark.parametrize(("optimize", "shortcut"), [(True, True), (False, False)])
+def test_kaldis_numbers_of_whole_networks(name: str, optimize: bool, shortcut: bool) -> None:
+    found = differences(DATA / "nets" / name, optimize=optimize, shortcut=shortcut)
+    values = (found.output, found.input_deriv, *found.gradient.values())
+    assert found.gradient and max(value for value in values if value is not None) < FLOAT32     # None: it is constant
+    assert found.update and max(found.update.values()) < NETWORK_UPDATE
 
 
 def test_the_cases_are_of_all_types() -> None:
