@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from paths import ROOT, sources
 
-ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("nnet3py", "docs", "benchmarks", "egs", "tests")
 STEMS = ("author|capital|categor|central|character|custom|determin|diar|diagonal|emphas|equal|factor|final|general|"
          "initial|linear|local|material|maxim|memor|minim|neutral|normal|optim|organ|orthogonal|parallel|penal|prior|"
@@ -75,11 +75,6 @@ CHECKED: tuple[str, ...] = (
 )
 OPENING = re.compile(r"(?:What|How|That|Those|This|These|It|Its|Of|One|All|Both|Where|When|Who|Why|Whether|Which|As|"
                      r"With|In|Such|So|Also|Same|The one|The ones)\b")
-
-
-def sources() -> list[Path]:
-    """Return the package's modules."""
-    return sorted((ROOT / "nnet3py").rglob("*.py"))
 
 
 def texts() -> list[Path]:
