@@ -84,11 +84,11 @@ def make_h_transducer(args: list[str], options: Options) -> int:
 
 
 def _tree_and_model(tree: str, model: str) -> tuple[Any, Any]:
-    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
 
-    return read_object(tree, ContextDependency.read), read_object(model, TransitionModel.read)
+    return read_transition_model(tree, ContextDependency.read), read_object(model)
 
 
 @kaldi_command("add-self-loops", usage="""
@@ -108,10 +108,9 @@ See also: make-h-transducer
 def add_self_loops(args: list[str], options: Options) -> int:
     """Add self-loops."""
     from nnet3py.graphs.hmms import add_self_loops as with_self_loops
-    from nnet3py.hmm.transition_model import TransitionModel
-    from nnet3py.io.object_files import read_object
+    from nnet3py.hmm.transition_model import read_transition_model
 
-    model = read_object(args[0], TransitionModel.read)
+    model = read_transition_model(args[0])
     disambig = read_numbers(options.disambig_syms) if options.disambig_syms else []
     return change_graph(args, lambda fst: with_self_loops(fst, model, options.self_loop_scale, disambig=disambig,
                                                           reorder=options.reorder), 1)

@@ -45,13 +45,13 @@ See also: nnet3-latgen-faster, word-error-rate
 def make_graph(args: list[str], options: Options) -> int:
     """Make a graph."""
     from nnet3py.decoding.graph import make_graph, write_graph, write_lang
-    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
 
     lexicon, grammar, tree_file, model_file, folder = args
     tree = read_object(tree_file, ContextDependency.read)
-    model = read_object(model_file, TransitionModel.read)
+    model = read_transition_model(model_file)
     lang = _lang(lexicon, options)
     sentences = _grammar(grammar, lang, options)
     if options.as_nonterminal:

@@ -36,14 +36,14 @@ def make_phone_loop(args: list[str], options: Options) -> int:
     from nnet3py.decoding.phone_loop import phone_loop
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.errors import Nnet3Error
-    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import write_text
     from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 
     model_file, folder = args
-    model = read_object(model_file, TransitionModel.read)
+    model = read_transition_model(model_file)
     loop = phone_loop(
         model, SymbolTable.read(options.phones, "phone").names if options.phones else None,
         insertion_penalty=options.insertion_penalty, self_loop_scale=options.self_loop_scale,
