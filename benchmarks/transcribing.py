@@ -104,7 +104,7 @@ def stream_alone(recognizer: Any, path: Path) -> tuple[float, float, str]:
 def compared(model: Path, paths: list[Path]) -> None:
     """Print ratios of what files take in two jobs to what they take as a stream."""
     import nnet3py
-    from nnet3py.cli.recognition.transcribe_processes import in_processes
+    from nnet3py.cli.recognition.processes import in_processes
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.recognition.sound_list import Listed
     from nnet3py.recognition.transcribing import SoundOptions, transcribe_sound
