@@ -34,7 +34,7 @@ help:
 	@echo "make bench      the benchmarks"
 	@echo "make bench-gpu  the benchmarks of the GPU, kept in benchmarks/results/ (TORCH= leaves PyTorch out)"
 	@echo "make fuzz       200,000 damaged files are read (half an hour)"
-	@echo "make launchers  write bin/ anew from the registry of commands"
+	@echo "make launchers  write the table of commands, bin/ and docs/commands.md anew from the commands"
 	@echo "make dist       wheels, with compiled kernels (two minutes), and sdist in dist/"
 	@echo "make clean      remove everything that was made"
 
@@ -145,7 +145,9 @@ bench-gpu: $(STAMPS)/test-ptx $(if $(TORCH),$(STAMPS)/bench)
 	$(BIN)/python benchmarks/gpu.py --write
 
 launchers: install
+	$(BIN)/python -m nnet3py.cli.machine.declarations
 	$(BIN)/python -m nnet3py.cli.machine.bin_files
+	$(BIN)/python docs/make_command_pages.py
 
 fuzz: $(STAMPS)/test
 	$(BIN)/python benchmarks/fuzz.py

@@ -127,7 +127,8 @@ FORMS = [
     Short("transcribing", ("--files=3", "--longest=8", "--compared=2"),
           {rf"  files      3 of {NUMBER} to {NUMBER} s, {NUMBER} s in all; load {NUMBER}": 1,
            rf"  [12] jobs?  .* {NUMBER} s, real-time factor \d\.\d+, at most {NUMBER} MB; load .*": 2,
-           rf"  compared   2 files, \d alike: .* processor time {NUMBER} \(at most {NUMBER}\), time {NUMBER} .*": 1}),
+           rf"  compared   2 files in [12] (?:jobs?|streams), .* processor time {NUMBER} \(at most {NUMBER}\), "
+           rf"time {NUMBER} \(at most {NUMBER}\); load .*": 3}),
     Short("rnnlm", ("--lattices=2", "--only=small"),
           {rf"small: 20,000 words, 200 dimensions; 2 lattices, {NUMBER} s of sound, {NUMBER} arcs a second": 1,
            rf"  (?:vosk's|script's|program's|all).* \d+\.\d s, {NUMBER} of the sound \((?:within|above) 0.1\); "

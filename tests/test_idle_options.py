@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ from paths import ROOT
 from runtime_cases import TDNN, class_example
 
 from nnet3py.cli.egs.options import MERGE
-from nnet3py.cli.process.command import KaldiCommand, kaldi_command
+from nnet3py.cli.process.command import kaldi_command, load
 from nnet3py.cli.process.option_groups import OPTIM, unprefixed
 from nnet3py.cli.process.options import option
 from nnet3py.cli.registry import COMMANDS
@@ -22,11 +21,6 @@ from nnet3py.network.nnet import Nnet
 
 CLI = ROOT / "nnet3py" / "cli"
 OPTIMIZER = (*(ROOT / "nnet3py/compiler/optimize").glob("*.py"), ROOT / "nnet3py/compiler/optimize_options.py")
-
-
-def command(name: str) -> KaldiCommand:
-    entry = COMMANDS[name]
-    return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)
 
 
 @cache
@@ -84,7 +78,7 @@ def is_read(name: str, module: str) -> bool:
 
 
 def test_an_option_that_nothing_reads_says_that_it_has_no_effect() -> None:
-    unread = [f"{name} --{one.name}" for name, entry in COMMANDS.items() for one in command(name).declared
+    unread = [f"{name} --{one.name}" for name, entry in COMMANDS.items() for one in load(name).declared
               if not is_read(one.name, entry.module) and "No effect" not in (one.help or "")
               and "rnnlm" not in name]             # whose options a dataclass of rnnlm/folder.py takes
     assert not unread
@@ -94,7 +88,7 @@ def test_an_option_that_nothing_reads_says_that_it_has_no_effect() -> None:
 def test_words_for_doing_nothing() -> None:
     """One form of words, so that a user can search for it; and what warns says so in its help, too."""
     for name in COMMANDS:
-        for one in command(name).declared:
+        for one in load(name).declared:
             assert not re.search(r"[Ii]gnored|[Aa]ccepted|compatib|without effect", one.help or ""), (name, one.name)
             assert one.idle is None or re.search(r"[Nn]o effect", one.help or ""), (name, one.name)
 
@@ -108,7 +102,7 @@ def test_words_for_doing_nothing() -> None:
 ])
 def test_who_gives_an_idle_option_is_warned_once(idle, words: list[str], warnings: list[str],
                                                  capfd: pytest.CaptureFixture) -> None:
-    @kaldi_command("some", usage="Usage: some", arguments=(0, 0), options=[
+    @kaldi_command("some", group="Models", help="Do nothing.", usage="Usage: some", arguments=(0, 0), options=[
         option("idle", int, 0, "No effect", idle=idle), option("other", bool, False, "More")])
     def some(args, options):
         return 0
@@ -139,9 +133,9 @@ MERGED = [("--measure-output-frames=true", "Kaldi ignores it, too"),
      "nothing is compressed, and derivatives are exact"),
 ])
 def test_commands_warn(name: str, words: list[str], given: str, reason: str, capfd: pytest.CaptureFixture) -> None:
-    command(name).execute(words)
+    load(name).execute(words)
     assert "has no effect" not in capfd.readouterr().err
-    command(name).execute([given, *words])
+    load(name).execute([given, *words])
     warnings = [line for line in capfd.readouterr().err.splitlines() if "has no effect" in line]
     assert len(warnings) == 1 and warnings[0].startswith("WARNING") and f"{given.partition('=')[0]}=" in warnings[0]
     assert reason in warnings[0]
@@ -150,7 +144,7 @@ def test_commands_warn(name: str, words: list[str], given: str, reason: str, cap
 @pytest.mark.usefixtures("files")
 def test_compression_that_rounds_nothing_in_kaldi_is_no_reason_to_warn(capfd: pytest.CaptureFixture) -> None:
     for level in (0, 1):
-        command("nnet3-compute-prob").execute([f"--optimization.memory-compression-level={level}", "final.raw",
+        load("nnet3-compute-prob").execute([f"--optimization.memory-compression-level={level}", "final.raw",
                                                "ark:egs.ark"])
     assert "has no effect" not in capfd.readouterr().err
 

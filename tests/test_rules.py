@@ -352,11 +352,3 @@ def test_entry_points_match_the_registry() -> None:
     scripts = dict(line.split(" = ") for line in lines if line)
     assert scripts.pop("nnet3py") == "nnet3py.cli.main:main"
     assert scripts == {f"nnet3py-{name}": "nnet3py.cli.main:run_person_name" for name in PERSON_NAMES}
-
-
-def test_commands_are_where_the_registry_says() -> None:
-    for name, entry in COMMANDS.items():
-        path = PACKAGE / "cli" / f"{entry.module.replace('.', '/')}.py"
-        assert path.is_file(), f"{name} has no module {where(path)}"
-        functions = {node.name for node in tree(path).body if isinstance(node, ast.FunctionDef)}
-        assert entry.function in functions, name

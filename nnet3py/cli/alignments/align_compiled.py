@@ -31,7 +31,8 @@ _GRAPH_OPTIONS = (
 )
 
 
-@kaldi_command("compile-train-graphs", usage="""
+@kaldi_command("compile-train-graphs", group="Graphs",
+               help="Make the graphs of transcripts, for forced alignment.", usage="""
 Make the decoding graphs (HCLG) of utterances from their transcripts, for forced alignment: FSTs from transition-ids to
 words. Transition costs have the scale 0 by default, because nnet3-align-compiled adds them. Transcripts are vectors of
 integer word ids.
@@ -50,7 +51,8 @@ def compile_train_graphs(args: list[str], options: Options) -> int:
     return 0 if _compile_graphs(args, options, INT_VECTOR, word_line) else 1
 
 
-@kaldi_command("compile-train-graphs-fsts", usage="""
+@kaldi_command("compile-train-graphs-fsts", group="Graphs",
+               help="Make the graphs of FSTs of words, for forced alignment.", usage="""
 Make the decoding graphs (HCLG) of utterances, for forced alignment, from FSTs that accept the possible word sequences
 of each. The lexicon has disambiguation symbols.
 
@@ -102,7 +104,8 @@ def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of:
     return done
 
 
-@kaldi_command("nnet3-align-compiled", usage="""
+@kaldi_command("nnet3-align-compiled", group="Alignments and posteriors",
+               help="Align features with the graphs of transcripts.", usage="""
 Align features with the graphs of their transcripts, as compile-train-graphs makes them, by Viterbi decoding, and write
 alignments: the transition-id of every frame. Optionally write the log-likelihood of each utterance.
 

@@ -23,7 +23,8 @@ _PHONE_MAP = option("phone-map", str, "", "File with lines <old-phone> <new-phon
 _REORDER = option("reorder", bool, True, "Write a state's self-loops after the transition that leaves it")
 
 
-@kaldi_command("ali-to-pdf", usage="""
+@kaldi_command("ali-to-pdf", group="Alignments and posteriors",
+               help="Turn alignments into sequences of pdf-ids.", usage="""
 Turn alignments, sequences of transition-ids, into sequences of pdf-ids. Of the model only the transition model is read.
 
 Usage:  ali-to-pdf [options] <model> <alignments-rspecifier> <pdfs-wspecifier>
@@ -48,7 +49,8 @@ def ali_to_pdf(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("ali-to-phones", usage="""
+@kaldi_command("ali-to-phones", group="Alignments and posteriors",
+               help="Turn alignments into sequences of phones.", usage="""
 Turn alignments, sequences of transition-ids, into sequences of phones (integers): by default one entry for each phone;
 optionally one for each frame, pairs of phone and length in frames, or a CTM with times.
 
@@ -110,7 +112,8 @@ def _phones(model: TransitionModel, key: str, alignment: np.ndarray) -> tuple[np
     return model.transition_id_to_phone[alignment[starts]], np.diff(starts, append=len(alignment))
 
 
-@kaldi_command("show-alignments", usage="""
+@kaldi_command("show-alignments", group="Alignments and posteriors",
+               help="Print alignments in readable form.", usage="""
 Print alignments in readable form: for each utterance a line with the transition-ids of each phone in brackets, and
 below it a line with the names of the phones.
 
@@ -149,7 +152,8 @@ def show_alignments(args: list[str], options: Options) -> None:
 # -- alignments from phones, and of other models -----------------------------------------------------------------------
 
 
-@kaldi_command("phones-to-ali", usage="""
+@kaldi_command("phones-to-ali", group="Alignments and posteriors",
+               help="Turn sequences of phones into alignments.", usage="""
 Turn sequences of phones (integers) into alignments, sequences of transition-ids, the inverse of ali-to-phones. The
 input has the phone of every frame, where equal neighbors count as one phone, or, with --lengths=true, pairs of phone
 and length in frames. The frames of a phone are spread evenly over the states of its HMM.
@@ -190,7 +194,8 @@ def phones_to_ali(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("convert-ali", usage="""
+@kaldi_command("convert-ali", group="Alignments and posteriors",
+               help="Convert alignments of one model to another model's.", usage="""
 Convert alignments of one model into alignments of another one, with another tree, topology or phone set, or at a lower
 frame rate. Where a phone's HMM or length changes, its frames are spread evenly over the states.
 
@@ -258,7 +263,8 @@ def read_phone_map(rxfilename: str) -> dict[int, int] | None:
     return {old: new for old, new in lines}
 
 
-@kaldi_command("text-to-phones", usage="""
+@kaldi_command("text-to-phones", group="Alignments and posteriors",
+               help="Turn transcripts into phones, with random silences.", usage="""
 Turn transcripts into sequences of phones (integers), with silences inserted at random, for the phone language model of
 end-to-end chain training. <lexicon> has lines WORD PHONE ... or WORD PROBABILITY PHONE ..., <text> lines UTTERANCE
 WORD ... Kaldi's recipes have a script text_to_phones.py for this.

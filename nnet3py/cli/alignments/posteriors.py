@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
 
-@kaldi_command("ali-to-post", usage="""
+@kaldi_command("ali-to-post", group="Alignments and posteriors", help="Turn alignments into posteriors.", usage="""
 Turn vectors of integers, such as alignments, into posteriors: each integer gets the weight 1 in its frame.
 
 Usage:  ali-to-post [options] <alignments-rspecifier> <posteriors-wspecifier>
@@ -37,7 +37,7 @@ def ali_to_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("copy-post", usage="""
+@kaldi_command("copy-post", group="Alignments and posteriors", help="Copy posteriors; optionally scale them.", usage="""
 Copy posteriors, and optionally multiply their weights by --scale.
 
 Usage: copy-post [options] <posteriors-rspecifier> <posteriors-wspecifier>
@@ -63,7 +63,8 @@ def copy_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("weight-post", usage="""
+@kaldi_command("weight-post", group="Alignments and posteriors",
+               help="Multiply the posteriors of each frame by a weight.", usage="""
 Multiply the posteriors of each frame by a weight, an element of the utterance's vector of weights; frames of weight 0
 become empty.
 
@@ -104,7 +105,8 @@ def weight_post(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("weight-silence-post", usage="""
+@kaldi_command("weight-silence-post", group="Alignments and posteriors",
+               help="Multiply the posteriors of silence phones by a weight.", usage="""
 Multiply the posteriors of transition-ids of some phones, usually silence, by a weight; entries of weight 0 are left
 out.
 
@@ -148,7 +150,7 @@ def weight_silence_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-weights", usage="""
+@kaldi_command("post-to-weights", group="Alignments and posteriors", help="Sum the posteriors of each frame.", usage="""
 Turn posteriors into vectors with a weight for each frame: the sum of the frame's posteriors.
 
 Usage:  post-to-weights [options] <posteriors-rspecifier> <weights-wspecifier>
@@ -167,7 +169,8 @@ def post_to_weights(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-pdf-post", usage="""
+@kaldi_command("post-to-pdf-post", group="Alignments and posteriors",
+               help="Turn posteriors of transition-ids into posteriors of pdf-ids.", usage="""
 Turn posteriors of transition-ids into posteriors of pdf-ids. Of the model only the transition model is read.
 
 Usage:  post-to-pdf-post [options] <model> <posteriors-rspecifier> <posteriors-wspecifier>
@@ -193,7 +196,8 @@ def post_to_pdf_post(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("logprob-to-post", usage="""
+@kaldi_command("logprob-to-post", group="Alignments and posteriors",
+               help="Turn log-probabilities into posteriors.", usage="""
 Turn matrices of log-probabilities (a row for each frame) into posteriors, without probabilities below --min-post.
 
 Usage:  logprob-to-post [options] <logprob-matrix-rspecifier> <posteriors-wspecifier>
@@ -223,7 +227,8 @@ def logprob_to_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-smat", usage="""
+@kaldi_command("post-to-smat", group="Alignments and posteriors",
+               help="Turn posteriors into sparse matrices.", usage="""
 Turn posteriors into sparse matrices with a row for each frame; an entry's id is its column, from 0.
 
 Usage: post-to-smat [options] --dim=<columns> <posteriors-rspecifier> <sparse-matrix-wspecifier>
@@ -246,7 +251,8 @@ def post_to_smat(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-tacc", usage="""
+@kaldi_command("post-to-tacc", group="Alignments and posteriors",
+               help="Sum posteriors by transition-id or pdf-id.", usage="""
 Sum posteriors of transition-ids over all frames, and write a single vector of counts, by transition-id (element 0 is
 unused) or by pdf-id.
 
@@ -287,7 +293,8 @@ def post_to_tacc(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("get-post-on-ali", usage="""
+@kaldi_command("get-post-on-ali", group="Alignments and posteriors",
+               help="Write the posteriors of alignments.", usage="""
 Write the posterior of each frame's entry of an alignment: a vector for each utterance, such as the confidence of the
 best path of a lattice. Posteriors and alignments must have the same kind of ids, such as pdf-ids.
 

@@ -9,7 +9,8 @@ from nnet3py.cli.training.train_setup import CHAIN, TRAINER
 from nnet3py.errors import UsageError, within
 
 
-@kaldi_command("nnet3-chain-add-post-to-egs", usage="""
+@kaldi_command("nnet3-chain-add-post-to-egs", group="Chain training", help="Add posteriors of pdfs to chain examples.",
+               usage="""
 Add posteriors of pdfs, computed with a model, to chain examples; nnet3-chain-train adds them to its derivatives with
 --lwf-scale, so that a network that is trained on other data forgets less (learning without forgetting). Of the training
 options only --leaky-hmm-coefficient has an effect (with --type=den).

@@ -25,7 +25,8 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-chain-combine", usage="""
+@kaldi_command("nnet3-chain-combine", group="Chain training", help="Find the best average of the last chain models.",
+               usage="""
 Average the last models of a chain training: of the first model alone, of the first two, the first three and so on,
 write the average that has the best LF-MMI objective on (merged) examples. Give the newest model first. Batch-norm
 statistics are computed again for it, on these examples.
@@ -41,7 +42,8 @@ def combine(args: list[str], options: Options) -> int:
     return _combine(args, options, by_language=False)
 
 
-@kaldi_command("nnet3-chain-combine2", usage="""
+@kaldi_command("nnet3-chain-combine2", group="Chain training",
+               help="Find the best average of the last chain models of several languages.", usage="""
 Average the last models of a chain training for several languages, as nnet3-chain-combine does. The keys of examples end
 in ?lang=LANGUAGE, and a folder has a denominator graph LANGUAGE.den.fst for each.
 

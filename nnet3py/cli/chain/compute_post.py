@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from nnet3py.chain.denominator import DenominatorComputation
 
 
-@kaldi_command("nnet3-chain-compute-post", usage="""
+@kaldi_command("nnet3-chain-compute-post", group="Chain training",
+               help="Compute posteriors of pdfs or phones by the denominator graph.", usage="""
 Compute, for each frame of utterances, how probable each pdf is given the network's output and the denominator graph:
 nothing is known about what was said except that the phone language model allows it. With --transform-mat these become
 posteriors of phones, or of whatever the rows of that matrix stand for.

@@ -13,7 +13,8 @@ _PROB = tuple(
     for declared in PROB)
 
 
-@kaldi_command("nnet3-chain-compute-prob", usage="""
+@kaldi_command("nnet3-chain-compute-prob", group="Chain training", help="Print the LF-MMI objective on examples.",
+               usage="""
 Log a network's LF-MMI objective per frame on (merged) chain examples. With a folder of graphs, LANGUAGE.den.fst, in
 place of the denominator FST, examples are of several languages, as for nnet3-chain-train2.
 

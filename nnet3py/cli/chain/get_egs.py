@@ -21,7 +21,8 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-chain-get-egs", usage="""
+@kaldi_command("nnet3-chain-get-egs", group="Chain training",
+               help="Make chain examples from features and supervisions.", usage="""
 Make chain examples from features and supervisions: pieces of utterances with context. Without the normalization FST the
 examples need nnet3-chain-normalize-egs before they are used.
 
@@ -148,7 +149,8 @@ def utterance_splitter(options: Options, seed: int) -> UtteranceSplitter:
     return UtteranceSplitter(split_options(options), seed)
 
 
-@kaldi_command("nnet3-chain-e2e-get-egs", usage="""
+@kaldi_command("nnet3-chain-e2e-get-egs", group="Chain training",
+               help="Make chain examples of whole utterances from training graphs.", usage="""
 Make chain examples of whole utterances from their training graphs, for training from a flat start. Utterances may only
 have the lengths in --num-frames; those up to 4 frames away from one are cut or extended.
 

@@ -12,7 +12,8 @@ from nnet3py.errors import Nnet3Error, within
 from nnet3py.option_fields import settings_of
 
 
-@kaldi_command("chain-get-supervision", usage="""
+@kaldi_command("chain-get-supervision", group="Chain training",
+               help="Make the supervision of chain training from phones or lattices.", usage="""
 Make the supervision of chain training: for each utterance, which pdfs it may have in which output frames.
 It comes from phones with their lengths in frames, or from lattices whose labels are phones.
 
@@ -67,7 +68,8 @@ def get_supervision(args: list[str], options: Options) -> int:
     return 0 if num_done > num_errors else 1
 
 
-@kaldi_command("nnet3-chain-normalize-egs", usage="""
+@kaldi_command("nnet3-chain-normalize-egs", group="Chain training",
+               help="Add the costs of the normalization FST to chain examples.", usage="""
 Add the costs of the normalization FST to chain examples that were made without it. This must be done only once:
 examples that have them already would get them twice.
 

@@ -17,7 +17,8 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-chain-train", usage="""
+@kaldi_command("nnet3-chain-train", group="Chain training",
+               help="Train a network with the LF-MMI objective on chain examples.", usage="""
 Train a network with the LF-MMI objective by stochastic gradient descent. Every example read is one minibatch: merge
 them before.
 
@@ -31,7 +32,8 @@ def train(args: list[str], options: Options) -> int:
     return _train(args, options, by_language=False)
 
 
-@kaldi_command("nnet3-chain-train2", usage="""
+@kaldi_command("nnet3-chain-train2", group="Chain training",
+               help="Train a network with LF-MMI on chain examples of several languages.", usage="""
 Train a network for several languages with the LF-MMI objective. The keys of (merged) examples end in ?lang=LANGUAGE:
 the output output-LANGUAGE is trained with the denominator graph LANGUAGE.den.fst of a folder. If a key does not name
 a language, it is "default".

@@ -16,7 +16,8 @@ from nnet3py.cli.process.options import Options, option
 _MAPPED = [*DECODER, option("acoustic-scale", float, 0.1, "Factor by which log-likelihoods are multiplied")]
 
 
-@kaldi_command("nnet3-latgen-faster", usage=f"""
+@kaldi_command("nnet3-latgen-faster", group="Decoding", help="Decode features: lattices, words and alignments.",
+               usage=f"""
 Decode features with an acoustic model and a decoding graph: lattices, and the words and alignments of their best paths.
 The logs of the model's priors, if it has any, are subtracted.
 {LATTICES_HELP}
@@ -35,7 +36,8 @@ def latgen_faster(args: list[str], options: Options) -> int:
     return decode_features(args, options)
 
 
-@kaldi_command("nnet3-latgen-faster-parallel", usage=f"""
+@kaldi_command("nnet3-latgen-faster-parallel", group="Decoding", help="Decode features with several threads.",
+               usage=f"""
 The same as nnet3-latgen-faster, with --num-threads utterances decoded at a time; as many threads compute the network.
 {LATTICES_HELP}
 Usage: nnet3-latgen-faster-parallel [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
@@ -49,7 +51,7 @@ def latgen_faster_parallel(args: list[str], options: Options) -> int:
     return decode_features(args, options, in_threads=True)
 
 
-@kaldi_command("latgen-faster-mapped", usage=f"""
+@kaldi_command("latgen-faster-mapped", group="Decoding", help="Decode matrices of log-likelihoods of pdfs.", usage=f"""
 Decode matrices of log-likelihoods, a column for each pdf, such as nnet3-compute writes: lattices, and the words and
 alignments of their best paths.
 {LATTICES_HELP}
@@ -64,7 +66,8 @@ def latgen_faster_mapped(args: list[str], options: Options) -> int:
     return _decode_log_likes(args, options, 1)
 
 
-@kaldi_command("latgen-faster-mapped-parallel", usage=f"""
+@kaldi_command("latgen-faster-mapped-parallel", group="Decoding",
+               help="latgen-faster-mapped, with several utterances at a time.", usage=f"""
 The same as latgen-faster-mapped, with --num-threads utterances decoded at a time.
 {LATTICES_HELP}
 Usage: latgen-faster-mapped-parallel [options] <trans-model-in> <fst-in|fsts-rspecifier> <loglikes-rspecifier> \

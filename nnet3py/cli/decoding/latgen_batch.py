@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from nnet3py.decoding.decoding_graph import DecodingGraph
 
 
-@kaldi_command("nnet3-latgen-faster-batch", usage=f"""
+@kaldi_command("nnet3-latgen-faster-batch", group="Decoding", help="Decode features, many utterances at a time.",
+               usage=f"""
 The same as nnet3-latgen-faster, with the network computed for chunks of many utterances at a time, and --num-threads
 utterances decoded at a time.
 {LATTICES_HELP}

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from nnet3py.hmm.transition_model import TransitionModel
 
 
-@kaldi_command("nnet3-latgen-grammar", usage=f"""
+@kaldi_command("nnet3-latgen-grammar", group="Decoding",
+               help="nnet3-latgen-faster, with a grammar put together from parts while decoding.", usage=f"""
 The same as nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote: an arc that calls a nonterminal
 leads into its graph, and back after it. Graphs may call each other, and themselves.
 {LATTICES_HELP}

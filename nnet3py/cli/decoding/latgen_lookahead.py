@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from nnet3py.hmm.transition_model import TransitionModel
 
 
-@kaldi_command("nnet3-latgen-faster-lookahead", usage=f"""
+@kaldi_command("nnet3-latgen-faster-lookahead", group="Decoding",
+               help="nnet3-latgen-faster, with HCL and G composed while decoding.", usage=f"""
 The same as nnet3-latgen-faster, with a graph in two parts that are composed while decoding: HCL, and the grammar G,
 which may be large, or differ each time. HCL is an olabel_lookahead FST, as Kaldi's utils/mkgraph_lookahead.sh
 makes HCLr.fst, and G has its labels on the input side, as Gr.fst; or HCL is any FST from transition-ids to words, and G

@@ -15,7 +15,8 @@ computed twice. Networks that also recur backwards in time, such as BLSTMs, need
 """
 
 
-@kaldi_command("nnet3-latgen-faster-looped", usage=f"""
+@kaldi_command("nnet3-latgen-faster-looped", group="Decoding",
+               help="Decode features, computed chunk after chunk as for a stream.", usage=f"""
 The same as nnet3-latgen-faster, with the network computed chunk after chunk as for a stream of frames (looped).
 {_STREAMS_HELP}{LATTICES_HELP}
 Usage: nnet3-latgen-faster-looped [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
@@ -30,7 +31,8 @@ def latgen_faster_looped(args: list[str], options: Options) -> int:
     return decode_features(args, options, looped_computer)
 
 
-@kaldi_command("nnet3-latgen-faster-looped-parallel", usage=f"""
+@kaldi_command("nnet3-latgen-faster-looped-parallel", group="Decoding",
+               help="Decode features, chunk after chunk, with several threads.", usage=f"""
 The same as nnet3-latgen-faster-looped, with --num-threads utterances decoded at a time; as many threads compute the
 network.
 {_STREAMS_HELP}{LATTICES_HELP}

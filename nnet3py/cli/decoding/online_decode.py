@@ -32,7 +32,8 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("online2-wav-nnet3-latgen-faster", usage=f"""
+@kaldi_command("online2-wav-nnet3-latgen-faster", group="Decoding",
+               help="Decode sound as if it were arriving: lattices.", usage=f"""
 Recognize sound in chunks, as if it were arriving: features, i-vectors, the network and the search go on with each of
 them. What is learned about a speaker is kept from one utterance to the next. Simulates what
 online2-tcp-nnet3-decode-faster does.
@@ -50,7 +51,8 @@ def latgen(args: list[str], options: Options) -> int:
     return _decode(args, options)
 
 
-@kaldi_command("online2-wav-nnet3-latgen-grammar", usage=f"""
+@kaldi_command("online2-wav-nnet3-latgen-grammar", group="Decoding",
+               help="Decode sound as if it were arriving, with a grammar in parts.", usage=f"""
 The same as online2-wav-nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote.
 {LATTICES_HELP}
 Usage: online2-wav-nnet3-latgen-grammar [options] <nnet3-in> <grammar-fst-in> <spk2utt-rspecifier> <wav-rspecifier> \

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _LONGEST_TIMEOUT = 86400.0          # seconds
 
 
-@kaldi_command("online2-tcp-nnet3-decode-faster", usage="""
+@kaldi_command("online2-tcp-nnet3-decode-faster", group="Decoding",
+               help="Serve words for the sound that clients send to a port.", usage="""
 Recognize the sound that clients send to a port, one client after the other.
 
 A client sends samples, 16 bits each, signed, little endian, mono, of the rate --samp-freq, and nothing else, and shuts

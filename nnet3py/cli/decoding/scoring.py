@@ -34,7 +34,7 @@ def _both(reference: str, hypotheses: list[str], mode: str) -> Iterator[tuple[st
             yield key, words, sequences
 
 
-@kaldi_command("compute-wer", usage="""
+@kaldi_command("compute-wer", group="Scoring", help="Print word error rates.", usage="""
 Print the word error rate and the sentence error rate of a table of words against another.
 
 Usage: compute-wer [options] <ref-rspecifier> <hyp-rspecifier>
@@ -65,7 +65,7 @@ def compute_wer(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("compute-wer-bootci", usage="""
+@kaldi_command("compute-wer-bootci", group="Scoring", help="Print how sure word error rates are.", usage="""
 Print the word error rate with the interval that 95 % of random samples of the utterances lie in; with a second
 hypothesis, that of both, and how probable it is that the second has fewer errors.
 
@@ -102,7 +102,7 @@ def compute_wer_bootci(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("align-text", usage="""
+@kaldi_command("align-text", group="Scoring", help="Align what was recognized with what was said.", usage="""
 Align the words of two tables, as pairs with --separator between them, and --special-symbol where one has no word.
 
 Usage: align-text [options] <text1-rspecifier> <text2-rspecifier> <alignment-wspecifier>

@@ -7,7 +7,7 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import FormatError
 
 
-@kaldi_command("word-error-rate", usage="""
+@kaldi_command("word-error-rate", group="Decoding", help="Compare recognized words with what was said.", usage="""
 Compare recognized words with what was said, and print the word error rate and the sentence error rate as Kaldi's
 compute-wer does. Both files have lines UTTERANCE WORD WORD ...; with --word-symbol-table, the hypothesis has numbers of
 words, such as nnet3-latgen-faster writes.

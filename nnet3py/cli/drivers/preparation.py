@@ -10,7 +10,8 @@ from nnet3py.drivers.staged_options import ExtractorOptions, FlatStartOptions, I
 from nnet3py.option_fields import settings_of
 
 
-@kaldi_command("train-ivector-extractor", usage=f"""
+@kaldi_command("train-ivector-extractor", group="Speakers and i-vectors",
+               help="Train an extractor of i-vectors, from features on.", usage=f"""
 Train an extractor of i-vectors for online recognition: a transform of spliced features (PCA, or one that is given), a
 mixture of Gaussians, and the extractor. In the end the folder holds final.ie, final.dubm, final.mat, global_cmvn.stats,
 online_cmvn.conf and splice_opts, as those of Kaldi's steps/online/nnet2/train_ivector_extractor.sh do.
@@ -30,7 +31,8 @@ def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
     return run_work("ivectors", "train_ivector_extractor", ExtractorOptions, options)
 
 
-@kaldi_command("extract-ivectors", usage=f"""
+@kaldi_command("extract-ivectors", group="Speakers and i-vectors",
+               help="Extract the i-vectors of a data directory, for training and decoding.", usage=f"""
 Extract the i-vectors of a data directory, one every so many frames, as an online recognizer would: ivector_online.scp,
 ivector_period, final.ie.id and conf/, as of Kaldi's steps/online/nnet2/extract_ivectors_online.sh. The folder is what
 --feat.online-ivector-dir of train-chain wants.
@@ -48,7 +50,8 @@ def extract_ivectors(args: Sequence[str], options: Options) -> int:
     return run_work("ivectors", "extract_ivectors", IvectorOptions, options)
 
 
-@kaldi_command("nnet3-build-tree", usage=f"""
+@kaldi_command("nnet3-build-tree", group="Trees and topologies",
+               help="Build a tree from alignments and features, and convert the alignments to it.", usage=f"""
 Build a tree from alignments and features, for the topology of a lang folder: statistics, questions, tree, model,
 and the alignments converted to it. In the end the folder holds tree, final.mdl, ali.*.gz, num_jobs and phones.txt, as
 that of Kaldi's steps/nnet3/chain/build_tree.sh, and is what --tree-dir of train-chain wants. The program that builds a
@@ -69,7 +72,8 @@ def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
     return run_work("trees", "build_tree", TreeOptions, options)
 
 
-@kaldi_command("prepare-e2e", usage=f"""
+@kaldi_command("prepare-e2e", group="Chain training",
+               help="Make what end-to-end chain training needs: tree, graphs, phone language model.", usage=f"""
 Prepare end-to-end training from a flat start, which needs no alignments: a tree without statistics, a phone language
 model and a graph of each transcript. The folder is the --tree-dir of train-chain --e2e=true; it has what that of
 Kaldi's steps/nnet3/chain/e2e/prepare_e2e.sh has, and phone_lm.fst.

@@ -10,7 +10,8 @@ from nnet3py.drivers.staged_options import DiscriminativeTrainingOptions, Lattic
 from nnet3py.option_fields import settings_of
 
 
-@kaldi_command("train-discriminative", usage=f"""
+@kaldi_command("train-discriminative", group="Discriminative training",
+               help="Train a model further with MMI, MPFE or sMBR, from data on.", usage=f"""
 Train a model further with a sequence-discriminative objective (MMI, MPFE or sMBR): the transcripts are aligned with the
 model, the data is decoded with a weak language model, and training prefers the transcripts to everything else in the
 lattices. For models with priors and for chain models alike. In the end the folder holds epoch1.mdl and so on,
@@ -30,7 +31,8 @@ def train_discriminative(args: Sequence[str], options: Options) -> int:
     return run_work("discriminative_training", "train_discriminative", DiscriminativeTrainingOptions, options)
 
 
-@kaldi_command("make-denlats", usage=f"""
+@kaldi_command("make-denlats", group="Discriminative training",
+               help="Make lattices of training data for discriminative training.", usage=f"""
 Make denominator lattices: training data decoded with a model and a weak language model, a unigram of its transcripts,
 as lattices at the level of states. The folder has lat.1.gz and so on, and num_jobs, like that of Kaldi's
 steps/nnet3/make_denlats.sh. train-discriminative makes its own.

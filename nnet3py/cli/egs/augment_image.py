@@ -9,7 +9,8 @@ from nnet3py.errors import within
 from nnet3py.option_fields import settings_of
 
 
-@kaldi_command("nnet3-egs-augment-image", usage="""
+@kaldi_command("nnet3-egs-augment-image", group="Examples", help="Change the images of training examples at random.",
+               usage="""
 Copy training examples whose input is an image, each shifted, mirrored and turned at
 random. Rows of the input are x, columns y and channel, the channel varying fastest.
 

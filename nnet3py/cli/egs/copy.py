@@ -24,7 +24,8 @@ _SHIFT = option("frame-shift", int, 0, "Number added to the times of all but iVe
                 "Outputs move by the closest multiple of the subsampling factor")
 
 
-@kaldi_command("nnet3-copy-egs", usage="""
+@kaldi_command("nnet3-copy-egs", group="Examples", help="Copy training examples; optionally select, shift or split.",
+               usage="""
 Copy training examples; optionally select frames or context, weight them, or
 distribute them over several tables.
 
@@ -65,7 +66,8 @@ def copy_egs(args: list[str], options: Options) -> int:
     return 0 if done.num_written else 1
 
 
-@kaldi_command("nnet3-chain-copy-egs", usage="""
+@kaldi_command("nnet3-chain-copy-egs", group="Chain training",
+               help="Copy chain examples; optionally shift or cut them.", usage="""
 Copy chain examples; optionally shift them in time, take away context, weight
 them, or distribute them over several tables.
 
@@ -96,7 +98,8 @@ def chain_copy_egs(args: list[str], options: Options) -> int:
     return 0 if done.num_written else 1
 
 
-@kaldi_command("nnet3-discriminative-copy-egs", usage="""
+@kaldi_command("nnet3-discriminative-copy-egs", group="Discriminative training",
+               help="Copy examples of discriminative training; optionally shift them.", usage="""
 Copy examples of discriminative training; optionally shift them in time, or
 distribute them over several tables.
 

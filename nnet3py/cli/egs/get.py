@@ -20,7 +20,7 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-get-egs", usage="""
+@kaldi_command("nnet3-get-egs", group="Examples", help="Make training examples from features and posteriors.", usage="""
 Make training examples from features and pdf-level posteriors (such as alignments):
 pieces of utterances with context.
 
@@ -40,7 +40,8 @@ def get_egs(args: list[str], options: Options) -> int:
     return job.run(args, POSTERIOR, job.maker.from_posteriors, "No pdf-level posterior for key")
 
 
-@kaldi_command("nnet3-get-egs-dense-targets", usage="""
+@kaldi_command("nnet3-get-egs-dense-targets", group="Examples",
+               help="Make training examples from features and matrices of targets.", usage="""
 Make training examples from features and matrices of targets, such as clean features
 for a network that removes noise: pieces of utterances with context.
 

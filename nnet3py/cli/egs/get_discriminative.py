@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from nnet3py.discriminative.make_egs import DiscriminativeExampleMaker
 
 
-@kaldi_command("nnet3-discriminative-get-egs", usage="""
+@kaldi_command("nnet3-discriminative-get-egs", group="Discriminative training",
+               help="Make examples of discriminative training from lattices.", usage="""
 Make examples for discriminative training from features, denominator lattices and numerator alignments: pieces of
 utterances with context. Lattices are at the level of states, with a transition-id on each arc, as decoding with
 --determinize-lattice=false or lattice-determinize-non-compact writes them.

@@ -10,7 +10,7 @@ from nnet3py.cli.process.options import Options
 from nnet3py.errors import UsageError, within
 
 
-@kaldi_command("nnet3-get-egs-simple", usage="""
+@kaldi_command("nnet3-get-egs-simple", group="Examples", help="Make training examples from whole matrices.", usage="""
 Make training examples of whole matrices, for instance of images: one example for
 each key, in which every named matrix is an input or output of the network, with
 t = 0, 1, ... for its rows.

@@ -9,7 +9,8 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, NumericError
 
 
-@kaldi_command("nnet3-xvector-get-egs", usage="""
+@kaldi_command("nnet3-xvector-get-egs", group="Speakers and i-vectors",
+               help="Make training examples for networks that tell speakers apart.", usage="""
 Make training examples for a network that tells speakers apart: pieces of utterances,
 with the number of the speaker. A file lists them, one example per line:
   <utterance> <relative-archive-index> <absolute-archive-index> <first-frame> <num-frames> <speaker>

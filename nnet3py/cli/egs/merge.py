@@ -11,7 +11,7 @@ from nnet3py.cli.process.option_groups import with_default
 from nnet3py.cli.process.options import Options
 
 
-@kaldi_command("nnet3-merge-egs", usage="""
+@kaldi_command("nnet3-merge-egs", group="Examples", help="Merge training examples into minibatches.", usage="""
 Merge training examples of equal structure into minibatches.
 
 Usage:  nnet3-merge-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -32,7 +32,7 @@ def merge_egs(args: list[str], options: Options) -> int:
     return _merge(args, PACKED_EXAMPLE, ExampleMerger(sizes, options.compress, merge_packed))
 
 
-@kaldi_command("nnet3-chain-merge-egs", usage="""
+@kaldi_command("nnet3-chain-merge-egs", group="Chain training", help="Merge chain examples into minibatches.", usage="""
 Merge chain examples of equal structure into minibatches.
 
 Usage:  nnet3-chain-merge-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -53,7 +53,8 @@ def chain_merge_egs(args: list[str], options: Options) -> int:
                   name_language)
 
 
-@kaldi_command("nnet3-discriminative-merge-egs", usage="""
+@kaldi_command("nnet3-discriminative-merge-egs", group="Discriminative training",
+               help="Merge examples of discriminative training into minibatches.", usage="""
 Merge examples of discriminative training of equal structure into minibatches.
 
 Usage:  nnet3-discriminative-merge-egs [options] <egs-rspecifier> <egs-wspecifier>

@@ -13,7 +13,7 @@ _OPTIONS = (option("srand", int, 0, "Seed of the random order; no effect with --
                    "with --buffer-size every seed gives the same order, as in Kaldi"), _BUFFER_SIZE)
 
 
-@kaldi_command("nnet3-shuffle-egs", usage="""
+@kaldi_command("nnet3-shuffle-egs", group="Examples", help="Put training examples into random order.", usage="""
 Copy examples (typically single frames or small groups of them) in random order.
 
 Usage:  nnet3-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -27,7 +27,8 @@ def shuffle_egs(args: list[str], options: Options) -> int:
     return _shuffle(args, options, copying_holder(args[1]))
 
 
-@kaldi_command("nnet3-chain-shuffle-egs", usage="""
+@kaldi_command("nnet3-chain-shuffle-egs", group="Chain training", help="Put chain examples into random order.",
+               usage="""
 Copy chain examples in random order.
 
 Usage:  nnet3-chain-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -41,7 +42,8 @@ def chain_shuffle_egs(args: list[str], options: Options) -> int:
     return _shuffle(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), buffer_seed=options.srand)
 
 
-@kaldi_command("nnet3-discriminative-shuffle-egs", usage="""
+@kaldi_command("nnet3-discriminative-shuffle-egs", group="Discriminative training",
+               help="Put examples of discriminative training into random order.", usage="""
 Copy examples of discriminative training in random order.
 
 Usage:  nnet3-discriminative-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>

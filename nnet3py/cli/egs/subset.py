@@ -13,7 +13,7 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-subset-egs", usage="""
+@kaldi_command("nnet3-subset-egs", group="Examples", help="Select a random subset of training examples.", usage="""
 Create a random subset of the examples in a table; it is held in memory.
 
 Usage:  nnet3-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -27,7 +27,8 @@ def subset_egs(args: list[str], options: Options) -> int:
     return _subset(args, options, copying_holder(args[1]), "neural-network training examples")
 
 
-@kaldi_command("nnet3-chain-subset-egs", usage="""
+@kaldi_command("nnet3-chain-subset-egs", group="Chain training", help="Select a random subset of chain examples.",
+               usage="""
 Create a random subset of the chain examples in a table; it is held in memory.
 
 Usage:  nnet3-chain-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -41,7 +42,8 @@ def chain_subset_egs(args: list[str], options: Options) -> int:
     return _subset(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), "nnet3+chain training examples")
 
 
-@kaldi_command("nnet3-discriminative-subset-egs", usage="""
+@kaldi_command("nnet3-discriminative-subset-egs", group="Discriminative training",
+               help="Select a random subset of examples of discriminative training.", usage="""
 Create a random subset of the examples of discriminative training in a table; it is held in memory.
 
 Usage:  nnet3-discriminative-subset-egs [options] <egs-rspecifier> <egs-wspecifier>

@@ -30,7 +30,8 @@ SPK2UTT = option("spk2utt", str, "", "Rspecifier of the lists of each speaker's 
 # -- statistics --------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("compute-cmvn-stats", usage="""
+@kaldi_command("compute-cmvn-stats", group="Transforming features",
+               help="Compute mean and variance statistics of features.", usage="""
 Compute statistics for mean and variance normalization: of each utterance, of each speaker (with --spk2utt), or of all
 features together, if the output is a plain file.
 
@@ -160,7 +161,8 @@ def _write_global(wxfilename: str, stats: np.ndarray, binary: bool) -> None:
     log.log(f"Wrote global CMVN stats to {wxfilename}")
 
 
-@kaldi_command("modify-cmvn-stats", usage="""
+@kaldi_command("modify-cmvn-stats", group="Transforming features", help="Exempt dimensions from normalization.",
+               usage="""
 Copy normalization statistics so that some dimensions will not be normalized, or turn them into means and variances.
 
 Usage: modify-cmvn-stats [options] [<fake-dims>] <in-rspecifier> <out-wspecifier>
@@ -189,7 +191,8 @@ def modify_cmvn_stats(args: list[str], options: Options) -> int:
 # -- normalization -----------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("apply-cmvn", usage="""
+@kaldi_command("apply-cmvn", group="Transforming features", help="Normalize the means and variances of features.",
+               usage="""
 Normalize the means, and optionally the variances, of features: of each utterance, or with --utt2spk of each speaker,
 or of all with the statistics in a plain file.
 
@@ -256,7 +259,8 @@ def _read_stats(rxfilename: str) -> np.ndarray:
     return read_matrix_file(rxfilename, dtype=np.float64)
 
 
-@kaldi_command("apply-cmvn-online", usage="""
+@kaldi_command("apply-cmvn-online", group="Transforming features", help="Normalize features with what was seen so far.",
+               usage="""
 Normalize the means, and optionally the variances, of features frame by frame, with what was seen so far: in the
 utterance, then (with --spk2utt) in the speaker's earlier utterances, then in the global statistics.
 

@@ -16,7 +16,7 @@ from nnet3py.io.holder import BytePieces
 METHODS = range(1, 8)
 
 
-@kaldi_command("copy-feats", usage="""
+@kaldi_command("copy-feats", group="Sound and features", help="Copy features; optionally compress them.", usage="""
 Copy feature matrices; the options change their format.
 
 Usage: copy-feats [options] <feature-rspecifier> <feature-wspecifier>

@@ -7,7 +7,7 @@ from nnet3py.errors import FormatError
 from nnet3py.io.specifiers import is_wspecifier
 
 
-@kaldi_command("feat-to-dim", usage="""
+@kaldi_command("feat-to-dim", group="Sound and features", help="Print the dimension of features.", usage="""
 Write how many columns features have: those of the first matrix into a file, or those of every utterance into a table.
 
 Usage: feat-to-dim [options] <feat-rspecifier> (<dim-wspecifier>|<dim-wxfilename>)
@@ -30,7 +30,7 @@ def feat_to_dim(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("feat-to-len", usage="""
+@kaldi_command("feat-to-len", group="Sound and features", help="Print the number of frames of features.", usage="""
 Write the number of frames of each utterance, or, without a second argument, print how many there are in all.
 
 Usage: feat-to-len [options] <in-rspecifier> [<out-wspecifier>]

@@ -31,7 +31,7 @@ def _convert(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tu
     return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, converted)
 
 
-@kaldi_command("splice-feats", usage="""
+@kaldi_command("splice-feats", group="Transforming features", help="Put frames beside their neighbors.", usage="""
 Put each frame beside its neighbors; at the ends of an utterance the outermost frame is repeated.
 
 Usage: splice-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -51,7 +51,7 @@ def splice_feats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("add-deltas", usage="""
+@kaldi_command("add-deltas", group="Transforming features", help="Append the slopes of features over time.", usage="""
 Put the slopes of features over time, the slopes of the slopes and so on beside them.
 
 Usage: add-deltas [options] <feature-rspecifier> <feature-wspecifier>
@@ -80,7 +80,7 @@ def add_deltas(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("select-feats", usage="""
+@kaldi_command("select-feats", group="Transforming features", help="Copy some columns of features.", usage="""
 Copy some columns of features. The selection is a list of numbers from 0 and of ranges, which may run backwards.
 
 Usage: select-feats <selection> <feature-rspecifier> <feature-wspecifier>
@@ -100,7 +100,7 @@ def select_feats(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("subset-feats", usage="""
+@kaldi_command("subset-feats", group="Sound and features", help="Copy the features of some utterances.", usage="""
 Copy the first matrices of a table, or those that a list names (the first word of each line), or all others.
 
 Usage: subset-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -149,7 +149,7 @@ def _first_words(rxfilename: str) -> set[str]:
     return {words[0] for words in lines}
 
 
-@kaldi_command("subsample-feats", usage="""
+@kaldi_command("subsample-feats", group="Transforming features", help="Copy every n-th frame of features.", usage="""
 Copy every n-th frame of features, or with a negative n every frame several times.
 
 Usage: subsample-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -184,7 +184,7 @@ def subsample_feats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("shift-feats", usage="""
+@kaldi_command("shift-feats", group="Transforming features", help="Shift features in time.", usage="""
 Shift features in time, keeping the number of frames: the outermost frame is repeated.
 
 Usage: shift-feats [options] <feature-rspecifier> <feature-wspecifier>

@@ -45,7 +45,7 @@ def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarra
     return 0
 
 
-@kaldi_command("paste-feats", usage="""
+@kaldi_command("paste-feats", group="Transforming features", help="Put features side by side.", usage="""
 Put feature matrices side by side, as the program paste does with files.
 
 Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3> ...] <out-wspecifier>
@@ -101,7 +101,8 @@ def _pasted(parts: Sequence[np.ndarray], key: str, tolerance: int) -> np.ndarray
     return paste(parts)
 
 
-@kaldi_command("append-vector-to-feats", usage="""
+@kaldi_command("append-vector-to-feats", group="Transforming features", help="Append a vector to every frame.",
+               usage="""
 Append the same vector to every frame of features: its elements become further columns.
 
 Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier> <out-wspecifier>
@@ -137,7 +138,8 @@ def append_vector_to_feats(args: list[str], options: Options) -> int:
         return _convert(args[0], args[2], append, stack)
 
 
-@kaldi_command("transform-feats", usage="""
+@kaldi_command("transform-feats", group="Transforming features", help="Multiply features by a matrix, such as LDA's.",
+               usage="""
 Multiply features by a matrix, such as an LDA or fMLLR transform. If the matrix has one more column than the features,
 that is an offset. There is one transform for all, or one for each utterance or, with --utt2spk, for each speaker.
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@kaldi_command("compare-feats", usage="""
+@kaldi_command("compare-feats", group="Sound and features", help="Tell how similar two sets of features are.", usage="""
 Tell how similar two sets of features are: for each dimension, twice the sum of the products of both over the sum of the
 squares of each, which is 1 for equal ones, and the mean of these. The exit status is 0 if that mean is high enough.
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-4            # frames by which a time may miss the frame that it means: 0.29 s is 28.999999999999996
 
 
-@kaldi_command("extract-feature-segments", usage="""
+@kaldi_command("extract-feature-segments", group="Sound and features",
+               help="Cut segments out of features of recordings.", usage="""
 Cut segments out of features of recordings. Ranges in script files do the same without a copy, as in
 'utt1 feats.ark:15[20:87]'.
 
@@ -70,7 +71,8 @@ def _cut(segment: Segment, features: np.ndarray, options: Options) -> np.ndarray
     return features[start:end]
 
 
-@kaldi_command("concat-feats", usage="""
+@kaldi_command("concat-feats", group="Transforming features", help="Put features one after the other in time.",
+               usage="""
 Put feature matrices one after the other in time, as the program cat does with files.
 
 Usage: concat-feats [options] <in-rxfilename1> <in-rxfilename2> [<in-rxfilename3> ...] <out-wxfilename>

@@ -38,7 +38,7 @@ def _write_files(rspecifier: str, options: Options, write: Callable[[TokenWriter
     return 0 if count else 1
 
 
-@kaldi_command("copy-feats-to-htk", usage="""
+@kaldi_command("copy-feats-to-htk", group="Sound and features", help="Write features as files of HTK.", usage="""
 Write features as files of HTK, one for each utterance: <output-dir>/<key>.<output-ext>.
 
 Usage: copy-feats-to-htk [options] <feats-rspecifier>
@@ -60,7 +60,7 @@ def copy_feats_to_htk(args: list[str], options: Options) -> int:
     return _write_files(args[0], options, htk_holder(options.sample_kind, options.sample_period).write, "HTK")
 
 
-@kaldi_command("copy-feats-to-sphinx", usage="""
+@kaldi_command("copy-feats-to-sphinx", group="Sound and features", help="Write features as files of Sphinx.", usage="""
 Write features as files of Sphinx, one for each utterance: <output-dir>/<key>.<output-ext>.
 
 Usage: copy-feats-to-sphinx [options] <feats-rspecifier>

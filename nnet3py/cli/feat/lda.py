@@ -64,7 +64,7 @@ def _check_factor(factor: float) -> None:
         raise OptionError(f"Invalid option --within-class-factor={factor:g}", "expected a number, not negative")
 
 
-@kaldi_command("sum-lda-accs", usage="""
+@kaldi_command("sum-lda-accs", group="Transforming features", help="Add LDA statistics.", usage="""
 Add statistics for LDA.
 
 Usage: sum-lda-accs [options] <stats-out> <stats-in1> [<stats-in2> ...]
@@ -79,7 +79,8 @@ def sum_lda_accs(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet-get-feature-transform", usage="""
+@kaldi_command("nnet-get-feature-transform", group="Transforming features",
+               help="Estimate the transform before a network.", usage="""
 Estimate the transform in front of a network from statistics for LDA. Unlike LDA proper it keeps all dimensions and
 scales down those that do not tell classes apart.
 
@@ -113,7 +114,7 @@ def get_feature_transform(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("est-lda", usage="""
+@kaldi_command("est-lda", group="Transforming features", help="Estimate an LDA transform.", usage="""
 Estimate an LDA transform from statistics.
 
 Usage: est-lda [options] <lda-matrix-out> <lda-acc-1> [<lda-acc-2> ...]
@@ -145,7 +146,7 @@ def est_lda(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("acc-lda", usage="""
+@kaldi_command("acc-lda", group="Transforming features", help="Gather LDA statistics of features.", usage="""
 Accumulate statistics for LDA, with pdfs as classes, from features and posteriors of transition-ids.
 
 Usage: acc-lda [options] <model> <features-rspecifier> <posteriors-rspecifier> <lda-acc-out>

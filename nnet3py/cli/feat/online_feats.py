@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from nnet3py.recognition.pipeline import FeaturePipeline
 
 
-@kaldi_command("online2-wav-dump-features", usage="""
+@kaldi_command("online2-wav-dump-features", group="Sound and features",
+               help="Compute features and i-vectors of sound as if it were arriving.", usage="""
 Compute what a network takes of sound that arrives in chunks: features, and the i-vector of each frame beside them.
 What is learned about a speaker is kept from one utterance to the next.
 
@@ -89,7 +90,8 @@ def _rows(pipeline: FeaturePipeline, wave: Wave, chunk_length: float) -> np.ndar
     return np.concatenate(parts)
 
 
-@kaldi_command("compute-online-feats", usage="""
+@kaldi_command("compute-online-feats", group="Sound and features",
+               help="Compute features and i-vectors of sound, as a recognizer does.", usage="""
 Compute what a network takes of sound, all of it at once: features, and an i-vector of each utterance. Utterances do
 not influence each other.
 

@@ -24,7 +24,7 @@ _SRAND = option("srand", int, 0, "No effect: the noise is the same for each soun
 _REPORT_EVERY = 10                          # utterances
 
 
-@kaldi_command("compute-kaldi-pitch-feats", usage="""
+@kaldi_command("compute-kaldi-pitch-feats", group="Sound and features", help="Find the pitch of sound.", usage="""
 Find the pitch of sound: for each frame the correlation by which it was found (NCCF), and the pitch in Hz.
 
 Usage: compute-kaldi-pitch-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -40,7 +40,8 @@ def compute_kaldi_pitch_feats(args: list[str], options: Options) -> int:
     return _of_sounds(args, options, lambda samples, rate: compute_pitch(samples, rate, how))
 
 
-@kaldi_command("compute-and-process-kaldi-pitch-feats", usage="""
+@kaldi_command("compute-and-process-kaldi-pitch-feats", group="Sound and features",
+               help="Find the pitch of sound, and make of it what networks take.", usage="""
 Find the pitch of sound, and make of it what networks are given: how likely a frame is voiced, the log pitch less its
 mean nearby, and its change.
 
@@ -58,7 +59,8 @@ def compute_and_process_kaldi_pitch_feats(args: list[str], options: Options) -> 
                       lambda samples, rate: whole(ProcessedPitchStream(how, process), samples, rate, how))
 
 
-@kaldi_command("process-kaldi-pitch-feats", usage="""
+@kaldi_command("process-kaldi-pitch-feats", group="Sound and features", help="Make of pitch what networks are given.",
+               usage="""
 Make of pitch what networks are given: how likely a frame is voiced, the log pitch less its mean nearby, and its change.
 
 Usage: process-kaldi-pitch-feats [options] <feats-rspecifier> <feats-wspecifier>
@@ -123,7 +125,7 @@ def _of_sound(key: str, wave: Wave, wanted: int, compute: Callable[[np.ndarray, 
     return pitch
 
 
-@kaldi_command("interpolate-pitch", usage="""
+@kaldi_command("interpolate-pitch", group="Sound and features", help="Give pitch to frames that have none.", usage="""
 Give pitch to frames that have none (0): the likeliest smooth curve, or lines across the gaps.
 
 Usage: interpolate-pitch [options] <feats-rspecifier> <feats-wspecifier>

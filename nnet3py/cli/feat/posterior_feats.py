@@ -40,7 +40,7 @@ def _write(wxfilename: str, matrix: np.ndarray, options: Options) -> None:
     write_object(wxfilename, lambda writer: write_matrix(writer, matrix), options.binary)
 
 
-@kaldi_command("post-to-feats", usage="""
+@kaldi_command("post-to-feats", group="Sound and features", help="Turn posteriors into features.", usage="""
 Turn posteriors into features: a row for each frame, a column for each id.
 
 Usage: post-to-feats [options] <in-rspecifier> <out-wspecifier>
@@ -66,7 +66,7 @@ def post_to_feats(args: list[str], options: Options) -> int:
     return 0 if done else _NOTHING_DONE
 
 
-@kaldi_command("append-post-to-feats", usage="""
+@kaldi_command("append-post-to-feats", group="Transforming features", help="Append posteriors to features.", usage="""
 Put posteriors beside features: a further column for each id.
 
 Usage: append-post-to-feats [options] <in-rspecifier1> <in-rspecifier2> <out-wspecifier>

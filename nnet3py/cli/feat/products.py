@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _NOTHING_DONE = 255
 
 
-@kaldi_command("multiply-vectors", usage="""
+@kaldi_command("multiply-vectors", group="Transforming features", help="Multiply vectors element by element.", usage="""
 Multiply vectors of the same key element by element, such as the weights of frames that different programs gave.
 
 Usage: multiply-vectors [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3> ...] <out-wspecifier>
@@ -89,7 +89,7 @@ def _composed(a: np.ndarray, b: np.ndarray, b_is_affine: bool) -> np.ndarray:
         return a @ b
 
 
-@kaldi_command("compose-transforms", usage="""
+@kaldi_command("compose-transforms", group="Transforming features", help="Multiply transforms of features.", usage="""
 Multiply transforms of features, A B, of which B is applied first: one by one, or of each utterance or speaker.
 With --b-is-affine the last column of B is an offset.
 
@@ -153,7 +153,8 @@ def _the_same(matrix: np.ndarray, key: str) -> np.ndarray | None:
     return matrix
 
 
-@kaldi_command("extend-transform-dim", usage="""
+@kaldi_command("extend-transform-dim", group="Transforming features", help="Extend transforms to more dimensions.",
+               usage="""
 Extend transforms from d to d dimensions, linear or affine, to more dimensions, which they leave as they are.
 
 Usage: extend-transform-dim [options] (<transform-in-rspecifier>|<transform-in-rxfilename>) \

@@ -34,7 +34,8 @@ def _write(wxfilename: str, wave: Wave) -> None:
     write_object(wxfilename, lambda writer: write_wave(writer, wave), binary=False)
 
 
-@kaldi_command("wav-reverberate", usage="""
+@kaldi_command("wav-reverberate", group="Sound and features", help="Put sound into a room, and add noise to it.",
+               usage="""
 Reverberate sound with the impulse response of a room, and add noise or other signals to it.
 
 Usage: wav-reverberate [options] <wav-in-rxfilename> <wav-out-wxfilename>
@@ -110,7 +111,7 @@ def _num_outputs(room: Wave | None, signals: list[Wave]) -> int:
     return count
 
 
-@kaldi_command("extend-wav-with-silence", usage="""
+@kaldi_command("extend-wav-with-silence", group="Sound and features", help="Append silence to sound.", usage="""
 Append silence to sound: the quietest piece of its beginning and its end, repeated. So it is tested how recognition
 finds the end of what is said.
 

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@kaldi_command("add-deltas-sdc", usage="""
+@kaldi_command("add-deltas-sdc", group="Transforming features", help="Append the slopes of features at several times.",
+               usage="""
 Put the slopes of features over time beside them, now and at several later times: shifted delta cepstra.
 
 Usage: add-deltas-sdc [options] <feature-rspecifier> <feature-wspecifier>

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 _SIDES = 2
 
 
-@kaldi_command("compute-cmvn-stats-two-channel", usage="""
+@kaldi_command("compute-cmvn-stats-two-channel", group="Transforming features",
+               help="Compute mean and variance statistics of both sides of calls.", usage="""
 Compute statistics for mean and variance normalization of telephone calls whose two sides were recorded apart: a frame
 counts for the side on which it is louder, by the first column of the features (energy or C0), and little for the other.
 
@@ -90,7 +91,8 @@ def _calls(rxfilename: str) -> dict[str, list[str]]:
     return {call: [of_call[side] for side in sorted(of_call)] for call, of_call in sides.items()}
 
 
-@kaldi_command("apply-cmvn-sliding", usage="""
+@kaldi_command("apply-cmvn-sliding", group="Transforming features", help="Normalize features over a sliding window.",
+               usage="""
 Normalize the means, and optionally the variances, of features over a sliding window, as speaker recognition does.
 
 Usage: apply-cmvn-sliding [options] <feats-rspecifier> <feats-wspecifier>

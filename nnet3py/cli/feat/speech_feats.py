@@ -22,7 +22,7 @@ _HTK_MFCC, _HTK_FBANK, _HTK_PLP = 0o6, 0o7, 0o13             # kinds of HTK's fi
 _HTK_ENERGY, _HTK_C0 = 0o100, 0o20000
 
 
-@kaldi_command("compute-mfcc-feats", usage="""
+@kaldi_command("compute-mfcc-feats", group="Sound and features", help="Compute MFCC features of sound.", usage="""
 Compute mel-frequency cepstral coefficients of sound.
 
 Usage: compute-mfcc-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -34,7 +34,8 @@ def compute_mfcc_feats(args: list[str], options: Options) -> int:
     return _compute(args, options, "mfcc", _HTK_MFCC | (_HTK_ENERGY if options.use_energy else _HTK_C0))
 
 
-@kaldi_command("compute-fbank-feats", usage="""
+@kaldi_command("compute-fbank-feats", group="Sound and features", help="Compute filterbank features of sound.",
+               usage="""
 Compute the outputs of mel filterbanks for sound.
 
 Usage: compute-fbank-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -46,7 +47,7 @@ def compute_fbank_feats(args: list[str], options: Options) -> int:
     return _compute(args, options, "fbank", _HTK_FBANK | (_HTK_ENERGY if options.use_energy else 0))
 
 
-@kaldi_command("compute-plp-feats", usage="""
+@kaldi_command("compute-plp-feats", group="Sound and features", help="Compute PLP features of sound.", usage="""
 Compute perceptual linear prediction features of sound.
 
 Usage: compute-plp-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -58,7 +59,7 @@ def compute_plp_feats(args: list[str], options: Options) -> int:
     return _compute(args, options, "plp", _HTK_PLP | (_HTK_ENERGY if options.use_energy else _HTK_C0))
 
 
-@kaldi_command("compute-spectrogram-feats", usage="""
+@kaldi_command("compute-spectrogram-feats", group="Sound and features", help="Compute spectrograms of sound.", usage="""
 Compute logarithms of power spectra of sound; the first column is the energy's.
 
 Usage: compute-spectrogram-feats [options] <wav-rspecifier> <feats-wspecifier>

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@kaldi_command("compute-vad", usage="""
+@kaldi_command("compute-vad", group="Sound and features", help="Find the frames that are voiced, by their energy.",
+               usage="""
 Find voiced frames by their energy, the first column of the features: vectors of 1 (voiced) and 0.
 
 Usage:  compute-vad [options] <feats-rspecifier> <vad-wspecifier>
@@ -58,7 +59,8 @@ def compute_vad(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("select-voiced-frames", usage="""
+@kaldi_command("select-voiced-frames", group="Sound and features", help="Copy the frames of features that are voiced.",
+               usage="""
 Copy the frames of features that are voiced, as compute-vad has found.
 
 Usage:  select-voiced-frames [options] <feats-rspecifier> <vad-rspecifier> <feats-wspecifier>

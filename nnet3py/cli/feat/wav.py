@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nnet3py.formats.foreign_files import Wave
 
 
-@kaldi_command("wav-copy", usage="""
+@kaldi_command("wav-copy", group="Sound and features", help="Copy sound.", usage="""
 Copy sound: a table of WAVE files, or one file. The output has 16 bits per sample.
 
 Usage: wav-copy [options] <wav-rspecifier> <wav-wspecifier>
@@ -42,7 +42,7 @@ def wav_copy(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("wav-to-duration", usage="""
+@kaldi_command("wav-to-duration", group="Sound and features", help="Write how many seconds sound lasts.", usage="""
 Write how many seconds sound lasts.
 
 Usage: wav-to-duration [options] <wav-rspecifier> <duration-wspecifier>
@@ -76,7 +76,7 @@ def wav_to_duration(args: list[str], options: Options) -> int:
     return 0 if lengths else 1
 
 
-@kaldi_command("extract-segments", usage="""
+@kaldi_command("extract-segments", group="Sound and features", help="Cut segments out of recordings.", usage="""
 Cut segments out of recordings.
 
 A line of the segments file reads <segment-id> <recording-id> <start-time> <end-time> [<channel>]; times are in seconds,

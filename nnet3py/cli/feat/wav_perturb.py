@@ -6,7 +6,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import OptionError, Options, option
 
 
-@kaldi_command("wav-perturb", usage="""
+@kaldi_command("wav-perturb", group="Sound and features", help="Change the speed and the volume of sound.", usage="""
 Change the speed and the volume of sound, so that there is more of it to train on. Speed is changed as by playing a
 tape faster, so the pitch changes, too; Kaldi's recipes use sox for this. The volume of each utterance is multiplied
 by a random factor between --min-volume and --max-volume. The output has 16 bits per sample.

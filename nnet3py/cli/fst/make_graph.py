@@ -17,7 +17,7 @@ _MAX_ARPA_WARNINGS = option("max-arpa-warnings", int, 30, "Greatest number of wa
                             "all)")
 
 
-@kaldi_command("prepare-lang", usage="""
+@kaldi_command("prepare-lang", group="Graphs", help="Make a lang folder from a lexicon.", usage="""
 Make a lang folder from a lexicon: words.txt, phones.txt, L.fst, L_disambig.fst, the topology topo, and in phones/ the
 lists of phones for tree building. Kaldi's script utils/prepare_lang.sh can do more, such as silence probabilities for
 each word.
@@ -86,7 +86,7 @@ def prepare_lang(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("arpa2fst", usage="""
+@kaldi_command("arpa2fst", group="Language models", help="Convert an ARPA language model to an FST.", usage="""
 Convert an n-gram language model in ARPA form to an FST of words (G.fst), with a state for each history. With
 --disambig-symbol, back-off arcs have this input label; otherwise they are epsilons, and <s> and </s> are labels of
 arcs. Without --read-symbol-table, words are numbered as they appear, and the FST has the symbol table.
@@ -145,7 +145,8 @@ def _bytes(word: str) -> bytes:
     return word.encode("utf-8", "surrogateescape")
 
 
-@kaldi_command("arpa-to-const-arpa", usage="""
+@kaldi_command("arpa-to-const-arpa", group="Language models",
+               help="Convert an ARPA language model to const-ARPA form.", usage="""
 Convert an n-gram language model in ARPA form, with integers for words, to const-ARPA form, a file in which n-grams are
 looked up without reading it all.
 
@@ -176,7 +177,8 @@ def arpa_to_const_arpa(args: list[str], options: Options) -> int:
 # -- decoding graphs ---------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("make-graph", usage="""
+@kaldi_command("make-graph", group="Graphs",
+               help="Make a decoding graph from a lexicon, a grammar and a model.", usage="""
 Make a graph folder: the decoding graph HCLG.fst, from transition-ids to words, with words.txt, phones.txt and phones/,
 as Kaldi's utils/mkgraph.sh does.
 
@@ -271,7 +273,7 @@ def _read_grammar(name: str, lang: Lang, options: Options) -> Fst:
     return read_fst_file(name) if is_fst else read_grammar(name, lang.words)
 
 
-@kaldi_command("make-phone-loop", usage="""
+@kaldi_command("make-phone-loop", group="Graphs", help="Make a decoding graph of phones from a model alone.", usage="""
 Make a graph folder for phone recognition without words: HCLG.fst from transition-ids to phones, words.txt with the
 phones' names, and phones/word_boundary.int. Programs that decode with a graph folder, or with HCLG.fst, recognize
 phones with it.

@@ -29,12 +29,13 @@ _ACCEPTOR = option("acceptor", bool, False, "A line has one label, both input an
 _KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram")
 
 
-def _command(name: str, about: str, options: Sequence[Option], arguments: tuple[int, int] = (0, 2),
-             files: str = "[<fst-rxfilename> [<fst-wxfilename>]]", example: str = "", see: str = "fstprint",
-             ) -> Callable[[Callable[[list[str], Options], int]], KaldiCommand]:
+def _command(name: str, *, group: str, help: str, more: str = "", options: Sequence[Option] = (),
+             arguments: tuple[int, int] = (0, 2), files: str = "[<fst-rxfilename> [<fst-wxfilename>]]", example: str,
+             see: str = "fstprint") -> Callable[[Callable[[list[str], Options], int]], KaldiCommand]:
     """Declare a command with one example in its usage text and, as in OpenFst, --print-args=false by default."""
+    about = f"{help}\n{more}".rstrip()
     usage = f"{about}\n\nUsage: {name} [options] {files}\ne.g.:\n {name} {example}\nSee also: {see}\n"
-    return kaldi_command(name, usage=usage, arguments=arguments, options=[*options, QUIET])
+    return kaldi_command(name, group=group, help=help, usage=usage, arguments=arguments, options=[*options, QUIET])
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -52,8 +53,11 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
     return TextForm(options.acceptor, inputs, outputs, options.keep_state_numbering, options.allow_negative_labels)
 
 
-@_command("fstcompile", "Make an FST from lines of text: STATE NEXT-STATE INPUT OUTPUT [COST] for an arc, STATE [COST] "
-          "for a final\nstate. The first line begins with the start state.", (
+@_command("fstcompile", group="FSTs (OpenFst's programs)",
+          help="Make an FST from lines of text.",
+          more="A line is STATE NEXT-STATE INPUT OUTPUT [COST] for an arc, STATE [COST] for a final state. The first\n"
+               "line begins with the start state.",
+          options=(
               *_SYMBOLS, _ACCEPTOR,
               option("arc_type", str, "standard", "No effect: weights are tropical", choices=("standard",)),
               option("fst_type", str, "vector", "Type of FST that is written", choices=_KINDS),
@@ -86,8 +90,10 @@ def fst_compile(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstprint", "Print an FST as lines of text, those of the start state first. Labels are printed as symbols of "
-          "the tables given,\nor of those stored in the FST, or as integers.", (
+@_command("fstprint", group="FSTs (OpenFst's programs)",
+          help="Print an FST as lines of text, those of the start state first.",
+          more="Labels are printed as symbols of the tables given, or of those stored in the FST, or as integers.",
+          options=(
               *_SYMBOLS, _ACCEPTOR,
               option("ssymbols", str, "", "Not supported: states are integers"),
               option("numeric", bool, False, "Print labels as integers, even if the FST has symbol tables"),
@@ -110,7 +116,9 @@ def fst_print(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstinfo", "Print the size, type and properties of an FST.", (
+@_command("fstinfo", group="FSTs (OpenFst's programs)",
+          help="Print the size, type and properties of an FST.",
+          options=(
               option("info_type", str, "auto", "No effect: everything is printed", choices=("auto", "long", "short")),
               option("test_properties", bool, True, "No effect: all properties are computed"),
               option("fst_verify", bool, True, "No effect: FSTs are always checked")),
@@ -125,7 +133,9 @@ def fst_info(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstsymbols", "Set, remove or save the symbol tables stored in an FST.", (
+@_command("fstsymbols", group="FSTs (OpenFst's programs)",
+          help="Set, remove or save the symbol tables stored in an FST.",
+          options=(
               *_SYMBOLS,
               option("clear_isymbols", bool, False, "Remove the input symbol table"),
               option("clear_osymbols", bool, False, "Remove the output symbol table"),
@@ -159,7 +169,9 @@ def fst_symbols(args: list[str], options: Options) -> int:
 # -- forms and labels --------------------------------------------------------------------------------------------------
 
 
-@_command("fstarcsort", "Sort each state's arcs by their labels.", (
+@_command("fstarcsort", group="FSTs (OpenFst's programs)",
+          help="Sort each state's arcs by their labels.",
+          options=(
               option("sort_type", str, "ilabel", "Sort by input or output labels", choices=("ilabel", "olabel")),),
           example="--sort_type=olabel L.fst L_sorted.fst")
 def fst_arc_sort(args: list[str], options: Options) -> int:
@@ -169,7 +181,10 @@ def fst_arc_sort(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: arc_sorted(fst, by_output=options.sort_type == "olabel"))
 
 
-@_command("fstconvert", "Convert an FST to another FST type. Files of type const are mapped into memory, not read.", (
+@_command("fstconvert", group="FSTs (OpenFst's programs)",
+          help="Convert an FST to another FST type.",
+          more="Files of type const are mapped into memory, not read.",
+          options=(
               option("fst_type", str, "vector", "Type of FST that is written", choices=(*_KINDS, "olabel_lookahead")),
               option("save_relabel_opairs", str, "", "With olabel_lookahead, which renumbers output labels: file to "
                      "which lines OLD NEW are written, for fstrelabel --relabel_ipairs")),
@@ -198,7 +213,9 @@ def fst_convert(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstinvert", "Exchange the input and output labels of an FST.", (), example="L.fst L_inverted.fst")
+@_command("fstinvert", group="FSTs (OpenFst's programs)",
+          help="Exchange the input and output labels of an FST.",
+          example="L.fst L_inverted.fst")
 def fst_invert(args: list[str], options: Options) -> int:
     """Invert."""
     from nnet3py.fst.operations import inverted
@@ -210,7 +227,9 @@ def fst_invert(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstproject", "Project an FST on its input or output labels: the result is an acceptor.", (
+@_command("fstproject", group="FSTs (OpenFst's programs)",
+          help="Project an FST on its input or output labels: the result is an acceptor.",
+          options=(
               option("project_output", bool, False, "Same as --project_type=output"),
               option("project_type", str, "input", "Project on input or output labels", choices=("input", "output"))),
           example="--project_type=output G.fst")
@@ -227,7 +246,10 @@ def fst_project(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstrelabel", "Replace labels of an FST by other ones. A file has lines OLD NEW (integers).", (
+@_command("fstrelabel", group="FSTs (OpenFst's programs)",
+          help="Replace labels of an FST by other ones.",
+          more="A file has lines OLD NEW (integers).",
+          options=(
               option("relabel_ipairs", str, "", "File of OLD NEW input labels"),
               option("relabel_opairs", str, "", "File of OLD NEW output labels")),
           example="--relabel_ipairs=relabel G.fst Gr.fst")
@@ -246,8 +268,10 @@ def _read_pairs(name: str) -> dict[int, int]:
     return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-@_command("fstreplace", "Replace each arc of the first FST that has the output label <labelN> by the FST <fstN>. The "
-          "<root-label> has no effect.", (), arguments=(4, 21),
+@_command("fstreplace", group="FSTs (OpenFst's programs)",
+          help="Replace each arc of the first FST that has the output label <labelN> by the FST <fstN>.",
+          more="The <root-label> has no effect.",
+          arguments=(4, 21),
           files="<fst-rxfilename> <root-label> <fst1-rxfilename> <label1> [<fst2-rxfilename> <label2> ...]",
           example="L.fst 9999 unk.fst 10 > L_unk.fst", see="fstrelabel")
 def fst_replace(args: list[str], options: Options) -> int:
@@ -274,7 +298,8 @@ def fst_replace(args: list[str], options: Options) -> int:
 # -- states and paths --------------------------------------------------------------------------------------------------
 
 
-@_command("fstconnect", "Remove the states and arcs that are on no path from the start to a final state.", (),
+@_command("fstconnect", group="FSTs (OpenFst's programs)",
+          help="Remove the states and arcs that are on no path from the start to a final state.",
           example="in.fst out.fst")
 def fst_connect(args: list[str], options: Options) -> int:
     """Connect."""
@@ -283,8 +308,9 @@ def fst_connect(args: list[str], options: Options) -> int:
     return change_graph(args, connected)
 
 
-@_command("fsttopsort", "Sort the states of an FST topologically: arcs lead to higher numbers. FSTs with cycles are "
-          "copied unchanged.", (),
+@_command("fsttopsort", group="FSTs (OpenFst's programs)",
+          help="Sort the states of an FST topologically: arcs lead to higher numbers.",
+          more="FSTs with cycles are copied unchanged.",
           example="in.fst out.fst")
 def fst_top_sort(args: list[str], options: Options) -> int:
     """Sort states."""
@@ -293,7 +319,9 @@ def fst_top_sort(args: list[str], options: Options) -> int:
     return change_graph(args, in_top_order)
 
 
-@_command("fstreverse", "Reverse an FST: the result accepts the reversed sequences.", (), example="in.fst out.fst")
+@_command("fstreverse", group="FSTs (OpenFst's programs)",
+          help="Reverse an FST: the result accepts the reversed sequences.",
+          example="in.fst out.fst")
 def fst_reverse(args: list[str], options: Options) -> int:
     """Reverse."""
     from nnet3py.fst.operations import reversed_fst
@@ -301,7 +329,9 @@ def fst_reverse(args: list[str], options: Options) -> int:
     return change_graph(args, reversed_fst)
 
 
-@_command("fstunion", "Unite two FSTs: the result accepts the sequences of either.", (), arguments=(2, 3),
+@_command("fstunion", group="FSTs (OpenFst's programs)",
+          help="Unite two FSTs: the result accepts the sequences of either.",
+          arguments=(2, 3),
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst either.fst",
           see="fstconcat, fstclosure")
 def fst_union(args: list[str], options: Options) -> int:
@@ -312,7 +342,8 @@ def fst_union(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstconcat", "Concatenate two FSTs: the result accepts sequences of the first and then of the second.", (),
+@_command("fstconcat", group="FSTs (OpenFst's programs)",
+          help="Concatenate two FSTs: the result accepts sequences of the first and then of the second.",
           arguments=(2, 3),
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst both.fst",
           see="fstunion, fstclosure")
@@ -324,7 +355,9 @@ def fst_concat(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstclosure", "Compute the closure of an FST: the result accepts repetitions of its sequences.", (
+@_command("fstclosure", group="FSTs (OpenFst's programs)",
+          help="Compute the closure of an FST: the result accepts repetitions of its sequences.",
+          options=(
               option("closure_plus", bool, False, "Same as --closure_type=plus"),
               option("closure_type", str, "star", "star: zero or more repetitions; plus: one or more",
                      choices=("star", "plus"))), example="a.fst many.fst", see="fstconcat")
@@ -336,7 +369,9 @@ def fst_closure(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: closure(fst, plus))
 
 
-@_command("fstrandgen", "Draw random paths of an FST, and write an FST of them.", (
+@_command("fstrandgen", group="FSTs (OpenFst's programs)",
+          help="Draw random paths of an FST, and write an FST of them.",
+          options=(
               option("max_length", int, 2147483647, "Greatest number of arcs of a path; longer paths are drawn again"),
               option("npath", int, 1, "Number of paths"),
               option("seed", int, 0, "Seed of the random numbers (0: from the clock)"),
@@ -351,7 +386,9 @@ def fst_rand_gen(args: list[str], options: Options) -> int:
                                                        by_cost=options.select == "log_prob"))
 
 
-@_command("fstdraw", "Print an FST in GraphViz's dot language.", (
+@_command("fstdraw", group="FSTs (OpenFst's programs)",
+          help="Print an FST in GraphViz's dot language.",
+          options=(
               *_SYMBOLS, _ACCEPTOR,
               option("numeric", bool, False, "Print labels as integers, even if the FST has symbol tables"),
               option("portrait", bool, False, "Portrait, not landscape"),
@@ -386,7 +423,9 @@ def _change_openfst(args: list[str], change: Callable[[Any], Any]) -> int:
     return 0
 
 
-@_command("fstcompose", "Compose two FSTs, the output labels of the first with the input labels of the second.", (
+@_command("fstcompose", group="FSTs (OpenFst's programs)",
+          help="Compose two FSTs, the output labels of the first with the input labels of the second.",
+          options=(
               CONNECT, option("compose_filter", str, "auto", "No effect on paths: the order of epsilons")),
           arguments=(2, 3), files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]",
           example="L.fst G.fst LG.fst", see="fsttablecompose")
@@ -398,7 +437,9 @@ def fst_compose(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstrmepsilon", "Remove the arcs of an FST with epsilon as input and output label.", (
+@_command("fstrmepsilon", group="FSTs (OpenFst's programs)",
+          help="Remove the arcs of an FST with epsilon as input and output label.",
+          options=(
               CONNECT, DELTA.but(default=1e-6)), example="in.fst out.fst", see="fstrmepslocal, fstdeterminizestar")
 def fst_rm_epsilon(args: list[str], options: Options) -> int:
     """Remove epsilons."""
@@ -408,7 +449,9 @@ def fst_rm_epsilon(args: list[str], options: Options) -> int:
                                                                          delta=options.delta))
 
 
-@_command("fstdeterminize", "Determinize an FST; epsilon is a label like any other.", (
+@_command("fstdeterminize", group="FSTs (OpenFst's programs)",
+          help="Determinize an FST; epsilon is a label like any other.",
+          options=(
               DELTA,
               option("det_type", str, "functional", "Treatment of paths with the same input and different output: "
                      "functional: there are none", choices=("functional", "nonfunctional", "disambiguate"))),
@@ -420,7 +463,9 @@ def fst_determinize(args: list[str], options: Options) -> int:
     return _change_openfst(args, lambda graph: determinize(graph, options.delta, options.det_type))
 
 
-@_command("fstminimize", "Minimize a deterministic FST, having pushed costs and output labels towards its start.", (
+@_command("fstminimize", group="FSTs (OpenFst's programs)",
+          help="Minimize a deterministic FST, having pushed costs and output labels towards its start.",
+          options=(
               DELTA, option("allow_nondet", bool, False, "Accept an FST that is not deterministic")),
           example="in.fst out.fst", see="fstdeterminize, fstminimizeencoded")
 def fst_minimize(args: list[str], options: Options) -> int:
@@ -431,7 +476,9 @@ def fst_minimize(args: list[str], options: Options) -> int:
                                                                         allow_nondet=options.allow_nondet))
 
 
-@_command("fstshortestpath", "Find the shortest (cheapest) paths of an FST, and write an FST of them.", (
+@_command("fstshortestpath", group="FSTs (OpenFst's programs)",
+          help="Find the shortest (cheapest) paths of an FST, and write an FST of them.",
+          options=(
               option("nshortest", int, 1, "Number of paths"),),
           example="in.fst | fsttopsort | fstprint", see="fsttopsort, fstrandgen")
 def fst_shortest_path(args: list[str], options: Options) -> int:

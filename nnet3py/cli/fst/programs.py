@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("fsttablecompose", usage="""
+@kaldi_command("fsttablecompose", group="Parts of graphs", help="Compose two FSTs, or tables of them.", usage="""
 Compose two FSTs, the output labels of the first with the input labels of the second. Where the first, the second or
 both are tables, the output is a table; entries without a partner, and empty results, are left out.
 
@@ -85,7 +85,7 @@ def fst_table_compose(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("fstdeterminizestar", usage="""
+@kaldi_command("fstdeterminizestar", group="Parts of graphs", help="Remove epsilons and determinize an FST.", usage="""
 Remove epsilons and determinize an FST, or each of a table. Output labels become strings, which are functional: paths
 with the same input must have the same output. Entries of a table that cannot be determinized are left out with a
 warning.
@@ -127,7 +127,8 @@ def fst_determinize_star(args: list[str], options: Options) -> int:
     return 0 if convert_table(source, target, FST, FST, determinized_or_none)[0] else 1
 
 
-@kaldi_command("fstminimizeencoded", usage="""
+@kaldi_command("fstminimizeencoded", group="Parts of graphs",
+               help="Minimize an FST without pushing labels or costs.", usage="""
 Minimize an FST in which labels and cost of an arc are encoded as one label: equivalent states are merged, and nothing
 is pushed. Costs are rounded to multiples of --delta.
 
@@ -147,7 +148,8 @@ def fst_minimize_encoded(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("fstpushspecial", usage="""
+@kaldi_command("fstpushspecial", group="Parts of graphs",
+               help="Push costs so that all states have the same sum of probabilities.", usage="""
 Push the costs of an FST so that the probabilities of leaving a state (by arcs, or as final state) have the same sum for
 all states, which need not be 1.
 
@@ -163,7 +165,8 @@ def fst_push_special(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: push_special(fst, options.delta) if fst.num_states else fst)
 
 
-@kaldi_command("fstisstochastic", usage="""
+@kaldi_command("fstisstochastic", group="Parts of graphs",
+               help="Test whether the probabilities of an FST's states sum to 1.", usage="""
 Print the largest and the least of the states' total costs, minus the log of the sum of the probabilities of leaving a
 state; 0 for a stochastic FST. The exit status is 0 if both are within --delta of 0, else 1.
 
@@ -187,7 +190,7 @@ def fst_is_stochastic(args: list[str], options: Options) -> int:
     return 0 if -options.delta <= low and high <= options.delta else 1
 
 
-@kaldi_command("fstrmsymbols", usage="""
+@kaldi_command("fstrmsymbols", group="Parts of graphs", help="Replace some symbols of an FST by epsilon.", usage="""
 Replace some input symbols, such as disambiguation symbols, by epsilon; or remove the arcs with them, or add a penalty
 to the costs of these arcs. The symbols are integers in a text file.
 
@@ -222,7 +225,7 @@ def fst_rm_symbols(args: list[str], options: Options) -> int:
     return change_graph(args, change, 1)
 
 
-@kaldi_command("fstrmepslocal", usage="""
+@kaldi_command("fstrmepslocal", group="Parts of graphs", help="Remove epsilons where an FST does not grow.", usage="""
 Remove epsilon arcs where that does not enlarge an FST.
 
 Usage: fstrmepslocal [options] [<fst-rxfilename> [<fst-wxfilename>]]
@@ -241,7 +244,8 @@ def fst_rm_eps_local(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: without_local_epsilons(fst, options.use_log, options.stochastic_in_log))
 
 
-@kaldi_command("fstaddselfloops", usage="""
+@kaldi_command("fstaddselfloops", group="Parts of graphs",
+               help="Add self-loops with disambiguation symbols to an FST.", usage="""
 Add self-loops with symbols such as #0 to final states and to states that an arc with an output symbol leaves, so that
 the symbols of an FST composed on the right pass. The two files list the input and the output symbol (integers) of each
 loop.
@@ -262,7 +266,7 @@ def fst_add_self_loops(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: with_loops(fst, inputs, outputs), 2)
 
 
-@kaldi_command("fstcopy", usage="""
+@kaldi_command("fstcopy", group="Parts of graphs", help="Copy a table of FSTs.", usage="""
 Copy a table of FSTs.
 
 Usage: fstcopy [options] <fsts-rspecifier> <fsts-wspecifier>
@@ -283,7 +287,8 @@ def fst_copy(args: list[str], options: Options) -> int:
 # -- parts of decoding graphs ------------------------------------------------------------------------------------------
 
 
-@kaldi_command("fstcomposecontext", usage="""
+@kaldi_command("fstcomposecontext", group="Parts of graphs",
+               help="Compose the context transducer with an FST of phones.", usage="""
 Compose the context transducer with an FST of phones (CLG = C o LG): input labels become numbers of windows of phones.
 <ilabels> gets the phones of each window; a disambiguation symbol is a window of its own.
 
@@ -322,7 +327,8 @@ def fst_compose_context(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("make-h-transducer", usage="""
+@kaldi_command("make-h-transducer", group="Parts of graphs",
+               help="Make the H transducer: the HMMs of phones in context.", usage="""
 Make the H transducer, from transition-ids to windows of phones, as fstcomposecontext numbers them in <ilabels>: the HMM
 of each window, without self-loops.
 
@@ -354,7 +360,7 @@ def make_h_transducer(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("add-self-loops", usage="""
+@kaldi_command("add-self-loops", group="Parts of graphs", help="Add the self-loops of HMM states to a graph.", usage="""
 Add the self-loops of HMM states to an FST of transition-ids (HCLG from HCLGa).
 
 Usage: add-self-loops [options] <model> [<fst-rxfilename> [<fst-wxfilename>]]
@@ -379,7 +385,8 @@ def add_self_loops(args: list[str], options: Options) -> int:
                                                           reorder=options.reorder), 1)
 
 
-@kaldi_command("make-grammar-fst", usage="""
+@kaldi_command("make-grammar-fst", group="Graphs",
+               help="Combine a graph with the graphs of its nonterminals in one file.", usage="""
 Combine a top-level graph with the graphs of its nonterminals, such as #nonterm:contacts, in one file, from which
 nnet3-latgen-grammar decodes; so a part, such as a list of names, is exchanged without making the others again.
 <symbolN> is the number of a nonterminal in phones.txt. With two arguments, prepare a graph to become such a part;

@@ -7,7 +7,8 @@ from nnet3py.cli.process.options import Options, declared
 from nnet3py.rnnlm.training.options import SETTINGS, rnnlm_options
 
 
-@kaldi_command("train-rnnlm", usage="""
+@kaldi_command("train-rnnlm", group="Language models", launcher=False,
+               help="Train an RNN language model on text, to rescore lattices.", usage="""
 Train an RNN language model on text, for rescoring lattices: a TDNN-LSTM whose word embeddings are sums of embeddings of
 features such as letter n-grams. The output folder has the layout of Kaldi's, for lattice-lmrescore-kaldi-rnnlm-pruned,
 for Kaldi's scripts such as rnnlm/lmrescore_pruned.sh, and as rnnlm/ of a recognizer's model folder.

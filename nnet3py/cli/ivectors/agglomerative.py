@@ -8,7 +8,8 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import OptionError, Options, option
 
 
-@kaldi_command("agglomerative-cluster", usage="""
+@kaldi_command("agglomerative-cluster", group="Speakers and i-vectors",
+               help="Cluster a recording's utterances by speakers.", usage="""
 Cluster the utterances of each recording, by a matrix of scores or costs of all pairs: first those that are most alike.
 Clusters are compared by the average over all pairs of their utterances. Written are lines of an utterance and the
 number of its cluster, from 1.

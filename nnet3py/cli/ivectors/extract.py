@@ -43,7 +43,8 @@ class _Averages:
                 f"{math.sqrt(ivector_dim):.6g}")
 
 
-@kaldi_command("ivector-extract", usage="""
+@kaldi_command("ivector-extract", group="Speakers and i-vectors",
+               help="Extract an i-vector of each utterance or speaker.", usage="""
 Extract an i-vector of each utterance, or (with --spk2utt) of each speaker.
 
 Usage:  ivector-extract [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <ivector-wspecifier>
@@ -166,7 +167,8 @@ def _of_speakers(extractor: Any, args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extract-online", usage="""
+@kaldi_command("ivector-extract-online", group="Speakers and i-vectors",
+               help="Extract i-vectors at regular frames, with given posteriors.", usage="""
 Extract an i-vector every so many frames, each from the frames up to there, with given posteriors.
 
 Usage:  ivector-extract-online [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <ivector-wspecifier>
@@ -207,7 +209,8 @@ def ivector_extract_online(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extract-online2", usage="""
+@kaldi_command("ivector-extract-online2", group="Speakers and i-vectors",
+               help="Extract i-vectors at regular frames, as an online recognizer would.", usage="""
 Extract i-vectors as an online recognizer would: every so many frames, from the frames up to there and what is known of
 the speaker from earlier utterances.
 
@@ -292,7 +295,8 @@ def _rows(feature: Any, step: int) -> np.ndarray:
     return np.stack([feature.at(frame) for frame in range(0, feature.num_frames, step)])
 
 
-@kaldi_command("ivector-randomize", usage="""
+@kaldi_command("ivector-randomize", group="Speakers and i-vectors", help="Replace i-vectors at random by later ones.",
+               usage="""
 Copy matrices of i-vectors, with rows replaced at random by later ones, so that networks do not rely on their order.
 
 Usage:  ivector-randomize [options] <ivector-rspecifier> <ivector-wspecifier>

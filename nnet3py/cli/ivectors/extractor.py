@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 NUM_THREADS = option("num-threads", int, 1, "Threads; results do not depend on it")
 
 
-@kaldi_command("ivector-extractor-init", usage="""
+@kaldi_command("ivector-extractor-init", group="Speakers and i-vectors",
+               help="Make an extractor of i-vectors from a mixture of Gaussians.", usage="""
 Make an extractor of i-vectors from a mixture of Gaussians, with random directions.
 
 Usage:  ivector-extractor-init [options] <fgmm-in> <ivector-extractor-out>
@@ -48,7 +49,8 @@ def ivector_extractor_init(args: list[str], options: Options) -> None:
     log.log(f"Initialized iVector extractor with iVector dimension {options.ivector_dim} and wrote it to {args[1]}")
 
 
-@kaldi_command("ivector-extractor-acc-stats", usage="""
+@kaldi_command("ivector-extractor-acc-stats", group="Speakers and i-vectors",
+               help="Gather statistics for training an extractor of i-vectors.", usage="""
 Gather statistics for training an extractor of i-vectors.
 
 Usage:  ivector-extractor-acc-stats [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <stats-out>
@@ -91,7 +93,8 @@ def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extractor-sum-accs", usage="""
+@kaldi_command("ivector-extractor-sum-accs", group="Speakers and i-vectors",
+               help="Add statistics for training an extractor of i-vectors.", usage="""
 Add statistics for training an extractor of i-vectors, gathered on parts of the data.
 
 Usage:  ivector-extractor-sum-accs [options] <stats-in1> <stats-in2> ... <stats-out>
@@ -113,7 +116,8 @@ def ivector_extractor_sum_accs(args: list[str], options: Options) -> None:
     log.log(f"Wrote stats to {args[-1]}")
 
 
-@kaldi_command("ivector-extractor-est", usage="""
+@kaldi_command("ivector-extractor-est", group="Speakers and i-vectors", help="Estimate an extractor of i-vectors.",
+               usage="""
 Estimate an extractor of i-vectors from statistics.
 
 Usage:  ivector-extractor-est [options] <model-in> <stats-in> <model-out>
@@ -137,7 +141,8 @@ def ivector_extractor_est(args: list[str], options: Options) -> None:
     log.log(f"Updated model and wrote it to {args[2]}")
 
 
-@kaldi_command("ivector-extractor-copy", usage="""
+@kaldi_command("ivector-extractor-copy", group="Speakers and i-vectors", help="Copy an extractor of i-vectors.",
+               usage="""
 Copy an extractor of i-vectors, in text or binary.
 
 Usage:  ivector-extractor-copy [options] <ivector-extractor-in> <ivector-extractor-out>

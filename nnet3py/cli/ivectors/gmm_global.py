@@ -37,7 +37,8 @@ def _read_write(args: list[str], options: Options, read: Any, convert: Callable[
     log.log(f"Written {what} to {args[1]}")
 
 
-@kaldi_command("gmm-global-init-from-feats", usage="""
+@kaldi_command("gmm-global-init-from-feats", group="Speakers and i-vectors",
+               help="Train a mixture of Gaussians on features.", usage="""
 Train a mixture of Gaussians with diagonal covariance on features, starting from frames chosen at random.
 
 Usage:  gmm-global-init-from-feats [options] <feature-rspecifier> <model-out>
@@ -170,14 +171,18 @@ See also: {prefix}-global-sum-accs, {prefix}-global-est
 """
 
 
-@kaldi_command("gmm-global-acc-stats", arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
+@kaldi_command("gmm-global-acc-stats", group="Speakers and i-vectors",
+               help="Gather statistics of Gaussians with diagonal covariance.",
+               arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
     kind="diagonal", name="gmm-global-acc-stats", ending="dubm", prefix="gmm"))
 def gmm_global_acc_stats(args: list[str], options: Options) -> int:
     """Gather statistics of diagonal Gaussians."""
     return _accumulate(args, options, False)
 
 
-@kaldi_command("fgmm-global-acc-stats", arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
+@kaldi_command("fgmm-global-acc-stats", group="Speakers and i-vectors",
+               help="Gather statistics of Gaussians with full covariance.",
+               arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
     kind="full", name="fgmm-global-acc-stats", ending="ubm", prefix="fgmm"))
 def fgmm_global_acc_stats(args: list[str], options: Options) -> int:
     """Gather statistics of full Gaussians."""
@@ -205,21 +210,24 @@ See also: {acc}
 """
 
 
-@kaldi_command("gmm-global-sum-accs", arguments=(2, None), options=[BINARY],
+@kaldi_command("gmm-global-sum-accs", group="Speakers and i-vectors",
+               help="Add statistics of Gaussians with diagonal covariance.", arguments=(2, None), options=[BINARY],
                usage=_SUM_USAGE.format(name="gmm-global-sum-accs", acc="gmm-global-acc-stats"))
 def gmm_global_sum_accs(args: list[str], options: Options) -> None:
     """Add statistics of diagonal Gaussians."""
     _sum(args, options)
 
 
-@kaldi_command("fgmm-global-sum-accs", arguments=(2, None), options=[BINARY],
+@kaldi_command("fgmm-global-sum-accs", group="Speakers and i-vectors",
+               help="Add statistics of Gaussians with full covariance.", arguments=(2, None), options=[BINARY],
                usage=_SUM_USAGE.format(name="fgmm-global-sum-accs", acc="fgmm-global-acc-stats"))
 def fgmm_global_sum_accs(args: list[str], options: Options) -> None:
     """Add statistics of full Gaussians."""
     _sum(args, options)
 
 
-@kaldi_command("gmm-global-est", usage="""
+@kaldi_command("gmm-global-est", group="Speakers and i-vectors", help="Estimate Gaussians with diagonal covariance.",
+               usage="""
 Estimate a mixture of Gaussians with diagonal covariance from statistics.
 
 Usage:  gmm-global-est [options] <model-in> <stats-in> <model-out>
@@ -248,7 +256,8 @@ def gmm_global_est(args: list[str], options: Options) -> None:
     _write_estimated(args[2], options, made, estimate_.improvement, estimate_.frames)
 
 
-@kaldi_command("fgmm-global-est", usage="""
+@kaldi_command("fgmm-global-est", group="Speakers and i-vectors", help="Estimate Gaussians with full covariance.",
+               usage="""
 Estimate a mixture of Gaussians with full covariance from statistics.
 
 Usage:  fgmm-global-est [options] <model-in> <stats-in> <model-out>
@@ -267,7 +276,8 @@ def fgmm_global_est(args: list[str], options: Options) -> None:
     _write_estimated(args[2], options, estimate_.gmm, estimate_.improvement, estimate_.frames)
 
 
-@kaldi_command("fgmm-global-init-from-accs", usage="""
+@kaldi_command("fgmm-global-init-from-accs", group="Speakers and i-vectors",
+               help="Make Gaussians with full covariance from statistics alone.", usage="""
 Make a mixture of Gaussians with full covariance from statistics alone, without an earlier model.
 
 Usage:  fgmm-global-init-from-accs [options] <stats-in> <number-of-components> <model-out>
@@ -304,7 +314,8 @@ def _write_estimated(wxfilename: str, options: Options, gmm: Any, improvement: f
     log.log(f"Written model to {wxfilename}")
 
 
-@kaldi_command("gmm-global-copy", usage="""
+@kaldi_command("gmm-global-copy", group="Speakers and i-vectors",
+               help="Copy a mixture of Gaussians with diagonal covariance.", usage="""
 Copy a mixture of Gaussians with diagonal covariance, in text or binary.
 
 Usage:  gmm-global-copy [options] <model-in> <model-out>
@@ -318,7 +329,8 @@ def gmm_global_copy(args: list[str], options: Options) -> None:
     _read_write(args, options, DiagGmm.read, lambda gmm: gmm, "model")
 
 
-@kaldi_command("fgmm-global-copy", usage="""
+@kaldi_command("fgmm-global-copy", group="Speakers and i-vectors",
+               help="Copy a mixture of Gaussians with full covariance.", usage="""
 Copy a mixture of Gaussians with full covariance, in text or binary.
 
 Usage:  fgmm-global-copy [options] <model-in> <model-out>
@@ -332,7 +344,8 @@ def fgmm_global_copy(args: list[str], options: Options) -> None:
     _read_write(args, options, FullGmm.read, lambda gmm: gmm, "model")
 
 
-@kaldi_command("gmm-global-to-fgmm", usage="""
+@kaldi_command("gmm-global-to-fgmm", group="Speakers and i-vectors", help="Turn diagonal covariances into full ones.",
+               usage="""
 Turn a mixture of Gaussians with diagonal covariance into one with full covariance.
 
 Usage:  gmm-global-to-fgmm [options] <diagonal-gmm> <full-gmm>
@@ -347,7 +360,8 @@ def gmm_global_to_fgmm(args: list[str], options: Options) -> None:
     _read_write(args, options, DiagGmm.read, FullGmm.of_diagonal, "full GMM")
 
 
-@kaldi_command("fgmm-global-to-gmm", usage="""
+@kaldi_command("fgmm-global-to-gmm", group="Speakers and i-vectors", help="Turn full covariances into diagonal ones.",
+               usage="""
 Turn a mixture of Gaussians with full covariance into one with the variances only.
 
 Usage:  fgmm-global-to-gmm [options] <full-gmm> <diagonal-gmm>

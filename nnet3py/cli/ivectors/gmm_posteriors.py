@@ -73,7 +73,8 @@ def _gselect(args: list[str], options: Options, read: Any) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("gmm-gselect", arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
+@kaldi_command("gmm-gselect", group="Speakers and i-vectors", help="Find the likeliest Gaussians of each frame.",
+               arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
     name="gmm-gselect", ending="dubm", post="gmm-global-gselect-to-post"))
 def gmm_gselect(args: list[str], options: Options) -> int:
     """Select diagonal Gaussians."""
@@ -82,7 +83,9 @@ def gmm_gselect(args: list[str], options: Options) -> int:
     return _gselect(args, options, DiagGmm.read)
 
 
-@kaldi_command("fgmm-gselect", arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
+@kaldi_command("fgmm-gselect", group="Speakers and i-vectors",
+               help="Find the likeliest Gaussians with full covariance of each frame.",
+               arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
     name="fgmm-gselect", ending="ubm", post="fgmm-global-gselect-to-post"))
 def fgmm_gselect(args: list[str], options: Options) -> int:
     """Select full Gaussians."""
@@ -131,7 +134,9 @@ def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("gmm-global-gselect-to-post", arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
+@kaldi_command("gmm-global-gselect-to-post", group="Speakers and i-vectors",
+               help="Compute posteriors of selected Gaussians.",
+               arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
     name="gmm-global-gselect-to-post", ending="dubm", select="gmm-gselect"))
 def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
     """Make posteriors of diagonal Gaussians."""
@@ -140,7 +145,9 @@ def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
     return _gselect_to_post(args, options, DiagGmm.read)
 
 
-@kaldi_command("fgmm-global-gselect-to-post", arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
+@kaldi_command("fgmm-global-gselect-to-post", group="Speakers and i-vectors",
+               help="Compute posteriors of selected Gaussians with full covariance.",
+               arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
     name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
 def fgmm_global_gselect_to_post(args: list[str], options: Options) -> int:
     """Make posteriors of full Gaussians."""
@@ -149,7 +156,8 @@ def fgmm_global_gselect_to_post(args: list[str], options: Options) -> int:
     return _gselect_to_post(args, options, FullGmm.read)
 
 
-@kaldi_command("gmm-global-get-post", usage="""
+@kaldi_command("gmm-global-get-post", group="Speakers and i-vectors",
+               help="Compute posteriors of the likeliest Gaussians.", usage="""
 Write posteriors of the likeliest Gaussians of each frame.
 
 Usage:  gmm-global-get-post [options] <model-in> <feature-rspecifier> <post-wspecifier>
@@ -183,7 +191,7 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("scale-post", usage="""
+@kaldi_command("scale-post", group="Speakers and i-vectors", help="Multiply posteriors.", usage="""
 Multiply posteriors by a number, or by a number for each utterance.
 
 Usage:  scale-post [options] <post-rspecifier> (<scale>|<scale-rspecifier>) <post-wspecifier>

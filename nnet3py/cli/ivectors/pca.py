@@ -7,7 +7,8 @@ from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import Options, option
 
 
-@kaldi_command("est-pca", usage="""
+@kaldi_command("est-pca", group="Speakers and i-vectors",
+               help="Estimate the transform to the main components of features.", usage="""
 Estimate a transform to the directions in which features, or vectors, vary most.
 
 Usage:  est-pca [options] (<feature-rspecifier>|<vector-rspecifier>) <pca-matrix-out>

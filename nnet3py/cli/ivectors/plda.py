@@ -26,7 +26,8 @@ def _listed(values: np.ndarray) -> str:
     return " [ " + "".join(f"{value:.6g} " for value in values) + "]"
 
 
-@kaldi_command("ivector-compute-plda", usage="""
+@kaldi_command("ivector-compute-plda", group="Speakers and i-vectors",
+               help="Train a PLDA model for comparing speakers.", usage="""
 Train a PLDA model, for comparing speakers, on i-vectors or other vectors.
 
 Usage:  ivector-compute-plda [options] <spk2utt-rspecifier> <ivector-rspecifier> <plda-out>
@@ -69,7 +70,8 @@ def ivector_compute_plda(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("ivector-copy-plda", usage="""
+@kaldi_command("ivector-copy-plda", group="Speakers and i-vectors", help="Copy a PLDA model; optionally smooth it.",
+               usage="""
 Copy a PLDA model, in text or binary, and optionally smooth it.
 
 Usage:  ivector-copy-plda [options] <plda-in> <plda-out>
@@ -91,7 +93,7 @@ def ivector_copy_plda(args: list[str], options: Options) -> None:
     write_object(args[1], plda.write, options.binary)
 
 
-@kaldi_command("ivector-adapt-plda", usage="""
+@kaldi_command("ivector-adapt-plda", group="Speakers and i-vectors", help="Adapt a PLDA model to other data.", usage="""
 Adapt a PLDA model to other data without speakers.
 
 Usage:  ivector-adapt-plda [options] <plda-in> <ivectors-rspecifier> <plda-out>
@@ -132,7 +134,8 @@ _LENGTH_OPTIONS = (
 )
 
 
-@kaldi_command("ivector-plda-scoring", usage="""
+@kaldi_command("ivector-plda-scoring", group="Speakers and i-vectors", help="Score trials of speakers by a PLDA model.",
+               usage="""
 Write how much likelier it is that vectors are of one speaker than of two, a line for each trial.
 
 Usage:  ivector-plda-scoring [options] <plda> <train-ivector-rspecifier> <test-ivector-rspecifier> <trials-rxfilename>
@@ -208,7 +211,8 @@ def _transformed(plda: Plda, vectors: dict[str, np.ndarray], counts: np.ndarray,
     return dict(zip(vectors, rows, strict=True))
 
 
-@kaldi_command("ivector-plda-scoring-dense", usage="""
+@kaldi_command("ivector-plda-scoring-dense", group="Speakers and i-vectors",
+               help="Score all pairs of a recording's vectors by a PLDA model.", usage="""
 Write, for each recording, a matrix of how likely each pair of its vectors is of one speaker: for clustering them.
 
 Usage:  ivector-plda-scoring-dense [options] <plda> <reco2utt> <ivectors-rspecifier> <scores-wspecifier>

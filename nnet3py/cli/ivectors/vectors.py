@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@kaldi_command("ivector-mean", usage="""
+@kaldi_command("ivector-mean", group="Speakers and i-vectors",
+               help="Compute the means of speakers' vectors, or of all.", usage="""
 Compute the mean of the vectors of each speaker, or of all.
 
 Usage:  ivector-mean [options] <spk2utt-rspecifier> <ivector-rspecifier> <ivector-wspecifier> [<num-utts-wspecifier>]
@@ -85,7 +86,8 @@ def _mean_of_all(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("ivector-subtract-global-mean", usage="""
+@kaldi_command("ivector-subtract-global-mean", group="Speakers and i-vectors", help="Subtract the mean from vectors.",
+               usage="""
 Subtract the mean from vectors: their own, or one from a file.
 
 Usage:  ivector-subtract-global-mean [options] [<mean-rxfilename>] <ivector-rspecifier> <ivector-wspecifier>
@@ -123,7 +125,8 @@ def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-normalize-length", usage="""
+@kaldi_command("ivector-normalize-length", group="Speakers and i-vectors", help="Give vectors the usual length.",
+               usage="""
 Give vectors the length that random ones have, the root of their dimension, or length 1.
 
 Usage:  ivector-normalize-length [options] <ivector-rspecifier> <ivector-wspecifier>
@@ -179,19 +182,22 @@ def _transform(args: list[str], what: str) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("transform-vec", arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="transform-vec"))
+@kaldi_command("transform-vec", group="Speakers and i-vectors", help="Multiply vectors by a matrix.",
+               arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="transform-vec"))
 def transform_vec(args: list[str], options: Options) -> int:
     """Transform a table; 1 if it was empty."""
     return _transform(args, "vectors")
 
 
-@kaldi_command("ivector-transform", arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="ivector-transform"))
+@kaldi_command("ivector-transform", group="Speakers and i-vectors", help="Multiply i-vectors by a matrix.",
+               arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="ivector-transform"))
 def ivector_transform(args: list[str], options: Options) -> int:
     """Transform a table; 1 if it was empty."""
     return _transform(args, "iVectors")
 
 
-@kaldi_command("ivector-compute-dot-products", usage="""
+@kaldi_command("ivector-compute-dot-products", group="Speakers and i-vectors",
+               help="Write the products of pairs of vectors.", usage="""
 Write the products of pairs of vectors, one per line: first key, second key, product.
 
 Usage:  ivector-compute-dot-products [options] <trials-in> <ivector1-rspecifier> <ivector2-rspecifier> <scores-out>
@@ -220,7 +226,7 @@ def ivector_compute_dot_products(args: list[str], options: Options) -> int:
     return 0 if products.count else 1
 
 
-@kaldi_command("compute-eer", usage="""
+@kaldi_command("compute-eer", group="Speakers and i-vectors", help="Print the equal error rate of scores.", usage="""
 Print the equal error rate, in per cent, of lines with a score and "target" or "nontarget".
 
 Usage:  compute-eer <scores-in>
@@ -250,7 +256,8 @@ def compute_eer(args: list[str], options: Options) -> None:
     write_text("-", f"{threshold_and_rate.per_cent:.4g}")
 
 
-@kaldi_command("ivector-compute-lda", usage="""
+@kaldi_command("ivector-compute-lda", group="Speakers and i-vectors",
+               help="Estimate the directions in which speakers differ most.", usage="""
 Estimate the transform to the directions in which speakers differ most.
 
 Usage:  ivector-compute-lda [options] <ivector-rspecifier> <utt2spk-rspecifier> <lda-matrix-out>

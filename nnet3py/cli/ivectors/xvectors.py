@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _DEVICE = with_default(DEVICE, "use-gpu", "no")
 
 
-@kaldi_command("nnet3-xvector-compute", usage="""
+@kaldi_command("nnet3-xvector-compute", group="Speakers and i-vectors", help="Compute one vector for each utterance.",
+               usage="""
 Compute a vector for each utterance, such as an x-vector, which tells speakers apart:
 the output of a network that pools statistics over all frames. By default it is
 computed from the whole utterance, with --chunk-size from pieces, which are averaged.
@@ -83,7 +84,8 @@ def _whole_utterances(features: Any, options: Options) -> UtteranceSource:
     return UtteranceSource(features, utterance)
 
 
-@kaldi_command("nnet3-xvector-compute-batched", usage="""
+@kaldi_command("nnet3-xvector-compute-batched", group="Speakers and i-vectors",
+               help="Compute vectors for many utterances at a time; faster.", usage="""
 Compute a vector for each utterance, such as an x-vector, from pieces of one length that
 are averaged, many at a time: faster than nnet3-xvector-compute.
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("lattice-copy", usage="""
+@kaldi_command("lattice-copy", group="Lattices", help="Copy lattices, or some of them.", usage="""
 Copy lattices: all of a table, or those of some utterances; between text and binary; between compact lattices and
 lattices with a transition-id on each arc.
 
@@ -104,7 +104,7 @@ def _first_words(rxfilename: str) -> set[str]:
 # -- costs -------------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-scale", usage="""
+@kaldi_command("lattice-scale", group="Lattices", help="Multiply the costs of lattices.", usage="""
 Multiply the graph and acoustic costs of lattices by factors.
 
 Usage: lattice-scale [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -125,7 +125,7 @@ def lattice_scale(args: list[str], options: Options) -> int:
     return log_done(change_lattices(args, lambda key, lattice: scaled(lattice, scales), options.write_compact)[0])
 
 
-@kaldi_command("lattice-add-penalty", usage="""
+@kaldi_command("lattice-add-penalty", group="Lattices", help="Add a word insertion penalty to lattices.", usage="""
 Add a word insertion penalty to lattices: a graph cost for each word.
 
 Usage: lattice-add-penalty [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -142,7 +142,8 @@ def lattice_add_penalty(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-add-trans-probs", usage="""
+@kaldi_command("lattice-add-trans-probs", group="Lattices",
+               help="Add the costs of HMM transitions to lattices.", usage="""
 Add the costs of HMM transitions to the graph costs of lattices. Lattices from decoding with an HCLG, or from alignment,
 have them already.
 
@@ -164,7 +165,8 @@ def lattice_add_trans_probs(args: list[str], options: Options) -> int:
         lattice, model, options.transition_scale, options.self_loop_scale))[0])
 
 
-@kaldi_command("lattice-boost-ali", usage="""
+@kaldi_command("lattice-boost-ali", group="Lattices",
+               help="Boost lattices for discriminative training, by their errors against alignments.", usage="""
 Lower the graph costs of lattices by --b times the frame-level phone errors of their paths against alignments, for
 discriminative training by boosted MMI.
 
@@ -217,7 +219,7 @@ def lattice_boost_ali(args: list[str], options: Options) -> int:
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-rmali", usage="""
+@kaldi_command("lattice-rmali", group="Lattices", help="Remove the transition-ids from lattices.", usage="""
 Remove the transition-ids from lattices; words and costs stay.
 
 Usage: lattice-rmali [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -234,7 +236,7 @@ def lattice_rmali(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-project", usage="""
+@kaldi_command("lattice-project", group="Lattices", help="Project lattices on words or transition-ids.", usage="""
 Project lattices on their words or their transition-ids: the same labels as input and output.
 
 Usage: lattice-project [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -256,7 +258,7 @@ def lattice_project(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-to-fst", usage="""
+@kaldi_command("lattice-to-fst", group="Lattices", help="Turn lattices into FSTs of words.", usage="""
 Turn lattices into FSTs of their words; an arc's cost is the sum of its scaled graph and acoustic costs. Both scales are
 0 by default.
 
@@ -284,7 +286,7 @@ def lattice_to_fst(args: list[str], options: Options) -> int:
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-prune", usage="""
+@kaldi_command("lattice-prune", group="Lattices", help="Prune lattices with a beam.", usage="""
 Prune lattices: remove states and arcs that are on no path whose cost is within --beam of the best path's.
 
 Usage: lattice-prune [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -322,7 +324,7 @@ def lattice_prune(args: list[str], options: Options) -> int:
     return log_done(done)
 
 
-@kaldi_command("lattice-limit-depth", usage="""
+@kaldi_command("lattice-limit-depth", group="Lattices", help="Limit the number of arcs that cross a frame.", usage="""
 Limit the depth of lattices: remove arcs, those of the worst paths first, until no frame is crossed by more than
 --max-arcs-per-frame.
 
@@ -362,7 +364,7 @@ def lattice_limit_depth(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-depth", usage="""
+@kaldi_command("lattice-depth", group="Lattices", help="Compute the average number of arcs per frame.", usage="""
 Compute the depth of each lattice, the average number of arcs that cross a frame. Log their average, and optionally
 write them to a table.
 
@@ -392,7 +394,7 @@ def lattice_depth(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-depth-per-frame", usage="""
+@kaldi_command("lattice-depth-per-frame", group="Lattices", help="Count the arcs that cross each frame.", usage="""
 Count the arcs of lattices that cross each frame, and write a vector of integers for each lattice. With a third
 argument, copy the lattices there.
 

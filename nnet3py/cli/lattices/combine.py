@@ -39,7 +39,7 @@ _MODEL_SCALE = option("lm-scale", float, 1.0, "Factor of the language model's co
                       "that the lattices have")
 
 
-@kaldi_command("lattice-lmrescore", usage="""
+@kaldi_command("lattice-lmrescore", group="Lattices", help="Add the costs of a language model, an FST.", usage="""
 Add --lm-scale times the costs of a language model, an FST that accepts words, to the graph costs of lattices. To
 replace a language model, first subtract the old one's costs with --lm-scale=-1.0.
 
@@ -61,7 +61,8 @@ def lattice_lmrescore(args: list[str], options: Options) -> int:
     return rescore_lattices([args[0], args[2]], lambda lattice: rescored_with_fst(lattice, model, options.lm_scale))
 
 
-@kaldi_command("lattice-lmrescore-const-arpa", usage="""
+@kaldi_command("lattice-lmrescore-const-arpa", group="Lattices",
+               help="Add the costs of an n-gram model in const-ARPA form.", usage="""
 Add --lm-scale times the costs of an n-gram language model in const-ARPA form to the graph costs of lattices.
 
 Usage: lattice-lmrescore-const-arpa [options] <lattice-rspecifier> <const-arpa> <lattice-wspecifier>
@@ -79,7 +80,8 @@ def lattice_lmrescore_const_arpa(args: list[str], options: Options) -> int:
                             lambda lattice: rescored_with_const_arpa(lattice, model, options.lm_scale))
 
 
-@kaldi_command("lattice-lmrescore-pruned", usage="""
+@kaldi_command("lattice-lmrescore-pruned", group="Lattices",
+               help="Replace the language model, within a beam.", usage="""
 Replace the language model of lattices: subtract the old model's costs and add the new one's, only on paths within a
 beam (pruned composition). The input should be determinized; the output is not.
 
@@ -117,7 +119,7 @@ def _change_pairs(args: list[str], change: Callable[[str, CompactLattice, Compac
             key, lattice, others[key] if key in others else None))[0]
 
 
-@kaldi_command("lattice-compose", usage="""
+@kaldi_command("lattice-compose", group="Lattices", help="Compose lattices with lattices or FSTs.", usage="""
 Compose lattices with other lattices of the same keys, with an FST, or with FSTs of the same keys: the words of the
 first with the input labels of the second. The output is not determinized.
 
@@ -171,7 +173,7 @@ def lattice_compose(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-interp", usage="""
+@kaldi_command("lattice-interp", group="Lattices", help="Interpolate the costs of two lattices.", usage="""
 Interpolate lattices: keep the word sequences that both lattices of a key have, with --alpha times the first one's costs
 plus 1 - alpha times the second one's, and the transition-ids of the first.
 
@@ -212,7 +214,8 @@ def lattice_interp(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-copy-backoff", usage="""
+@kaldi_command("lattice-copy-backoff", group="Lattices",
+               help="Copy lattices from a second table, else from the first.", usage="""
 Copy lattices with the keys of the first table: from the second table where it has the key, else from the first.
 
 Usage: lattice-copy-backoff [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
@@ -234,7 +237,7 @@ def lattice_copy_backoff(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-union", usage="""
+@kaldi_command("lattice-union", group="Lattices", help="Unite two lattices, and determinize the union.", usage="""
 Unite the two lattices of each key, and determinize the union: each word sequence keeps its best path of both.
 
 Usage: lattice-union [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
@@ -267,7 +270,7 @@ def lattice_union(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-combine", usage="""
+@kaldi_command("lattice-combine", group="Lattices", help="Combine the lattices of several systems.", usage="""
 Combine the lattices of several systems, for minimum Bayes risk decoding: the union of their paths, where the
 probabilities of a system's paths are scaled to sum to its weight. The output has the keys of the first table.
 
@@ -340,7 +343,8 @@ def _system_weights(text: str, count: int) -> list[float]:
     return weights
 
 
-@kaldi_command("lattice-difference", usage="""
+@kaldi_command("lattice-difference", group="Lattices",
+               help="Keep paths whose word sequences other lattices lack.", usage="""
 Subtract lattices: keep the paths of the first lattice whose word sequences the second lattice of the same key lacks.
 
 Usage: lattice-difference [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>

@@ -70,7 +70,8 @@ def _minimized(lattice: CompactLattice) -> CompactLattice:
     return minimized(with_weights_pushed(with_strings_pushed(lattice)))
 
 
-@kaldi_command("lattice-determinize-pruned", usage="""
+@kaldi_command("lattice-determinize-pruned", group="Lattices",
+               help="Determinize lattices on words, within a beam.", usage="""
 Determinize lattices on words, keeping paths within --beam of the best path: each word sequence keeps its best path,
 whose transition-ids become strings on the arcs. The input has a transition-id on each arc, as from
 nnet3-latgen-faster --determinize-lattice=false.
@@ -118,7 +119,8 @@ def lattice_determinize_pruned(args: list[str], options: Options) -> int:
     return depths.log(" (or output was empty)")
 
 
-@kaldi_command("lattice-determinize-phone-pruned", usage="""
+@kaldi_command("lattice-determinize-phone-pruned", group="Lattices",
+               help="Determinize lattices on phones and words, within a beam, as decoders do.", usage="""
 Determinize lattices first on words and phones and then on words, keeping paths within --beam of the best path, as the
 decoders do before they write lattices.
 
@@ -165,7 +167,7 @@ _OPTIONS = [
 ]
 
 
-@kaldi_command("lattice-determinize", usage="""
+@kaldi_command("lattice-determinize", group="Lattices", help="Determinize lattices on words.", usage="""
 Determinize lattices on words: each word sequence keeps its best path. The result has all word sequences, unless memory
 does not suffice; lattice-determinize-pruned is faster where only paths within a beam are wanted.
 
@@ -179,7 +181,8 @@ def lattice_determinize(args: list[str], options: Options) -> int:
     return _determinize(args, options, compact=True)
 
 
-@kaldi_command("lattice-determinize-non-compact", usage="""
+@kaldi_command("lattice-determinize-non-compact", group="Lattices",
+               help="Determinize lattices; write a transition-id on each arc.", usage="""
 Determinize lattices on words, and write them with a transition-id on each arc and with the acoustic costs that each
 transition-id had in the input.
 
@@ -240,7 +243,7 @@ def _determinized_in_memory(key: str, lattice: Fst, options: Options) -> Compact
     return None
 
 
-@kaldi_command("lattice-push", usage="""
+@kaldi_command("lattice-push", group="Lattices", help="Push costs and transition-ids towards the start.", usage="""
 Push the strings of transition-ids and the costs of lattices towards their start states, as far as possible.
 
 Usage: lattice-push [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -267,7 +270,7 @@ def _pushed(lattice: CompactLattice, options: Options) -> CompactLattice:
     return with_weights_pushed(lattice) if options.push_weights else lattice
 
 
-@kaldi_command("lattice-minimize", usage="""
+@kaldi_command("lattice-minimize", group="Lattices", help="Minimize lattices.", usage="""
 Minimize deterministic lattices: push strings and costs, then merge states whose outgoing words, transition-ids and
 costs (up to --delta) are the same.
 

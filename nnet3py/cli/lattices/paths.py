@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
 
 
-@kaldi_command("lattice-best-path", usage="""
+@kaldi_command("lattice-best-path", group="Lattices",
+               help="Find the best paths through lattices: words and alignments.", usage="""
 Find the best path through each lattice, and write its words and its alignment.
 
 Usage: lattice-best-path [options] <lattice-rspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
@@ -76,7 +77,7 @@ def lattice_best_path(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-1best", usage="""
+@kaldi_command("lattice-1best", group="Lattices", help="Reduce lattices to their best paths.", usage="""
 Reduce lattices to their best paths. The output has lattices of one path each.
 
 Usage: lattice-1best [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -109,7 +110,7 @@ def lattice_1best(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-to-nbest", usage="""
+@kaldi_command("lattice-to-nbest", group="Lattices", help="Find the N best paths of lattices.", usage="""
 Find the N best paths of each lattice. The output has lattices of one path each, with the keys KEY-1, KEY-2, ...
 
 Usage: lattice-to-nbest [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -154,7 +155,8 @@ def lattice_to_nbest(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-confidence", usage="""
+@kaldi_command("lattice-confidence", group="Lattices",
+               help="Write the cost difference of the two best word sequences.", usage="""
 Write the confidence of each lattice's best word sequence: the cost of the second best word sequence minus that of the
 best; 1e10 where there is only one word sequence.
 
@@ -201,7 +203,8 @@ def lattice_confidence(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-oracle", usage="""
+@kaldi_command("lattice-oracle", group="Lattices",
+               help="Find the paths with the fewest errors against transcripts.", usage="""
 Find the path of each lattice whose words have the fewest errors against a reference transcript (oracle errors). Write
 these words, optionally the number of errors of each utterance, and log the word error rate.
 
@@ -280,7 +283,8 @@ def _log_words(table: SymbolTable, key: str, kind: str, words: np.ndarray) -> No
 # -- lattices of one path ----------------------------------------------------------------------------------------------
 
 
-@kaldi_command("nbest-to-linear", usage="""
+@kaldi_command("nbest-to-linear", group="Lattices",
+               help="Write alignments, words and costs of lattices of one path.", usage="""
 Write the alignments, words, graph costs and acoustic costs of lattices of one path each (n-best lists).
 
 Usage: nbest-to-linear [options] <nbest-rspecifier> <alignments-wspecifier> [<words-wspecifier> \
@@ -308,7 +312,8 @@ def nbest_to_linear(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("linear-to-nbest", usage="""
+@kaldi_command("linear-to-nbest", group="Lattices",
+               help="Make lattices of one path from alignments, words and costs.", usage="""
 Make lattices of one path each from alignments, words, graph costs and acoustic costs, the inverse of nbest-to-linear.
 Where an rspecifier of costs is "", costs are 0.
 
@@ -343,7 +348,7 @@ def linear_to_nbest(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("nbest-to-lattice", usage="""
+@kaldi_command("nbest-to-lattice", group="Lattices", help="Unite n-best paths into lattices.", usage="""
 Unite lattices of one path each, with the keys UTTERANCE-1, UTTERANCE-2, ..., into one lattice for each utterance, the
 inverse of lattice-to-nbest. The entries of an utterance must follow each other.
 
@@ -378,7 +383,7 @@ def nbest_to_lattice(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("nbest-to-ctm", usage="""
+@kaldi_command("nbest-to-ctm", group="Lattices", help="Write the times of the words of best paths as a CTM.", usage="""
 Write the times of the words of best paths as a CTM: lines UTTERANCE 1 BEGIN DURATION WORD, in seconds. The lattices
 must have one path each, and arcs that agree with words: make them with lattice-1best, then lattice-align-words or
 lattice-align-words-lexicon.
@@ -421,7 +426,7 @@ def nbest_to_ctm(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("nbest-to-prons", usage="""
+@kaldi_command("nbest-to-prons", group="Lattices", help="Write the words of best paths with their phones.", usage="""
 Write the words of best paths with their pronunciations: lines UTTERANCE BEGIN LENGTH WORD PHONE ..., with times in
 frames, words and phones as integers. The lattices must have one path each, and arcs that agree with words, as for
 nbest-to-ctm.

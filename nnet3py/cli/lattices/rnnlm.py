@@ -52,7 +52,8 @@ def _network(options: Options, network: str, embedding: str) -> RnnlmNetwork:
                         cache_dir=options["compiler.cache-dir"] or None)
 
 
-@kaldi_command("rnnlm-get-word-embedding", usage="""
+@kaldi_command("rnnlm-get-word-embedding", group="Language models",
+               help="Compute the word embedding of an RNN language model.", usage="""
 Compute the word embedding matrix of an RNN language model: the sparse matrix of word features times the feature
 embedding.
 
@@ -73,7 +74,8 @@ def rnnlm_get_word_embedding(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("rnnlm-sentence-probs", usage="""
+@kaldi_command("rnnlm-sentence-probs", group="Language models",
+               help="Print log-probabilities of sentences by an RNN language model.", usage="""
 Print log-probabilities of sentences by an RNN language model. The text has lines KEY WORD-ID WORD-ID ...; the output
 has lines KEY LOG-PROB LOG-PROB ..., one for each word, and the last for the end of the sentence.
 
@@ -119,15 +121,16 @@ def _sentence_blocks(stream: InputStream) -> Iterator[list[tuple[str, list[int]]
         yield block
 
 
-@kaldi_command("lattice-lmrescore-kaldi-rnnlm", usage="""
+@kaldi_command("lattice-lmrescore-kaldi-rnnlm", group="Lattices",
+               help="Add the costs of an RNN language model.", usage="""
 Add --lm-scale times the costs of an RNN language model to the graph costs of lattices. Before, subtract those of the
 old language model: lattice-lmrescore --lm-scale=-1.0 (-0.5, with --lm-scale=0.5 here, interpolates the two models).
 lattice-lmrescore-kaldi-rnnlm-pruned does both, and is faster.
 
 Usage: lattice-lmrescore-kaldi-rnnlm [options] <word-embedding> <rnnlm> <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
- lattice-lmrescore --lm-scale=-0.5 ark:in.lats 'fstproject --project_output=true data/lang/G.fst|' ark:- | \
-   lattice-lmrescore-kaldi-rnnlm --lm-scale=0.5 --bos-symbol=1 --eos-symbol=2 word_embedding.mat rnnlm/final.raw \
+ lattice-lmrescore --lm-scale=-0.5 ark:in.lats 'fstproject --project_output=true data/lang/G.fst|' ark:- | \\
+   lattice-lmrescore-kaldi-rnnlm --lm-scale=0.5 --bos-symbol=1 --eos-symbol=2 word_embedding.mat rnnlm/final.raw \\
    ark:- ark:out.lats
 See also: lattice-lmrescore-kaldi-rnnlm-pruned, lattice-lmrescore, rnnlm-sentence-probs
 """, arguments=(4, 4), options=[
@@ -141,17 +144,18 @@ def lattice_lmrescore_kaldi_rnnlm(args: list[str], options: Options) -> int:
                                                                           options.max_ngram_order))
 
 
-@kaldi_command("lattice-lmrescore-kaldi-rnnlm-pruned", usage="""
+@kaldi_command("lattice-lmrescore-kaldi-rnnlm-pruned", group="Lattices",
+               help="Replace the language model by an RNN, within a beam.", usage="""
 Replace language model costs in lattices: subtract --lm-scale times the old model's costs and add --lm-scale times those
 of an RNN language model, only on paths within a beam. The lattices should be determinized; the results are not.
 
 Usage: lattice-lmrescore-kaldi-rnnlm-pruned [options] <old-lm> <word-embedding> <rnnlm> <lattice-rspecifier> \
 <lattice-wspecifier>
 e.g.:
- lattice-lmrescore-kaldi-rnnlm-pruned --bos-symbol=1 --eos-symbol=2 data/lang/G.fst word_embedding.mat \
+ lattice-lmrescore-kaldi-rnnlm-pruned --bos-symbol=1 --eos-symbol=2 data/lang/G.fst word_embedding.mat \\
    rnnlm/final.raw ark:in.lats ark:out.lats
- lattice-lmrescore-kaldi-rnnlm-pruned --bos-symbol=1 --eos-symbol=2 --use-const-arpa=true data/lang_big/G.carpa \
-   'rnnlm-get-word-embedding rnnlm/word_feats.txt rnnlm/feat_embedding.final.mat - |' rnnlm/final.raw \
+ lattice-lmrescore-kaldi-rnnlm-pruned --bos-symbol=1 --eos-symbol=2 --use-const-arpa=true data/lang_big/G.carpa \\
+   'rnnlm-get-word-embedding rnnlm/word_feats.txt rnnlm/feat_embedding.final.mat - |' rnnlm/final.raw \\
    ark:in.lats ark:out.lats
 See also: lattice-lmrescore-kaldi-rnnlm, lattice-lmrescore-pruned, rnnlm-sentence-probs
 """, arguments=(5, 5), options=[

@@ -76,7 +76,8 @@ def _best_path_problem(lattice: CompactLattice, aligned: CompactLattice) -> str:
     return "" if len(before.ids) == len(after.ids) else "the length of its best path changed"
 
 
-@kaldi_command("lattice-align-words", usage="""
+@kaldi_command("lattice-align-words", group="Lattices",
+               help="Align lattices with words, by word-position-dependent phones.", usage="""
 Align lattices with words: the output has arcs that are whole words, so that their times are known. Words begin and end
 where word-position-dependent phones say so; <word-boundary-file> has lines PHONE nonword|begin|end|internal|singleton,
 phones as integers.
@@ -106,7 +107,8 @@ def lattice_align_words(args: list[str], options: Options) -> int:
                   options.output_error_lats, test=options.test)
 
 
-@kaldi_command("lattice-align-words-lexicon", usage="""
+@kaldi_command("lattice-align-words-lexicon", group="Lattices",
+               help="Align lattices with words, by a lexicon.", usage="""
 Align lattices with words by a lexicon: the output has arcs that are whole words, so that their times are known. The
 lexicon has lines WORD-IN-LATTICE WORD PHONE ..., integers, where WORD-IN-LATTICE is 0 for fillers such as silence. A
 path of the input may become several paths; lattice-1best takes one of them.
@@ -135,7 +137,8 @@ def lattice_align_words_lexicon(args: list[str], options: Options) -> int:
         options.output_error_lats, options.output_if_empty, options.test)
 
 
-@kaldi_command("lattice-align-phones", usage="""
+@kaldi_command("lattice-align-phones", group="Lattices",
+               help="Align lattices with phones: each arc is a phone.", usage="""
 Align lattices with phones: the output has arcs that are whole phones, so that their times are known. A word's label
 stays on one of the arcs of its phones, or of the next word's; with --replace-output-symbols=true phones are the labels.
 
@@ -159,7 +162,8 @@ def lattice_align_phones(args: list[str], options: Options) -> int:
         options.output_error_lats, test=options.test)
 
 
-@kaldi_command("lattice-to-phone-lattice", usage="""
+@kaldi_command("lattice-to-phone-lattice", group="Lattices",
+               help="Replace words or transition-ids by phones.", usage="""
 Replace the words of lattices by phones, each on the arc where it begins. With --replace-words=false replace the
 transition-ids by phones instead, one for each phone where it ends; such lattices have no times.
 
@@ -189,7 +193,8 @@ def lattice_to_phone_lattice(args: list[str], options: Options) -> int:
 # -- probabilities -----------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-to-post", usage="""
+@kaldi_command("lattice-to-post", group="Lattices",
+               help="Compute posteriors of transition-ids from lattices.", usage="""
 Compute posteriors from lattices by the forward-backward algorithm: the probability of each transition-id in each frame.
 Optionally write the total log-likelihood of each lattice.
 
@@ -223,7 +228,7 @@ def lattice_to_post(args: list[str], options: Options) -> int:
     return log_done(done)
 
 
-@kaldi_command("lattice-arc-post", usage="""
+@kaldi_command("lattice-arc-post", group="Lattices", help="Print the arcs of lattices with their posteriors.", usage="""
 Print the arcs of lattices with their posterior probabilities: lines of utterance, first frame, number of frames,
 probability, word (integer), and with a model the phones (integers), separated by tabs. The lattices should be aligned
 with words.
@@ -273,7 +278,7 @@ _MBR = [
 ]
 
 
-@kaldi_command("lattice-mbr-decode", usage="""
+@kaldi_command("lattice-mbr-decode", group="Lattices", help="Decode lattices by minimum Bayes risk.", usage="""
 Find the word sequence with the least expected number of errors (minimum Bayes risk) of each lattice. Optionally write
 that number (the risk), the words of each position with their probabilities (sausages), and the positions' times.
 
@@ -310,7 +315,8 @@ def lattice_mbr_decode(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-to-ctm-conf", usage="""
+@kaldi_command("lattice-to-ctm-conf", group="Lattices",
+               help="Write words with times and confidences as a CTM.", usage="""
 Write the words of lattices with their times and confidences as a CTM: lines UTTERANCE 1 BEGIN DURATION WORD CONFIDENCE,
 times in seconds. The lattices should be aligned with words, by lattice-align-words or lattice-align-words-lexicon. The
 words are found by minimum Bayes risk decoding, which starts from the best path or from given words; with

@@ -6,7 +6,8 @@ from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Options
 
 
-@kaldi_command("bin-path", usage="""
+@kaldi_command("bin-path", group="Start here", help="Print the folder of the launchers with Kaldi's names, for PATH.",
+               launcher=False, usage="""
 Print the folder of the launchers with Kaldi's names, for PATH.
 
 Usage:  nnet3py bin-path

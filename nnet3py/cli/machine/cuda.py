@@ -10,7 +10,7 @@ NO_SUPPORT = 1
 LARGEST_ERROR = 1.0e-3     # of sums of 100 float32 products
 
 
-@kaldi_command("cuda-gpu-available", usage="""
+@kaldi_command("cuda-gpu-available", group="Start here", help="Test whether a GPU can be used.", usage="""
 Test whether a GPU can be used, with a small computation. The exit status is 0 if it can, 1 if there is none, and 255 if
 there is one that does not work.
 
@@ -60,7 +60,8 @@ def _largest_error() -> float:
     return float(np.abs(ops.copy_out(product) - a @ a).max())
 
 
-@kaldi_command("cuda-compiled", usage="""
+@kaldi_command("cuda-compiled", group="Start here", help="Tell by the exit status whether there is GPU support.",
+               usage="""
 Tell, by the exit status alone, whether computing on a GPU is possible: 0 if it is, 1 if not.
 
 Usage:  cuda-compiled

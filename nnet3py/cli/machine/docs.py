@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _HOST = "127.0.0.1"
 
 
-@kaldi_command("docs", usage="""
+@kaldi_command("docs", group="Start here", help="Open the documentation in a browser; it needs no network.",
+               launcher=False, usage="""
 Open the documentation in a browser. It is served from this machine, and to this machine only, until the command is
 ended (ctrl-C). A page has its name in docs/, such as training; the name of a command, or of something public in
 Python, leads to where it is described.

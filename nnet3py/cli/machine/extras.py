@@ -6,7 +6,8 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError
 
 
-@kaldi_command("nnet3-extras", usage="""
+@kaldi_command("nnet3-extras", group="Start here", help="Show what more can be installed, for words or plots, and how.",
+               usage="""
 Show which optional packages are installed, which only some things need, such as word decoding, and the command that
 installs the missing ones into the Python that runs this command. The exit status is 1 if something that was asked for
 is missing.

@@ -8,7 +8,8 @@ from nnet3py.cli.process.options import Options
 from nnet3py.errors import Nnet3Error
 
 
-@kaldi_command("resident", usage="""
+@kaldi_command("resident", group="Start here", help="Run a script whose programs of ours need not be loaded each time.",
+               launcher=False, usage="""
 Run a command, such as one of Kaldi's scripts, while a process that has loaded
 everything is ready: each program of ours that it calls is a copy of this
 process, which takes milliseconds instead of tenths of a second. It ends with

@@ -7,7 +7,9 @@ from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Options, option
 
 
-@kaldi_command("tune", usage="""
+@kaldi_command("tune", group="Start here",
+               help="Measure whether matrix products are faster by BLAS here, and keep the answer.", launcher=False,
+               usage="""
 Measure on this machine whether matrix products are faster by nnet3py's own code or by BLAS, and keep the answer.
 
 There is a rule for each kind of processor already; this is for other processors, or to check. It takes some seconds,

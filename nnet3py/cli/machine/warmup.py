@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from nnet3py.engine.code_keys import Key
 
 
-@kaldi_command("warmup", usage="""
+@kaldi_command("warmup", group="Start here",
+               help="Compile all kernels for this machine once, so that no command has to.", launcher=False, usage="""
 Compile all kernels for this machine once, so that no command has to.
 
 Compiled kernels are kept in a folder where all commands look for them. This is needed again after an update of

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@kaldi_command("nnet3-am-init", usage="""
+@kaldi_command("nnet3-am-init", group="Models", help="Make an acoustic model from a network and a transition model.",
+               usage="""
 Make an acoustic model from a network and a transition model, which is given or made from a tree and a topology. It has
 no priors yet.
 
@@ -47,7 +48,7 @@ def am_init(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-am-adjust-priors", usage="""
+@kaldi_command("nnet3-am-adjust-priors", group="Models", help="Set the priors of an acoustic model.", usage="""
 Set the priors of an acoustic model to its average output, given as the sum of its posteriors over many frames.
 
 Usage:  nnet3-am-adjust-priors [options] <nnet-in> <summed-posterior-vector-in> <nnet-out>

@@ -10,7 +10,8 @@ from nnet3py.option_fields import settings_of
 from nnet3py.training.options import TransitionOptions
 
 
-@kaldi_command("nnet3-am-train-transitions", usage="""
+@kaldi_command("nnet3-am-train-transitions", group="Models",
+               help="Train the transition probabilities of an acoustic model, and its priors.", usage="""
 Estimate the transition probabilities of an acoustic model from alignments, and set its priors to the shares that its
 pdfs have in them.
 

@@ -8,7 +8,7 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError
 
 
-@kaldi_command("nnet3-average", usage="""
+@kaldi_command("nnet3-average", group="Models", help="Average the parameters of several networks.", usage="""
 Write the weighted average of several networks of the same structure.
 
 Usage:  nnet3-average [options] <model1> <model2> ... <modelN> <model-out>

@@ -17,7 +17,8 @@ _NATURAL = ("frames", "frame-subsampling-factor", "extra-left-context", "extra-r
 _FLAGS = ("train", "input-derivs", "store-stats", "num-sequences")
 
 
-@kaldi_command("nnet3-compile", usage="""
+@kaldi_command("nnet3-compile", group="Models", help="Show what the compiler makes of a network and a request.",
+               usage="""
 Compile a request for a network, and show the result: how each pass of the optimizer changes the command list,
 the listing, the matrices with their lifetimes, the peak memory, and the operations of each component.
 

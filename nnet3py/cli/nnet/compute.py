@@ -23,7 +23,7 @@ _OPTIONS = [
 ]
 
 
-@kaldi_command("nnet3-compute", usage="""
+@kaldi_command("nnet3-compute", group="Computing outputs", help="Compute a network's output for features.", usage="""
 Compute a network's output for features, with batch-norm and dropout in test mode.
 
 Usage: nnet3-compute [options] <nnet-in> <features-rspecifier> <matrix-wspecifier>
@@ -58,7 +58,8 @@ def compute(args: list[str], options: Options) -> int:
     return 0 if num_done else 1
 
 
-@kaldi_command("nnet3-compute-batch", usage="""
+@kaldi_command("nnet3-compute-batch", group="Computing outputs",
+               help="Compute a network's output for many utterances at a time; faster.", usage="""
 Compute a network's output for features, with batch-norm and dropout in test mode, for chunks of many utterances at a
 time. Recurrent networks see chunks of one length, which overlap at an utterance's end. nnet3-compute is as fast, and
 cuts utterances as Kaldi's does.

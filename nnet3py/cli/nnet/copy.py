@@ -25,7 +25,7 @@ EDITING = (
 )
 
 
-@kaldi_command("nnet3-copy", usage="""
+@kaldi_command("nnet3-copy", group="Models", help="Copy a network; optionally edit, scale or convert it.", usage="""
 Copy a network, with any changes that the options ask for. The input may be an acoustic model, whose network is taken.
 
 Usage:  nnet3-copy [options] <nnet-in> <nnet-out>
@@ -57,7 +57,8 @@ def copy(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-am-copy", usage="""
+@kaldi_command("nnet3-am-copy", group="Models", help="Copy an acoustic model; optionally edit it or take its network.",
+               usage="""
 Copy an acoustic model, with any changes that the options ask for, or only its network.
 
 Usage:  nnet3-am-copy [options] <nnet-in> <nnet-out>

@@ -5,7 +5,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options
 
 
-@kaldi_command("nnet3-info", usage="""
+@kaldi_command("nnet3-info", group="Models", help="Print what a network consists of.", usage="""
 Describe a network: its contexts, its size, its nodes and its components.
 
 Usage:  nnet3-info [options] <raw-nnet>
@@ -23,7 +23,7 @@ def info(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-am-info", usage="""
+@kaldi_command("nnet3-am-info", group="Models", help="Print what an acoustic model consists of.", usage="""
 Describe an acoustic model: its dimensions and priors, then its network.
 
 Usage:  nnet3-am-info [options] <nnet>

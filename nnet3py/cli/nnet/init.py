@@ -8,7 +8,8 @@ from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import Options, option
 
 
-@kaldi_command("nnet3-init", usage="""
+@kaldi_command("nnet3-init", group="Models", help="Make a network from a config file, or extend an existing one.",
+               usage="""
 Make a network from a config file. With an existing network, its nodes and components are kept unless the config
 defines others of the same name.
 

@@ -5,7 +5,8 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 
 
-@kaldi_command("nnet3-inspect", usage="""
+@kaldi_command("nnet3-inspect", group="Start here", help="Show what a model or its folder holds, and what it lacks.",
+               usage="""
 Show what a model or a model folder holds, and what is missing for computing, training or decoding with it, and for
 recognizing sound. A folder may be that of a training, with final.mdl in it, or that of a model published for
 recognition, with am/final.mdl.

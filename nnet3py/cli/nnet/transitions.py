@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     pass
 
 
-@kaldi_command("copy-transition-model", usage="""
+@kaldi_command("copy-transition-model", group="Models", help="Copy the transition model of a model.", usage="""
 Copy the transition model of an acoustic model of any kind, without what follows it.
 
 Usage: copy-transition-model [options] <transition-model or model in> <transition-model-out>
@@ -29,7 +29,7 @@ def copy_transition_model(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("show-transitions", usage="""
+@kaldi_command("show-transitions", group="Models", help="Print the transitions of a model.", usage="""
 Print the transitions of a model: each state's phone and pdf, each transition's probability and target; with
 counts of pdfs also these.
 
@@ -73,19 +73,21 @@ See also: nnet3-am-info, tree-info
 """
 
 
-@kaldi_command("am-info", usage=_NUMBERS_USAGE.format(name="am-info"), arguments=(1, 1))
+@kaldi_command("am-info", group="Models", help="Print what a transition model consists of.",
+               usage=_NUMBERS_USAGE.format(name="am-info"), arguments=(1, 1))
 def am_info(args: list[str], options: Options) -> None:
     """Print what a transition model consists of."""
     _print_numbers(args[0])
 
 
-@kaldi_command("hmm-info", usage=_NUMBERS_USAGE.format(name="hmm-info"), arguments=(1, 1))
+@kaldi_command("hmm-info", group="Models", help="Print what a transition model consists of.",
+               usage=_NUMBERS_USAGE.format(name="hmm-info"), arguments=(1, 1))
 def hmm_info(args: list[str], options: Options) -> None:
     """Print what a transition model consists of."""
     _print_numbers(args[0])
 
 
-@kaldi_command("tree-info", usage="""
+@kaldi_command("tree-info", group="Trees and topologies", help="Print what a tree is for.", usage="""
 Print the number of pdfs of a tree, its context width, and the phone's position in it.
 
 Usage: tree-info <tree-in>

@@ -24,7 +24,7 @@ CONTENTS = {
 }
 
 
-@kaldi_command("xconfig-to-configs", usage="""
+@kaldi_command("xconfig-to-configs", group="Models", help="Turn a list of layers into configs.", usage="""
 Turn an xconfig file, in which each line is a layer, into config files for nnet3-init: ref.config, final.config and,
 if a layer such as fixed-affine-layer asks for it, init.config. It also writes xconfig and xconfig.expanded.* (what was
 read, with all options), the networks ref.raw and init.raw, and vars (the network's left and right context).

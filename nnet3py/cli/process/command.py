@@ -6,7 +6,8 @@ A command file declares its command and stays thin::
     from nnet3py.cli.process.option_groups import BINARY
     from nnet3py.cli.process.options import option
 
-    @kaldi_command("nnet3-copy", usage=\"\"\"...\"\"\", arguments=(2, 2), options=[
+    @kaldi_command("nnet3-copy", group="Models", help="Copy a network.", usage=\"\"\"...\"\"\",
+                   arguments=(2, 2), options=[
         BINARY,
         option("scale", float, 1.0, "Factor by which the parameters are multiplied"),
     ])
@@ -15,6 +16,9 @@ A command file declares its command and stays thin::
         source, target = args
         ...                                                # options.scale, options["optimization.optimize"]
         return 0                                           # exit status; None is 0 as well
+
+``make launchers`` collects the names, groups and lines of help from the sources into ``registry_table.py``, from which
+lists of commands are made; so they are literal strings. A function with several such decorators has as many commands.
 
 The command is one of click's. It parses as Kaldi does, repeats its command line on standard error, and turns errors
 into one ERROR line and Kaldi's exit status. Called with a list (``copy.execute(["in", "out"])``) it returns the exit
@@ -94,15 +98,17 @@ class KaldiCommand(Runnable):
 
     def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
                  options: Sequence[Option], detached_values: bool = False, options_anywhere: bool = False,
-                 runs_program: bool = False, short_names: Mapping[str, str] | None = None) -> None:
+                 runs_program: bool = False, short_names: Mapping[str, str] | None = None,
+                 short_help: str | None = None) -> None:
         own = {option_.name: option_ for option_ in options}      # may have another default for a standard one
         self.usage, self.bounds, self._detached_values = usage.strip("\n"), arguments, detached_values
         self._options_anywhere, self._runs_program = options_anywhere, runs_program
         self._short_names = short_names or {}
         self.declared = tuple(option_ for option_ in options if option_.name not in _STANDARD)
         self.standard = tuple(own.get(option_.name, option_) for option_ in STANDARD_OPTIONS)
-        super().__init__(name, callback=function, help=self.usage, add_help_option=False, params=[
-            *self.declared, *self.standard, click.Argument([ARGUMENTS], nargs=-1, type=FileName())])
+        parameters = [*self.declared, *self.standard, click.Argument([ARGUMENTS], nargs=-1, type=FileName())]
+        super().__init__(name, callback=function, help=self.usage, short_help=short_help, add_help_option=False,
+                         params=parameters)
 
     def execute(self, args: Sequence[str]) -> int:
         """Run the command on the words after its name; return the exit status, having reported any error."""
@@ -171,30 +177,41 @@ class KaldiCommand(Runnable):
         return [parameter for parameter in self.params if isinstance(parameter, Option)]
 
 
-def kaldi_command(name: str, *, usage: str, arguments: tuple[int, int | None],
-                  options: Sequence[Option] = (), detached_values: bool = False,
+_DECLARED: dict[tuple[str, str], KaldiCommand] = {}       # by module and name, from the modules that were imported
+
+
+def kaldi_command(name: str, *, group: str, help: str, usage: str, arguments: tuple[int, int | None],
+                  options: Sequence[Option] = (), launcher: bool = True, detached_values: bool = False,
                   options_anywhere: bool = False, runs_program: bool = False,
-                  short_names: Mapping[str, str] | None = None) -> Callable[[Function], KaldiCommand]:
+                  short_names: Mapping[str, str] | None = None) -> Callable[[Function | KaldiCommand], KaldiCommand]:
     """Turn ``function(args, options) -> exit status or None`` into a command.
 
     Parameters
     ----------
     name : Kaldi's name of the program
+    group : the heading under which the command is listed, one of ``HEADINGS`` in ``machine/declarations.py``
+    help : one line for lists of commands, a sentence
     usage : what ``--help`` prints before the options
     arguments : the least and the greatest number of arguments; None for no upper limit
     options : besides the standard ones
+    launcher : whether a program of this name is in ``bin/``; else only ``nnet3py NAME`` runs the command
     detached_values : ``--name value`` is understood as well, as by Kaldi's scripts in Python
     options_anywhere : options may stand after arguments
     runs_program : the arguments are another program and its words, options included
     short_names : words such as ``-m`` that stand for others, as of programs that are not Kaldi's
     """
-    def decorate(function: Function) -> KaldiCommand:
-        return KaldiCommand(name, function, usage, arguments, options, detached_values, options_anywhere, runs_program,
-                            short_names)
+    def decorate(function: Function | KaldiCommand) -> KaldiCommand:
+        if isinstance(function, KaldiCommand):       # the function's other name, declared below this one
+            function = function.callback             # type: ignore[assignment]
+        command = KaldiCommand(name, function, usage, arguments, options, detached_values, options_anywhere,
+                               runs_program, short_names, help)
+        _DECLARED[function.__module__, name] = command
+        return command
     return decorate
 
 
 def load(name: str) -> KaldiCommand:
-    """The command of Kaldi's name ``name``, importing its module."""
-    entry = COMMANDS[name]
-    return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)
+    """Return the command of Kaldi's name ``name``, importing its module."""
+    module = f"nnet3py.cli.{COMMANDS[name].module}"
+    import_module(module)
+    return _DECLARED[module, name]

@@ -26,7 +26,8 @@ _OUT = option("out", str, "", "Folder for the results, a file for each sound (em
 _DIARIZATION_ENDINGS = {"rttm": ".rttm", "json": ".json"}
 
 
-@kaldi_command("align", usage="""
+@kaldi_command("align", group="Recognition", launcher=False,
+               help="Align a sound with its text: times of words and phones.", usage="""
 Align a sound with its known text (forced alignment), and print the times of the words and phones: as a TextGrid for
 Praat, JSON, CTM or subtitles. The model is a folder as for transcribe, which must have phones/word_boundary.int or
 align_lexicon.int. The text is a file or, if there is no file of that name, the words themselves; punctuation is
@@ -144,7 +145,8 @@ def _write_result(text: str, name: str, options: Options) -> None:
         write_text("-", text)
 
 
-@kaldi_command("diarize", usage="""
+@kaldi_command("diarize", group="Recognition", launcher=False,
+               help="Find the turns of the speakers in sound files.", usage="""
 Diarize sound files: find the turns of their speakers, and print them as RTTM or JSON. The model is a folder of a
 speaker model as published for vosk (mfcc.conf, final.ext.raw, mean.vec, transform.mat); if it has a file plda, segments
 are compared by PLDA scores, else by cosine similarity. With --out each sound gets a file in a folder. For a sound that

@@ -14,7 +14,8 @@ from nnet3py.option_fields import settings_of
 _ARGUMENTS = ("model", "data", "feat-dir")
 
 
-@kaldi_command("fine-tune", usage="""
+@kaldi_command("fine-tune", group="Recognition", launcher=False,
+               help="Fine-tune a model on transcribed speech: a new model folder.", usage="""
 Fine-tune a model on transcribed speech, for a new voice, new words or a new acoustic environment. The input is a model
 folder (any that transcribe takes) and speech with its text; the output is a new model folder in the layout of the old
 one. Word error rates before and after are measured on held-out speech; if they rise, no new folder is written.

@@ -40,7 +40,7 @@ _COLLECT_SECONDS = 1.0       # after a model's last stream has ended
 _HEAPS = 2                   # memory arenas of malloc that threads share
 
 
-@kaldi_command("listen", usage="""
+@kaldi_command("listen", group="Recognition", launcher=False, help="Recognize speech from a microphone.", usage="""
 Recognize speech from a microphone: the words of the current utterance are shown on the terminal's last line, and
 printed as a line when the utterance is over. Stop with Ctrl-C. Needs the extra listen, except with --file.
 
@@ -111,7 +111,8 @@ def stopped_by_interrupt(source: Any) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-@kaldi_command("serve", usage="""
+@kaldi_command("serve", group="Recognition", launcher=False,
+               help="Serve recognition over WebSockets, to vosk's clients and browsers.", usage="""
 Serve recognition over WebSockets in the public protocol of vosk-server, so that its clients work, with a web page to
 try it in a browser. /health reports the server's state, /metrics its counters (Prometheus). By default it accepts
 connections from this machine only; see --host. SIGTERM or Ctrl-C ends it.

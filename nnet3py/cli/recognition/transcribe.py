@@ -36,7 +36,8 @@ _LOG_SECONDS = 30.0          # between two lines of a log, without a terminal
 _SERVER = "ws://localhost:2700"
 
 
-@kaldi_command("nnet3-transcribe", usage="""
+@kaldi_command("nnet3-transcribe", group="Recognition",
+               help="Recognize speech in sound files: text, subtitles, words with times.", usage="""
 Recognize speech in sound files (WAVE; other formats with the extra "sound"), in all files of folders, or in standard
 input (-), and print it as text, JSON, subtitles (srt, vtt) or CTM. The model is a folder as published for vosk, or as
 Kaldi's training or prepare_online_decoding.sh leaves it, or an acoustic model with --graph; nnet3-inspect describes it.
@@ -444,7 +445,8 @@ def _sounds(count: int) -> str:
 # -- vosk-transcriber --------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("vosk-transcriber", usage="""
+@kaldi_command("vosk-transcriber", group="Recognition", launcher=False,
+               help="Recognize sound files, with the options of vosk's program of that name.", usage="""
 Recognize speech in a sound file, or in all files of a folder, with the options of vosk's program vosk-transcriber.
 nnet3-transcribe has more options.
 

@@ -8,7 +8,8 @@ from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import Options
 
 
-@kaldi_command("copy-int-vector", usage="""
+@kaldi_command("copy-int-vector", group="Tables of matrices and vectors",
+               help="Copy integer vectors, such as alignments.", usage="""
 Copy one vector of integers, or a table of them.
 
 Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 LOG_FLOOR = 1.0e-20   # what --apply-log raises smaller elements to
 
 
-@kaldi_command("copy-matrix", usage="""
+@kaldi_command("copy-matrix", group="Tables of matrices and vectors",
+               help="Copy matrices; optionally scale or transform them.", usage="""
 Copy one matrix, or a table of them; the options change the elements.
 
 Usage: copy-matrix [options] <matrix-in-rspecifier> <matrix-out-wspecifier>

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@kaldi_command("matrix-sum", usage="""
+@kaldi_command("matrix-sum", group="Tables of matrices and vectors", help="Add or average matrices of tables or files.",
+               usage="""
 Add matrices: those of the same key in several tables, or all of one table, or several files.
 
 Usage: matrix-sum [options] <matrix-in-rspecifier1> [<matrix-in-rspecifier2> ...] <matrix-out-wspecifier>
@@ -41,7 +42,7 @@ def matrix_sum(args: list[str], options: Options) -> int:
     return _sum(args, options, kind, (options.scale1, options.scale2), matrix_sum.usage_text())
 
 
-@kaldi_command("vector-sum", usage="""
+@kaldi_command("vector-sum", group="Tables of matrices and vectors", help="Add vectors of tables or files.", usage="""
 Add vectors: those of the same key in several tables, or all of one table, or several files.
 
 Usage: vector-sum [options] <vector-in-rspecifier1> [<vector-in-rspecifier2> ...] <vector-out-wspecifier>
@@ -190,7 +191,7 @@ def _size(value: np.ndarray) -> str:
     return " by ".join(map(str, value.shape))
 
 
-@kaldi_command("matrix-sum-rows", usage="""
+@kaldi_command("matrix-sum-rows", group="Tables of matrices and vectors", help="Sum the rows of matrices.", usage="""
 Sum the rows of each matrix of a table: a vector for each.
 
 Usage: matrix-sum-rows [options] <matrix-rspecifier> <vector-wspecifier>

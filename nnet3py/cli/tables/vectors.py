@@ -36,7 +36,8 @@ def _copy(args: list[str], options: Options, change_dim: int) -> int | None:
     return None
 
 
-@kaldi_command("copy-vector", usage="""
+@kaldi_command("copy-vector", group="Tables of matrices and vectors",
+               help="Copy vectors; optionally scale, cut or extend them.", usage="""
 Copy one vector, or a table of them; the options change the elements.
 
 Usage: copy-vector [options] (<vector-in-rspecifier>|<vector-in-rxfilename>) \
@@ -59,7 +60,7 @@ def copy_vector(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("vector-scale", usage="""
+@kaldi_command("vector-scale", group="Tables of matrices and vectors", help="Multiply vectors by a number.", usage="""
 Multiply one vector, or a table of them, by a number.
 
 Usage: vector-scale [options] <vector-in-rspecifier> <vector-out-wspecifier>
@@ -73,7 +74,8 @@ def vector_scale(args: list[str], options: Options) -> int:
     return 1 if _copy(args, options, -1) == 0 else 0
 
 
-@kaldi_command("matrix-dim", usage="""
+@kaldi_command("matrix-dim", group="Tables of matrices and vectors",
+               help="Print the numbers of rows and columns of matrices.", usage="""
 Print the numbers of rows and columns of a matrix, with a tab between them; of a table's matrices after their keys.
 
 Usage: matrix-dim [options] <matrix-rxfilename>|<matrix-rspecifier>

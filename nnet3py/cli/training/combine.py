@@ -9,7 +9,8 @@ from nnet3py.option_fields import settings_of
 from nnet3py.training.options import CombineOptions
 
 
-@kaldi_command("nnet3-combine", usage="""
+@kaldi_command("nnet3-combine", group="Training", help="Find the best average of the last models of a training.",
+               usage="""
 Average the last models of a training: of the first model alone, of the first two, the first three and so on, write the
 average that has the best objective on (merged) validation examples. Give the newest model first. Batch-norm statistics
 are computed again for it, on these examples.

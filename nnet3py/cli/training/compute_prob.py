@@ -7,7 +7,7 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.cli.training.train_setup import PROB, diagnostic_options
 
 
-@kaldi_command("nnet3-compute-prob", usage="""
+@kaldi_command("nnet3-compute-prob", group="Training", help="Print objective and accuracy on examples.", usage="""
 Log a network's objective per frame, and its accuracy, on (merged) examples.
 
 Usage:  nnet3-compute-prob [options] <raw-model-in> <training-examples-in>

@@ -18,7 +18,8 @@ _TRAINER = tuple(setting.but(help="No effect, as in Kaldi: this trainer does not
 _DROPOUT = option("dropout-test-mode", bool, True, "Compute without dropout")
 
 
-@kaldi_command("nnet3-discriminative-train", usage="""
+@kaldi_command("nnet3-discriminative-train", group="Discriminative training",
+               help="Train with the objectives MMI, MPFE or sMBR on lattices.", usage="""
 Train a network with a sequence-discriminative objective (MMI, MPFE or sMBR) by stochastic gradient descent. Every
 example read is one minibatch: merge them before. The transition model and priors come from the model; only
 the network is written.
@@ -54,7 +55,8 @@ def train(args: list[str], options: Options) -> int:
     return finish(trainer, args[2], options, "Wrote raw nnet model to")
 
 
-@kaldi_command("nnet3-discriminative-compute-objf", usage="""
+@kaldi_command("nnet3-discriminative-compute-objf", group="Discriminative training",
+               help="Print a model's objective MMI, MPFE or sMBR on examples.", usage="""
 Log a model's sequence-discriminative objective per frame on (merged) examples.
 
 Usage:  nnet3-discriminative-compute-objf [options] <model-in> <discriminative-examples-in>
@@ -83,7 +85,8 @@ def compute_objf(args: list[str], options: Options) -> int:
     return log_diagnostics(diagnostics, read_discriminative_egs(args[1]))
 
 
-@kaldi_command("nnet3-discriminative-compute-from-egs", usage="""
+@kaldi_command("nnet3-discriminative-compute-from-egs", group="Discriminative training",
+               help="Compute a network's output for discriminative examples.", usage="""
 Compute a network's output for (merged) discriminative examples, at their supervised frames; a matrix for each example.
 
 Usage:  nnet3-discriminative-compute-from-egs [options] <raw-nnet-in> <discriminative-examples-in> <matrices-out>

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
 
-@kaldi_command("nnet3-show-progress", usage="""
+@kaldi_command("nnet3-show-progress", group="Training", help="Show how a network changed in training.", usage="""
 Log how much the parameters of each component changed from one network to another, and, with (merged) examples, what
 that did to the objective.
 

@@ -27,7 +27,7 @@ DIRECT = (
 )
 
 
-@kaldi_command("nnet3-train", usage="""
+@kaldi_command("nnet3-train", group="Training", help="Train a network on merged examples.", usage="""
 Train a network by stochastic gradient descent. Every example read is one minibatch: merge them before.
 
 Usage:  nnet3-train [options] <raw-model-in> <training-examples-in> <raw-model-out>

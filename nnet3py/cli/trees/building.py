@@ -31,7 +31,8 @@ def _check_context(options: Options) -> None:
 # -- statistics --------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("acc-tree-stats", usage="""
+@kaldi_command("acc-tree-stats", group="Trees and topologies",
+               help="Accumulate statistics for tree building.", usage="""
 Accumulate statistics for tree building from features and alignments: counts, sums of features and of their squares, for
 each HMM state in each context of phones.
 
@@ -94,7 +95,7 @@ def acc_tree_stats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("sum-tree-stats", usage="""
+@kaldi_command("sum-tree-stats", group="Trees and topologies", help="Sum statistics for tree building.", usage="""
 Sum statistics for tree building that were accumulated on parts of the data.
 
 Usage:  sum-tree-stats [options] <tree-accs-out> <tree-accs-in1> <tree-accs-in2> ...
@@ -116,7 +117,8 @@ def sum_tree_stats(args: list[str], options: Options) -> int:
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("cluster-phones", usage="""
+@kaldi_command("cluster-phones", group="Trees and topologies",
+               help="Cluster phones by their acoustic statistics.", usage="""
 Cluster phones, or sets of phones, by their acoustic statistics. The output has lines of phones (integers): sets of
 different sizes, which serve as questions for tree building, or the classes of a k-means clustering.
 
@@ -167,7 +169,8 @@ def _log_k_means(tries: Sequence[Clusters], frames: float) -> None:
             f"{max(attempt.gain for attempt in tries) / frames:g} over {frames:g} frames.")
 
 
-@kaldi_command("compile-questions", usage="""
+@kaldi_command("compile-questions", group="Trees and topologies",
+               help="Turn sets of phones into questions for tree building.", usage="""
 Turn sets of phones into questions for tree building: about each position of the window of phones, and about the pdf
 class. The text file has a set of phones (integers) in each line.
 
@@ -228,7 +231,7 @@ def _read_inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
     return stats, roots, read_object(args[2], Questions.read), read_object(args[3], HmmTopology.read)
 
 
-@kaldi_command("build-tree", usage="""
+@kaldi_command("build-tree", group="Trees and topologies", help="Build a decision tree.", usage="""
 Build a decision tree, which maps phones in context to pdfs: split the roots of the roots file by the questions that
 gain most likelihood, then merge similar leaves.
 
@@ -252,7 +255,8 @@ def build_tree(args: list[str], options: Options) -> None:
     log.log("Wrote tree")
 
 
-@kaldi_command("build-tree-two-level", usage="""
+@kaldi_command("build-tree-two-level", group="Trees and topologies",
+               help="Build a decision tree, and the map to a smaller one.", usage="""
 Build a small decision tree and a larger one that splits its leaves further; write the larger tree, and the map from its
 leaves to those of the smaller tree, a vector of integers.
 
@@ -284,7 +288,7 @@ def build_tree_two_level(args: list[str], options: Options) -> None:
     log.write_text("Wrote tree and mapping\n")
 
 
-@kaldi_command("copy-tree", usage="""
+@kaldi_command("copy-tree", group="Trees and topologies", help="Copy a decision tree.", usage="""
 Copy a decision tree, between text and binary.
 
 Usage:  copy-tree [options] <tree-in> <tree-out>
@@ -300,7 +304,7 @@ def copy_tree(args: list[str], options: Options) -> None:
     log.log("Copied tree")
 
 
-@kaldi_command("draw-tree", usage="""
+@kaldi_command("draw-tree", group="Trees and topologies", help="Draw a decision tree.", usage="""
 Print a decision tree in GraphViz's dot language, or as a picture in SVG or HTML.
 
 Usage:  draw-tree [options] <phone-symbols> <tree>

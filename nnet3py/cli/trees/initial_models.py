@@ -19,7 +19,8 @@ _SHARED_PHONES = option("shared-phones", str, "", "File whose lines are sets of 
                         "pdfs")
 
 
-@kaldi_command("make-topology", usage="""
+@kaldi_command("make-topology", group="Trees and topologies",
+               help="Make an HMM topology from lists of phones.", usage="""
 Write the HMM topology of phones, which are given as two colon-separated lists of integers; that of silence phones may
 be empty. For chain models all phones have the same topology; for others silence has its own. Kaldi has scripts named
 gen_topo for this.
@@ -56,7 +57,8 @@ def _phones(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-@kaldi_command("make-mono-tree", usage="""
+@kaldi_command("make-mono-tree", group="Trees and topologies",
+               help="Make a monophone tree, and a transition model.", usage="""
 Make a context-independent (monophone) tree, and a transition model with the topology's probabilities. gmm-init-mono
 makes the same tree, and a GMM.
 
@@ -85,7 +87,8 @@ def make_mono_tree(args: list[str], options: Options) -> int:
 # -- Gaussian mixture models -------------------------------------------------------------------------------------------
 
 
-@kaldi_command("gmm-init-model", usage="""
+@kaldi_command("gmm-init-model", group="Trees and topologies",
+               help="Make a GMM from a tree and its statistics.", usage="""
 Make a GMM with one Gaussian for each pdf of a tree, from the tree's statistics; or, with an old tree and an old model,
 with the mixtures of the old pdfs that share most statistics with each pdf.
 
@@ -161,7 +164,7 @@ def _default_gaussian(dim: int) -> DiagGmm:
     return DiagGmm.single(np.ones(dim), np.ones(dim))      # mean and variance 1, as in Kaldi
 
 
-@kaldi_command("gmm-init-mono", usage="""
+@kaldi_command("gmm-init-mono", group="Trees and topologies", help="Make a monophone tree, and a GMM.", usage="""
 Make a context-independent (monophone) tree, and a GMM in which all pdfs have the same Gaussian, with the mean and
 variance of the features of --train-feats.
 
@@ -201,7 +204,8 @@ def gmm_init_mono(args: list[str], options: Options) -> None:
     _write_model(args, tree, topology, gaussian, options, options.perturb_factor)
 
 
-@kaldi_command("gmm-init-biphone", usage="""
+@kaldi_command("gmm-init-biphone", group="Trees and topologies",
+               help="Make the full biphone tree, and a GMM.", usage="""
 Make the full left-biphone tree, with pdfs for each pair of left phone and phone, and a GMM in which all pdfs have the
 same Gaussian (mean and variance 1).
 
