@@ -86,8 +86,8 @@ e.g.:
 See also: lattice-best-path, lattice-to-nbest, nbest-to-ctm
 """, arguments=(2, 2), options=[
     ACOUSTIC_SCALE, LM_SCALE,
-    option("word-ins-penalty", float, 0.0, "Cost added for each word while the best path is found (negative: "
-           "ignored, as in Kaldi)"),
+    option("word-ins-penalty", float, 0.0, "Cost added for each word while the best path is found (negative: 0, "
+           "as in Kaldi)"),
 ])
 def lattice_1best(args: list[str], options: Options) -> int:
     """Write best paths; return 1 if there was none."""
