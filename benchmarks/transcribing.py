@@ -107,7 +107,7 @@ def stream_alone(recognizer: Any, sound: Any, progress: Any) -> Transcript:
 def compared(model: Path, paths: list[Path]) -> None:
     """Print what files take in one job, in two, and as two streams at a time: ratios to each as a stream alone."""
     import nnet3py
-    from nnet3py.cli.recognition.transcribe_processes import in_processes
+    from nnet3py.cli.recognition.processes import in_processes
     from nnet3py.engine.threads import own_process, set_num_threads
     from nnet3py.recognition.sound_list import Listed
     from nnet3py.recognition.transcribing import SoundOptions, transcribe_sound

@@ -14,8 +14,8 @@ from nnet3py.cli.decoding.latgen_batch import latgen_faster_batch
 from nnet3py.cli.decoding.latgen_lookahead import latgen_faster_lookahead
 from nnet3py.cli.decoding.word_error_rate import word_error_rate
 from nnet3py.cli.fst.make_graph import make_graph
+from nnet3py.cli.lattices.changes import lattice_scale
 from nnet3py.cli.lattices.paths import lattice_best_path
-from nnet3py.cli.lattices.scaling import lattice_scale
 from nnet3py.decoding.graph import read_fst_file, word_line, write_fst_file
 from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
 from nnet3py.hmm.topology import HmmState, HmmTopology

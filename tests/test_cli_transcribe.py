@@ -85,7 +85,7 @@ def test_a_sound_that_cannot_be_read_does_not_stop_others(capfd: pytest.CaptureF
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    ([PACKAGE], "no file of sound was given"),
+    ([PACKAGE], "no sound file was given"),
     ([PACKAGE, "none.wav"], "there is no file or folder none.wav"),
     ([PACKAGE, DATA / "package"], "has no files of sound"),
     (["--num-jobs=0", PACKAGE, SOUNDS[0]], "--num-jobs=0"),
