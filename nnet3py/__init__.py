@@ -24,9 +24,9 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.components.base import Properties as Properties
     from nnet3py.components.nonlinear import FunctionComponent as FunctionComponent
     from nnet3py.components.registry import register_component as register_component
-    from nnet3py.decoding.decoder_options import DecoderOptions as DecoderOptions
     from nnet3py.decoding.decoding_graph import DecodingGraph as DecodingGraph
     from nnet3py.decoding.lattice_decoder import LatticeDecoder as LatticeDecoder
+    from nnet3py.decoding.options import DecoderOptions as DecoderOptions
     from nnet3py.decoding.word_errors import WordErrors as WordErrors
     from nnet3py.decoding.word_errors import wer as wer
     from nnet3py.egs.chain_example import read_chain_egs as read_chain_egs
@@ -182,7 +182,7 @@ _PUBLIC = {
     "read_model_folder": "nnet3py.recognition.model_folder",
     "StreamDecoder": "nnet3py.recognition.stream_decoder",
     "LatticeDecoder": "nnet3py.decoding.lattice_decoder",
-    "DecoderOptions": "nnet3py.decoding.decoder_options",
+    "DecoderOptions": "nnet3py.decoding.options",
     "DecodingGraph": "nnet3py.decoding.decoding_graph",
     "wer": "nnet3py.decoding.word_errors",
     "WordErrors": "nnet3py.decoding.word_errors",

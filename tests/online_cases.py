@@ -10,13 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
-from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 from nnet3py.formats.foreign_files import read_wave
 from nnet3py.formats.holders import read_matrix_file
-from nnet3py.gaussians.diag_gmm import DiagGmm
+from nnet3py.gaussians.mixtures import DiagGmm
 from nnet3py.io.object_files import read_object, token_reader
 from nnet3py.io.streams import open_input
 from nnet3py.ivectors.extractor import IvectorExtractor

@@ -304,9 +304,8 @@ def test_scale(folder):
 
 @pytest.mark.parametrize("grammar", ["text:text", "lm.arpa", "G.fst"])
 def test_grammars(folder, grammar, capfd):
-    from nnet3py.decoding.grammar import word_loop
+    from nnet3py.decoding.grammar import Ngram, word_loop
     from nnet3py.decoding.graph import write_fst_file
-    from nnet3py.decoding.ngram import Ngram
     from nnet3py.decoding.symbols import SymbolTable
 
     Ngram.estimate([words.split() for words in SAID.values()], 2).write("lm.arpa")

@@ -10,8 +10,8 @@ import pytest
 from paths import DATA
 
 from nnet3py.cli.main import load
-from nnet3py.feat.sdc import add_shifted_deltas
-from nnet3py.feat.special_cmvn import normalize_sliding
+from nnet3py.feat.cmvn import normalize_sliding
+from nnet3py.feat.frames import add_shifted_deltas
 from nnet3py.formats.foreign_files import HTK_MATRIX, SPHINX_DIM
 from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, read_matrix_file
 from nnet3py.formats.posteriors import Posterior
@@ -335,7 +335,7 @@ def test_sliding_normalization(feats: dict[str, np.ndarray], capfd: pytest.Captu
     assert "sliding-window cepstral mean and variance normalization to 3 utterances, 0 had" in capfd.readouterr().err
     write("ark:bad.ark", {"a": np.full((2, 2), np.nan, np.float32)})
     run("apply-cmvn-sliding", "ark:bad.ark", "ark:new", status=255)
-    assert "key a: the features are not finite" in capfd.readouterr().err and not Path("new").exists()
+    assert "key a: the features have NaN or infinity" in capfd.readouterr().err and not Path("new").exists()
 
 
 def test_statistics_of_calls(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nnet3py.cli.main import load
-from nnet3py.feat.perturb import random_volume, with_speed
+from nnet3py.feat.sound import random_volume, with_speed
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.io.tables import SequentialReader, TableWriter
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nnet3py import option_file
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.feat.speech import SpeechFeatures, speech_options
 from nnet3py.option_fields import with_values

@@ -11,9 +11,9 @@ import pytest
 from recognition_cases import CHUNK, PACKAGE, RATE, SOUNDS, dialogue, recognized, samples_of
 from vosk_results import vosk_results
 
+from nnet3py.decoding.composed_graphs import relabeled
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lookahead import write_lookahead
-from nnet3py.decoding.lookahead_graph import relabeled
 from nnet3py.errors import UsageError
 from nnet3py.fst.operations import arc_sorted
 from nnet3py.io.streams import open_output

@@ -19,11 +19,10 @@ from nnet3py.cached_property import cached_property
 from nnet3py.compiler.cache import CompilerOptions
 from nnet3py.compiler.disk_cache import default_folder
 from nnet3py.config_line import did_you_mean
-from nnet3py.decoding.decoder import Decoded, Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
-from nnet3py.decoding.lookahead_graph import LookaheadGraph, relabeled
-from nnet3py.decoding.spelling import Spelling
-from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.decoding.composed_graphs import LookaheadGraph, relabeled
+from nnet3py.decoding.lattice_decoder import Decoded, Decoder
+from nnet3py.decoding.options import DecoderOptions
+from nnet3py.decoding.symbols import Spelling, SymbolTable
 from nnet3py.errors import Nnet3Error, UsageError, within
 from nnet3py.fst.openfst import compose, from_openfst
 from nnet3py.hmm.alignment import phone_starts

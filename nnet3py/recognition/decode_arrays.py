@@ -10,10 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nnet3py.advice import arguments_elsewhere
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
-from nnet3py.decoding.lattice_decoder import Graph
+from nnet3py.decoding.lattice_decoder import Decoder, Graph
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.lattices.scaling import Scales, scaled

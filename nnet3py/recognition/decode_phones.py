@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3py.decoding.decoder import Decoded, Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
-from nnet3py.decoding.phone_loop import PhoneLoop, phone_loop
+from nnet3py.decoding.graph import PhoneLoop, phone_loop
+from nnet3py.decoding.lattice_decoder import Decoded, Decoder
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.hmm.alignment import phone_starts

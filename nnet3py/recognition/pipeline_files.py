@@ -10,7 +10,7 @@ from nnet3py.feat.pitch import pitch_options
 from nnet3py.feat.process_pitch import process_pitch_options
 from nnet3py.feat.speech import SpeechOptions
 from nnet3py.formats.holders import read_matrix_file
-from nnet3py.gaussians.diag_gmm import DiagGmm
+from nnet3py.gaussians.mixtures import DiagGmm
 from nnet3py.io.object_files import read_object
 from nnet3py.ivectors.extractor import IvectorExtractor
 from nnet3py.ivectors.online import OnlineModels

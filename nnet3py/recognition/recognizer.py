@@ -13,10 +13,10 @@ from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.advice import Advising, arguments_elsewhere, elsewhere
 from nnet3py.cached_property import cached_property
 from nnet3py.compiler.disk_cache import default_folder
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.composed_graphs import LookaheadGraph
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lattice_decoder import Graph
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import Nnet3Error, UsageError, within
 from nnet3py.feat.speech import speech_options

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.network.model_place import model_in, subsampling_beside

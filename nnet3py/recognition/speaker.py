@@ -11,11 +11,11 @@ import numpy as np
 
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import Nnet3Error, ShapeError, within
-from nnet3py.feat.cmvn import sliding_mean_normalized
+from nnet3py.feat.cmvn import normalize_sliding
 from nnet3py.feat.speech import SpeechFeatures, speech_options
 from nnet3py.formats.matrices import read_matrix, read_vector
 from nnet3py.io.object_files import read_object
-from nnet3py.ivectors.plda import Plda
+from nnet3py.ivectors.scoring import Plda
 from nnet3py.network.model_file import read_nnet
 from nnet3py.option_file import read_conf
 from nnet3py.recognition import option_tables as tables
@@ -104,7 +104,7 @@ class SpeakerModel:
 
         The mean that is taken away is that of three seconds of ``frames`` around, also beyond a piece.
         """
-        normalized = sliding_mean_normalized(frames, _WINDOW)
+        normalized = normalize_sliding(frames, _WINDOW, center=True)
         with self._lock:
             computed = np.stack([self._computer.compute(normalized[begin:end]) for begin, end in pieces])
         vectors = (computed - self.mean) @ self.transform.T

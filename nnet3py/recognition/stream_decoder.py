@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.lattice_decoder import BestPath, Graph, LatticeDecoder
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.determinize import Determinized, determinize_phone_pruned

@@ -10,14 +10,14 @@ from nnet3py.cli.nnet.utterances import IVEC, SIMPLE, IvectorSource, check_ivect
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import DEVICE, without
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.decoding.decoder_options import TrainingGraphOptions
+from nnet3py.decoding.options import TrainingGraphOptions
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.decoding.decoder import Decoded
+    from nnet3py.decoding.lattice_decoder import Decoded
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.holder import Holder
     from nnet3py.transducers.fst import Fst
@@ -215,9 +215,9 @@ class _Aligner:
     def _search(self, key: str, graph: Fst, likes: np.ndarray) -> _Aligned | None:
         import numpy as np
 
-        from nnet3py.decoding.decoder import Decoder
-        from nnet3py.decoding.decoder_options import DecoderOptions
         from nnet3py.decoding.graph import with_transition_costs
+        from nnet3py.decoding.lattice_decoder import Decoder
+        from nnet3py.decoding.options import DecoderOptions
 
         options = self._options
         if graph.start < 0:

@@ -287,18 +287,23 @@ def text_to_phones(args: list[str], options: Options) -> int:
     """Write phones; return 1 if there are none."""
     import numpy as np
 
-    from nnet3py.decoding.grammar import read_transcripts
-    from nnet3py.decoding.lexicon import Silence, lexicon_phones, read_lexicon
-    from nnet3py.decoding.symbols import SymbolTable
-    from nnet3py.decoding.text_phones import Silences, TextPhones, UnknownWordError
+    from nnet3py.decoding.lexicon import (
+        RandomSilence,
+        Silence,
+        TextPhones,
+        UnknownWordError,
+        lexicon_phones,
+        read_lexicon,
+    )
+    from nnet3py.decoding.symbols import SymbolTable, read_transcripts
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import TableWriter
 
     lexicon = read_lexicon(args[0])
     phones = (SymbolTable.read(options.phones, "phone") if options.phones
               else lexicon_phones(lexicon, Silence(options.silence_phone)))
-    silences = Silences(options.silence_phone, options.edge_silprob, options.between_silprob)
-    convert = TextPhones(lexicon, phones, silences, options.unknown_word, options.srand)
+    silence = RandomSilence(options.silence_phone, options.edge_silprob, options.between_silprob)
+    convert = TextPhones(lexicon, phones, silence, options.unknown_word, options.srand)
     num_done = num_failed = 0
     with TableWriter(args[2], INT_VECTOR) as writer:
         for key, words in read_transcripts(args[1]).items():

@@ -10,7 +10,7 @@ from nnet3py.cli.process.option_groups import DEVICE
 from nnet3py.cli.process.options import Options
 
 if TYPE_CHECKING:
-    from nnet3py.decoding.grammar_graph import GrammarGraph
+    from nnet3py.decoding.composed_graphs import GrammarGraph
     from nnet3py.hmm.transition_model import TransitionModel
 
 
@@ -28,7 +28,7 @@ See also: make-grammar-fst, nnet3-latgen-faster
 def latgen_grammar(args: list[str], options: Options) -> int:
     """Decode; 1 if no utterance succeeded."""
     def read_graph(model: TransitionModel) -> GrammarGraph:
-        from nnet3py.decoding.grammar_graph import GrammarGraph
+        from nnet3py.decoding.composed_graphs import GrammarGraph
 
         return GrammarGraph.read(args[1], model)
 

@@ -11,7 +11,7 @@ from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.decoding.lookahead_graph import LookaheadGraph
+    from nnet3py.decoding.composed_graphs import LookaheadGraph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.hmm.transition_model import TransitionModel
 
@@ -43,7 +43,7 @@ def latgen_faster_lookahead(args: list[str], options: Options) -> int:
         raise UsageError("--phrases and --boost-words cannot both be given: with phrases there is no other grammar")
 
     def read_graph(model: TransitionModel) -> LookaheadGraph:
-        from nnet3py.decoding.lookahead_graph import LookaheadGraph
+        from nnet3py.decoding.composed_graphs import LookaheadGraph
 
         graph = LookaheadGraph.read(args[1], args[2], _numbers(args[3]), model)
         if options.phrases:

@@ -64,7 +64,7 @@ See also: nnet3-latgen-grammar, make-grammar-fst
 """, arguments=(5, 5), options=_OPTIONS)
 def latgen_grammar(args: list[str], options: Options) -> int:
     """Decode; 1 if no utterance succeeded."""
-    from nnet3py.decoding.grammar_graph import GrammarGraph
+    from nnet3py.decoding.composed_graphs import GrammarGraph
 
     return _decode(args, options, GrammarGraph.read)
 

@@ -46,7 +46,7 @@ def compute_wer(args: list[str], options: Options) -> int:
     """Print the rates."""
     import sys
 
-    from nnet3py.decoding.edit_distance import edit_distance
+    from nnet3py.decoding.word_errors import edit_distance
 
     words = sentences = wrong = absent = 0
     kinds = [0, 0, 0]
@@ -78,7 +78,7 @@ def compute_wer_bootci(args: list[str], options: Options) -> int:
     """Print intervals."""
     import sys
 
-    from nnet3py.decoding.edit_distance import Resampler, edit_distance
+    from nnet3py.decoding.word_errors import Resampler, edit_distance
 
     errors: list[list[int]] = [[] for _ in args[1:]]
     words: list[int] = []
@@ -115,7 +115,7 @@ See also: compute-wer
 ])
 def align_text(args: list[str], options: Options) -> int:
     """Align; 1 if nothing was."""
-    from nnet3py.decoding.edit_distance import align
+    from nnet3py.decoding.word_errors import align
     from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.tables import TableWriter
 

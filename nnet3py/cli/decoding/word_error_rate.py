@@ -27,8 +27,7 @@ def word_error_rate(args: list[str], options: Options) -> int:
     """Print the rates."""
     import sys
 
-    from nnet3py.decoding.grammar import read_transcripts
-    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.decoding.symbols import SymbolTable, read_transcripts
     from nnet3py.decoding.word_errors import WordErrors, alignment_lines
     from nnet3py.io.streams import write_text
 

@@ -98,14 +98,14 @@ See also: est-lda, nnet3-acc-lda-stats, sum-lda-accs
 ])
 def get_feature_transform(args: list[str], options: Options) -> int:
     """Estimate a transform."""
-    from nnet3py.feat.lda import estimate
+    from nnet3py.feat.transforms import estimate_lda
 
     _check_factor(options.within_class_factor)
     stats = _summed(args[1:])
     dim = options.dim if options.dim > 0 else stats.dim
     if dim > stats.dim:
         raise OptionError(f"--dim={dim} is more than the {stats.dim} dimensions of the statistics")
-    transform = estimate(stats, dim, options.within_class_factor, options.remove_offset, options.max_singular_value)
+    transform = estimate_lda(stats, dim, options.within_class_factor, options.remove_offset, options.max_singular_value)
     _write_matrix(args[0], transform.matrix, options.binary)
     if options.write_cholesky:
         _write_triangle(options.write_cholesky, transform.cholesky, options.binary)
@@ -130,7 +130,7 @@ See also: acc-lda, transform-feats, nnet-get-feature-transform
 ])
 def est_lda(args: list[str], options: Options) -> int:
     """Estimate a transform."""
-    from nnet3py.feat.lda import estimate
+    from nnet3py.feat.transforms import estimate_lda
 
     _check_factor(options.within_class_factor)
     stats = _summed(args[1:])
@@ -139,7 +139,7 @@ def est_lda(args: list[str], options: Options) -> int:
     if options.dim >= stats.num_classes and not options.allow_large_dim:
         raise OptionError(f"--dim={options.dim} is not less than the number of classes, {stats.num_classes}",
                           "LDA can tell apart no more; give --allow-large-dim if you want the dimensions nevertheless")
-    transform = estimate(stats, options.dim, options.within_class_factor, options.remove_offset)
+    transform = estimate_lda(stats, options.dim, options.within_class_factor, options.remove_offset)
     _write_matrix(args[0], transform.matrix, options.binary)
     if options.write_full_matrix:
         _write_matrix(options.write_full_matrix, transform.full, options.binary)

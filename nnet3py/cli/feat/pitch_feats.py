@@ -10,7 +10,7 @@ from nnet3py.cli.feat.sound_channel import chosen_channel
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error
-from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
+from nnet3py.feat.options import InterpolationOptions, PitchOptions, ProcessPitchOptions
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PITCH, *_PROCESS, _CHANNEL, _SRAND])
 def compute_and_process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
     """Write the table; 1 if it is empty."""
-    from nnet3py.feat.pitch import pitch_options, whole
+    from nnet3py.feat.pitch import frames_of_sound, pitch_options
     from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch_options
 
     how, process = pitch_options(options.as_dict()), process_pitch_options(options.as_dict())
     return _of_sounds(args, options,
-                      lambda samples, rate: whole(ProcessedPitchStream(how, process), samples, rate, how))
+                      lambda samples, rate: frames_of_sound(ProcessedPitchStream(how, process), samples, rate, how))
 
 
 @kaldi_command("process-kaldi-pitch-feats", group="Sound and features", help="Make of pitch what networks are given.",
@@ -138,7 +138,7 @@ See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
 def interpolate_pitch(args: list[str], options: Options) -> int:
     """Convert a table; 1 if it is empty."""
     from nnet3py.cli.process.copying import convert_table
-    from nnet3py.feat.interpolate_pitch import interpolated, interpolated_by_lines
+    from nnet3py.feat.process_pitch import interpolate_linearly, interpolate_pitch
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom
 
@@ -150,8 +150,8 @@ def interpolate_pitch(args: list[str], options: Options) -> int:
         nonlocal total, zero, changed, errors
         try:
             if options.linear_interpolation:
-                return interpolated_by_lines(features)
-            result = interpolated(features, how, random)
+                return interpolate_linearly(features)
+            result = interpolate_pitch(features, how, random)
         except Nnet3Error as error:
             log.warning(f"Failed to interpolate the pitch of {key}: {error}")
             errors += 1

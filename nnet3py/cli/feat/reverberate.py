@@ -59,7 +59,7 @@ def wav_reverberate(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.feat.options import RoomOptions
-    from nnet3py.feat.reverberate import AddedSignal, reverberate
+    from nnet3py.feat.sound import AddedSignal, reverberate
     from nnet3py.formats.foreign_files import Wave
 
     names = options.additive_signals.split(",") if options.additive_signals else []
@@ -127,7 +127,7 @@ def extend_wav_with_silence(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.feat.options import SilenceOptions
-    from nnet3py.feat.reverberate import with_silence
+    from nnet3py.feat.sound import with_silence
     from nnet3py.formats.foreign_files import WAVE
 
     settings = fields_from(options, SilenceOptions())

@@ -28,7 +28,7 @@ See also: add-deltas, apply-cmvn-sliding
 ])
 def add_deltas_sdc(args: list[str], options: Options) -> int:
     """Add shifted deltas to a table; 1 if it was empty."""
-    from nnet3py.feat.sdc import add_shifted_deltas
+    from nnet3py.feat.frames import add_shifted_deltas
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     if options.truncate < 0:

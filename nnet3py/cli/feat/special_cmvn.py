@@ -30,8 +30,7 @@ See also: compute-cmvn-stats, apply-cmvn
 ])
 def compute_cmvn_stats_two_channel(args: list[str], options: Options) -> int:
     """Compute statistics; 1 if there was nothing to compute them from."""
-    from nnet3py.feat.cmvn import accumulate_stats, empty_stats
-    from nnet3py.feat.special_cmvn import weights_of_two_channels
+    from nnet3py.feat.cmvn import accumulate_stats, empty_stats, weights_of_two_channels
     from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX
     from nnet3py.io.tables import RandomAccessReader, TableWriter
 
@@ -108,7 +107,7 @@ See also: apply-cmvn, apply-cmvn-online
 def apply_cmvn_sliding(args: list[str], options: Options) -> int:
     """Normalize a table; 1 if nothing was written."""
     from nnet3py.cli.process.copying import convert_table
-    from nnet3py.feat.special_cmvn import normalize_sliding
+    from nnet3py.feat.cmvn import normalize_sliding
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     def normalized(key: str, features: np.ndarray) -> np.ndarray | None:

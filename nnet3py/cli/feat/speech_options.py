@@ -2,8 +2,7 @@
 from __future__ import annotations
 
 from nnet3py.cli.process.options import declared, option
-from nnet3py.feat.options import OnlineOptions
-from nnet3py.feat.speech_options import KIND_OPTIONS, OUTPUT_FORMAT, conf_settings
+from nnet3py.feat.options import KIND_OPTIONS, OUTPUT_FORMAT, OnlineOptions, conf_settings
 from nnet3py.option_fields import settings_of
 
 _WARPING = (

@@ -28,7 +28,7 @@ See also: select-voiced-frames
 ])
 def compute_vad(args: list[str], options: Options) -> int:
     """Convert a table; 1 if nothing was done."""
-    from nnet3py.feat.vad import voiced_frames
+    from nnet3py.feat.frames import voiced_frames
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 
     if not 0.0 < options.vad_proportion_threshold < 1.0 or options.vad_frames_context < 0:

@@ -29,7 +29,7 @@ def wav_perturb(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.cli.process.copying import convert_table
-    from nnet3py.feat.perturb import random_volume, with_speed
+    from nnet3py.feat.sound import random_volume, with_speed
     from nnet3py.formats.foreign_files import WAVE, Wave
     from nnet3py.formats.holders import FLOAT
     from nnet3py.io.tables import RandomAccessReader

@@ -44,8 +44,15 @@ See also: make-graph, compile-train-graphs, text-to-phones
 def prepare_lang(args: list[str], options: Options) -> int:
     """Make a lang folder."""
     from nnet3py.decoding.graph import write_lang
-    from nnet3py.decoding.lang_folder import phone_forms, with_positions, write_phone_lists
-    from nnet3py.decoding.lexicon import Silence, lexicon_phones, make_lang, read_lexicon
+    from nnet3py.decoding.lexicon import (
+        Silence,
+        lexicon_phones,
+        make_lang,
+        phone_forms,
+        read_lexicon,
+        with_positions,
+        write_phone_lists,
+    )
     from nnet3py.decoding.symbols import SymbolTable, read_text
     from nnet3py.hmm.topology import chain_topology, left_to_right_topology
     from nnet3py.io.object_files import write_object
@@ -253,9 +260,9 @@ def _read_lang(lexicon: str, options: Options) -> Lang:
 
 
 def _read_grammar(name: str, lang: Lang, options: Options) -> Fst:
-    from nnet3py.decoding.grammar import grammar_words, read_transcripts, word_loop
+    from nnet3py.decoding.grammar import Ngram, ngram_fst, read_grammar, word_loop
     from nnet3py.decoding.graph import read_fst_file
-    from nnet3py.decoding.ngram import Ngram, ngram_fst, read_grammar
+    from nnet3py.decoding.symbols import grammar_words, read_transcripts
     from nnet3py.io.streams import open_input
     from nnet3py.transducers.fst import MAGIC
 
@@ -299,7 +306,7 @@ See also: nnet3-transcribe --graph, nnet3-latgen-faster, make-graph
 ])
 def make_phone_loop(args: list[str], options: Options) -> int:
     """Make a graph folder for phone recognition."""
-    from nnet3py.decoding.phone_loop import phone_loop
+    from nnet3py.decoding.graph import phone_loop
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.hmm.tree import ContextDependency

@@ -426,9 +426,9 @@ def make_grammar_fst(args: list[str], options: Options) -> int:
         grammar.write(args[-1])
         log.log(f"Wrote {args[-1]}, of {1 + len(numbers)} graphs")
     else:
-        from nnet3py.decoding.grammar_graph import joined
+        from nnet3py.decoding.composed_graphs import grammar_as_fst
 
-        write_graph(args[-1], joined(grammar), "const")
+        write_graph(args[-1], grammar_as_fst(grammar), "const")
     return 0
 
 

@@ -35,7 +35,7 @@ def agglomerative_cluster(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX, INT32, TOKEN_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter
-    from nnet3py.ivectors.clustering import agglomerate_in_parts
+    from nnet3py.ivectors.scoring import agglomerate_in_parts
 
     if not 0.0 < options.max_spk_fraction <= 1.0:
         raise OptionError(f"--max-spk-fraction must be above 0 and at most 1, found {options.max_spk_fraction:g}")

@@ -71,7 +71,7 @@ def _of_utterances(extractor: Any, args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_VECTOR
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.io.tables import TableWriter
-    from nnet3py.ivectors.extractor import UtteranceStats, objective_of
+    from nnet3py.ivectors.extractor import UtteranceStats, ivector_auxf
 
     counts = {"errors": 0}
 
@@ -87,8 +87,8 @@ def _of_utterances(extractor: Any, args: list[str], options: Options) -> int:
             mean = extractor.distribution(stats, terms).mean
         change = 0.0
         if options.compute_objf_change:
-            change = sum(objective_of(extractor, stats, mean, terms=terms)) - sum(
-                objective_of(extractor, stats, extractor.prior_mean(), terms=terms))
+            change = sum(ivector_auxf(extractor, stats, mean, terms=terms)) - sum(
+                ivector_auxf(extractor, stats, extractor.prior_mean(), terms=terms))
         mean[0] -= extractor.offset
         return key, mean.astype(np.float32), total * limited, change
 
@@ -110,7 +110,7 @@ def _of_speakers(extractor: Any, args: list[str], options: Options) -> int:
 
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
-    from nnet3py.ivectors.extractor import UtteranceStats, objective_of
+    from nnet3py.ivectors.extractor import UtteranceStats, ivector_auxf
 
     done = errors = num_utterances = utterance_errors = 0
     frames = gained = norms = 0.0
@@ -147,8 +147,8 @@ def _of_speakers(extractor: Any, args: list[str], options: Options) -> int:
             terms = extractor.terms(total)
             mean = extractor.distribution(total, terms).mean
             if options.compute_objf_change:
-                change = sum(objective_of(extractor, total, mean, terms=terms)) - sum(
-                    objective_of(extractor, total, extractor.prior_mean(), terms=terms))
+                change = sum(ivector_auxf(extractor, total, mean, terms=terms)) - sum(
+                    ivector_auxf(extractor, total, extractor.prior_mean(), terms=terms))
                 log.log(f"Auxf change for speaker {speaker} was {change / count:.6g} per frame, over {count:.6g} "
                         f"frames (weighted).")
                 gained += change

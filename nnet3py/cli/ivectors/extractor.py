@@ -36,7 +36,7 @@ See also: ivector-extractor-acc-stats, gmm-global-to-fgmm
 ])
 def ivector_extractor_init(args: list[str], options: Options) -> None:
     """Make an extractor."""
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.ivectors.extractor import IvectorExtractor
     from nnet3py.random_sequence import CRandom

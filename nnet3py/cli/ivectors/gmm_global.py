@@ -15,7 +15,7 @@ from nnet3py.option_fields import settings_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.gaussians.accumulators import GmmStats
+    from nnet3py.gaussians.estimation import GmmStats
 
 _UPDATE_FLAGS = option("update-flags", str, "mvw", "What is estimated: means (m), variances (v), weights (w)")
 _DIAG_OPTIONS, _FULL_OPTIONS = declared(settings_of(DiagOptions)), declared(settings_of(FullOptions))
@@ -100,9 +100,8 @@ def _accumulate(args: list[str], options: Options, is_full: bool) -> int:
 
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR_VECTOR
-    from nnet3py.gaussians.accumulators import GmmStats, parse_flags
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.estimation import GmmStats, parse_flags
+    from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
 
@@ -150,11 +149,11 @@ def _of_utterance(table: Any, key: str, num_frames: int, what: str) -> Any:
 
 def _add_utterance(stats: GmmStats, gmm: Any, matrix: np.ndarray, selection: Any, weights: np.ndarray | None) -> float:
     from nnet3py.gaussians.estimation import add_frames
-    from nnet3py.gaussians.posteriors import dense_of_selection
+    from nnet3py.gaussians.mixtures import dense_posteriors
 
     if selection is None:
         return add_frames(stats, gmm, matrix, weights)
-    posteriors, log_likes = dense_of_selection(gmm, matrix, selection)
+    posteriors, log_likes = dense_posteriors(gmm, matrix, selection)
     if weights is not None:
         of_frames = weights.astype("float32")
         posteriors, log_likes = posteriors * of_frames[:, None], log_likes * of_frames
@@ -190,7 +189,7 @@ def fgmm_global_acc_stats(args: list[str], options: Options) -> int:
 
 
 def _sum(args: list[str], options: Options) -> None:
-    from nnet3py.gaussians.accumulators import GmmStats
+    from nnet3py.gaussians.estimation import GmmStats
     from nnet3py.io.object_files import read_object, write_object
 
     total = read_object(args[1], GmmStats.read)
@@ -240,9 +239,8 @@ See also: gmm-global-acc-stats
 ])
 def gmm_global_est(args: list[str], options: Options) -> None:
     """Estimate a mixture."""
-    from nnet3py.gaussians.accumulators import GmmStats, parse_flags
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.gaussians.estimation import estimate_diag, split
+    from nnet3py.gaussians.estimation import GmmStats, estimate_diag, parse_flags, split
+    from nnet3py.gaussians.mixtures import DiagGmm
     from nnet3py.io.object_files import read_object
     from nnet3py.random_sequence import CRandom
 
@@ -266,9 +264,8 @@ See also: fgmm-global-acc-stats
 """, arguments=(3, 3), options=[BINARY, _UPDATE_FLAGS, *_FULL_OPTIONS])
 def fgmm_global_est(args: list[str], options: Options) -> None:
     """Estimate a mixture."""
-    from nnet3py.gaussians.accumulators import GmmStats, parse_flags
-    from nnet3py.gaussians.estimation import estimate_full
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.estimation import GmmStats, estimate_full, parse_flags
+    from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object
 
     estimate_ = estimate_full(read_object(args[1], GmmStats.read), read_object(args[0], FullGmm.read),
@@ -286,8 +283,7 @@ See also: fgmm-global-acc-stats, fgmm-global-est
 """, arguments=(3, 3), options=[BINARY, *_FLOOR_OPTIONS])
 def fgmm_global_init_from_accs(args: list[str], options: Options) -> None:
     """Make a mixture."""
-    from nnet3py.gaussians.accumulators import GmmStats
-    from nnet3py.gaussians.estimation import begin_full
+    from nnet3py.gaussians.estimation import GmmStats, begin_full
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.random_sequence import CRandom
 
@@ -324,7 +320,7 @@ See also: gmm-global-to-fgmm
 """, arguments=(2, 2), options=[BINARY])
 def gmm_global_copy(args: list[str], options: Options) -> None:
     """Copy a mixture."""
-    from nnet3py.gaussians.diag_gmm import DiagGmm
+    from nnet3py.gaussians.mixtures import DiagGmm
 
     _read_write(args, options, DiagGmm.read, lambda gmm: gmm, "model")
 
@@ -339,7 +335,7 @@ See also: fgmm-global-to-gmm
 """, arguments=(2, 2), options=[BINARY])
 def fgmm_global_copy(args: list[str], options: Options) -> None:
     """Copy a mixture."""
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.mixtures import FullGmm
 
     _read_write(args, options, FullGmm.read, lambda gmm: gmm, "model")
 
@@ -354,8 +350,7 @@ See also: fgmm-global-to-gmm
 """, arguments=(2, 2), options=[BINARY])
 def gmm_global_to_fgmm(args: list[str], options: Options) -> None:
     """Convert a mixture."""
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
 
     _read_write(args, options, DiagGmm.read, FullGmm.of_diagonal, "full GMM")
 
@@ -370,6 +365,6 @@ See also: gmm-global-to-fgmm
 """, arguments=(2, 2), options=[BINARY])
 def fgmm_global_to_gmm(args: list[str], options: Options) -> None:
     """Convert a mixture."""
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.mixtures import FullGmm
 
     _read_write(args, options, FullGmm.read, FullGmm.to_diagonal, "diagonal GMM")

@@ -33,7 +33,7 @@ def _gselect(args: list[str], options: Options, read: Any) -> int:
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, INT_VECTOR_VECTOR
-    from nnet3py.gaussians.posteriors import select, select_among
+    from nnet3py.gaussians.mixtures import select, select_among
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
@@ -78,7 +78,7 @@ def _gselect(args: list[str], options: Options, read: Any) -> int:
     name="gmm-gselect", ending="dubm", post="gmm-global-gselect-to-post"))
 def gmm_gselect(args: list[str], options: Options) -> int:
     """Select diagonal Gaussians."""
-    from nnet3py.gaussians.diag_gmm import DiagGmm
+    from nnet3py.gaussians.mixtures import DiagGmm
 
     return _gselect(args, options, DiagGmm.read)
 
@@ -89,7 +89,7 @@ def gmm_gselect(args: list[str], options: Options) -> int:
     name="fgmm-gselect", ending="ubm", post="fgmm-global-gselect-to-post"))
 def fgmm_gselect(args: list[str], options: Options) -> int:
     """Select full Gaussians."""
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.mixtures import FullGmm
 
     return _gselect(args, options, FullGmm.read)
 
@@ -108,7 +108,7 @@ def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
     """Make posteriors; 1 if there was no utterance."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR_VECTOR, POSTERIOR
-    from nnet3py.gaussians.posteriors import posteriors_of_selection
+    from nnet3py.gaussians.mixtures import selected_posteriors
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader
 
@@ -121,7 +121,7 @@ def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
             if key not in selections or len(selections[key]) != len(matrix):
                 log.warning(f"No gselect information for utterance {key}, or of wrong size")
                 return None
-            posterior, log_like = posteriors_of_selection(gmm, matrix, selections[key], options.min_post)
+            posterior, log_like = selected_posteriors(gmm, matrix, selections[key], options.min_post)
             total, num_frames, num_entries = total + log_like, num_frames + len(matrix), num_entries + len(
                 posterior.ids)
             return posterior
@@ -140,7 +140,7 @@ def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
     name="gmm-global-gselect-to-post", ending="dubm", select="gmm-gselect"))
 def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
     """Make posteriors of diagonal Gaussians."""
-    from nnet3py.gaussians.diag_gmm import DiagGmm
+    from nnet3py.gaussians.mixtures import DiagGmm
 
     return _gselect_to_post(args, options, DiagGmm.read)
 
@@ -151,7 +151,7 @@ def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
     name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
 def fgmm_global_gselect_to_post(args: list[str], options: Options) -> int:
     """Make posteriors of full Gaussians."""
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.mixtures import FullGmm
 
     return _gselect_to_post(args, options, FullGmm.read)
 
@@ -170,8 +170,7 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
 
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.gaussians.posteriors import log_likelihoods, pruned_posteriors
+    from nnet3py.gaussians.mixtures import DiagGmm, pruned_posteriors
     from nnet3py.io.object_files import read_object
 
     if options.n < 1:
@@ -181,7 +180,7 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
 
     def converted(key: str, matrix: np.ndarray) -> Posterior:
         nonlocal total, num_frames
-        posteriors = pruned_posteriors(log_likelihoods(gmm, matrix), options.n, options.min_post)
+        posteriors = pruned_posteriors(gmm.log_likelihoods(matrix), options.n, options.min_post)
         total, num_frames = total + float(posteriors.log_likes.sum(dtype=np.float64)), num_frames + len(matrix)
         return posteriors.posterior
 

@@ -27,7 +27,7 @@ def est_pca(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.errors import within
-    from nnet3py.feat.pca import PcaStats
+    from nnet3py.feat.transforms import PcaStats
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.formats.matrices import write_matrix

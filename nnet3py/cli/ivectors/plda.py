@@ -12,12 +12,12 @@ from nnet3py.cli.process.options import OptionError, Options, option
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.ivectors.plda import Plda
+    from nnet3py.ivectors.scoring import Plda
 
 
 def _read(rxfilename: str) -> Plda:
     from nnet3py.io.object_files import read_object
-    from nnet3py.ivectors.plda import Plda
+    from nnet3py.ivectors.scoring import Plda
 
     return read_object(rxfilename, Plda.read)
 
@@ -41,7 +41,7 @@ def ivector_compute_plda(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader
-    from nnet3py.ivectors.plda import PldaTraining
+    from nnet3py.ivectors.scoring import PldaTraining
 
     if options.num_em_iters < 1:
         raise OptionError(f"--num-em-iters must be above 0, found {options.num_em_iters}")
@@ -230,7 +230,7 @@ def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
     from nnet3py.errors import within
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader
-    from nnet3py.ivectors.plda import dense_ratios
+    from nnet3py.ivectors.scoring import dense_ratios
 
     if not 0.0 < options.target_energy <= 1.0:
         raise OptionError(f"--target-energy must lie between 0 and 1, found {options.target_energy:g}")

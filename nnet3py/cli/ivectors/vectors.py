@@ -238,7 +238,7 @@ def compute_eer(args: list[str], options: Options) -> None:
     import numpy as np
 
     from nnet3py.io.streams import read_lines, write_text
-    from nnet3py.ivectors.vectors import equal_error_rate
+    from nnet3py.ivectors.scoring import equal_error_rate
 
     scores: dict[str, list[float]] = {"target": [], "nontarget": []}
     for number, line in enumerate(read_lines(args[0]), 1):
@@ -278,7 +278,7 @@ def ivector_compute_lda(args: list[str], options: Options) -> int:
     from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import RandomAccessReader
-    from nnet3py.ivectors.vectors import linear_discriminants
+    from nnet3py.ivectors.scoring import linear_discriminants
 
     if not 0.0 <= options.total_covariance_factor <= 1.0:
         raise OptionError(f"--total-covariance-factor must lie between 0 and 1, found "

@@ -54,7 +54,7 @@ def _begin(machine: str, kind: str) -> None:
 
 def _compile_some(family: str, first: int, end: int, folder: str) -> tuple[int, list[str]]:
     """Compile some kernels of a family; how many, and the names of the files of all of them."""
-    from nnet3py.engine import code_bytes, shipped
+    from nnet3py.engine import kernel_code, shipped
     from nnet3py.engine.processor import processor
 
     num_compiled, names = 0, []
@@ -62,8 +62,8 @@ def _compile_some(family: str, first: int, end: int, folder: str) -> tuple[int, 
         key = kernel.key
         path, belongs = Path(folder) / shipped.file_name(key), shipped.belonging(key, processor())
         names.append(path.name)
-        if not path.exists() or code_bytes.from_bytes(path.read_bytes(), belongs) is None:
-            path.write_bytes(code_bytes.to_bytes(kernel.make_code(), belongs))
+        if not path.exists() or kernel_code.from_bytes(path.read_bytes(), belongs) is None:
+            path.write_bytes(kernel_code.to_bytes(kernel.make_code(), belongs))
             num_compiled += 1
     return num_compiled, names
 

@@ -12,11 +12,11 @@ from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Options, option
+from nnet3py.engine import interface
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.engine.code_bytes import Code
-    from nnet3py.engine.code_keys import Key
+    from nnet3py.engine.kernel_code import Code, Key
 
 
 @kaldi_command("warmup", group="Start here",
@@ -56,19 +56,16 @@ def warmup(args: list[str], options: Options) -> None:
 
 
 
-# functions of the engine, by the files that have them
-ENGINE = {"engine": (("array_code", "take_apart"), ("tiles", "multiply"), ("epilogue", "affine"),
-                     ("team_code", "share"), ("team_code", "serve"))}
+# functions of the engine: files, and names of functions in them
+ENGINE = {"engine": (*interface.FUNCTIONS.values(), ("team_code", "serve"))}
 # families of compiled loops outside ops/, and the modules that have them
 LOOPS: dict[str, tuple[str, ...]] = {
-    "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder",
-                 "nnet3py.decoding.lookahead", "nnet3py.decoding.lookahead_graph", "nnet3py.decoding.lookahead_grammar",
-                 "nnet3py.decoding.growing_graph", "nnet3py.decoding.grammar_graph"),
+    "decoding": ("nnet3py.decoding.composed_graphs", "nnet3py.decoding.decoding_graph",
+                 "nnet3py.decoding.lattice_decoder", "nnet3py.decoding.lookahead"),
     "files": ("nnet3py.formats.compressed_code",),
-    "features": ("nnet3py.feat.cmvn", "nnet3py.feat.mel_banks", "nnet3py.feat.pitch",
-                 "nnet3py.feat.plp", "nnet3py.feat.speech", "nnet3py.feat.split_radix"),
-    "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.posteriors"),
-    "scoring": ("nnet3py.decoding.edit_distance",),
+    "features": ("nnet3py.feat.cmvn", "nnet3py.feat.pitch", "nnet3py.feat.spectra", "nnet3py.feat.speech"),
+    "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.mixtures"),
+    "scoring": ("nnet3py.decoding.word_errors",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.operations", "nnet3py.graphs.context"),
     "lattices": ("nnet3py.transducers.compact_lattice", "nnet3py.transducers.fst", "nnet3py.transducers.lattice",
                  "nnet3py.transducers.state_graphs", "nnet3py.lattices.best_path", "nnet3py.lattices.composition",

@@ -11,7 +11,7 @@ from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.gaussians.diag_gmm import DiagGmm
+    from nnet3py.gaussians.mixtures import DiagGmm
     from nnet3py.hmm.topology import HmmTopology
 
 _MOST_DIMENSIONS = 9999
@@ -106,7 +106,7 @@ See also: build-tree, gmm-init-mono
 def gmm_init_model(args: list[str], options: Options) -> int:
     """Make and write a model."""
     from nnet3py.formats.matrices import write_vector
-    from nnet3py.gaussians.diag_gmm import GmmModel
+    from nnet3py.gaussians.mixtures import GmmModel
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object, write_object
@@ -159,7 +159,7 @@ def _write_model(args: list[str], tree: Any, topology: HmmTopology, gaussian: Di
 def _default_gaussian(dim: int) -> DiagGmm:
     import numpy as np
 
-    from nnet3py.gaussians.diag_gmm import DiagGmm
+    from nnet3py.gaussians.mixtures import DiagGmm
 
     return DiagGmm.single(np.ones(dim), np.ones(dim))      # mean and variance 1, as in Kaldi
 
