@@ -14,7 +14,7 @@ from fake_recognition import DIGITS, RATE
 from recognition_cases import PACKAGE, SOUNDS, samples_of
 from test_listening import FakeSounddevice
 
-from nnet3py.cli.recognition.serve import listen, stopped_by_interrupt
+from nnet3py.cli.recognition.align import listen, stopped_by_interrupt
 
 
 def test_a_file(capfd: pytest.CaptureFixture[str]) -> None:

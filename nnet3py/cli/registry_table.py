@@ -22,7 +22,7 @@ TABLE: dict[str, dict[str, tuple[str, str, bool]]] = {
         "align": ("recognition.align", "Align a sound with its text: times of words and phones.", False),
         "diarize": ("recognition.align", "Find the turns of the speakers in sound files.", False),
         "fine-tune": ("recognition.fine_tune", "Fine-tune a model on transcribed speech: a new model folder.", False),
-        "listen": ("recognition.serve", "Recognize speech from a microphone.", False),
+        "listen": ("recognition.align", "Recognize speech from a microphone.", False),
         "serve": ("recognition.serve", "Serve recognition over WebSockets, to vosk's clients and browsers.", False),
         "vosk-transcriber": ("recognition.transcribe", "Recognize sound files, with the options of vosk's program of that name.", False),
     },

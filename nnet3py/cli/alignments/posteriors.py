@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table
-from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import within
 
@@ -260,7 +259,7 @@ Usage: post-to-tacc [options] <model> <posteriors-rspecifier> <accs-wxfilename>
 e.g.: post-to-tacc --binary=false 1.mdl "ark:ali-to-post ark:1.ali ark:- |" 1.tacc
 See also: ali-to-post, vector-sum
 """, arguments=(3, 3), options=[
-    BINARY,
+    option("binary", bool, True, "Write output in binary mode"),      # option_groups.py would import compiler options
     option("per-pdf", bool, False, "Sum by pdf-id; as in Kaldi, without the last transition-id"),
 ])
 def post_to_tacc(args: list[str], options: Options) -> int:

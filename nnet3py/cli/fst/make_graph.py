@@ -260,9 +260,9 @@ def _read_lang(lexicon: str, options: Options) -> Lang:
 
 
 def _read_grammar(name: str, lang: Lang, options: Options) -> Fst:
-    from nnet3py.decoding.grammar import Ngram, grammar_words, ngram_fst, read_grammar, word_loop
+    from nnet3py.decoding.grammar import Ngram, ngram_fst, read_grammar, word_loop
     from nnet3py.decoding.graph import read_fst_file
-    from nnet3py.decoding.symbols import read_transcripts
+    from nnet3py.decoding.symbols import grammar_words, read_transcripts
     from nnet3py.io.streams import open_input
     from nnet3py.transducers.fst import MAGIC
 

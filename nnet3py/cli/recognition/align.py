@@ -1,19 +1,30 @@
-"""nnet3py align (forced alignment: times of words and phones) and nnet3py diarize (times of speakers)."""
+"""nnet3py align (forced alignment: times of words and phones), diarize (turns of speakers), listen (microphone)."""
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.cli.recognition.recognizers import DEVICE, NAMED_MODEL, device, model_and_rest, without_info_lines
+from nnet3py.cli.recognition.recognizers import (
+    DEVICE,
+    MODEL,
+    NAMED_MODEL,
+    USE_GPU,
+    device,
+    model_and_rest,
+    single_model,
+    warmed_recognizer,
+    without_info_lines,
+)
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.option_fields import settings_of
-from nnet3py.recognition.alignment_texts import ENDINGS, FORMATS
 from nnet3py.recognition.stream_options import DiarizationOptions
 
 if TYPE_CHECKING:
@@ -23,6 +34,7 @@ if TYPE_CHECKING:
 _SHORTEST, _LONGEST = 0.05, 1e9         # seconds of a sound in data
 _CHANNEL = option("channel", int, -1, "Channel to use, from 0 (-1: the mean of all)")
 _OUT = option("out", str, "", "Folder for the results, a file for each sound (empty: standard output)")
+_FORMATS = ("textgrid", "json", "ctm", "srt", "vtt")          # of recognition/alignment_texts.py, which imports more
 _DIARIZATION_ENDINGS = {"rttm": ".rttm", "json": ".json"}
 
 
@@ -47,7 +59,7 @@ e.g.:
  nnet3py align --format=srt --out=subtitles vosk-model-small-ko-0.22 lectures/
 """, arguments=(1, 3), detached_values=True, options_anywhere=True, options=[
     QUIET,
-    option("format", str, "textgrid", "Output format: textgrid, json, ctm, srt or vtt", choices=tuple(FORMATS)),
+    option("format", str, "textgrid", "Output format: textgrid, json, ctm, srt or vtt", choices=_FORMATS),
     _OUT,
     option("unknown-words", str, "similar", "Words that the model does not know: similar: align them as the words with "
            "the most similar spelling; leave-out: leave a gap; error: fail", choices=("similar", "leave-out", "error")),
@@ -58,6 +70,7 @@ def align(args: list[str], options: Options) -> int:
     """Write alignments; return 1 if a sound could not be aligned."""
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.recognition.aligning import Aligner
+    from nnet3py.recognition.alignment_texts import FORMATS
 
     model, rest = model_and_rest(args, options)
     if len(rest) not in (1, 2):
@@ -137,6 +150,7 @@ def _result_names(utterances: Sequence[Utterance], is_kaldi: bool) -> dict[str, 
 
 def _write_result(text: str, name: str, options: Options) -> None:
     from nnet3py.io.streams import write_text
+    from nnet3py.recognition.alignment_texts import ENDINGS
 
     if options.out:
         os.makedirs(options.out, exist_ok=True)
@@ -213,3 +227,74 @@ def diarize(args: list[str], options: Options) -> int:
         write_text("-", f"diarization error rate {100 * every.rate:.2f} % of {every.total:.0f} s in {len(errors)} "
                    f"sounds: missed {shares[0]:.2f}, false alarm {shares[1]:.2f}, confused {shares[2]:.2f}\n")
     return 1 if failed else 0
+
+
+@kaldi_command("listen", group="Recognition", launcher=False, help="Recognize speech from a microphone.", usage="""
+Recognize speech from a microphone: the words of the current utterance are shown on the terminal's last line, and
+printed as a line when the utterance is over. Stop with Ctrl-C. Needs the extra listen, except with --file.
+
+Usage:  nnet3py listen [options] <model-folder>
+or:     nnet3py listen --demo [options]
+
+e.g.:
+ nnet3py listen --demo
+ nnet3py listen vosk-model-small-ko-0.22
+ nnet3py listen --file=a.wav --real-time=true vosk-model-small-ko-0.22
+""", arguments=(0, 1), detached_values=True, options=[
+    QUIET,
+    option("file", str, "", "Sound file instead of a microphone (-: standard input)"),
+    option("real-time", bool, False, "Read --file at the speed of speech"),
+    option("device", str, "", "Microphone, by number or part of its name (empty: the system's default)"),
+    option("list-devices", bool, False, "Print the available devices and exit"),
+    *MODEL, USE_GPU,
+])
+def listen(args: list[str], options: Options) -> None:
+    """Print recognized utterances."""
+    from nnet3py.cli.process.compute_setup import device_for
+    from nnet3py.recognition.listening import device_list, find_microphone, heard, opened, short_blocks
+
+    if options.list_devices:
+        print(device_list())
+        return
+    model = single_model(args, options)
+    if options.file:
+        from nnet3py.recognition.sound import open_sound
+
+        sound = open_sound(options.file)
+        recognizer = warmed_recognizer(model, options, device_for(options.use_gpu))
+        show(heard(recognizer.stream(sound.rate), short_blocks(sound.blocks(), sound.rate, options.real_time)))
+        return
+    source = find_microphone(options.device)
+    recognizer = warmed_recognizer(model, options, device_for(options.use_gpu))
+    with opened(source, options.device), stopped_by_interrupt(source):
+        log.log(f"Listening to {source.name}; Ctrl-C ends it.")
+        show(heard(recognizer.stream(source.rate), source.blocks()))
+
+
+def show(words: Iterable[Any]) -> None:
+    """Print segments when they are over; show the current one on the terminal's last line."""
+    import shutil
+
+    try:
+        for segment in words:
+            if segment.is_over:
+                log.show_status("")
+                print(segment.text, flush=True)
+            else:
+                log.show_status(segment.text[-shutil.get_terminal_size().columns + 2:])
+    finally:
+        log.show_status("")
+
+
+@contextmanager
+def stopped_by_interrupt(source: Any) -> Iterator[None]:
+    """At Ctrl-C, stop the source, so that what it has recorded is still recognized; a second Ctrl-C interrupts."""
+    def stop(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        source.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,25 +1,13 @@
-"""Recognition of live speech: nnet3py listen (microphone) and nnet3py serve (WebSocket server)."""
+"""nnet3py serve: recognition as a service over WebSockets."""
 from __future__ import annotations
 
-import signal
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.cli.recognition.recognizers import (
-    DEVICE,
-    MODEL,
-    USE_GPU,
-    device,
-    model_options,
-    models_of,
-    single_model,
-    warmed_recognizer,
-)
+from nnet3py.cli.recognition.recognizers import DEVICE, MODEL, device, model_options, models_of, warmed_recognizer
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import settings_of
 from nnet3py.recognition.server_limits import Limits
@@ -38,77 +26,6 @@ if TYPE_CHECKING:
 _GARBAGE_THRESHOLD = 2000    # objects, fewer than for other commands, because streams have large arrays
 _COLLECT_SECONDS = 1.0       # after a model's last stream has ended
 _HEAPS = 2                   # memory arenas of malloc that threads share
-
-
-@kaldi_command("listen", group="Recognition", launcher=False, help="Recognize speech from a microphone.", usage="""
-Recognize speech from a microphone: the words of the current utterance are shown on the terminal's last line, and
-printed as a line when the utterance is over. Stop with Ctrl-C. Needs the extra listen, except with --file.
-
-Usage:  nnet3py listen [options] <model-folder>
-or:     nnet3py listen --demo [options]
-
-e.g.:
- nnet3py listen --demo
- nnet3py listen vosk-model-small-ko-0.22
- nnet3py listen --file=a.wav --real-time=true vosk-model-small-ko-0.22
-""", arguments=(0, 1), detached_values=True, options=[
-    QUIET,
-    option("file", str, "", "Sound file instead of a microphone (-: standard input)"),
-    option("real-time", bool, False, "Read --file at the speed of speech"),
-    option("device", str, "", "Microphone, by number or part of its name (empty: the system's default)"),
-    option("list-devices", bool, False, "Print the available devices and exit"),
-    *MODEL, USE_GPU,
-])
-def listen(args: list[str], options: Options) -> None:
-    """Print recognized utterances."""
-    from nnet3py.cli.process.compute_setup import device_for
-    from nnet3py.recognition.listening import device_list, find_microphone, heard, opened, short_blocks
-
-    if options.list_devices:
-        print(device_list())
-        return
-    model = single_model(args, options)
-    if options.file:
-        from nnet3py.recognition.sound import open_sound
-
-        sound = open_sound(options.file)
-        recognizer = warmed_recognizer(model, options, device_for(options.use_gpu))
-        show(heard(recognizer.stream(sound.rate), short_blocks(sound.blocks(), sound.rate, options.real_time)))
-        return
-    source = find_microphone(options.device)
-    recognizer = warmed_recognizer(model, options, device_for(options.use_gpu))
-    with opened(source, options.device), stopped_by_interrupt(source):
-        log.log(f"Listening to {source.name}; Ctrl-C ends it.")
-        show(heard(recognizer.stream(source.rate), source.blocks()))
-
-
-def show(words: Iterable[Any]) -> None:
-    """Print segments when they are over; show the current one on the terminal's last line."""
-    import shutil
-
-    try:
-        for segment in words:
-            if segment.is_over:
-                log.show_status("")
-                print(segment.text, flush=True)
-            else:
-                log.show_status(segment.text[-shutil.get_terminal_size().columns + 2:])
-    finally:
-        log.show_status("")
-
-
-@contextmanager
-def stopped_by_interrupt(source: Any) -> Iterator[None]:
-    """At Ctrl-C, stop the source, so that what it has recorded is still recognized; a second Ctrl-C interrupts."""
-    def stop(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, before)
-        source.stop()
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @kaldi_command("serve", group="Recognition", launcher=False,
