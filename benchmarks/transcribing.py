@@ -106,7 +106,7 @@ def compared(model: Path, paths: list[Path]) -> None:
     import nnet3py
     from nnet3py.cli.recognition.transcribe_processes import in_processes
     from nnet3py.engine.threads import set_num_threads
-    from nnet3py.recognition.sound_list import Listed
+    from nnet3py.recognition.sound import Listed
     from nnet3py.recognition.transcribing import SoundOptions, transcribe_sound
 
     set_num_threads(1)

@@ -8,7 +8,7 @@ from nnet3py.cli.feat.speech_options import CMVN
 from nnet3py.cli.ivectors.inputs import derive
 from nnet3py.cli.process.options import OptionError, Options, declared
 from nnet3py.cli.process.parser import options_of_file
-from nnet3py.recognition.option_tables import IVECTOR_FILES, IVECTOR_SETTINGS, SPLICE_SETTINGS
+from nnet3py.recognition.options import IVECTOR_FILES, IVECTOR_SETTINGS, SPLICE_SETTINGS
 
 if TYPE_CHECKING:
     from nnet3py.ivectors.online import OnlineModels
@@ -17,7 +17,7 @@ SPLICE_OPTIONS, ONLINE_OPTIONS = declared(SPLICE_SETTINGS), declared(IVECTOR_SET
 
 
 def ivector_values(options: Options) -> dict[str, Any]:
-    """What recognition.pipeline_files.ivector_models takes. OptionError for a file that is missing."""
+    """What recognition.pipeline.ivector_models takes. OptionError for a file that is missing."""
     for name in IVECTOR_FILES:
         if not options[name]:
             raise OptionError(f"--{name} option must be set",
@@ -30,7 +30,7 @@ def ivector_values(options: Options) -> dict[str, Any]:
 
 def online_models(options: Options) -> OnlineModels:
     """The models that options name. Raises as ivector_values, and Nnet3Error for files that do not fit."""
-    from nnet3py.recognition.pipeline_files import ivector_models
+    from nnet3py.recognition.pipeline import ivector_models
 
     models = ivector_models(ivector_values(options))
     derive(models.extractor)

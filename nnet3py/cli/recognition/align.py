@@ -12,7 +12,7 @@ from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET
 from nnet3py.cli.process.options import Options, option
 from nnet3py.cli.recognition.recognizers import DEVICE, NAMED_MODEL, device, model_and_rest, without_remarks
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.recognition.alignment_texts import ENDINGS, FORMATS
+from nnet3py.recognition.transcripts import ALIGNMENT_ENDINGS, ALIGNMENT_FORMATS
 
 if TYPE_CHECKING:
     from nnet3py.fine_tuning.plan import Utterance
@@ -42,7 +42,8 @@ e.g.:
  nnet3py align --format=srt --out=subtitles vosk-model-small-ko-0.22 lectures/
 """, arguments=(1, 3), detached_values=True, options_anywhere=True, options=[
     QUIET,
-    option("format", str, "textgrid", "What to write: textgrid, json, ctm, srt or vtt", choices=tuple(FORMATS)),
+    option("format", str, "textgrid", "What to write: textgrid, json, ctm, srt or vtt",
+           choices=tuple(ALIGNMENT_FORMATS)),
     option("out", str, "", "Folder for the results, a file for each sound; empty: standard output"),
     option("unknown-words", str, "similar", "What to do with words that the model does not know: similar: align them "
            "as words spelled alike; leave-out: leave a gap; error", choices=("similar", "leave-out", "error")),
@@ -77,7 +78,7 @@ def align(args: list[str], options: Options) -> int:
             log.warning(f"{task.name} could not be aligned: {error}")
             failed += 1
             continue
-        _write(FORMATS[options.format](task.name, aligned), task.name, options)
+        _write(ALIGNMENT_FORMATS[options.format](task.name, aligned), task.name, options)
         done += 1
     log.show_status("")
     log.log(f"Aligned {done} sound{'s' * (done != 1)}" + (f"; {failed} failed" if failed else ""))
@@ -135,6 +136,6 @@ def _write(text: str, name: str, options: Options) -> None:
 
     if options.out:
         os.makedirs(options.out, exist_ok=True)
-        write_text(os.path.join(options.out, name + ENDINGS[options.format]), text)
+        write_text(os.path.join(options.out, name + ALIGNMENT_ENDINGS[options.format]), text)
     else:
         write_text("-", text)

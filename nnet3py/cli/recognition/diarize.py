@@ -9,7 +9,7 @@ from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.option_fields import settings_of
-from nnet3py.recognition.stream_options import DiarizationOptions
+from nnet3py.recognition.options import DiarizationOptions
 
 _ENDINGS = {"rttm": ".rttm", "json": ".json"}
 
@@ -44,7 +44,7 @@ def diarize(args: list[str], options: Options) -> int:
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.io.streams import read_text, write_text
     from nnet3py.recognition import diarization
-    from nnet3py.recognition.sound_list import find_sounds, result_path
+    from nnet3py.recognition.sound import find_sounds, result_path
     from nnet3py.recognition.speaker import SpeakerModel
 
     how = fields_from(options, DiarizationOptions())

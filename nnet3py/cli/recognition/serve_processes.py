@@ -21,10 +21,10 @@ from nnet3py.cli.process.forked import ending_of, fork
 from nnet3py.errors import Nnet3Error, UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.recognition.served_models import Reloaded
-    from nnet3py.recognition.server import RecognitionServer
-    from nnet3py.recognition.server_board import Board, Place
-    from nnet3py.recognition.server_options import ServerOptions
+    from nnet3py.recognition.server.metrics import Board, Place
+    from nnet3py.recognition.server.models import Reloaded
+    from nnet3py.recognition.server.options import ServerOptions
+    from nnet3py.recognition.server.server import RecognitionServer
 
 _CONNECTION, _STOP, _HURRY, _RETIRE, _ENDED = b"c", b"s", b"h", b"r", b"-"      # what processes tell each other
 _SLOTS = 256               # processes at a time, those that retire among them
@@ -137,9 +137,8 @@ class Supervisor:
 
     def __init__(self, count: int, options: ServerOptions, server_of: ServerOf,
                  read_again: Callable[[], Reloaded]) -> None:
-        from nnet3py.recognition.server import tls_context
-        from nnet3py.recognition.server_board import Board
-        from nnet3py.recognition.server_metrics import Metrics
+        from nnet3py.recognition.server.metrics import Board, Metrics
+        from nnet3py.recognition.server.server import tls_context
 
         tls_context(options)                  # what is wrong with it stops the command
         self._count, self._options, self._server_of, self._read_again = count, options, server_of, read_again
@@ -157,7 +156,7 @@ class Supervisor:
 
     def run(self, listening: Callable[[str], None]) -> None:
         """Serve until a signal comes; ``listening`` is told the address."""
-        from nnet3py.recognition.server import address_of
+        from nnet3py.recognition.server.server import address_of
 
         try:
             self._listeners = _listeners(self._options)
@@ -210,7 +209,7 @@ class Supervisor:
         self._selector.register(copy.control, selectors.EVENT_READ, lambda control: self._hear(copy))
 
     def _place(self, number: int) -> Place:
-        from nnet3py.recognition.server_board import Place
+        from nnet3py.recognition.server.metrics import Place
 
         return Place(self._board, number)
 
@@ -288,7 +287,7 @@ class Supervisor:
         self._reloading = None
         _, changes, problems = self._reloaded.pop()
         for problem in problems:
-            log.error(f"{problem}; what was served before still is")
+            log.error(f"{problem}; the model stays as it was")
         self._metrics.count("reloads_total", label="failed" if problems else "ok")
         self._board.write(0, self._metrics.state())
         if changes and not self._is_stopping:
@@ -317,7 +316,7 @@ class Supervisor:
 
 def _listeners(options: ServerOptions) -> list[socket.socket]:
     """Sockets that listen at the options' host and port, one for each of its addresses. Nnet3Error if that fails."""
-    from nnet3py.recognition.server import cannot_listen
+    from nnet3py.recognition.server.server import cannot_listen
 
     listeners: list[socket.socket] = []
     port = options.port

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from nnet3py.recognition.batch import ResultsFile, Runner
     from nnet3py.recognition.recognizer import Recognizer
     from nnet3py.recognition.results import Word
-    from nnet3py.recognition.sound_list import Listed
-    from nnet3py.recognition.transcript import Transcript
+    from nnet3py.recognition.sound import Listed
+    from nnet3py.recognition.transcribing import Transcript
 
 KEPT = ".kept"      # what is done of long sounds: the folder in that of --out, the end of its name beside --results
 
@@ -108,7 +108,7 @@ def _check(sounds: list[Listed], options: Options) -> None:
 
 def _arguments(args: list[str], options: Options) -> tuple[str, list[Listed]]:
     """The model and the sounds."""
-    from nnet3py.recognition.sound_list import find_sounds, listed_sounds, read_list
+    from nnet3py.recognition.sound import find_sounds, listed_sounds, read_list
 
     model, paths = model_and_rest(args, options)
     if options.sound_list:
@@ -191,7 +191,7 @@ def _transcripts(model: str, sounds: list[Listed], options: Options,
 def _speakers(recognizer: Recognizer, options: Options) -> Callable[[str], Callable[[Word], str]]:
     """What tells apart the speakers of a file: of its path, a function that names the speaker of a word."""
     from nnet3py.recognition.diarization import diarize, speaker_of
-    from nnet3py.recognition.stream_options import DiarizationOptions
+    from nnet3py.recognition.options import DiarizationOptions
 
     model = recognizer.speaker_model
     assert model is not None                           # the options were checked
@@ -208,7 +208,7 @@ def _write(sound: Listed, transcript: Transcript, options: Options, results: Res
            num_sounds: int) -> None:
     """Write a transcript to its place."""
     from nnet3py.io.streams import write_text
-    from nnet3py.recognition.sound_list import result_path
+    from nnet3py.recognition.sound import result_path
     from nnet3py.recognition.transcribing import forget_kept
 
     if results is not None:
@@ -228,7 +228,7 @@ def _write(sound: Listed, transcript: Transcript, options: Options, results: Res
 
 def _without_results(sounds: list[Listed], folder: str, ending: str) -> list[Listed]:
     """The sounds that have no result in a folder; how many others there are is logged."""
-    from nnet3py.recognition.sound_list import to_do
+    from nnet3py.recognition.sound import to_do
 
     waiting = to_do(sounds, folder, ending)
     _say_how_many(len(sounds) - len(waiting), len(sounds), folder)
@@ -246,7 +246,7 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
 
     from nnet3py.drivers.jobs.executor import JobsFailed
     from nnet3py.drivers.jobs.executors import make_executor
-    from nnet3py.recognition.sound_list import split, to_do
+    from nnet3py.recognition.sound import split, to_do
 
     ending = ENDINGS[options.format]
     waiting = _without_results(sounds, folder, ending)
@@ -273,7 +273,7 @@ def _job(model: str, part: list[Listed], number: int, options: Options, folder: 
     from shlex import quote
 
     from nnet3py.drivers.jobs.executor import Job
-    from nnet3py.recognition.sound_list import write_list
+    from nnet3py.recognition.sound import write_list
 
     sounds = logs / f"sounds.{number}.list"
     write_list(part, str(sounds))
@@ -308,7 +308,7 @@ class _Watch:
         log.show_status("")
 
     def _show(self) -> None:
-        from nnet3py.recognition.sound_list import to_do
+        from nnet3py.recognition.sound import to_do
 
         left = self._sounds
         while not self._is_over.wait(1.0):

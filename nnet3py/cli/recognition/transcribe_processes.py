@@ -16,9 +16,8 @@ from nnet3py.cli.process.forked import ending_of, fork
 
 if TYPE_CHECKING:
     from nnet3py.recognition.batch import Runner, Work
-    from nnet3py.recognition.sound_list import Listed
-    from nnet3py.recognition.transcribing import Progress
-    from nnet3py.recognition.transcript import Transcript
+    from nnet3py.recognition.sound import Listed
+    from nnet3py.recognition.transcribing import Progress, Transcript
 
 _TRIES = 2            # of a sound whose process was ended, as by a lack of memory
 
@@ -102,7 +101,7 @@ class _Pool:
     def run(self, count: int, sounds: Iterator[Listed],
             progress: Progress) -> Iterator[tuple[Listed, Transcript]]:
         """Yield transcripts as copies have made them; sounds are begun in their order."""
-        from nnet3py.recognition.transcript import Transcript
+        from nnet3py.recognition.transcribing import Transcript
 
         for sound in sounds:
             self._begin(_Task(sound))
@@ -132,7 +131,7 @@ class _Pool:
         copy.give(task)
 
     def _ended(self, copy: _Copy) -> Iterator[tuple[Listed, Transcript]]:
-        from nnet3py.recognition.transcript import Transcript
+        from nnet3py.recognition.transcribing import Transcript
 
         self._copies.remove(copy)
         self._selector.unregister(copy.answers)
@@ -161,7 +160,7 @@ class _Pool:
 def _serve(work: Work, num_threads: int) -> int:
     """Transcribe what standard input names, until it ends; what is said of it goes to standard output."""
     from nnet3py.engine.threads import set_num_threads
-    from nnet3py.recognition.sound_list import Listed
+    from nnet3py.recognition.sound import Listed
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)           # of a terminal: the first process decides what it means
     for number in system.ENDING_SIGNALS:

@@ -11,8 +11,8 @@ from nnet3py import log
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from nnet3py.recognition.sound_list import Listed
-    from nnet3py.recognition.transcript import Transcript
+    from nnet3py.recognition.sound import Listed
+    from nnet3py.recognition.transcribing import Transcript
 
 _SECONDS_BETWEEN = 0.2       # between two changes of a terminal's last line
 _LOG_SECONDS = 30.0          # between two lines of a log, where there is no terminal

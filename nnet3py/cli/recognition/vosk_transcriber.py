@@ -43,7 +43,7 @@ def vosk_transcriber(args: list[str], options: Options) -> int:
     from pathlib import Path
 
     import nnet3py.vosk
-    from nnet3py.recognition.find_model import find_model
+    from nnet3py.recognition.model_folder import find_model
     from nnet3py.recognition.recognizer import Recognizer
     from nnet3py.vosk.transcriber import Results, Task, recognized, recognized_by_server, tasks, transcribe
 
