@@ -67,6 +67,7 @@ CHECKED: tuple[str, ...] = (
     "provided.py",
     "public_names.py",
     "random_sequence.py",
+    "recognition/",
     "report/",
     "rnnlm/",
     "runtime/",

@@ -7,7 +7,7 @@ from nnet3py.cli.decoding.decode_table import Computes
 from nnet3py.cli.nnet.utterances import SIMPLE
 from nnet3py.cli.process.option_groups import without
 from nnet3py.cli.process.options import Options, declared
-from nnet3py.recognition.option_tables import LOOPED_SETTINGS
+from nnet3py.recognition.options import LOOPED_SETTINGS
 
 if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel

@@ -12,7 +12,7 @@ from nnet3py.cli.decoding.online_options import DECODING, OnlineDecoding, log_en
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, option
 from nnet3py.errors import within
-from nnet3py.recognition.option_tables import CHUNK_LENGTH
+from nnet3py.recognition.options import CHUNK_LENGTH
 
 if TYPE_CHECKING:
     from nnet3py.decoding.lattice_decoder import Graph

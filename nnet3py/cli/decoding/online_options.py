@@ -14,7 +14,7 @@ from nnet3py.cli.process.option_groups import DEVICE, without
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
 from nnet3py.cli.process.parser import options_of_file
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
-from nnet3py.recognition.option_tables import (
+from nnet3py.recognition.options import (
     ENDPOINT_SETTINGS,
     PIPELINE_SETTINGS,
     PITCH_SETTINGS,
@@ -42,7 +42,7 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
     Raises OptionError for what cannot be computed, and as PipelineModels.check.
     """
     from nnet3py.feat.speech import speech_options
-    from nnet3py.recognition import pipeline_files
+    from nnet3py.recognition import pipeline as pipeline_files
 
     kind = options.feature_type
     for other in ("mfcc", "plp", "fbank"):

@@ -1,4 +1,4 @@
-"""The models of a server: which there are by name, and reading them again when their files have changed. Light."""
+"""The models of a server by name, which are read again when their files have changed. Light."""
 from __future__ import annotations
 
 import os
@@ -8,9 +8,7 @@ from typing import Any, NamedTuple
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.network.model_place import is_old_published, is_published
-from nnet3py.recognition.find_model import language_of
-
-_Stamp = frozenset[tuple[str, int, int, int]]
+from nnet3py.recognition.model_folder import Stamp, language_of, stamp
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,31 +17,31 @@ class ServedModel:
 
     Attributes
     ----------
-    name : by which clients ask for it: that of its folder
-    recognizer : what begins streams, such as a :class:`~nnet3py.recognition.recognizer.Recognizer`
-    stamp : what its files were when they were read; by it changes are noticed
+    name : name of its folder, by which clients ask for it
+    recognizer : factory of streams, such as :class:`~nnet3py.recognition.recognizer.Recognizer`
+    stamp : state of its files when they were read, to notice changes
     """
 
     name: str
     recognizer: Any
-    stamp: _Stamp = frozenset()
+    stamp: Stamp = frozenset()
 
 
 @dataclass(frozen=True)
 class ServedModels:
-    """The models that clients may choose from, by name; the first is that of clients that name none."""
+    """Models by name, from which clients choose; the first is for clients that name no model."""
 
     by_name: Mapping[str, ServedModel] = field(default_factory=dict)
 
     @property
     def default(self) -> ServedModel | None:
-        """The first; None if there are none."""
+        """First model; None if there are none."""
         return next(iter(self.by_name.values()), None)
 
     def named(self, name: str) -> ServedModel | None:
-        """The model of a name; else the first published one of a language, such as ``ko``; None if there is none.
+        """Return the model of a name, or the first published model of a language, such as ``ko``; None: no such model.
 
-        Clients of vosk-server give the path of a folder, of which the last part counts: nothing else is looked at.
+        Clients of vosk-server give the path of a folder, of which only the last part counts.
         """
         name = name.rstrip("/").rpartition("/")[2]
         of_language = (model for model in self.by_name.values() if name and language_of(model.name) == name)
@@ -51,13 +49,13 @@ class ServedModels:
 
 
 class Reloaded(NamedTuple):
-    """What came of reading models again.
+    """The outcome of reading models again.
 
     Attributes
     ----------
-    models : those to be served from now on
-    changes : what is different, a line each
-    problems : why models could not be read, a line each; where they were served before, they still are
+    models : ServedModels, from now on
+    changes : messages about changed models
+    problems : messages about models that could not be read, which stay as they were
     """
 
     models: ServedModels
@@ -66,18 +64,18 @@ class Reloaded(NamedTuple):
 
 
 class ModelLoader:
-    """Reads the models of a server.
+    """A loader of the models of a server.
 
     Parameters
     ----------
-    paths : model folders (or acoustic models in them), or folders that have model folders in them
-    read : reads the model of a folder. Raises Nnet3Error
-    files : names all the files that it is read from, also such as are elsewhere
-    default : the name of the model of clients that name none; empty: the first
+    paths : model folders (or acoustic models in them), or folders that contain model folders
+    read : function that reads the model of a folder, and raises Nnet3Error
+    files : function that returns all files of a model, also those outside its folder
+    default : name of the model for clients that name none; empty: the first model
 
     Attributes
     ----------
-    models : those that were read
+    models : ServedModels
     """
 
     def __init__(self, paths: Sequence[str], read: Callable[[str], Any],
@@ -86,16 +84,16 @@ class ModelLoader:
         self.models = ServedModels()
 
     def load(self) -> None:
-        """Read all of them. Nnet3Error if one cannot be read, or if two have the same name."""
+        """Read all models. Raises Nnet3Error if a model cannot be read, or if two models have the same name."""
         places = model_places(self._paths)
         if self._default and self._default not in places:
             raise UsageError(f"--default-model={self._default}: expected one of {', '.join(places)}")
         self.models = self._in_order({name: self._served(name, path) for name, path in places.items()})
 
     def reload(self) -> Reloaded:
-        """Read those again whose files have changed, read new ones, drop those whose folders are gone.
+        """Read changed and new models, and drop models whose folders are gone.
 
-        What cannot be read is served as it was before. Nothing is raised.
+        A model that cannot be read stays as it was. Nothing is raised.
         """
         before, after = self.models.by_name, {}
         changes: list[str] = []
@@ -107,9 +105,9 @@ class ModelLoader:
         for name, path in places.items():
             try:
                 after[name] = self._served(name, path, before.get(name))
-            except Exception as error:         # a file that is half written can be anything
-                what = str(error) if isinstance(error, Nnet3Error) else f"{type(error).__name__}: {error}"
-                problems.append(f"model {name}: {what}")
+            except Exception as error:         # a file that is half written can raise anything
+                problem = str(error) if isinstance(error, Nnet3Error) else f"{type(error).__name__}: {error}"
+                problems.append(f"model {name}: {problem}")
                 if name in before:
                     after[name] = before[name]
         if self._default and self._default not in after:
@@ -123,27 +121,27 @@ class ModelLoader:
         return Reloaded(self.models, changes, problems)
 
     def _served(self, name: str, path: str, before: ServedModel | None = None) -> ServedModel:
-        """The model of a folder, or the one from before if its files are the same."""
+        """Return the model of a folder, or the model ``before`` if its files have not changed."""
         now = stamp(self._files(path))
         if before is not None and now == before.stamp:
             return before
         return ServedModel(name, self._read(path), now)
 
     def _in_order(self, models: dict[str, ServedModel]) -> ServedModels:
-        """The default first."""
+        """Return the default first."""
         first = {self._default: models[self._default]} if self._default else {}
         return ServedModels({**first, **models})
 
 
 def model_places(paths: Sequence[str], expected: Iterable[str] = ()) -> dict[str, str]:
-    """Names of models and where they are: for each path itself or, if it is no model, for the folders in it.
+    """Return names and paths of models: each path or, if it is no model, the model folders in it.
 
     Parameters
     ----------
     paths : folders, or acoustic models in model folders
-    expected : names of models that were there before: folders of these names count as models whatever is in them
+    expected : names of earlier models: folders of these names count as models whatever they contain
 
-    Hidden folders are passed over. UsageError if two models have the same name.
+    Hidden folders are left out. Raises UsageError for two models of the same name.
     """
     places: dict[str, str] = {}
     for path in paths:
@@ -170,15 +168,6 @@ def _folders_in(path: str) -> dict[str, str]:
 
 
 def _name(path: str) -> str:
-    """The name of a model's folder, as it was given: a link has its own."""
+    """Return the name of a model's folder as it was given: a link has its own name."""
     path = os.path.abspath(path)
     return os.path.basename(os.path.dirname(path) if os.path.isfile(path) else path)
-
-
-def stamp(files: Iterable[str]) -> _Stamp:
-    """Return what changes if a file is written or replaced. OSError if one is not there."""
-    states = []
-    for file in files:
-        state = os.stat(file)
-        states.append((file, state.st_size, state.st_mtime_ns, state.st_ino))
-    return frozenset(states)

@@ -1,4 +1,4 @@
-"""What a client and the server say to each other: the public protocol of vosk-server, over a WebSocket.
+"""Messages between clients and the server: the public protocol of vosk-server, over a WebSocket.
 
 A client may first send the text ``{"config": {"sample_rate": 8000, "words": true, "max_alternatives": 0,
 "phrase_list": [...], "model": "ko"}}``, then sends sound in binary messages (16-bit samples, little-endian, one
@@ -15,20 +15,20 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.recognition.served_models import ServedModel, ServedModels
+from nnet3py.recognition.server.models import ServedModel, ServedModels
+from nnet3py.recognition.server.options import SAMPLE_RATES
 
 BYTES_PER_SAMPLE = 2
-SAMPLE_RATES = (1000.0, 384000.0)      # the least and the greatest; telephones have 8000, studios 192000
 MOST_ALTERNATIVES = 100
-MOST_PHRASE_WORDS = 10_000              # a graph is made of them
+MOST_PHRASE_WORDS = 10_000              # of a phrase list, of which a graph is made
 
 
 class CloseCode(enum.IntEnum):
-    """Why the server closes a connection, by the numbers of RFC 6455."""
+    """Reasons for closing a connection, with the numbers of RFC 6455."""
 
     GOING_AWAY = 1001
-    UNSUPPORTED = 1003         # text that means nothing
-    POLICY = 1008              # a limit, or a setting that this model does not have
+    UNSUPPORTED = 1003         # unknown text
+    POLICY = 1008              # a limit, or a setting that the model does not allow
     INTERNAL = 1011
     TRY_LATER = 1013
 
@@ -41,13 +41,13 @@ class Control(enum.Enum):
 
 
 class ProtocolError(Nnet3Error):
-    """What a client did wrong, which ends its connection.
+    """An error of a client, which ends its connection.
 
     Parameters
     ----------
-    message : what was found and what was expected; the client is told
-    code : with which the connection is closed
-    kind : a word for it, by which such ends are counted
+    message : text for the client
+    code : close code of the connection
+    kind : label by which such errors are counted
     """
 
     def __init__(self, message: str, code: CloseCode, kind: str) -> None:
@@ -57,15 +57,15 @@ class ProtocolError(Nnet3Error):
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """What a client may choose for its stream.
+    """The settings of a client's stream.
 
     Attributes
     ----------
-    sample_rate : samples a second of what it sends
+    sample_rate : samples a second of the client's sound
     words : whether results have a list of words with times and confidences
-    max_alternatives : 0, or how many alternatives to give in place of one result
-    phrases : what will be said, for a model with a lookahead graph; empty: whatever the model knows
-    model : which decodes; None for a service that has none to choose from
+    max_alternatives : number of alternatives in place of one result; 0: one result
+    phrases : phrase list, for a model with a lookahead graph; empty: the model's grammar
+    model : ServedModel; None for a service without a choice of models
     """
 
     sample_rate: float
@@ -76,11 +76,11 @@ class StreamSettings:
 
 
 class ResultLike(Protocol):
-    """The part of a result of recognition that is read here.
+    """The interface of a result of recognition that is used here.
 
-    ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``alternatives(count)`` gives
-    at most that many (text, confidence, words), the best first; ``joined(results)`` makes one of several that follow
-    each other.
+    ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``alternatives(count)``
+    returns at most ``count`` tuples (text, confidence, words), the best first; ``joined(results)`` makes one result of
+    consecutive results.
     """
 
     @property
@@ -96,10 +96,10 @@ class ResultLike(Protocol):
 
 
 def read_text_message(text: str, settings: StreamSettings, models: ServedModels) -> StreamSettings | Control:
-    """What a client's text message asks for, of some models; settings that it does not name stay.
+    """Read a client's text message: changed settings, or a control.
 
-    Raises :class:`ProtocolError` for anything but ``config``, ``eof`` and ``reset``. Keys of ``config`` that are not
-    known are ignored, as by the public server; a model that there is not is refused: the wrong language helps nobody.
+    Raises :class:`ProtocolError` for anything but ``config``, ``eof`` and ``reset``. Unknown keys of ``config`` are
+    ignored, as by the public server; an unknown model is refused, since words in the wrong language help nobody.
     """
     try:
         message = json.loads(text)
@@ -161,17 +161,17 @@ def _shown(text: str) -> str:
 
 
 def partial_message(text: str) -> str:
-    """The answer to sound within a segment."""
+    """Return the answer to sound within a segment."""
     return json.dumps({"partial": text}, ensure_ascii=False)
 
 
 def error_message(text: str) -> str:
-    """What is sent before a connection is closed for a reason. The public server sends nothing."""
+    """Return the message before a connection is closed because of an error. The public server sends nothing."""
     return json.dumps({"error": text}, ensure_ascii=False)
 
 
 def result_message(result: ResultLike | None, settings: StreamSettings) -> str:
-    """The answer at the end of a segment; None stands for a stream that had no sound."""
+    """Return the answer at the end of a segment; ``result`` is None for a stream without sound."""
     if settings.max_alternatives > 0:
         alternatives: list[dict[str, Any]] = []
         for text, confidence, words in result.alternatives(settings.max_alternatives) if result is not None else []:

@@ -1,39 +1,43 @@
-"""The server: connections over WebSockets, each of which sends sound and gets words; ``nnet3py serve`` runs it.
+"""The server of ``nnet3py serve``: WebSocket connections that send sound and get words, and answers to plain HTTP.
 
-One thread has all connections; decoding is done by a :class:`~nnet3py.recognition.stream_threads.StreamService`.
-The package websockets speaks HTTP and WebSocket: it is imported when a server is made.
+One thread has all connections; streams are decoded by a :class:`~nnet3py.recognition.server.session.StreamService`.
+The package websockets speaks HTTP and WebSocket; it is imported when a server is made.
 """
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import ipaddress
+import json
 import logging
 import os
+import re
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import Any
+from importlib.resources import files
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
-from nnet3py.recognition.served_models import Reloaded, ServedModels
-from nnet3py.recognition.server_board import Place
-from nnet3py.recognition.server_http import HttpAnswer, answer_to, is_local_name, origin_is_allowed, refusal
-from nnet3py.recognition.server_limits import MESSAGES_WAITING
-from nnet3py.recognition.server_metrics import Metrics, text_of
-from nnet3py.recognition.server_options import ServerOptions
-from nnet3py.recognition.server_protocol import CloseCode, StreamSettings
-from nnet3py.recognition.server_session import Session
-from nnet3py.recognition.stream_threads import StreamService
+from nnet3py.recognition.server import metrics as server_metrics
+from nnet3py.recognition.server.metrics import Metrics, Place, text_of
+from nnet3py.recognition.server.models import Reloaded, ServedModels
+from nnet3py.recognition.server.options import MESSAGES_WAITING, ServerOptions
+from nnet3py.recognition.server.protocol import CloseCode, StreamSettings
+from nnet3py.recognition.server.session import Session, StreamService
 from nnet3py.system import HANGUP, call_at_signals, has_terminal
 
 logger = logging.getLogger(__name__)
 
-CLOSE_SECONDS = 5.0          # that a client has to answer the closing of its connection
-_OPEN_SECONDS = 10.0         # for a client to say what it wants
-_PING_SECONDS = 20.0         # between signs of life, after which the system closes what has no other end any more
-_PUBLISH_SECONDS = 0.2       # between two times that other processes are told what is counted here
-_KINDS = {1007: "text", 1009: "size"}      # of errors at which websockets itself closes, by close code
+CLOSE_SECONDS = 5.0          # for a client to answer the closing of its connection
+_OPEN_SECONDS = 10.0         # for a client to send its request
+_PING_SECONDS = 20.0         # between pings, by which the system notices connections without another end
+_PUBLISH_SECONDS = 0.2       # between updates of the counters that other processes read
+_KINDS = {1007: "text", 1009: "size"}      # kinds of errors at which websockets closes a connection, by close code
 
 
 class RecognitionServer:
@@ -41,22 +45,21 @@ class RecognitionServer:
 
     Parameters
     ----------
-    service : which decodes; it is shut down when the server ends
-    options : how to serve
-    models : what clients may choose from
-    read_again : reads the models again, in a thread, and raises nothing; None: they stay as they are
-    listener : socket whose ``accept`` gives connections; None: one is made for the options' host and port
-    place : where this process says what it counts, and the others of the same server do; None: there are no others
+    service : StreamService, which decodes; shut down when the server ends
+    options : ServerOptions
+    models : ServedModels from which clients choose
+    read_again : function that reads the models again, in a thread, and raises nothing; None: models do not change
+    listener : socket that accepts connections; None: a socket is made for the options' host and port
+    place : Place of this process's counters, for a server of several processes; None: one process
 
     Attributes
     ----------
-    options, metrics : how it serves, and what it has counted
-    models : what new connections may choose from
+    options, metrics : ServerOptions and Metrics
+    models : ServedModels for new connections
 
     Raises
     ------
-    Nnet3Error
-        The package websockets is missing, or an option cannot be used.
+    Nnet3Error : the package websockets is missing, or an option is invalid
     """
 
     def __init__(self, service: StreamService, options: ServerOptions, models: ServedModels | None = None,
@@ -73,30 +76,30 @@ class RecognitionServer:
         self._connections: set[Any] = set()
         self._stopping = asyncio.Event()
         self._hurrying = asyncio.Event()
-        self._limiting = asyncio.Event()        # set: connections have only a while to end
+        self._limiting = asyncio.Event()        # set: connections have only ``drain_seconds`` to end
 
     def stop(self) -> None:
-        """Accept no more connections, and end when those that are open have ended; called again: end them now."""
+        """Accept no more connections, and end when the open ones have ended; a second call ends them at once."""
         if self._limiting.is_set():
             self._hurrying.set()
         self._limiting.set()
         self._stopping.set()
 
     def retire(self) -> None:
-        """Accept no more connections, and end when those that are open have ended, however long that takes."""
+        """Accept no more connections, and end when the open ones have ended, without a time limit."""
         self._stopping.set()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether :meth:`stop` was called."""
+        """True after :meth:`stop` was called."""
         return self._limiting.is_set()
 
     def reload(self) -> None:
-        """Read models again whose files have changed, for connections that come then; returns at once.
+        """Begin to read models again whose files have changed, for new connections.
 
-        Connections that are open keep what they have to their end. What cannot be read is logged, and served as before.
+        Open connections keep their models. A model that cannot be read is logged, and stays as it was.
         """
-        self._reload_is_wanted = True          # if it is being done: once more, for what has changed since
+        self._reload_is_wanted = True          # also during a reload: files may have changed since it began
         if self._read_again is not None and (self._reloading is None or self._reloading.done()):
             self._reloading = asyncio.get_running_loop().create_task(self._reload(self._read_again))
 
@@ -105,12 +108,12 @@ class RecognitionServer:
             self._reload_is_wanted = False
             self.models, changes, problems = await asyncio.to_thread(read_again)
             for problem in problems:
-                logger.error("%s; what was served before still is", problem)
+                logger.error("%s; the model stays as it was", problem)
             self.metrics.count("reloads_total", label="failed" if problems else "ok")
             logger.info("Models were looked at again: %s", "; ".join(changes) or "nothing is different")
 
     async def serve(self, listening: Callable[[str], None] = lambda address: None) -> None:
-        """Accept connections until :meth:`stop` is called; ``listening`` is told the address once that begins.
+        """Accept connections until :meth:`stop` is called; ``listening`` is called with the address when that begins.
 
         Raises Nnet3Error if the port cannot be used.
         """
@@ -128,7 +131,7 @@ class RecognitionServer:
         from websockets.asyncio.server import serve
 
         options = self.options
-        quiet = logging.getLogger(__name__ + ".websockets")      # tells of garbage with tracebacks
+        quiet = logging.getLogger(__name__ + ".websockets")      # its messages about invalid requests have tracebacks
         quiet.disabled = True
         try:
             where: dict[str, Any] = {"host": options.host or None, "port": options.port}
@@ -137,7 +140,7 @@ class RecognitionServer:
             return await serve(
                 self._handle, **where, process_request=self._process_request,
                 compression=None, server_header="nnet3py", open_timeout=_OPEN_SECONDS, ping_interval=_PING_SECONDS,
-                ping_timeout=None,       # an answer to it comes after all the sound that waits
+                ping_timeout=None,       # the answer comes after all the sound in the queue
                 close_timeout=CLOSE_SECONDS, max_size=options.limits.max_message_bytes,
                 max_queue=MESSAGES_WAITING, logger=quiet, ssl=tls_context(options))
         except OSError as error:
@@ -152,7 +155,7 @@ class RecognitionServer:
             self._place.write(self.metrics.state())
 
     async def _drain(self, server: Any) -> None:
-        """Let connections end, for a while; then end them."""
+        """Wait for connections to end, for a limited time, then close them."""
         if self._connections and self.is_stopping:
             logger.info("Stopping: %d connections have %g seconds to end; a second signal ends them at once.",
                         len(self._connections), self.options.drain_seconds)
@@ -171,7 +174,7 @@ class RecognitionServer:
         ended.cancel()
 
     def _process_request(self, connection: Any, request: Any) -> Any:
-        """The HTTP response to a request; None for one that opens a WebSocket."""
+        """Return the HTTP response to a request; None for a request that opens a WebSocket."""
         answer = self._http_answer(request)
         if answer is None:
             return None
@@ -197,7 +200,7 @@ class RecognitionServer:
         return self._num_connections() >= self.options.limits.max_connections
 
     def _num_connections(self) -> int:
-        """Connections that are open, of all processes of the server."""
+        """Return the number of open connections of all processes of the server."""
         if self._place is None:
             return len(self._connections)
         return sum(state["connections"] for state in self._place.with_others(self.metrics.state()).values())
@@ -214,7 +217,7 @@ class RecognitionServer:
             self._place.write(self.metrics.state())
 
     def health(self) -> dict[str, object]:
-        """What ``/health`` says: ``status`` is ``ok``, or ``stopping``."""
+        """Return the answer to ``/health``; ``status`` is ``ok`` or ``stopping``."""
         from nnet3py import __version__
 
         default = self.models.default
@@ -224,7 +227,7 @@ class RecognitionServer:
                 "sample_rate": self.options.sample_rate, **several}
 
     async def _handle(self, connection: Any) -> None:
-        """Have the conversation with one client; whatever goes wrong in it ends this connection only."""
+        """Have the conversation with one client; errors end this connection only."""
         from websockets.exceptions import ConnectionClosed
 
         if self._is_full():        # several came at the same moment
@@ -260,14 +263,14 @@ class RecognitionServer:
 
 
 def run_server(server_of: Callable[[], RecognitionServer], listening: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or SIGINT comes; a second one ends open connections at once. At SIGHUP models are read again.
+    """Serve until SIGTERM or SIGINT; a second one ends open connections at once. At SIGHUP models are read again.
 
-    If a terminal started it, and SIGHUP comes because the terminal is closed, that ends it as well.
+    SIGHUP also ends a server that was started in a terminal when the terminal is closed.
 
     Parameters
     ----------
-    server_of : makes the server, within the event loop that will run it
-    listening : is told the address
+    server_of : function that makes the server, called in the event loop that will run it
+    listening : function that is called with the address
     """
     async def until_signal() -> None:
         server = server_of()
@@ -288,7 +291,7 @@ def run_server(server_of: Callable[[], RecognitionServer], listening: Callable[[
 
 
 def require_websockets() -> None:
-    """Raise Nnet3Error, which says how to install it, if the package is missing."""
+    """Raise Nnet3Error with the command for installing it if the package websockets is missing."""
     load("websockets.asyncio.server", "the server needs", "serve", "websockets, 13.0 or newer")
 
 
@@ -299,13 +302,13 @@ def address_of(options: ServerOptions, listener: Any) -> str:
 
 
 def cannot_listen(options: ServerOptions, error: OSError) -> Nnet3Error:
-    """Return what to say if the port cannot be used."""
+    """Return the error for a port that cannot be used."""
     return Nnet3Error(f"cannot listen on port {options.port} of {options.host or 'all interfaces'}: "
-                      f"{error.strerror or error}", "choose another with --port or --host")
+                      f"{error.strerror or error}", "choose another port with --port, or address with --host")
 
 
 def tls_context(options: ServerOptions) -> Any:
-    """Return an SSLContext of the options' certificate; None without one. Nnet3Error for files that are none."""
+    """Return an SSLContext of the options' certificate; None without a certificate. Raises Nnet3Error."""
     if not options.certificate:
         return None
     import ssl
@@ -320,3 +323,96 @@ def tls_context(options: ServerOptions) -> Any:
         raise Nnet3Error(f"{options.certificate}: no certificate and key in PEM format that belong together "
                          f"({error.reason or error})") from None
     return context
+
+
+PAGE = "page.html"
+_TEXT, _JSON, _HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
+
+
+class HttpAnswer(NamedTuple):
+    """Status, headers and body."""
+
+    status: HTTPStatus
+    headers: dict[str, str]
+    body: bytes
+
+
+def answer_to(path: str, health: Callable[[], dict[str, object]], metrics: Callable[[], str]) -> HttpAnswer:
+    """Return the answer to a GET of a path; ``health`` and ``metrics`` are called for their contents."""
+    path = path.partition("?")[0]
+    if path in ("/", "/index.html"):
+        page = page_text()
+        return _answer(HTTPStatus.OK, _HTML, page, {"Content-Security-Policy": content_policy(page)})
+    if path == "/health":
+        state = health()
+        return _answer(HTTPStatus.OK if state["status"] == "ok" else HTTPStatus.SERVICE_UNAVAILABLE, _JSON,
+                       json.dumps(state) + "\n")
+    if path == "/metrics":
+        return _answer(HTTPStatus.OK, server_metrics.CONTENT_TYPE, metrics())
+    return refusal(HTTPStatus.NOT_FOUND, "There are /, /health and /metrics, and a WebSocket for sound.")
+
+
+def refusal(status: HTTPStatus, why: str) -> HttpAnswer:
+    """Return an answer with the reason of a refusal."""
+    return _answer(status, _TEXT, why + "\n", {"Retry-After": "5"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {})
+
+
+def _answer(status: HTTPStatus, kind: str, text: str, headers: dict[str, str] | None = None) -> HttpAnswer:
+    body = text.encode()
+    return HttpAnswer(status, {"Content-Type": kind, "Content-Length": str(len(body)), "Connection": "close",
+                               "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff",
+                               "Referrer-Policy": "no-referrer", **(headers or {})}, body)
+
+
+def page_text() -> str:
+    """Return the page, one file that loads nothing from elsewhere."""
+    return files("nnet3py.recognition.server").joinpath(PAGE).read_text(encoding="utf-8")
+
+
+def content_policy(page: str) -> str:
+    """Return the page's Content-Security-Policy: its own script and style, by hashes, and connections to its server."""
+    def hashes(element: str) -> str:
+        return " ".join("'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"
+                        for text in re.findall(rf"<{element}>(.*?)</{element}>", page, re.DOTALL))
+
+    return (f"default-src 'none'; script-src {hashes('script')} blob:; style-src {hashes('style')}; "
+            "connect-src 'self' ws: wss:; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+
+
+def origin_is_allowed(origins: Sequence[str], host: str, is_local: bool, allowed: Sequence[str]) -> bool:
+    """Return whether a browser that shows a page of some origin may connect.
+
+    Only browsers send an origin. Any page could make a browser connect to a server on its user's own machine; so the
+    page must come from this server, or its origin must be allowed. Foreign names that lead here (DNS rebinding) are
+    refused because they are not local.
+
+    Parameters
+    ----------
+    origins : values of the Origin header, such as ``https://example.org``
+    host : value of the Host header
+    is_local : whether the server can be reached from its own machine only
+    allowed : other allowed origins; ``*``: all
+    """
+    if not origins or "*" in allowed:
+        return True
+    if len(origins) > 1:
+        return False
+    if origins[0] in allowed:
+        return True
+    try:
+        parts = urlsplit(origins[0])
+        name = parts.hostname or ""
+    except ValueError:
+        return False
+    return bool(parts.netloc) and parts.netloc.lower() == host.lower() and (is_local_name(name) or not is_local)
+
+
+def is_local_name(name: str) -> bool:
+    """Return whether a host's name or address can only mean the machine itself."""
+    name = name.lower().strip("[]")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False

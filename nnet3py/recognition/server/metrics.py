@@ -1,6 +1,9 @@
-"""What the server counts, as text for Prometheus."""
+"""Counters of the server as text for Prometheus, and a board of shared memory for those of several processes."""
 from __future__ import annotations
 
+import json
+import mmap
+import struct
 from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any
@@ -26,7 +29,7 @@ _COUNTERS = {      # name: help, label
 
 
 class Metrics:
-    """Counters of one server, and the times that answers took."""
+    """Counters of one server process, and the times of answers."""
 
     def __init__(self) -> None:
         self._counts: dict[str, dict[str, float]] = {name: {} if label else {"": 0.0}
@@ -36,31 +39,31 @@ class Metrics:
         self.connections = 0
 
     def count(self, name: str, amount: float = 1, label: str = "") -> None:
-        """Add to a counter, which must be in the table; ``label`` is a value of its label, if it has one."""
+        """Add to a counter of the table; ``label`` is the value of its label, if it has one."""
         values = self._counts[name]
         values[label] = values.get(label, 0.0) + amount
 
     def value(self, name: str, label: str = "") -> float:
-        """The value of a counter."""
+        """Return the value of a counter."""
         return self._counts[name].get(label, 0.0)
 
     def answered(self, seconds: float) -> None:
-        """A block of sound was answered ``seconds`` after it was taken up."""
+        """Return a block of sound was answered ``seconds`` after it was taken up."""
         self._times[bisect_left(_BOUNDS, seconds)] += 1
         self._sum += seconds
 
     def state(self) -> dict[str, Any]:
-        """Return all of it as JSON can write it, for :func:`text_of`."""
+        """Return all values in a form for JSON and :func:`text_of`."""
         return {"counts": self._counts, "times": self._times, "sum": self._sum, "connections": self.connections,
                 "memory": resident_bytes()}
 
     def text(self) -> str:
-        """Return all of it in Prometheus' text format."""
+        """Return all values in Prometheus' text format."""
         return text_of({"": self.state()})
 
 
 def text_of(states: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return states of processes in Prometheus' text format, each with the label ``process``; an empty one has none."""
+    """Return the values of processes in Prometheus' text format, with the label ``process`` unless it is empty."""
     lines = []
     for name, (help_text, label) in _COUNTERS.items():
         lines += _head(_PREFIX + name, "counter", help_text)
@@ -93,3 +96,68 @@ def _head(name: str, kind: str, help_text: str) -> list[str]:
 def _sample(name: str, value: float, **labels: str) -> str:
     pairs = ",".join(f'{label}="{text}"' for label, text in labels.items() if text or label != "process")
     return f"{name}{{{pairs}}} {value:.12g}" if pairs else f"{name} {value:.12g}"
+
+
+_SLOT_BYTES = 1 << 15
+_HEAD = struct.Struct("=QI")      # count of writes, odd while the slot is being written; bytes of its content
+_LOOKS = 100                      # attempts to read a slot that is being written
+
+
+class Board:
+    """A board of slots in shared memory, each written by one process; made before the processes are forked.
+
+    Parameters
+    ----------
+    num_slots : number of slots
+    """
+
+    def __init__(self, num_slots: int) -> None:
+        self.num_slots = num_slots
+        self._memory = mmap.mmap(-1, num_slots * _SLOT_BYTES)         # pages that nobody writes take no memory
+
+    def write(self, slot: int, values: dict[str, Any] | None) -> None:
+        """Replace the content of a slot; None: empty."""
+        content = b"" if values is None else json.dumps(values, separators=(",", ":")).encode()
+        if len(content) > _SLOT_BYTES - _HEAD.size:
+            return
+        start = slot * _SLOT_BYTES
+        count = _HEAD.unpack_from(self._memory, start)[0] | 1         # odd: being written
+        _HEAD.pack_into(self._memory, start, count, 0)
+        self._memory[start + _HEAD.size:start + _HEAD.size + len(content)] = content
+        _HEAD.pack_into(self._memory, start, count + 1, len(content))
+
+    def read(self, slot: int) -> dict[str, Any] | None:
+        """Return the content of a slot; None: empty."""
+        start = slot * _SLOT_BYTES
+        for _ in range(_LOOKS):
+            count, size = _HEAD.unpack_from(self._memory, start)
+            content = self._memory[start + _HEAD.size:start + _HEAD.size + size]
+            if count % 2 == 0 and _HEAD.unpack_from(self._memory, start)[0] == count:
+                values: dict[str, Any] | None = json.loads(content) if content else None
+                return values
+        return None
+
+    def all(self) -> dict[int, dict[str, Any]]:
+        """Return the contents of the slots that are not empty, by number."""
+        contents = {slot: self.read(slot) for slot in range(self.num_slots)}
+        return {slot: values for slot, values in contents.items() if values is not None}
+
+
+class Place:
+    """The slot of a process on a board. Slot 0 is that of the parent process, which serves no clients."""
+
+    def __init__(self, board: Board, slot: int) -> None:
+        self.board, self.slot = board, slot
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Replace the content of this process's slot."""
+        self.board.write(self.slot, values)
+
+    def with_others(self, values: dict[str, Any]) -> dict[int, dict[str, Any]]:
+        """Return the contents of all slots by number, with ``values`` for this process."""
+        return {**self.board.all(), self.slot: values}
+
+    @property
+    def num_processes(self) -> int:
+        """Number of processes that serve clients."""
+        return sum(slot > 0 for slot in self.with_others({}))
