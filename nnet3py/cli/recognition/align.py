@@ -59,7 +59,8 @@ e.g.:
  nnet3py align --format=srt --out=subtitles vosk-model-small-ko-0.22 lectures/
 """, arguments=(1, 3), detached_values=True, options_anywhere=True, options=[
     QUIET,
-    option("format", str, "textgrid", "Output format: textgrid, json, ctm, srt or vtt", choices=tuple(ALIGNMENT_FORMATS)),
+    option("format", str, "textgrid", "Output format: textgrid, json, ctm, srt or vtt",
+           choices=tuple(ALIGNMENT_FORMATS)),
     _OUT,
     option("unknown-words", str, "similar", "Words that the model does not know: similar: align them as the words with "
            "the most similar spelling; leave-out: leave a gap; error: fail", choices=("similar", "leave-out", "error")),
