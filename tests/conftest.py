@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -43,6 +44,17 @@ def _fresh_log_state() -> Iterator[None]:
     log.set_program("")
     log.set_verbose(0)
     log.disconnect_logging()
+
+
+@pytest.fixture(params=["numpy", "cpu"])
+def ops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Operations of numpy and of the CPU, one after the other; a test may set what ``ops.random`` draws."""
+    from numpy_ops import NumpyOps
+
+    from nnet3py.ops import get_ops
+    ops = NumpyOps() if request.param == "numpy" else get_ops("cpu")
+    monkeypatch.setattr(ops, "random", ops.random)
+    return ops
 
 
 @pytest.fixture

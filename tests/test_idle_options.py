@@ -39,7 +39,7 @@ def shared_files() -> tuple[Path, ...]:
              "runtime", "egs", "chain", "gaussians", "ivectors", "trees", "feat")
     files += [path for room in rooms for path in (ROOT / "nnet3py" / room).rglob("*.py")]
     files += [ROOT / "nnet3py/__init__.py", ROOT / "nnet3py/compiler/cache.py"]
-    files.remove(ROOT / "nnet3py/recognition/option_tables.py")
+    files.remove(ROOT / "nnet3py/recognition/options.py")
     return tuple(files)                  # options of features are given by their names
 
 

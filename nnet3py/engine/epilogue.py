@@ -1,7 +1,7 @@
 """Blocks of affine maps, finished while they are in the cache: floor, scale and offset, and sums of columns.
 
-What is finished is ``max(floor, product + bias) scale + offset``. The sums, and sums of squares, are those of the
-values after the floor; each is over ROWS_OF_A_SUM rows, so that it does not depend on how the work is shared.
+A block becomes ``max(floor, product + bias) scale + offset``. Sums, and sums of squares, are taken of the values after
+the floor, each over ROWS_OF_A_SUM rows, so that they do not depend on how the work is shared.
 """
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from typing import Any
 
 from numba.core import types
 
-from nnet3py.engine import blas, compiling, symbols
-from nnet3py.engine.addresses import address, get_int, stack_floats
-from nnet3py.engine.c_functions import c_function
-from nnet3py.engine.code_bytes import Code
+from nnet3py.engine import blas, compiling, interface
+from nnet3py.engine.inline import address, c_function, get_int, stack_floats
 from nnet3py.engine.jit import inline, row, segment, span
-from nnet3py.engine.partition import ROWS_OF_A_SUM
+from nnet3py.engine.kernel_code import Code
+from nnet3py.engine.threads import ROWS_OF_A_SUM
 from nnet3py.engine.tiles import (
     GROUP_SIZE,
     ITEM,
@@ -49,7 +48,7 @@ def begin_sums(sums, first_row, last_row, first, last):
 
 @inline
 def set_rows(part, vec):
-    """Every row of ``part`` becomes ``vec``."""
+    """Set every row of ``part`` to ``vec``."""
     for i in range(part.shape[0]):
         target = row(part, i)
         for j in range(target.shape[0]):
@@ -80,7 +79,7 @@ def _finish(part, first_row, first, floor, scale, offset, sums):
 @inline
 def affine_block(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor,
                  by_blas):
-    """Rows ``first_row`` to ``last_row`` - 1 and columns ``first`` to ``last`` - 1 of ``spliced_affine``.
+    """Compute rows ``first_row`` to ``last_row`` - 1 and columns ``first`` to ``last`` - 1 of ``spliced_affine``.
 
     ``first_row`` is a multiple of ROWS_OF_A_SUM, and ``first`` of PANEL, unless they are 0.
     """
@@ -93,7 +92,7 @@ def affine_block(first_row, last_row, first, last, dst, sums, src, weights, bias
 
 @inline
 def by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    """The whole block's product by BLAS with one part of the input after the other, then the rest."""
+    """Multiply the whole block by BLAS, one part of the input after the other, then finish it."""
     part = dst[first_row:last_row, first:last]
     set_rows(part, span(bias, first, last - first))
     dim = src.shape[1]
@@ -106,7 +105,7 @@ def by_parts(first_row, last_row, first, last, dst, sums, src, weights, bias, sc
 
 @inline
 def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    """A few rows at a time; each block of k with all columns, while the rows' part of it is in the cache."""
+    """Multiply and finish by tiles, a few rows at a time, each block of k with all columns while it is in the cache."""
     whole = first + (last - first) // VECTOR * VECTOR
     for begin in range(first_row, last_row, ROW_BLOCK):
         end = min(begin + ROW_BLOCK, last_row)
@@ -119,7 +118,7 @@ def by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bias, sc
 
 @inline
 def _narrow_rest(first_row, last_row, first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor):
-    """Columns that are less than a vector: the product with each part of the input, then the rest."""
+    """Multiply columns that are less than a vector, one part of the input after the other, then finish them."""
     part, dim = dst[first_row:last_row, first:last], src.shape[1]
     set_rows(part, span(bias, first, last - first))
     for p in range(starts.shape[0]):
@@ -131,9 +130,10 @@ def _narrow_rest(first_row, last_row, first, last, dst, sums, src, weights, bias
 
 def _affine(first_row, last_row, first, last, dst, dst_step, sums, sums_step, num_sums, src, src_step, weights,
             weights_step, bias, scale, offset, starts, num_parts, dim, stride, floor):
-    """Finished columns that are whole vectors; matrices and vectors are addresses, and bytes from row to row.
+    """Compute finished columns that are whole vectors.
 
-    ``scale`` is 0 if there is none; ``starts`` are int32.
+    Matrices and vectors are given as addresses, and bytes from row to row. ``scale`` is 0 if there is none; ``starts``
+    are int32.
     """
     panel, packed = stack_floats(PANEL_SIZE), stack_floats(LEFT_SIZE)
     num_rows, row_step, block_depth = last_row - first_row, src_step * stride, depth_of(dim)
@@ -185,7 +185,7 @@ def _tiles_of_panel(first_row, num_rows, vectors, result, step, left, group_step
 
 
 _AFFINE_KINDS = (types.intp,) * 20 + (types.float32,)
-_call_affine: Any = c_function(symbols.AFFINE, _AFFINE_KINDS)
+_call_affine: Any = c_function(interface.AFFINE, _AFFINE_KINDS)
 
 
 @inline
@@ -198,5 +198,5 @@ def _rows_by_tiles(first_row, last_row, first, last, dst, sums, src, weights, bi
 
 
 def make_affine() -> Code:
-    """Machine code of the C function ``symbols.AFFINE``."""
+    """Compile the C function ``interface.AFFINE``."""
     return compiling.make_c_function(_affine, _AFFINE_KINDS)

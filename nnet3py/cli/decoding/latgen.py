@@ -38,9 +38,8 @@ from nnet3py.runtime.options import BatchOptions
 if TYPE_CHECKING:
     import numpy as np
 
+    from nnet3py.decoding.composed_graphs import GrammarGraph, LookaheadGraph
     from nnet3py.decoding.decoding_graph import DecodingGraph
-    from nnet3py.decoding.grammar_graph import GrammarGraph
-    from nnet3py.decoding.lookahead_graph import LookaheadGraph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.hmm.transition_model import TransitionModel
 
@@ -201,7 +200,7 @@ def latgen_faster_lookahead(args: list[str], options: Options) -> int:
                          "--boost-words changes")
 
     def read_graph(model: TransitionModel) -> LookaheadGraph:
-        from nnet3py.decoding.lookahead_graph import LookaheadGraph
+        from nnet3py.decoding.composed_graphs import LookaheadGraph
 
         graph = LookaheadGraph.read(args[1], args[2], _numbers(args[3]), model)
         if options.phrases:
@@ -269,7 +268,7 @@ See also: make-grammar-fst, nnet3-latgen-faster
 def latgen_grammar(args: list[str], options: Options) -> int:
     """Decode utterances; return 1 if none succeeded."""
     def read_graph(model: TransitionModel) -> GrammarGraph:
-        from nnet3py.decoding.grammar_graph import GrammarGraph
+        from nnet3py.decoding.composed_graphs import GrammarGraph
 
         return GrammarGraph.read(args[1], model)
 

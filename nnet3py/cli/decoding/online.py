@@ -26,7 +26,7 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import DEVICE
 from nnet3py.cli.process.options import OptionError, Options, declared, option
 from nnet3py.errors import Nnet3Error, within
-from nnet3py.recognition.option_tables import CHUNK_LENGTH
+from nnet3py.recognition.options import CHUNK_LENGTH
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +124,7 @@ See also: nnet3-latgen-grammar, make-grammar-fst
 """, arguments=(5, 5), options=_OPTIONS)
 def latgen_grammar(args: list[str], options: Options) -> int:
     """Decode utterances; return 1 if none succeeded."""
-    from nnet3py.decoding.grammar_graph import GrammarGraph
+    from nnet3py.decoding.composed_graphs import GrammarGraph
 
     return _decode(args, options, GrammarGraph.read)
 

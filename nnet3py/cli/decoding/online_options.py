@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.decoding.decode_table import DECODER, Computes, decoder_options
-from nnet3py.cli.feat.speech_options import CMVN, FEATURE_OPTIONS
-from nnet3py.cli.ivectors.inputs import derive
+from nnet3py.cli.feat.options import CMVN, FEATURE_OPTIONS
+from nnet3py.cli.ivectors.extractor import derive
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, ivector_values
 from nnet3py.cli.nnet.utterances import SIMPLE
 from nnet3py.cli.process.option_groups import DEVICE, without
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option, options_of_file
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
-from nnet3py.recognition.option_tables import (
+from nnet3py.recognition.options import (
     ENDPOINT_SETTINGS,
     LOOPED_SETTINGS,
     PIPELINE_SETTINGS,
@@ -67,7 +67,7 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
     do not go together, and the errors of PipelineModels.check.
     """
     from nnet3py.feat.speech import speech_options
-    from nnet3py.recognition import pipeline_files
+    from nnet3py.recognition import pipeline
 
     kind = options.feature_type
     for other in ("mfcc", "plp", "fbank"):
@@ -83,7 +83,7 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
         cmvn = {**options_of_file(options.cmvn_config, CMVN).as_dict(), "global-cmvn-stats": options.global_cmvn_stats}
     if options.ivector_extraction_config:
         ivectors = ivector_values(options_of_file(options.ivector_extraction_config, ONLINE_OPTIONS))
-    models = pipeline_files.pipeline_models(speech, options.as_dict(), cmvn, ivectors, pitch)
+    models = pipeline.pipeline_models(speech, options.as_dict(), cmvn, ivectors, pitch)
     if models.ivectors is not None:
         derive(models.ivectors.extractor)
         if not online:

@@ -49,7 +49,7 @@ def compute_wer(args: list[str], options: Options) -> int:
     """Print the rates."""
     import sys
 
-    from nnet3py.decoding.edit_distance import edit_distance
+    from nnet3py.decoding.word_errors import edit_distance
 
     words = sentences = wrong = absent = 0
     kinds = [0, 0, 0]
@@ -81,7 +81,7 @@ def compute_wer_bootci(args: list[str], options: Options) -> int:
     """Print error rates and intervals."""
     import sys
 
-    from nnet3py.decoding.edit_distance import Resampler, edit_distance
+    from nnet3py.decoding.word_errors import Resampler, edit_distance
 
     errors: list[list[int]] = [[] for _ in args[1:]]
     words: list[int] = []
@@ -119,7 +119,7 @@ See also: compute-wer
 ])
 def align_text(args: list[str], options: Options) -> int:
     """Align two tables; return 1 if no utterance was aligned."""
-    from nnet3py.decoding.edit_distance import align
+    from nnet3py.decoding.word_errors import align
     from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.tables import TableWriter
 
@@ -163,8 +163,7 @@ def word_error_rate(args: list[str], options: Options) -> int:
     """Print the rates."""
     import sys
 
-    from nnet3py.decoding.grammar import read_transcripts
-    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.decoding.symbols import SymbolTable, read_transcripts
     from nnet3py.decoding.word_errors import WordErrors, alignment_lines
     from nnet3py.io.streams import write_text
 

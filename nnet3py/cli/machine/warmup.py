@@ -18,11 +18,11 @@ from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Options, option
+from nnet3py.engine import interface
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
-    from nnet3py.engine.code_bytes import Code
-    from nnet3py.engine.code_keys import Key
+    from nnet3py.engine.kernel_code import Code, Key
 
 
 @kaldi_command("warmup", group="Start here",
@@ -62,18 +62,15 @@ def warmup(args: list[str], options: Options) -> None:
 
 
 # Family -> (file, function) of the functions of engine/ that are compiled.
-ENGINE = {"engine": (("array_code", "take_apart"), ("tiles", "multiply"), ("epilogue", "affine"),
-                     ("team_code", "share"), ("team_code", "serve"))}
+ENGINE = {"engine": (*interface.FUNCTIONS.values(), ("team_code", "serve"))}
 # Family of compiled loops outside ops/ -> modules that contain them.
 LOOPS: dict[str, tuple[str, ...]] = {
-    "decoding": ("nnet3py.decoding.decoder", "nnet3py.decoding.decoding_graph", "nnet3py.decoding.lattice_decoder",
-                 "nnet3py.decoding.lookahead", "nnet3py.decoding.lookahead_graph", "nnet3py.decoding.lookahead_grammar",
-                 "nnet3py.decoding.growing_graph", "nnet3py.decoding.grammar_graph"),
+    "decoding": ("nnet3py.decoding.composed_graphs", "nnet3py.decoding.decoding_graph",
+                 "nnet3py.decoding.lattice_decoder", "nnet3py.decoding.lookahead"),
     "files": ("nnet3py.formats.compressed_code",),
-    "features": ("nnet3py.feat.cmvn", "nnet3py.feat.mel_banks", "nnet3py.feat.pitch",
-                 "nnet3py.feat.plp", "nnet3py.feat.speech", "nnet3py.feat.split_radix"),
-    "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.posteriors"),
-    "scoring": ("nnet3py.decoding.edit_distance",),
+    "features": ("nnet3py.feat.cmvn", "nnet3py.feat.pitch", "nnet3py.feat.spectra", "nnet3py.feat.speech"),
+    "ivectors": ("nnet3py.ivectors.online", "nnet3py.gaussians.mixtures"),
+    "scoring": ("nnet3py.decoding.word_errors",),
     "fst": ("nnet3py.fst.const_arpa", "nnet3py.fst.operations", "nnet3py.graphs.context"),
     "lattices": ("nnet3py.transducers.compact_lattice", "nnet3py.transducers.fst", "nnet3py.transducers.lattice",
                  "nnet3py.transducers.state_graphs", "nnet3py.lattices.best_path", "nnet3py.lattices.composition",
@@ -344,7 +341,7 @@ def _begin(machine: str, kind: str) -> None:
 
 def _compile_some(family: str, first: int, end: int, folder: str) -> tuple[int, list[str]]:
     """Compile kernels of a family whose files are missing or outdated; return their number, and all files' names."""
-    from nnet3py.engine import code_bytes, shipped
+    from nnet3py.engine import kernel_code, shipped
     from nnet3py.engine.processor import processor
 
     num_compiled, names = 0, []
@@ -352,8 +349,8 @@ def _compile_some(family: str, first: int, end: int, folder: str) -> tuple[int, 
         key = kernel.key
         path, belongs = Path(folder) / shipped.file_name(key), shipped.belonging(key, processor())
         names.append(path.name)
-        if not path.exists() or code_bytes.from_bytes(path.read_bytes(), belongs) is None:
-            path.write_bytes(code_bytes.to_bytes(kernel.make_code(), belongs))
+        if not path.exists() or kernel_code.from_bytes(path.read_bytes(), belongs) is None:
+            path.write_bytes(kernel_code.to_bytes(kernel.make_code(), belongs))
             num_compiled += 1
     return num_compiled, names
 

@@ -40,7 +40,7 @@ from nnet3py.system import PATIENCE
 
 _LOADED = ("cli", "network", "components", "compiler", "runtime", "egs", "formats", "io", "training", "hmm",
            "transducers", "chain")                   # packages whose modules are all imported
-_LOADED_MODULES = ("numpy", "threadpoolctl", "llvmlite.binding", "nnet3py.engine.team", "nnet3py.engine.tile_functions")
+_LOADED_MODULES = ("numpy", "threadpoolctl", "llvmlite.binding", "nnet3py.engine.team")
 # Beginnings of variables that libraries read when they are loaded; and those among them that are read each time.
 _READ_WHEN_LOADED = ("NNET3PY_", "NUMBA_", "OPENBLAS_", "MKL_", "PYTHON", "LD_", "MALLOC_", "XDG_", "HOME", "TMPDIR")
 _ASKED_EACH_TIME = (*environment_of_threads(1), "NNET3PY_PROGRESS", PIPES_VARIABLE, FORK_VARIABLE, "NNET3PY_PYTHON",

@@ -1,8 +1,8 @@
 """Matrix products on the CPU. Kaldi: AddMatMat of ``cu-matrix.h``.
 
 A large product is cut into blocks of rows or columns, which the threads share. One thread multiplies by tiles
-(``tiles.py``) or with scipy's BLAS, whichever ``product_rule.py`` says is faster. Blocks are multiples of what these
-compute at once, so that no number depends on how a product was cut.
+(``engine/tiles.py``) or with scipy's BLAS, as ``engine/product_rule.py`` decides. Blocks are multiples of the sizes
+that these compute at once, so that no number depends on how a product was cut.
 """
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from nnet3py.engine import blas, tiles
 from nnet3py.engine.blas import PIECE, is_for_blas
 from nnet3py.engine.epilogue import affine_block, set_rows
 from nnet3py.engine.jit import inline, row
-from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
+from nnet3py.engine.threads import ROWS_OF_A_SUM
 from nnet3py.engine.tiles import PANEL, TILE_ROWS
 from nnet3py.ops.cpu.operation import operation
 
 ONE_PART, NO_FLOOR = np.zeros(1, np.int32), np.float32(-np.inf)
-PER_ADDITION = 20        # multiply-adds in the time that a kernel takes to add one number to another in memory
+PER_ADDITION = 20        # multiply-adds in the time of an addition of two numbers in memory
 
 
 @inline
 def _by_rows(dst):
-    """Whether a product is cut by rows, which lie in memory in long pieces, rather than by columns."""
+    """Return whether a product is cut by rows, which are long pieces of memory, rather than by columns."""
     return dst.shape[1] <= dst.shape[0]
 
 
@@ -41,7 +41,7 @@ def _multiply_part(first, last, dst, a, b, alpha, beta, trans_a, trans_b, by_bla
         part, left, right = dst[first:last], a[:, first:last] if trans_a else a[first:last], b
     else:
         part, left, right = dst[:, first:last], a, b[first:last] if trans_b else b[:, first:last]
-    _multiply(part, left, right, alpha, beta, trans_a, trans_b, by_blas)      # once: it is inlined, and large
+    _multiply(part, left, right, alpha, beta, trans_a, trans_b, by_blas)      # a single call: it is inlined, and large
 
 
 @inline
