@@ -34,8 +34,7 @@ def text_of(path: Path) -> str:
 def shared_files() -> tuple[Path, ...]:
     """Of what commands share, and the drivers, whose options are fields of dataclasses."""
     modules = {entry.module for entry in COMMANDS.values()}
-    files = [path for path in CLI.rglob("*.py") if f"{path.parent.name}.{path.stem}" not in modules
-             and path.stem != "option_groups"]
+    files = [path for path in CLI.rglob("*.py") if f"{path.parent.name}.{path.stem}" not in modules]
     rooms = ("drivers", "fine_tuning", "recognition", "decoding", "lattices", "export", "discriminative", "training",
              "runtime", "egs", "chain", "gaussians", "ivectors", "trees", "feat")
     files += [path for room in rooms for path in (ROOT / "nnet3py" / room).rglob("*.py")]

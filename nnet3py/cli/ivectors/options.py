@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.feat.options import CMVN
 from nnet3py.cli.ivectors.extractor import derive
-from nnet3py.cli.process.options import OptionError, Options, declared
-from nnet3py.cli.process.parser import options_of_file
+from nnet3py.cli.process.options import OptionError, Options, declared, options_of_file
 from nnet3py.recognition.options import IVECTOR_FILES, IVECTOR_SETTINGS, SPLICE_SETTINGS
 
 if TYPE_CHECKING:

@@ -249,7 +249,7 @@ e.g.:
 ])
 def listen(args: list[str], options: Options) -> None:
     """Print recognized utterances."""
-    from nnet3py.cli.process.compute_setup import device_for
+    from nnet3py.cli.process.option_groups import device_for
     from nnet3py.recognition.listening import device_list, find_microphone, heard, opened, short_blocks
 
     if options.list_devices:

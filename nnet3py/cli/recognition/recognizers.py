@@ -74,7 +74,7 @@ def model_options(options: Options) -> dict[str, str]:
 
 def device(options: Options) -> str:
     """Return the device, "cpu" or "cuda", of the ``DEVICE`` options."""
-    from nnet3py.cli.process.compute_setup import device_for
+    from nnet3py.cli.process.option_groups import device_for
 
     return device_for({"": options.use_gpu, "cuda": "yes", "cpu": "no"}[options.device])
 

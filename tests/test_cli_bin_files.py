@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.cli.machine.declarations import HEADINGS, TABLE_FILE, declarations, table_text
+from nnet3py.cli.machine.bin_files import HEADINGS, TABLE_FILE, declarations, table_text
 from nnet3py.cli.process.command import kaldi_command, load
 from nnet3py.cli.process.options import Options
 from nnet3py.cli.registry import COMMANDS, GROUPS

@@ -1,26 +1,87 @@
-"""online2-wav-nnet3-latgen-faster and -grammar: sound is recognized as if it were arriving."""
+"""nnet3-latgen-faster-looped and -parallel: decoding, with the network computed as for a stream of frames.
+
+online2-wav-nnet3-latgen-faster and -grammar: sound is recognized as if it were arriving.
+
+online2-tcp-nnet3-decode-faster: a server that takes sound from one client after the other and answers words.
+"""
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.decoding.decode_table import LATTICES_HELP
-from nnet3py.cli.decoding.online_options import DECODING, OnlineDecoding, log_endpoint, words_text
+from nnet3py.cli.decoding.decode_table import DECODER, LATTICES_HELP, decode_features
+from nnet3py.cli.decoding.online_options import (
+    DECODING,
+    LOOPED,
+    OnlineDecoding,
+    log_endpoint,
+    looped_computer,
+    words_text,
+)
+from nnet3py.cli.nnet.utterances import IVEC
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, declared, option
-from nnet3py.errors import within
+from nnet3py.cli.process.option_groups import DEVICE
+from nnet3py.cli.process.options import OptionError, Options, declared, option
+from nnet3py.errors import Nnet3Error, within
 from nnet3py.recognition.options import CHUNK_LENGTH
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from nnet3py.decoding.lattice_decoder import Graph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.formats.foreign_files import Wave
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.recognition.pipeline import SpeakerState
     from nnet3py.recognition.stream_decoder import StreamDecoder
+
+
+
+_STREAMS_HELP = """
+What later frames need of earlier ones is kept from chunk to chunk, so a recurrence goes on where it was and no frame is
+computed twice. Networks that also recur backwards in time, such as BLSTMs, need nnet3-latgen-faster. From
+--online-ivectors, each chunk takes that of the frame after its last input, or the last one.
+"""
+
+
+@kaldi_command("nnet3-latgen-faster-looped", group="Decoding",
+               help="Decode features, computed chunk after chunk as for a stream.", usage=f"""
+The same as nnet3-latgen-faster, with the network computed chunk after chunk as for a stream of frames (looped).
+{_STREAMS_HELP}{LATTICES_HELP}
+Usage: nnet3-latgen-faster-looped [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
+<lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
+e.g.:
+ nnet3-latgen-faster-looped --frames-per-chunk=20 --acoustic-scale=0.1 final.mdl graph/HCLG.fst scp:feats.scp \
+ark:lat.ark ark,t:words.txt
+See also: nnet3-latgen-faster, nnet3-latgen-faster-looped-parallel
+""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE])
+def latgen_faster_looped(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    return decode_features(args, options, looped_computer)
+
+
+@kaldi_command("nnet3-latgen-faster-looped-parallel", group="Decoding",
+               help="Decode features, chunk after chunk, with several threads.", usage=f"""
+The same as nnet3-latgen-faster-looped, with --num-threads utterances decoded at a time; as many threads compute the
+network.
+{_STREAMS_HELP}{LATTICES_HELP}
+Usage: nnet3-latgen-faster-looped-parallel [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
+<lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
+e.g.:
+ nnet3-latgen-faster-looped-parallel --num-threads=4 --acoustic-scale=0.1 final.mdl graph/HCLG.fst scp:feats.scp \
+ark:lat.ark ark,t:words.txt
+See also: nnet3-latgen-faster-looped, nnet3-latgen-faster-batch
+""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE, *(
+    option(name, int, default, "No effect: utterances are computed one after another")
+    for name, default in (("max-batch-size", 16), ("compute-interval", 2000)))])
+def latgen_faster_looped_parallel(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    return decode_features(args, options, looped_computer, in_threads=True)
+
 
 _OPTIONS = (
     *DECODING,
@@ -237,3 +298,138 @@ class _Timer:
         if kind is None:
             taken = perf_counter() - self._start + self._waited
             self._timing.add(self._key, self._audio, taken, self._waited)
+
+
+_LONGEST_TIMEOUT = 86400.0          # seconds
+
+
+@kaldi_command("online2-tcp-nnet3-decode-faster", group="Decoding",
+               help="Serve words for the sound that clients send to a port.", usage="""
+Recognize the sound that clients send to a port, one client after the other.
+
+A client sends samples, 16 bits each, signed, little endian, mono, of the rate --samp-freq, and nothing else, and shuts
+down its side of the connection when it is done. It gets lines of text: what has been understood so far, which ends with
+\\r, and what was said in a segment of speech, with \\n. Anybody who can reach the port can use the server.
+
+Usage: online2-tcp-nnet3-decode-faster [options] <nnet3-in> <fst-in> <word-symbol-table>
+e.g.:
+ online2-tcp-nnet3-decode-faster --config=conf/online.conf --port-num=5050 --acoustic-scale=1.0 \
+--frame-subsampling-factor=3 final.mdl graph/HCLG.fst graph/words.txt
+ and, to try it: sox a.wav -t raw -c 1 -b 16 -r 16000 -e signed-integer - | nc -N localhost 5050
+See also: online2-wav-nnet3-latgen-faster
+""", arguments=(3, 3), options=[
+    *DECODING,
+    option("samp-freq", float, 16000.0, "Samples a second that clients send"),
+    *declared([CHUNK_LENGTH]),
+    option("output-period", float, 1.0, "Seconds from one answer to the next while someone speaks"),
+    option("read-timeout", int, 3, "Seconds after which a client that sends nothing is done (-1: never)"),
+    option("port-num", int, 5050, "Port to listen on (0: any that is free; the log says which)"),
+    option("produce-time", bool, False, "Put the times of begin and end, in seconds, in front of answers"),
+])
+def serve(args: list[str], options: Options) -> int:
+    """Serve until the process is ended."""
+    from nnet3py.decoding.symbols import SymbolTable
+
+    if not 0 <= options.port_num <= 65535:
+        raise OptionError(f"--port-num={options.port_num}: expected a number from 0 to 65535")
+    if not options.samp_freq >= 1 or not options.chunk_length * options.samp_freq >= 1:
+        raise OptionError("--samp-freq and --chunk-length must make chunks of one sample or more")
+    if not options["endpoint.silence-phones"]:
+        raise OptionError("--endpoint.silence-phones must be given", "without it the end of speech is not found")
+    decoding = OnlineDecoding(options, args[0], args[1])
+    words = SymbolTable.read(args[2])
+    decoding.prepare()
+    with closing(_listen(options.port_num)) as server:
+        log.log(f"TcpServer: Listening on port: {server.getsockname()[1]}")
+        while True:
+            log.log("Waiting for client...")
+            connection, address = server.accept()
+            log.log(f"Accepted connection from: {address[0]}")
+            with closing(connection):
+                try:
+                    _Conversation(connection, decoding, words, options).run()
+                except OSError as error:
+                    log.warning(f"Lost the connection to {address[0]}: {error}")
+                except Nnet3Error as error:
+                    log.warning(f"Stopped serving {address[0]}: {error}")
+
+
+def _listen(port: int) -> socket.socket:
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("", port))
+        server.listen(1)
+    except OSError as error:
+        server.close()
+        raise Nnet3Error(f"Cannot bind to port: {port} ({error.strerror}; is it taken?)",
+                         "give another one as --port-num") from None
+    return server
+
+
+class _Conversation:
+    """The exchange with one client."""
+
+    def __init__(self, connection: socket.socket, decoding: OnlineDecoding, words: SymbolTable,
+                 options: Options) -> None:
+        self._connection, self._words, self._options = connection, words, options
+        timeout = float(options.read_timeout)
+        connection.settimeout(None if timeout < 0 else min(max(timeout, 0.001), _LONGEST_TIMEOUT))
+        self._chunk = int(options.chunk_length * options.samp_freq)
+        self._period = int(options.samp_freq * options.output_period)
+        self._decoder: StreamDecoder = decoding.begin()[1]
+
+    def run(self) -> None:
+        """Read sound and answer, to the end."""
+        decoder, num_samples, next_answer = self._decoder, 0, self._period
+        while (samples := self._read()) is not None:
+            decoder.accept_waveform(samples, self._options.samp_freq)
+            num_samples += self._chunk
+            if num_samples > next_answer:
+                if decoder.num_frames_decoded:
+                    self._answer(partial=True)
+                next_answer += self._period
+            rule = decoder.activated_rule()
+            if rule is not None:
+                log_endpoint(rule)
+                decoder.finalize()
+                self._answer()
+                decoder.begin_segment()
+        decoder.finish()
+        if decoder.num_frames_decoded:
+            decoder.finalize()
+            self._answer()
+        else:
+            self._connection.sendall(b"\n")
+
+    def _read(self) -> np.ndarray | None:
+        """float32 (samples,), a chunk, or fewer samples if no more come; None if there are none."""
+        import numpy as np
+
+        parts, missing = [], 2 * self._chunk
+        while missing:
+            try:
+                part = self._connection.recv(missing)
+            except TimeoutError:
+                log.warning("No sound came for a while: taken for the end")
+                break
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+        data = b"".join(parts)
+        if len(data) < 2:
+            log.warning("Stream over...")
+            return None
+        return np.frombuffer(data, dtype="<i2", count=len(data) // 2).astype(np.float32)
+
+    def _answer(self, partial: bool = False) -> None:
+        """Send the words of this segment: those so far, or the last ones."""
+        decoder = self._decoder
+        path = decoder.best_path(use_final=not partial)
+        text = "" if path is None else words_text(self._words, path.words)
+        if self._options.produce_time:
+            shift, begin = decoder.frame_shift, decoder.frame_offset
+            text = f"{begin * shift:.2f} {(begin + decoder.num_frames_decoded) * shift:.2f} {text}"
+        log.vlog(1, f"{'Temporary transcript' if partial else 'Segment'}: {text}")
+        self._connection.sendall(f"{text}{chr(13) if partial else chr(10)}".encode())
