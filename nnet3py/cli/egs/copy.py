@@ -48,8 +48,8 @@ def copy_egs(args: list[str], options: Options) -> int:
     random = CRandom(options.srand)
 
     def changing() -> _Kind:
+        from nnet3py.egs.changes import ExampleSelector, Selection, rename_output, scale_outputs
         from nnet3py.egs.example import EXAMPLE
-        from nnet3py.egs.select import ExampleSelector, Selection, rename_output, scale_outputs
 
         selection = Selection.parse(options.frame, options.left_context, options.right_context, options.frame_shift)
         if selection.is_everything():

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
-from nnet3py.drivers.jobs.process import CHECKOUT_FOLDER
+from nnet3py.drivers.executor import CHECKOUT_FOLDER
 
 LAUNCHERS = (*(name for name, entry in COMMANDS.items() if entry.launcher), "nnet3py")
 

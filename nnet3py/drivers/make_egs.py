@@ -12,39 +12,35 @@ import logging
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from hashlib import sha256
 from pathlib import Path
 
-from nnet3py.drivers.egs.data_folder import (
+from nnet3py.drivers.data_folder import (
     AliFolder,
-    DataFolder,
-    read_lengths,
-    read_list,
-    select,
-    table_dim,
-    write_list,
-)
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.egs.options import CommonEgsOptions, EgsOptions
-from nnet3py.drivers.egs.parts import (
     ArchivePlan,
+    DataFolder,
     Features,
     Ivectors,
     Steps,
     check_plain,
     choose_subsets,
     plan_archives,
+    read_lengths,
+    read_list,
+    select,
     split,
+    table_dim,
+    write_list,
 )
-from nnet3py.drivers.folder import FolderLock
-from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.executor import Executor, Job
+from nnet3py.drivers.options import CommonEgsOptions, EgsOptions
+from nnet3py.drivers.staged import FolderLock, fingerprint
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.streams import read_lines, write_text
 
 logger = logging.getLogger(__name__)
 
 _COPY, _SUBSETS, _TRAINING, _SHUFFLE = 1, 2, 3, 4      # the steps' numbers in Kaldi's scripts
-_LARGE_FILE = 16 << 20                                 # bytes; larger files are not read for their fingerprint
 _ALWAYS = 1000                                         # stage of steps that --stage never skips
 
 
@@ -273,17 +269,6 @@ class EgsMaker(ABC):
             for file in self.folder.glob(pattern):
                 file.unlink(missing_ok=True)
         shutil.rmtree(self.folder / "split", ignore_errors=True)
-
-
-def fingerprint(path: Path) -> str:
-    """Return a text that changes with a file: checksum, or size and time of a large file; empty without a file."""
-    try:
-        status = path.stat()
-        if status.st_size > _LARGE_FILE:
-            return f"{status.st_size} {status.st_mtime_ns}"
-        return sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""
 
 
 __all__ = ["AlignmentLists", "EgsOptions", "make_egs", "make_target_egs", "read_unsorted_list"]
