@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nnet3py.cli.process.command import load
-from nnet3py.feat.options import InterpolationOptions, PitchOptions, ProcessPitchOptions
 from nnet3py.feat.pitch import compute_pitch
+from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
 from nnet3py.feat.process_pitch import interpolate_linearly, interpolate_pitch, process_pitch
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX

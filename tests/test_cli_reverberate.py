@@ -85,7 +85,7 @@ def test_channels_of_noise_without_a_room(sounds: dict[str, np.ndarray]) -> None
     (["--additive-signals=noise.wav", "--snrs=nan", "--start-times=0", "one.wav"], "NaN or infinity"),
     (["--additive-signals=noise.wav", "--snrs=1", "--start-times=-1", "one.wav"], "starts at -1 seconds"),
     (["--additive-signals=noise.wav", "--noise-channel=1", "--snrs=1", "--start-times=0", "one.wav"], "1 channels"),
-    (["--impulse-response=slow.wav", "one.wav"], "slow.wav has 8000 samples a second, and the input 16000"),
+    (["--impulse-response=slow.wav", "one.wav"], "slow.wav has 8000 samples per second, expected 16000"),
     (["--impulse-response=absent.wav", "one.wav"], "absent.wav"),
     (["--impulse-response=cat absent.wav |", "one.wav"], "absent.wav"),
     (["--input-wave-channel=1", "one.wav"], "--input-wave-channel=1: the file has 1 channels"),
@@ -93,7 +93,7 @@ def test_channels_of_noise_without_a_room(sounds: dict[str, np.ndarray]) -> None
     (["--duration=-2", "one.wav"], "--duration=-2: expected seconds"),
     (["--volume=1e308", "one.wav"], "NaN or infinity"),
     (["--multi-channel-output=true", "--impulse-response=room.wav", "--additive-signals=noises.wav", "--snrs=1",
-      "--start-times=0", "one.wav"], "2 channels are written, and an additive signal has 3")])
+      "--start-times=0", "one.wav"], "expected additive signals of 2 channels, or of one, found one of 3")])
 def test_what_goes_wrong(sounds: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str], words: list[str],
                          message: str) -> None:
     run("wav-reverberate", *words, "out.wav", status=255)

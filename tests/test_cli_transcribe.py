@@ -93,10 +93,10 @@ def test_a_sound_that_cannot_be_read_does_not_stop_others(capfd: pytest.CaptureF
     (["--model-option=baem=3", PACKAGE, SOUNDS[0]], "--baem is not an option"),
     (["--scheduler=local", PACKAGE, SOUNDS[0]], "--scheduler needs --out"),
     (["--format=srt", PACKAGE, *SOUNDS], "give a folder with --out"),
-    (["--out=a", "--results=b", PACKAGE, SOUNDS[0]], "--out and --results are two places"),
-    (["--format=srt", "--results=b", PACKAGE, SOUNDS[0]], "--results is a file of JSON"),
+    (["--out=a", "--results=b", PACKAGE, SOUNDS[0]], "--out and --results cannot both"),
+    (["--format=srt", "--results=b", PACKAGE, SOUNDS[0]], "--results writes JSON"),
     (["--files-from=/dev/null", PACKAGE], "the list of files of sound is empty"),
-    (["--phrases=/dev/null", PACKAGE, SOUNDS[0]], "expected phrases or words"),
+    (["--phrases=/dev/null", PACKAGE, SOUNDS[0]], "expected lines of phrases or words"),
     ([DATA, SOUNDS[0]], "there is no acoustic model"),
 ])
 def test_wrong_usage(capfd: pytest.CaptureFixture[str], words: list[object], message: str) -> None:

@@ -10,8 +10,8 @@ import pytest
 
 from nnet3py.errors import Nnet3Error, NumericError, UsageError
 from nnet3py.feat import pitch
-from nnet3py.feat.options import PitchOptions
 from nnet3py.feat.pitch import PitchStream, RowQueue, compute_pitch, pitch_options
+from nnet3py.feat.pitch_options import PitchOptions
 from nnet3py.option_fields import settings_of
 
 AGREE = 0.99              # of the frames: ties are decided by rounding

@@ -10,7 +10,7 @@ from paths import DATA
 from scipy.linalg import eigh
 
 import nnet3py
-from nnet3py.cli.ivectors.agglomerative import agglomerative_cluster
+from nnet3py.cli.ivectors.scoring import agglomerative_cluster
 from nnet3py.cli.recognition.align import diarize as diarize_command
 from nnet3py.cli.recognition.transcribe import transcribe
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError

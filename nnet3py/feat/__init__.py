@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from nnet3py.feat.frames import transform as transform
     from nnet3py.feat.frames import voiced_frames as voiced_frames
     from nnet3py.feat.options import OnlineOptions as OnlineOptions
-    from nnet3py.feat.options import PitchOptions as PitchOptions
-    from nnet3py.feat.options import ProcessPitchOptions as ProcessPitchOptions
     from nnet3py.feat.options import RoomOptions as RoomOptions
     from nnet3py.feat.options import VadOptions as VadOptions
     from nnet3py.feat.pitch import compute_pitch as compute_pitch
     from nnet3py.feat.pitch import pitch_options as pitch_options
+    from nnet3py.feat.pitch_options import PitchOptions as PitchOptions
+    from nnet3py.feat.pitch_options import ProcessPitchOptions as ProcessPitchOptions
     from nnet3py.feat.process_pitch import process_pitch as process_pitch
     from nnet3py.feat.process_pitch import process_pitch_options as process_pitch_options
     from nnet3py.feat.sound import AddedSignal as AddedSignal
@@ -57,10 +57,10 @@ _PUBLIC = {
     "SpeechOptions": "nnet3py.feat.speech",
     "compute_pitch": "nnet3py.feat.pitch",
     "pitch_options": "nnet3py.feat.pitch",
-    "PitchOptions": "nnet3py.feat.options",
+    "PitchOptions": "nnet3py.feat.pitch_options",
     "process_pitch": "nnet3py.feat.process_pitch",
     "process_pitch_options": "nnet3py.feat.process_pitch",
-    "ProcessPitchOptions": "nnet3py.feat.options",
+    "ProcessPitchOptions": "nnet3py.feat.pitch_options",
     "empty_stats": "nnet3py.feat.cmvn",
     "accumulate_stats": "nnet3py.feat.cmvn",
     "normalize": "nnet3py.feat.cmvn",

@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error, NumericError
-from nnet3py.feat.options import PitchOptions
+from nnet3py.feat.pitch_options import PitchOptions
 from nnet3py.feat.sound import Resampler, lowpass_filter
 from nnet3py.option_fields import OptionValue, with_values
 

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.feat.options import InterpolationOptions, PitchOptions, ProcessPitchOptions
 from nnet3py.feat.pitch import PitchStream, RowQueue
+from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
 from nnet3py.option_fields import OptionValue, with_values
 from nnet3py.random_sequence import CRandom
 

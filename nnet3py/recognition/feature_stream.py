@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
-from nnet3py.feat.options import PitchOptions, ProcessPitchOptions
+from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
 from nnet3py.feat.process_pitch import ProcessedPitchStream
 from nnet3py.feat.sound import Resampler
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions

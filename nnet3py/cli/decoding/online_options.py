@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.decoding.decode_table import DECODER, decoder_options
 from nnet3py.cli.decoding.looped_options import LOOPED, looped_computer
-from nnet3py.cli.feat.speech_options import CMVN, FEATURE_OPTIONS
-from nnet3py.cli.ivectors.inputs import derive
+from nnet3py.cli.feat.options import CMVN, FEATURE_OPTIONS
+from nnet3py.cli.ivectors.extractor import derive
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, ivector_values
 from nnet3py.cli.process.option_groups import DEVICE, without
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option

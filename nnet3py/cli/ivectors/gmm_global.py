@@ -1,4 +1,4 @@
-"""gmm-global-* and fgmm-global-*: mixtures of Gaussians of all features, trained and converted."""
+"""Programs that train and convert Gaussian mixtures of all features (gmm-global-*, fgmm-global-*)."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from nnet3py.gaussians.estimation import GmmStats
 
-_UPDATE_FLAGS = option("update-flags", str, "mvw", "What is estimated: means (m), variances (v), weights (w)")
+_UPDATE_FLAGS = option("update-flags", str, "mvw", "Parameters to estimate: means (m), variances (v), weights (w)")
 _DIAG_OPTIONS, _FULL_OPTIONS = declared(settings_of(DiagOptions)), declared(settings_of(FullOptions))
 _COVARIANCE_FLOORS = ("variance-floor", "max-condition")
 _ALL_STAY = "all Gaussians stay"
@@ -29,8 +29,8 @@ _ACC_OPTIONS = (BINARY, _UPDATE_FLAGS,
                 option("weights", str, "", "Weights of frames (rspecifier), vectors"))
 
 
-def _read_write(args: list[str], options: Options, read: Any, convert: Callable[[Any], Any], what: str) -> None:
-    """Read a mixture, and write what ``convert`` makes from it."""
+def _convert(args: list[str], options: Options, read: Any, convert: Callable[[Any], Any], what: str) -> None:
+    """Read a mixture, convert it, and write the result."""
     from nnet3py.io.object_files import read_object, write_object
 
     write_object(args[1], convert(read_object(args[0], read)).write, options.binary)
@@ -46,10 +46,10 @@ e.g.: gmm-global-init-from-feats --num-gauss=512 scp:train.scp 0.dubm
 See also: gmm-global-acc-stats, gmm-global-est
 """, arguments=(2, 2), options=[
     BINARY, *_DIAG_OPTIONS,
-    option("num-gauss", int, 100, "Gaussians in the end"),
-    option("num-gauss-init", int, 0, "Gaussians to begin with; 0 for all"),
-    option("num-iters", int, 50, "Iterations"),
-    option("num-frames", int, 200000, "Frames that are kept in memory, chosen at random"),
+    option("num-gauss", int, 100, "Final number of Gaussians"),
+    option("num-gauss-init", int, 0, "Initial number of Gaussians; 0 for the final one"),
+    option("num-iters", int, 50, "Number of iterations"),
+    option("num-frames", int, 200000, "Most frames to keep in memory, chosen at random"),
     option("srand", int, 0, "Seed of the random choices"),
     option("num-threads", int, 4, "No effect: results do not depend on it"),
 ])
@@ -63,7 +63,8 @@ def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
     from nnet3py.random_sequence import CRandom
 
     if min(options.num_gauss, options.num_iters, options.num_frames) < 1:
-        raise OptionError("--num-gauss, --num-iters and --num-frames must be above 0")
+        raise OptionError(f"--num-gauss={options.num_gauss} --num-iters={options.num_iters} "
+                          f"--num-frames={options.num_frames}: expected numbers above 0")
     random = CRandom(options.srand)
     sample = FrameSample(options.num_frames, random)
     log.log(f"Reading features (will keep {options.num_frames} frames.)")
@@ -95,7 +96,7 @@ def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
 
 
 def _accumulate(args: list[str], options: Options, is_full: bool) -> int:
-    """Gather statistics; 1 if there was no utterance."""
+    """Accumulate statistics; return 1 if there was no utterance."""
     from contextlib import ExitStack
 
     from nnet3py.formats.general import check_finite
@@ -115,8 +116,8 @@ def _accumulate(args: list[str], options: Options, is_full: bool) -> int:
         all_weights = stack.enter_context(RandomAccessReader(options.weights, FLOAT_VECTOR)) if options.weights \
             else None
         for key, matrix in stack.enter_context(SequentialReader(args[1], FLOAT_MATRIX)):
-            weights = _of_utterance(all_weights, key, len(matrix), "weights")
-            selection = _of_utterance(selections, key, len(matrix), "gselect information")
+            weights = _entry_of_utterance(all_weights, key, len(matrix), "weights")
+            selection = _entry_of_utterance(selections, key, len(matrix), "gselect information")
             if weights is False or selection is False:
                 errors += 1
                 continue
@@ -133,8 +134,8 @@ def _accumulate(args: list[str], options: Options, is_full: bool) -> int:
     return 0 if done else 1
 
 
-def _of_utterance(table: Any, key: str, num_frames: int, what: str) -> Any:
-    """The table's value; None without a table, False, after a warning, where it is missing or does not fit."""
+def _entry_of_utterance(table: Any, key: str, num_frames: int, what: str) -> Any:
+    """Return the table's entry; None without a table; False, after a warning, for a missing or unusable entry."""
     if table is None:
         return None
     if key not in table:
@@ -162,7 +163,7 @@ def _add_utterance(stats: GmmStats, gmm: Any, matrix: np.ndarray, selection: Any
 
 
 _ACC_USAGE = """
-Gather statistics for estimating a mixture of Gaussians with {kind} covariance.
+Accumulate statistics for estimating a mixture of Gaussians with {kind} covariance.
 
 Usage:  {name} [options] <model-in> <feature-rspecifier> <stats-out>
 e.g.: {name} 1.{ending} scp:train.scp 1.acc
@@ -171,20 +172,20 @@ See also: {prefix}-global-sum-accs, {prefix}-global-est
 
 
 @kaldi_command("gmm-global-acc-stats", group="Speakers and i-vectors",
-               help="Gather statistics of Gaussians with diagonal covariance.",
+               help="Accumulate statistics of Gaussians with diagonal covariance.",
                arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
     kind="diagonal", name="gmm-global-acc-stats", ending="dubm", prefix="gmm"))
 def gmm_global_acc_stats(args: list[str], options: Options) -> int:
-    """Gather statistics of diagonal Gaussians."""
+    """Accumulate statistics of diagonal Gaussians."""
     return _accumulate(args, options, False)
 
 
 @kaldi_command("fgmm-global-acc-stats", group="Speakers and i-vectors",
-               help="Gather statistics of Gaussians with full covariance.",
+               help="Accumulate statistics of Gaussians with full covariance.",
                arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
     kind="full", name="fgmm-global-acc-stats", ending="ubm", prefix="fgmm"))
 def fgmm_global_acc_stats(args: list[str], options: Options) -> int:
-    """Gather statistics of full Gaussians."""
+    """Accumulate statistics of full Gaussians."""
     return _accumulate(args, options, True)
 
 
@@ -201,7 +202,7 @@ def _sum(args: list[str], options: Options) -> None:
 
 
 _SUM_USAGE = """
-Add statistics of mixtures of Gaussians, gathered on parts of the data.
+Add statistics of mixtures of Gaussians, accumulated on parts of the data.
 
 Usage:  {name} [options] <stats-out> <stats-in1> <stats-in2> ...
 e.g.: {name} 1.acc 1.1.acc 1.2.acc
@@ -234,8 +235,8 @@ e.g.: gmm-global-est --min-gaussian-weight=1.0e-4 1.dubm 1.acc 2.dubm
 See also: gmm-global-acc-stats
 """, arguments=(3, 3), options=[
     BINARY, _UPDATE_FLAGS, *_DIAG_OPTIONS,
-    option("mix-up", int, 0, "Split Gaussians until there are that many"),
-    option("perturb-factor", float, 0.01, "How far apart the halves of a Gaussian are put, in standard deviations"),
+    option("mix-up", int, 0, "Number of Gaussians to reach by splitting"),
+    option("perturb-factor", float, 0.01, "Distance of the halves of a split Gaussian, in standard deviations"),
 ])
 def gmm_global_est(args: list[str], options: Options) -> None:
     """Estimate a mixture."""
@@ -245,13 +246,13 @@ def gmm_global_est(args: list[str], options: Options) -> None:
     from nnet3py.random_sequence import CRandom
 
     gmm = read_object(args[0], DiagGmm.read)
-    estimate_ = estimate_diag(read_object(args[1], GmmStats.read), gmm, fields_from(options, DiagOptions()),
+    estimated = estimate_diag(read_object(args[1], GmmStats.read), gmm, fields_from(options, DiagOptions()),
                           parse_flags(options.update_flags))
-    assert isinstance(estimate_.gmm, DiagGmm)
-    made = estimate_.gmm
+    assert isinstance(estimated.gmm, DiagGmm)
+    made = estimated.gmm
     if options.mix_up > len(made.weights):
         made = split(made, options.mix_up, options.perturb_factor, CRandom())
-    _write_estimated(args[2], options, made, estimate_.improvement, estimate_.frames)
+    _write_estimated(args[2], options, made, estimated.improvement, estimated.frames)
 
 
 @kaldi_command("fgmm-global-est", group="Speakers and i-vectors", help="Estimate Gaussians with full covariance.",
@@ -268,9 +269,9 @@ def fgmm_global_est(args: list[str], options: Options) -> None:
     from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object
 
-    estimate_ = estimate_full(read_object(args[1], GmmStats.read), read_object(args[0], FullGmm.read),
+    estimated = estimate_full(read_object(args[1], GmmStats.read), read_object(args[0], FullGmm.read),
                               fields_from(options, FullOptions()), parse_flags(options.update_flags))
-    _write_estimated(args[2], options, estimate_.gmm, estimate_.improvement, estimate_.frames)
+    _write_estimated(args[2], options, estimated.gmm, estimated.improvement, estimated.frames)
 
 
 @kaldi_command("fgmm-global-init-from-accs", group="Speakers and i-vectors",
@@ -291,8 +292,8 @@ def fgmm_global_init_from_accs(args: list[str], options: Options) -> None:
         raise OptionError(f"expected a number of Gaussians, found '{args[1]}'")
     stats = read_object(args[0], GmmStats.read)
     if len(stats.occupancy) != int(args[1]):
-        raise ShapeError(f"the statistics are of {len(stats.occupancy)} Gaussians, not of {args[1]}",
-                         "give their number")
+        raise ShapeError(f"expected statistics of {args[1]} Gaussians, found {len(stats.occupancy)}",
+                         "give the number of Gaussians in the statistics")
     with within(args[0]):
         gmm = begin_full(stats, FullOptions(variance_floor=options.variance_floor, max_condition=options.max_condition),
                          CRandom())
@@ -304,7 +305,7 @@ def _write_estimated(wxfilename: str, options: Options, gmm: Any, improvement: f
     from nnet3py.io.object_files import write_object
 
     if not frames > 0:
-        raise ShapeError("the statistics have no frames")
+        raise ShapeError("expected statistics of one frame or more, found none")
     log.log(f"Overall objective function improvement is {improvement / frames:.6g} per frame over {frames:.6g} frames.")
     write_object(wxfilename, gmm.write, options.binary)
     log.log(f"Written model to {wxfilename}")
@@ -322,7 +323,7 @@ def gmm_global_copy(args: list[str], options: Options) -> None:
     """Copy a mixture."""
     from nnet3py.gaussians.mixtures import DiagGmm
 
-    _read_write(args, options, DiagGmm.read, lambda gmm: gmm, "model")
+    _convert(args, options, DiagGmm.read, lambda gmm: gmm, "model")
 
 
 @kaldi_command("fgmm-global-copy", group="Speakers and i-vectors",
@@ -337,7 +338,7 @@ def fgmm_global_copy(args: list[str], options: Options) -> None:
     """Copy a mixture."""
     from nnet3py.gaussians.mixtures import FullGmm
 
-    _read_write(args, options, FullGmm.read, lambda gmm: gmm, "model")
+    _convert(args, options, FullGmm.read, lambda gmm: gmm, "model")
 
 
 @kaldi_command("gmm-global-to-fgmm", group="Speakers and i-vectors", help="Turn diagonal covariances into full ones.",
@@ -352,7 +353,7 @@ def gmm_global_to_fgmm(args: list[str], options: Options) -> None:
     """Convert a mixture."""
     from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
 
-    _read_write(args, options, DiagGmm.read, FullGmm.of_diagonal, "full GMM")
+    _convert(args, options, DiagGmm.read, FullGmm.of_diagonal, "full GMM")
 
 
 @kaldi_command("fgmm-global-to-gmm", group="Speakers and i-vectors", help="Turn full covariances into diagonal ones.",
@@ -367,4 +368,4 @@ def fgmm_global_to_gmm(args: list[str], options: Options) -> None:
     """Convert a mixture."""
     from nnet3py.gaussians.mixtures import FullGmm
 
-    _read_write(args, options, FullGmm.read, FullGmm.to_diagonal, "diagonal GMM")
+    _convert(args, options, FullGmm.read, FullGmm.to_diagonal, "diagonal GMM")

@@ -1,4 +1,7 @@
-"""gmm-gselect, gmm-global-get-post and their relatives: which Gaussians frames belong to."""
+"""Programs that select Gaussians for frames, compute their posteriors, and scale posteriors.
+
+gmm-gselect, fgmm-gselect, gmm-global-get-post, gmm-global-gselect-to-post, fgmm-global-gselect-to-post, scale-post.
+"""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -11,14 +14,14 @@ from nnet3py.errors import within
 if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
-_EVERY = 10          # files: how often the likelihood is logged
+_REPORT_EVERY = 10          # utterances
 _GSELECT_OPTIONS = (
     option("n", int, 50, "Gaussians that are kept for each frame"),
     option("write-likes", str, "", "Table (wspecifier) for the log-likelihood of each utterance, per frame"),
     option("gselect", str, "", "Gaussians of each frame to choose among (rspecifier)"),
 )
 _GSELECT_USAGE = """
-Write the likeliest Gaussians of each frame, the best first.
+Write the likeliest Gaussians of each frame, in descending order of likelihood.
 
 Usage:  {name} [options] <model-in> <feature-rspecifier> <gselect-wspecifier>
 e.g.: {name} --n=20 1.{ending} scp:train.scp ark:gselect.ark
@@ -27,7 +30,7 @@ See also: {post}
 
 
 def _gselect(args: list[str], options: Options, read: Any) -> int:
-    """Select Gaussians; 1 if there was no utterance."""
+    """Select Gaussians; return 1 if there was no utterance."""
     from contextlib import ExitStack
 
     import numpy as np
@@ -64,7 +67,7 @@ def _gselect(args: list[str], options: Options, read: Any) -> int:
             writer.write(key, chosen)
             if likes is not None:
                 likes.write(key, log_like / max(len(matrix), 1))
-            if done % _EVERY == 0:
+            if done % _REPORT_EVERY == 0:
                 log.log(f"For {done}'th file, average UBM likelihood over {len(matrix)} frames is "
                         f"{log_like / max(len(matrix), 1):.6g}")
             done, num_frames, total = done + 1, num_frames + len(matrix), total + log_like
@@ -105,7 +108,7 @@ See also: {select}, scale-post
 
 
 def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
-    """Make posteriors; 1 if there was no utterance."""
+    """Compute posteriors; return 1 if there was no utterance."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR_VECTOR, POSTERIOR
     from nnet3py.gaussians.mixtures import selected_posteriors
@@ -139,7 +142,7 @@ def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
                arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
     name="gmm-global-gselect-to-post", ending="dubm", select="gmm-gselect"))
 def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
-    """Make posteriors of diagonal Gaussians."""
+    """Compute posteriors of diagonal Gaussians."""
     from nnet3py.gaussians.mixtures import DiagGmm
 
     return _gselect_to_post(args, options, DiagGmm.read)
@@ -150,7 +153,7 @@ def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
                arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
     name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
 def fgmm_global_gselect_to_post(args: list[str], options: Options) -> int:
-    """Make posteriors of full Gaussians."""
+    """Compute posteriors of full Gaussians."""
     from nnet3py.gaussians.mixtures import FullGmm
 
     return _gselect_to_post(args, options, FullGmm.read)
@@ -165,7 +168,7 @@ e.g.: gmm-global-get-post --n=5 --min-post=0.025 1.dubm scp:train.scp ark:post.a
 See also: gmm-gselect, scale-post
 """, arguments=(3, 3), options=[option("n", int, 50, "Gaussians that are kept for each frame"), _MIN_POST])
 def gmm_global_get_post(args: list[str], options: Options) -> int:
-    """Make posteriors; 1 if there was no utterance."""
+    """Compute posteriors; return 1 if there was no utterance."""
     import numpy as np
 
     from nnet3py.cli.process.copying import convert_table
@@ -198,7 +201,7 @@ e.g.: scale-post ark:post.ark 0.1 ark:scaled.ark
 See also: copy-post, gmm-global-get-post
 """, arguments=(3, 3))
 def scale_post(args: list[str], options: Options) -> int:
-    """Scale a table; 1 if nothing was written."""
+    """Scale a table; return 1 if nothing was written."""
     from contextlib import ExitStack
 
     import numpy as np

@@ -1,4 +1,4 @@
-"""matrix-sum, vector-sum and matrix-sum-rows: sums over tables and files."""
+"""matrix-sum, vector-sum, matrix-sum-rows and multiply-vectors: sums and products over tables and files."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -30,12 +30,12 @@ Usage: matrix-sum [options] <matrix-in-rspecifier1> [<matrix-in-rspecifier2> ...
 See also: vector-sum, matrix-sum-rows, copy-matrix
 """, arguments=(2, None), options=[
     BINARY,
-    option("scale1", float, 1.0, "Factor for the first table, where several are added"),
-    option("scale2", float, 1.0, "Factor for the second table, where several are added"),
+    option("scale1", float, 1.0, "Factor of the first table, if several are added"),
+    option("scale2", float, 1.0, "Factor of the second table, if several are added"),
     option("average", bool, False, "Write averages instead of sums"),
 ])
 def matrix_sum(args: list[str], options: Options) -> int:
-    """Add matrices; 1 if most failed."""
+    """Add matrices; return 1 if most failed."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     kind = _Kind("matrix", "matrices", FLOAT_MATRIX)
@@ -56,17 +56,17 @@ See also: matrix-sum, vector-scale, copy-vector
     option("average", bool, False, "Write the average instead of the sum; only for one table, into a file"),
 ])
 def vector_sum(args: list[str], options: Options) -> int:
-    """Add vectors; 1 if most failed."""
+    """Add vectors; return 1 if most failed."""
     from nnet3py.formats.holders import FLOAT_VECTOR
 
     from_table_to_file = len(args) == 2 and is_rspecifier(args[0]) and not is_wspecifier(args[1])
     if options.average and not from_table_to_file:
-        raise OptionError("--average goes with one table that is summed into a file")
+        raise OptionError("--average needs one table that is summed into a file")
     return _sum(args, options, _Kind("vector", "vectors", FLOAT_VECTOR), (1.0, 1.0), vector_sum.usage_text())
 
 
 class _Kind:
-    """What is summed: its name, the plural, and the holder."""
+    """A kind of objects to sum: its name, the plural, and the holder."""
 
     def __init__(self, name: str, plural: str, holder: Any) -> None:
         self.name, self.plural, self.holder = name, plural, holder
@@ -154,8 +154,8 @@ def _sum_of_files(sources: Sequence[str], target: str, kind: _Kind, options: Opt
     for source in sources:
         value = read_object(source, kind.holder.read)
         if total is not None and value.shape != total.shape:
-            raise ShapeError(f"the {kind.name} in {source} has {_size(value)} elements, that in {sources[0]} has "
-                             f"{_size(total)}")
+            raise ShapeError(f"the {kind.name} in {source} has {_size(value)} elements, expected {_size(total)}, as in "
+                             f"{sources[0]}")
         total = value.astype(np.float64) if total is None else _added(total, value)
     assert total is not None
     _write(target, total / len(sources) if options.average else total, kind, options.binary)
@@ -199,7 +199,7 @@ e.g.: matrix-sum-rows ark:- ark:- | vector-sum ark:- sum.vec
 See also: matrix-sum, vector-sum
 """, arguments=(2, 2))
 def matrix_sum_rows(args: list[str], options: Options) -> int:
-    """Sum a table's rows; 1 if it was empty."""
+    """Sum a table's rows; return 1 if it was empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -214,3 +214,53 @@ def matrix_sum_rows(args: list[str], options: Options) -> int:
     done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_VECTOR, summed)
     log.log(f"Summed rows {done} matrices, {rows[0]} rows in total.")
     return 0 if done else 1
+
+
+_NOTHING_DONE = 255
+
+
+@kaldi_command("multiply-vectors", group="Transforming features", help="Multiply vectors element by element.", usage="""
+Multiply vectors of the same key element by element, for example weights of frames from different programs.
+
+Usage: multiply-vectors [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3> ...] <out-wspecifier>
+ e.g.: multiply-vectors ark:weights1.ark ark:weights2.ark ark:weights.ark
+See also: vector-sum, vector-scale, paste-feats
+""", arguments=(3, None), options=[
+    option("length-tolerance", int, 0, "Largest difference of the lengths; all are cut to the shortest"),
+])
+def multiply_vectors(args: list[str], options: Options) -> int:
+    """Multiply tables; return 255 if nothing was written."""
+    import numpy as np
+
+    from nnet3py.formats.holders import FLOAT_VECTOR
+    from nnet3py.io.tables import RandomAccessReader
+
+    first, *sources, target = args
+    if options.length_tolerance < 0:
+        raise OptionError(f"Invalid option --length-tolerance={options.length_tolerance}", "it cannot be negative")
+    with ExitStack() as stack:
+        readers = [stack.enter_context(RandomAccessReader(source, FLOAT_VECTOR)) for source in sources]
+
+        def product(key: str, vector: np.ndarray) -> np.ndarray | None:
+            vectors = [vector]
+            for source, reader in zip(sources, readers, strict=True):
+                other = reader.get(key)
+                if other is None:
+                    log.warning(f"Missing utt {key} from input {source}")
+                    return None
+                vectors.append(other)
+            lengths = [len(part) for part in vectors]
+            shortest, longest = min(lengths), max(lengths)
+            if longest - shortest > options.length_tolerance or not shortest:
+                log.warning(f"Length mismatch {longest} vs. {shortest} for utt {key} exceeds tolerance "
+                            f"{options.length_tolerance}")
+                return None
+            result = vector[:shortest]
+            with np.errstate(all="ignore"):
+                for other in vectors[1:]:
+                    result = result * other[:shortest]
+            return result
+
+        done, errors = convert_table(first, target, FLOAT_VECTOR, FLOAT_VECTOR, product, inputs=stack)
+    log.log(f"Done {done} utts, errors on {errors}")
+    return 0 if done else _NOTHING_DONE

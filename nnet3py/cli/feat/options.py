@@ -1,4 +1,4 @@
-"""The options of features: of the commands that compute and normalize them, and of files that a recognizer names."""
+"""Options of features: for the commands that compute and normalize them, and for conf files of online recognition."""
 from __future__ import annotations
 
 from nnet3py.cli.process.options import declared, option
@@ -10,7 +10,7 @@ _WARPING = (
     option("vtln-map", str, "", "Rspecifier of the factors of utterances, or with --utt2spk of speakers"),
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for --vtln-map"),
 )
-_OF_TABLES = (
+_TABLE_OPTIONS = (
     *declared([OUTPUT_FORMAT]),
     option("subtract-mean", bool, False, "Subtract the mean of each utterance"),
     option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)"),
@@ -18,9 +18,9 @@ _OF_TABLES = (
     option("write-utt2dur", str, "", "Wspecifier for the duration of each utterance, in seconds"),
 )
 
-# Options in a file that --mfcc-config, --fbank-config or --plp-config names.
+# Options of files that --mfcc-config, --fbank-config or --plp-config name.
 FEATURE_OPTIONS = {kind: declared(conf_settings(kind)) for kind in KIND_OPTIONS}
-MFCC, FBANK, PLP = ((*FEATURE_OPTIONS[kind], *_WARPING, *_OF_TABLES) for kind in ("mfcc", "fbank", "plp"))
-SPECTROGRAM = (*FEATURE_OPTIONS["spectrogram"], *_OF_TABLES)
-# Options of apply-cmvn-online, and in a file that --cmvn-config names.
+MFCC, FBANK, PLP = ((*FEATURE_OPTIONS[kind], *_WARPING, *_TABLE_OPTIONS) for kind in ("mfcc", "fbank", "plp"))
+SPECTROGRAM = (*FEATURE_OPTIONS["spectrogram"], *_TABLE_OPTIONS)
+# Options of apply-cmvn-online, and of files that --cmvn-config names.
 CMVN = declared(settings_of(OnlineOptions))

@@ -1,0 +1,158 @@
+"""Options of the search for pitch, and of features and curves made of it. Light."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from nnet3py.errors import UsageError
+from nnet3py.option_fields import opt
+
+_MOST_STATES = 1 << 15       # states of the search for pitch
+
+
+@dataclass(frozen=True)
+class PitchOptions:
+    """Options of the search for pitch, with Kaldi's defaults. Kaldi: PitchExtractionOptions."""
+
+    sample_frequency: float = opt("sample-frequency", 16000.0, "Sampling rate of the sound in Hz (as in the files)")
+    frame_length: float = opt("frame-length", 25.0, "Length of a window in milliseconds")
+    frame_shift: float = opt("frame-shift", 10.0, "From one window to the next, in milliseconds")
+    preemphasis_coefficient: float = opt("preemphasis-coefficient", 0.0, "Coefficient of the filter that raises "
+                                         "high frequencies; best left at 0")
+    min_f0: float = opt("min-f0", 50.0, "Lowest pitch that is searched, in Hz")
+    max_f0: float = opt("max-f0", 400.0, "Highest pitch that is searched, in Hz")
+    soft_min_f0: float = opt("soft-min-f0", 10.0, "The larger, the less likely are low pitches; at most min-f0, in Hz")
+    penalty_factor: float = opt("penalty-factor", 0.1, "Cost of changes of the pitch")
+    lowpass_cutoff: float = opt("lowpass-cutoff", 1000.0, "Cutoff frequency of the low-pass filter in Hz")
+    resample_frequency: float = opt("resample-frequency", 4000.0, "Sampling rate after the low-pass filter in Hz; more "
+                                    "than twice lowpass-cutoff")
+    delta_pitch: float = opt("delta-pitch", 0.005, "Smallest relative change of the pitch that is distinguished")
+    nccf_ballast: float = opt("nccf-ballast", 7000.0, "The larger, the less weight have quiet frames")
+    nccf_ballast_online: bool = opt("nccf-ballast-online", False, "Measure the loudness up to each frame, not of the "
+                                    "whole sound")
+    lowpass_filter_width: int = opt("lowpass-filter-width", 1, "Zeros of the low-pass filter on each side")
+    upsample_filter_width: int = opt("upsample-filter-width", 5, "Zeros of the filter that interpolates between "
+                                     "measured lags")
+    frames_per_chunk: int = opt("frames-per-chunk", 0, "Process whole sounds in chunks of so many frames, as online; "
+                                "0: at once")
+    simulate_first_pass_online: bool = opt("simulate-first-pass-online", False, "Write each frame as it is first "
+                                           "known after a chunk of frames-per-chunk")
+    recompute_frame: int = opt("recompute-frame", 500, "Frame at which the frames before it are searched again with "
+                               "the loudness so far")
+    max_frames_latency: int = opt("max-frames-latency", 0, "Frames that may be held back as long as the pitch is "
+                                  "undecided")
+    snip_edges: bool = opt("snip-edges", True, "Take only windows that lie within the sound; false: as many as "
+                           "there are shifts")
+
+    @property
+    def window(self) -> int:
+        """Samples of a window, after resampling."""
+        return int(self.resample_frequency * self.frame_length / 1000.0)
+
+    @property
+    def shift(self) -> int:
+        """Samples from one window to the next, after resampling."""
+        return int(self.resample_frequency * self.frame_shift / 1000.0)
+
+    def check(self) -> None:
+        """Raise UsageError for values out of range, or that contradict each other."""
+        for name in ("sample_frequency", "resample_frequency", "frame_length", "frame_shift", "min_f0", "max_f0",
+                     "lowpass_cutoff", "delta_pitch", "lowpass_filter_width", "upsample_filter_width"):
+            _positive(name, getattr(self, name))
+        for name in ("soft_min_f0", "penalty_factor", "nccf_ballast", "frames_per_chunk", "recompute_frame",
+                     "max_frames_latency", "preemphasis_coefficient"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
+        if not self.min_f0 < self.max_f0:
+            raise UsageError(f"--min-f0={self.min_f0:g} --max-f0={self.max_f0:g}: expected a range of pitches")
+        if self.soft_min_f0 > self.min_f0:
+            raise UsageError(f"--soft-min-f0={self.soft_min_f0:g}: expected at most --min-f0, {self.min_f0:g}")
+        if not 2 * self.lowpass_cutoff < self.resample_frequency or self.lowpass_cutoff > self.sample_frequency / 2:
+            raise UsageError(f"--lowpass-cutoff={self.lowpass_cutoff:g}: expected less than half of "
+                             f"--resample-frequency={self.resample_frequency:g}, and at most half of "
+                             f"--sample-frequency={self.sample_frequency:g}")
+        if self.resample_frequency != int(self.resample_frequency) or (
+                self.sample_frequency != int(self.sample_frequency)):
+            raise UsageError(f"--sample-frequency={self.sample_frequency:g} "
+                             f"--resample-frequency={self.resample_frequency:g}: expected whole numbers")
+        if self.window < 2 or self.shift < 1:
+            raise UsageError(f"--frame-length={self.frame_length:g} --frame-shift={self.frame_shift:g}: expected two "
+                             f"samples or more, and one or more, of {self.resample_frequency:g} a second")
+        if self.delta_pitch >= 1 or not 2 < self.max_f0 < self.resample_frequency / 2:
+            raise UsageError(f"--delta-pitch={self.delta_pitch:g} --max-f0={self.max_f0:g}: expected less than 1, and "
+                             f"less than half of --resample-frequency, {self.resample_frequency / 2:g}")
+        if math.log(self.max_f0 / self.min_f0) / math.log1p(self.delta_pitch) > _MOST_STATES - 2:
+            raise UsageError(f"--delta-pitch={self.delta_pitch:g}: the search would have more than {_MOST_STATES} "
+                             "states", "try a larger --delta-pitch")
+        if self.simulate_first_pass_online and not self.frames_per_chunk:
+            raise UsageError("--simulate-first-pass-online needs --frames-per-chunk")
+
+
+@dataclass(frozen=True)
+class ProcessPitchOptions:
+    """Options of pitch features for networks, with Kaldi's defaults. Kaldi: ProcessPitchOptions."""
+
+    pitch_scale: float = opt("pitch-scale", 2.0, "Factor of the normalized log pitch")
+    pov_scale: float = opt("pov-scale", 2.0, "Factor of the feature of voicing")
+    pov_offset: float = opt("pov-offset", 0.0, "Offset of the feature of voicing")
+    delta_pitch_scale: float = opt("delta-pitch-scale", 10.0, "Factor of the change of the log pitch")
+    delta_pitch_noise_stddev: float = opt("delta-pitch-noise-stddev", 0.005, "Standard deviation of the noise added to "
+                                          "the change of the log pitch, before its factor")
+    normalization_left_context: int = opt("normalization-left-context", 75, "Frames before a frame in the mean that "
+                                          "normalizes its log pitch")
+    normalization_right_context: int = opt("normalization-right-context", 75, "Frames after a frame in the mean that "
+                                           "normalizes its log pitch")
+    delta_window: int = opt("delta-window", 2, "Frames on each side from which the change is computed")
+    delay: int = opt("delay", 0, "Frames by which the features are delayed")
+    add_pov_feature: bool = opt("add-pov-feature", True, "Write the feature of voicing")
+    add_normalized_log_pitch: bool = opt("add-normalized-log-pitch", True, "Write the log pitch less its mean nearby")
+    add_delta_pitch: bool = opt("add-delta-pitch", True, "Write the change of the log pitch")
+    add_raw_log_pitch: bool = opt("add-raw-log-pitch", False, "Write the log pitch")
+
+    @property
+    def dim(self) -> int:
+        """Number of columns of the features."""
+        return sum((self.add_pov_feature, self.add_normalized_log_pitch, self.add_delta_pitch, self.add_raw_log_pitch))
+
+    def check(self) -> None:
+        """Raise UsageError for values out of range."""
+        if not self.dim:
+            raise UsageError("all pitch features are switched off", "one of --add-pov-feature, "
+                             "--add-normalized-log-pitch, --add-delta-pitch and --add-raw-log-pitch must be true")
+        for name in ("normalization_left_context", "normalization_right_context", "delay", "delta_pitch_noise_stddev"):
+            value = getattr(self, name)
+            if not 0 <= value < float("inf"):
+                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
+        if self.delta_window < 1:
+            raise UsageError(f"--delta-window={self.delta_window}: expected 1 or more")
+        for name in ("pitch_scale", "pov_scale", "pov_offset", "delta_pitch_scale"):
+            if not math.isfinite(getattr(self, name)):
+                raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a number")
+
+
+@dataclass(frozen=True)
+class InterpolationOptions:
+    """Options of interpolating pitch over unvoiced frames. Kaldi: PitchInterpolatorOptions."""
+
+    pitch_interval: float = opt("pitch-interval", 4.0, "Distance of the pitches on the search's grid, in Hz")
+    interpolator_factor: float = opt("interpolator-factor", 1.0e-05,
+                                     "The smaller, the nearer the curve is to the measured pitch")
+    max_voicing_prob: float = opt("max-voicing-prob", 0.9, "Probability of being voiced that a voicing of 1 stands for")
+    max_pitch_change_per_frame: float = opt("max-pitch-change-per-frame", 10.0,
+                                            "The largest step of the curve, in Hz")
+
+    def check(self) -> None:
+        """Raise UsageError for values out of range."""
+        if not (0 < self.pitch_interval < 20 and 0 < self.interpolator_factor < 1 and 0.5 <= self.max_voicing_prob <= 1
+                and 2 * self.pitch_interval < self.max_pitch_change_per_frame < float("inf")):
+            raise UsageError(
+                f"--pitch-interval={self.pitch_interval:g} --interpolator-factor={self.interpolator_factor:g} "
+                f"--max-voicing-prob={self.max_voicing_prob:g} "
+                f"--max-pitch-change-per-frame={self.max_pitch_change_per_frame:g}: expected values from 0 to 20, from "
+                "0 to 1, from 0.5 to 1, and of more than twice the interval")
+
+
+def _positive(name: str, value: float) -> None:
+    if not 0 < value < float("inf"):
+        raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected a positive number")
