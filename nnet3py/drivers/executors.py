@@ -269,7 +269,8 @@ def _connect(distributed: Any, target: Any, name: str) -> Any:
         client.wait_for_workers(1, timeout=CONNECT_SECONDS)
     except TimeoutError:
         client.close()
-        raise Nnet3Error(f"--scheduler={name}: the scheduler has no workers", f"'dask worker {name}' starts one") from None
+        raise Nnet3Error(f"--scheduler={name}: the scheduler has no workers",
+                         f"'dask worker {name}' starts one") from None
     return client
 
 
