@@ -196,7 +196,7 @@ def test_data_and_labels_must_belong_together(source: Path, tmp_path: Path) -> N
     for number in (1, 2):
         with gzip.open(tmp_path / "ali" / f"ali.{number}.gz", "wt") as stream:
             stream.write(f"other{number} 1 1 1 1\n")
-    with make_executor("run.pl") as executor, pytest.raises(FormatError, match="has an alignment.*belong together"):
+    with make_executor("run.pl") as executor, pytest.raises(FormatError, match="has an alignment.*belong to these"):
         make_egs(source / "data", tmp_path / "ali", tmp_path / "egs", EgsOptions(**OPTIONS), executor)
     with pytest.raises(FormatError, match=r"expected a list cmvn\.scp"):
         make_egs(source / "data", source / "ali", tmp_path / "egs2", EgsOptions(), Recorder())
