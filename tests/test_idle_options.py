@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -44,11 +45,14 @@ def shared_files() -> tuple[Path, ...]:
 
 
 @cache
-def fields_of(name: str) -> frozenset[str]:
-    """Fields of dataclasses that declare an option."""
-    pattern = rf'^    (\w+): [^=\n]+ = opt\(\s*"{re.escape(name)}"'
-    return frozenset(field for path in (ROOT / "nnet3py").rglob("*options.py")
-                     for field in re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE))
+def declared_fields() -> dict[str, set[str]]:
+    """Option -> the fields of dataclasses that declare it."""
+    fields = defaultdict(set)
+    for path in (ROOT / "nnet3py").rglob("*options.py"):
+        for field, name in re.findall(r'^    (\w+): [^=\n]+ = opt\(\s*"([^"]+)"', path.read_text(encoding="utf-8"),
+                                      re.MULTILINE):
+            fields[name].add(field)
+    return fields
 
 
 @cache
@@ -72,7 +76,7 @@ def is_read(name: str, module: str) -> bool:
         return True
     own = CLI / f"{module.replace('.', '/')}.py"
     places = [words_of(*OPTIMIZER)] if by_optimizer else [words_of(own), words_of(*shared_files())]
-    wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})", *fields_of(name)}
+    wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})", *declared_fields().get(name, ())}
     return not all(wanted.isdisjoint(words) for words in places)
 
 

@@ -90,4 +90,4 @@ made. --semisup.lat-dir adds data without transcripts; --languages trains a netw
     arguments=(0, 0), options=declared(settings_of(ChainOptions)), detached_values=True)
 def train_chain(args: Sequence[str], options: Options) -> int:
     """Train an acoustic model with the LF-MMI objective."""
-    return run_work("chain_languages", "train_chain", ChainOptions, options)
+    return run_work("chain_training", "train_chain", ChainOptions, options)
