@@ -322,11 +322,7 @@ TABLE: dict[str, dict[str, tuple[str, str, bool]]] = {
         "make-mono-tree": ("trees.initial_models", "Make a monophone tree, and a transition model.", True),
         "make-topology": ("trees.initial_models", "Make an HMM topology from lists of phones.", True),
         "sum-tree-stats": ("trees.building", "Sum statistics for tree building.", True),
-<<<<<<< HEAD
         "tree-info": ("nnet.acoustic_model", "Print the sizes of a tree.", True),
-=======
-        "tree-info": ("nnet.acoustic_model", "Print what a tree is for.", True),
->>>>>>> main
     },
     "Speakers and i-vectors": {
         "train-ivector-extractor": ("drivers.preparation", "Train an extractor of i-vectors from a data directory.", True),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.decoding.decode_table import DECODER, Computes, decoder_options
 from nnet3py.cli.feat.options import CMVN, FEATURE_OPTIONS
-from nnet3py.cli.ivectors.extractor import derive
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, ivector_values
 from nnet3py.cli.nnet.utterances import SIMPLE
 from nnet3py.cli.process.option_groups import DEVICE, without
@@ -66,6 +65,7 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
     With ``online`` False, i-vectors are estimated from all frames of an utterance. Raises OptionError for values that
     do not go together, and the errors of PipelineModels.check.
     """
+    from nnet3py.cli.ivectors.extractor import derive
     from nnet3py.feat.speech import speech_options
     from nnet3py.recognition import pipeline
 
