@@ -21,10 +21,9 @@ from pathlib import Path
 
 import numpy as np
 
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
-from nnet3py.decoding.lattice_decoder import LatticeDecoder
+from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import Constant, ContextDependency, Table, initial_transition_model

@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
+from nnet3py.decoding.grammar import Ngram
 from nnet3py.decoding.graph import write_lang
 from nnet3py.decoding.lexicon import Silence, make_lang, read_lexicon
-from nnet3py.decoding.ngram import Ngram
 from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.tree import Constant, ContextDependency, Table, initial_transition_model
 from nnet3py.io.object_files import write_object

@@ -26,9 +26,9 @@ import numpy as np
 
 import nnet3py
 from nnet3py.acoustic_model import read_model
-from nnet3py.decoding.decoder_options import DecoderOptions
-from nnet3py.decoding.edit_distance import edit_distance
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
+from nnet3py.decoding.options import DecoderOptions
+from nnet3py.decoding.word_errors import edit_distance
 from nnet3py.export.export_onnx import export_onnx
 from nnet3py.export.onnx_stream import session, utterance_output
 from nnet3py.export.quantize import KINDS, Loss, loss_of_rows, quantize, utterances_for

@@ -216,7 +216,7 @@ def _read_const_arpa(data: bytes, path: Path) -> None:
 
 def _read_fst_type(data: bytes, path: Path) -> None:
     """Read an FST of any type, with its tables of symbols, and use it as a G that is looked into where it lies."""
-    from nnet3py.decoding.lookahead_grammar import GrammarTables
+    from nnet3py.decoding.lookahead import GrammarTables
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.fst.text import TextForm, info_text, symbols_of, text_of_fst
     from nnet3py.transducers.fst_text import read_fst_file
@@ -238,7 +238,7 @@ def _read_fst_type(data: bytes, path: Path) -> None:
 def _read_lookahead(which: str) -> Callable[[bytes, Path], None]:
     """HCLr and Gr, one of them being the file: what a decoder composes of them."""
     def read(data: bytes, path: Path) -> None:
-        from nnet3py.decoding.lookahead_graph import LookaheadGraph
+        from nnet3py.decoding.composed_graphs import LookaheadGraph
 
         other = path.with_name("other")
         other.write_bytes(_lookahead_files()["Gr" if which == "HCLr" else "HCLr"])
@@ -321,12 +321,12 @@ def _read_cache(case: str) -> Callable[[bytes, Path], None]:
 
 def _compiler(case: str) -> Any:
     """A compiler with nothing in its cache, and the request of a case."""
-    from case_runs import read_request
+    from compiler_cases import read_request
 
     from nnet3py.compiler.cache import CachingCompiler
 
     folder = DATA / "cases" / case
-    return CachingCompiler(nnet3py.read_nnet(str(folder / "nnet.raw"))), read_request(folder / "request.txt")[0]
+    return CachingCompiler(nnet3py.read_nnet(str(folder / "nnet.raw"))), read_request(folder / "request.txt")
 
 
 def _cache(case: str, folder: Path) -> bytes:

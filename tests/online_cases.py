@@ -10,21 +10,21 @@ from pathlib import Path
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
-from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 from nnet3py.formats.foreign_files import read_wave
 from nnet3py.formats.holders import read_matrix_file
-from nnet3py.gaussians.diag_gmm import DiagGmm
+from nnet3py.gaussians.mixtures import DiagGmm
 from nnet3py.io.object_files import read_object, token_reader
 from nnet3py.io.streams import open_input
 from nnet3py.ivectors.extractor import IvectorExtractor
 from nnet3py.ivectors.online import OnlineModels
 from nnet3py.network.inference import prepare_for_test
+from nnet3py.recognition.options import EndpointOptions, SilenceWeightingOptions
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
 from nnet3py.recognition.stream_decoder import StreamDecoder
-from nnet3py.recognition.stream_options import EndpointOptions, SilenceWeightingOptions
 from nnet3py.runtime.looped import LoopedComputer
 
 DATA = Path(__file__).parent / "data" / "recognition"

@@ -18,8 +18,8 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 import nnet3py  # noqa: E402
 from nnet3py.acoustic_model import read_model  # noqa: E402
-from nnet3py.decoding.decoder_options import DecoderOptions  # noqa: E402
 from nnet3py.decoding.lattice_decoder import LatticeDecoder  # noqa: E402
+from nnet3py.decoding.options import DecoderOptions  # noqa: E402
 from nnet3py.errors import ShapeError, UsageError  # noqa: E402
 from nnet3py.export.onnx_stream import session, utterance_output  # noqa: E402
 from nnet3py.export.quantize import BLOCK, Loss, keep_as_integers, quantize, rounded, utterances_for  # noqa: E402  # noqa: E402

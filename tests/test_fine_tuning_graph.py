@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 from graph_systems import context_system, monophone_system
 
+from nnet3py.decoding.composed_graphs import LookaheadGraph
+from nnet3py.decoding.grammar import Ngram, ngram_fst
 from nnet3py.decoding.graph import make_graph
-from nnet3py.decoding.lang_folder import with_positions
-from nnet3py.decoding.lexicon import Lang, Pronunciation, Silence, make_lang
+from nnet3py.decoding.lexicon import Lang, Pronunciation, Silence, make_lang, with_positions
 from nnet3py.decoding.lookahead import Lookahead
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
-from nnet3py.decoding.ngram import Ngram, ngram_fst
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.graph_tree import WiderContext, neighbors, recover_tree
 from nnet3py.fine_tuning.graph_words import draw_sentences, draw_texts, recover_lexicon, spoken

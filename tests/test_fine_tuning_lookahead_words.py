@@ -12,15 +12,12 @@ from graph_paths import path_costs
 from graph_systems import context_system
 from test_fine_tuning_graph import LEXICON, SENTENCES, with_question
 
-from nnet3py.decoding.arcs import GraphBuilder
+from nnet3py.decoding.composed_graphs import LookaheadGraph
+from nnet3py.decoding.grammar import Ngram, mixture, ngram_fst
 from nnet3py.decoding.graph import make_graph
-from nnet3py.decoding.lang_folder import POSITIONS, with_positions
-from nnet3py.decoding.lexicon import BACKOFF, Pronunciation, Silence, make_lang
+from nnet3py.decoding.lexicon import POSITIONS, GraphBuilder, Pronunciation, Silence, make_lang, with_positions
 from nnet3py.decoding.lookahead import Lookahead
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
-from nnet3py.decoding.ngram import Ngram, ngram_fst
-from nnet3py.decoding.ngram_mixture import mixture
-from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.decoding.symbols import BACKOFF, SymbolTable
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.graph_words import GraphPhones, GraphWords
 from nnet3py.fine_tuning.lookahead_words import obstacle_to_new_words, with_words
@@ -244,7 +241,7 @@ def test_new_words_in_the_files_of_a_folder(tmp_path: Path, kind: str) -> None:
     learned = Ngram.estimate(TEXTS, 2, new)
     mixed = mixture([(Ngram.estimate(OLD_TEXTS, 2), 1 - WEIGHT), (learned, WEIGHT)])
     hcl_costs = path_costs(hcl(True), LONGEST)
-    made = path_costs(graph.for_decoder().whole(), LONGEST)
+    made = path_costs(graph.for_decoder().to_fst(), LONGEST)
     expected = {}
     for (ids, words), cost in hcl_costs.items():
         text = [all_words().names[word] for word in words]

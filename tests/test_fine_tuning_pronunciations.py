@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.decoding.lexicon import SENTENCE_END
-from nnet3py.decoding.ngram import Ngram
-from nnet3py.decoding.ngram_mixture import mixture, read_ngram
+from nnet3py.decoding.grammar import Ngram, mixture, read_ngram
+from nnet3py.decoding.symbols import SENTENCE_END
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.pronunciations import GraphemeModel, Pronunciations, pronounce, spell
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from graph_paths import path_costs
 
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
 from nnet3py.decoding.decoding_graph import DecodingGraph
+from nnet3py.decoding.lattice_decoder import Decoder
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import NumericError, ShapeError
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.hmm.transition_model import TransitionModel

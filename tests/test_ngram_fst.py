@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from fst_cases import WORDS, read, trigram, written
 
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
-from nnet3py.decoding.lookahead import Lookahead
-from nnet3py.decoding.lookahead_grammar import GrammarTables
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
+from nnet3py.decoding.composed_graphs import LookaheadGraph
+from nnet3py.decoding.lattice_decoder import Decoder
+from nnet3py.decoding.lookahead import GrammarTables, Lookahead
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nnet3py.decoding.lexicon import SENTENCE_END, SENTENCE_START
-from nnet3py.decoding.ngram import Ngram, ngram_states
-from nnet3py.decoding.ngram_mixture import mixture as mixture_of_words
-from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.decoding.grammar import Ngram, ngram_states
+from nnet3py.decoding.grammar import mixture as mixture_of_words
+from nnet3py.decoding.symbols import SENTENCE_END, SENTENCE_START, SymbolTable
 from nnet3py.io.object_files import FileContent
 from nnet3py.io.streams import open_input, open_output
 from nnet3py.io.tokens import TokenWriter

@@ -16,7 +16,7 @@ import pytest
 
 import nnet3py
 from nnet3py.cli.process.command import load
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
+from nnet3py.decoding.composed_graphs import LookaheadGraph
 from nnet3py.fine_tuning import model as fine_tuning_model
 from nnet3py.fine_tuning import words
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder

@@ -11,9 +11,9 @@ import pytest
 from recognition_cases import CHUNK, PACKAGE, RATE, SOUNDS, dialogue, recognized, samples_of
 from vosk_results import vosk_results
 
+from nnet3py.decoding.composed_graphs import relabeled
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lookahead import write_lookahead
-from nnet3py.decoding.lookahead_graph import relabeled
 from nnet3py.errors import UsageError
 from nnet3py.fst.operations import arc_sorted
 from nnet3py.io.streams import open_output
@@ -96,7 +96,7 @@ def test_boosted_words(lookahead: Recognizer) -> None:
 
 
 @pytest.mark.parametrize(("phrases", "boost", "message"), [
-    (["seven eleven"], {}, "does not know the word 'eleven'"), ([" "], {}, "has no words"),
+    (["seven eleven"], {}, "does not know the word 'eleven'"), ([" "], {}, "found one without words"),
     (["<eps>"], {}, "does not know the word"), ([], {"eleven": 1.0}, "does not know the word 'eleven'"),
     ([], {"one": float("inf")}, "expected finite numbers")])
 def test_what_cannot_be_said(lookahead: Recognizer, phrases: list[str], boost: dict[str, float], message: str) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nnet3py.components.updatable import is_updatable
-from nnet3py.decoding.ngram import Ngram, ngram_arpa
+from nnet3py.decoding.grammar import Ngram, ngram_arpa
 from nnet3py.network.nnet import Nnet
 from nnet3py.rnnlm.training.objective import WordDistribution, WordSampler, compare, draw, inclusion_probs
 from nnet3py.rnnlm.training.options import EmbeddingOptions, FeatureOptions

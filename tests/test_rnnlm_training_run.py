@@ -179,7 +179,7 @@ def test_the_n_gram_model_is_compared_with(texts: tuple[Path, float], tmp_path: 
     folder, true = texts
     lines = (folder / "train.txt").read_text(encoding="utf-8").splitlines()
     arpa = str(tmp_path / "lm.arpa")
-    from nnet3py.decoding.ngram import Ngram
+    from nnet3py.decoding.grammar import Ngram
     model = Ngram.estimate([line.split() for line in lines], 2)
     model.write(arpa)
     held_out = [line.split() for line in (folder / "held-out.txt").read_text(encoding="utf-8").splitlines()]

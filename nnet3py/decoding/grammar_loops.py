@@ -1,9 +1,9 @@
-"""The loops that put graphs of nonterminals together while decoding, state by state.
+"""Loops that expand a grammar's graphs while decoding, state by state.
 
-A state's key is an instance, one call of a graph, and a state of that graph, numbered over all graphs. An arc that
-calls a nonterminal leads to where the called graph's arc of #nonterm_begin with the same phone leads; #nonterm_end
-leads to where the caller's arc of #nonterm_reenter leads. Only one of these arcs can be taken, so the cost of choosing
-among them, the log of their number, is subtracted.
+A state's key is an instance (one call of a graph) and a state of that graph, numbered over all graphs. An arc that
+calls a nonterminal leads to the target of the called graph's arc of #nonterm_begin with the same phone; #nonterm_end
+leads to the target of the caller's arc of #nonterm_reenter. Only one of the arcs of #nonterm_begin, or of
+#nonterm_reenter, can be taken, so the cost of choosing among them, the log of their number, is subtracted.
 """
 from __future__ import annotations
 
@@ -11,39 +11,37 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.decoding.growing_loops import place_of
-from nnet3py.decoding.lookahead_layout import (
+from nnet3py.decoding.graph_loops import place_of
+from nnet3py.decoding.layout import (
+    ARC_COST,
+    ARC_INPUT,
+    ARC_NEXT,
+    ARC_OUTPUT,
+    ARC_WORDS,
     BAD_NAME,
     BAD_PHONE,
     BAD_STATE,
+    CALLED_GRAPH,
     CALLER,
     DEPTH,
     DONE,
-    GRAPH,
+    FINAL,
+    FIRST_ARC,
     MORE_ARCS,
     MORE_INSTANCES,
     MORE_STATES,
     MOST_DEPTH,
     NO_ENTRY,
     NO_GRAPH,
+    NUM_ARCS,
+    NUM_EPSILONS,
     NUM_INSTANCES,
+    NUM_MADE_ARCS,
     NUM_STATES,
     PLACE,
     RETURN,
-    TOO_DEEP,
-)
-from nnet3py.decoding.lookahead_layout import NUM_ARCS as NUM_MADE_ARCS
-from nnet3py.decoding.search_layout import (
-    ARC_COST,
-    ARC_INPUT,
-    ARC_NEXT,
-    ARC_OUTPUT,
-    ARC_WORDS,
-    FINAL,
-    FIRST_ARC,
-    NUM_ARCS,
-    NUM_EPSILONS,
     STATE_WORDS,
+    TOO_DEEP,
 )
 from nnet3py.engine.inline import inline
 from nnet3py.graphs.grammar_fst import FIRST_LABEL
@@ -53,10 +51,7 @@ _BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # added to the offset
 
 
 class Graphs(NamedTuple):
-    """All graphs, one after the other, and where each begins; ``settings``: offset and factor of nonterminals.
-
-    ``graph_of``: the graph of each user-defined nonterminal, from the first one on, -1 for none.
-    """
+    """The graphs of a grammar, one after the other; the fields are attributes of ``composed_graphs.GrammarGraph``."""
 
     states: Any
     state_costs: Any
@@ -68,7 +63,7 @@ class Graphs(NamedTuple):
 
 
 class Made(NamedTuple):
-    """States, arcs and instances so far."""
+    """States, arcs and instances made so far, and the hash tables that find states and instances."""
 
     keys: np.ndarray
     table: np.ndarray
@@ -85,7 +80,7 @@ def expand(g_states: Any, g_state_costs: Any, g_arcs: Any, g_arc_costs: Any, sta
            settings: np.ndarray, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
            arcs: np.ndarray, arc_costs: np.ndarray, instances: np.ndarray, instance_table: np.ndarray,
            counts: np.ndarray, wanted: np.ndarray) -> int:
-    """Make the arcs of all states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
+    """Make the arcs of the states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
     graphs = Graphs(g_states, g_state_costs, g_arcs, g_arc_costs, starts, graph_of, settings)
     made = Made(keys, table, states, state_costs, arcs, arc_costs, instances, instance_table, counts)
     while counts[PLACE] < len(wanted):
@@ -100,17 +95,17 @@ def expand(g_states: Any, g_state_costs: Any, g_arcs: Any, g_arc_costs: Any, sta
 
 def add_state(g_state_costs: Any, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
               counts: np.ndarray, key: int) -> int:
-    """The number of a state, which is added if it is new. There must be room."""
+    """Return the number of a state, which is added if it is new; there must be room."""
     made = Made(keys, table, states, state_costs, states, state_costs, states, table, counts)
     return _state_of(g_state_costs, made, key)
 
 
 def rebuild_instances(instances: np.ndarray, instance_table: np.ndarray, count: int) -> None:
-    """Put the first ``count`` instances except the top one into the table, whose size may have changed."""
+    """Fill the hash table, which may have a new size, with the first ``count`` instances but the top graph's."""
     for place in range(len(instance_table)):
         instance_table[place] = -1
     for number in range(1, count):
-        place = _instance_place(instances, instance_table, instances[number, GRAPH], instances[number, CALLER],
+        place = _instance_place(instances, instance_table, instances[number, CALLED_GRAPH], instances[number, CALLER],
                                 instances[number, RETURN])
         instance_table[place] = number
 
@@ -132,14 +127,14 @@ def _state_of(g_state_costs: Any, made: Made, key: int) -> int:
 
 @inline
 def _instance_place(instances: np.ndarray, table: np.ndarray, graph: int, caller: int, back: int) -> int:
-    """Where an instance is in the table, or would be."""
+    """Return the place of an instance in the hash table, or the place for it."""
     mixed = ((np.uint64(caller) << np.uint64(32)) | np.uint64(back)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ np.uint64(graph)) * np.uint64(0x9E3779B97F4A7C15)
     mask = np.int64(len(table) - 1)
     place = np.int64(mixed >> np.uint64(24)) & mask
     while table[place] >= 0:
         instance = instances[table[place]]
-        if instance[GRAPH] == graph and instance[CALLER] == caller and instance[RETURN] == back:
+        if instance[CALLED_GRAPH] == graph and instance[CALLER] == caller and instance[RETURN] == back:
             break
         place = (place + 1) & mask
     return place
@@ -147,20 +142,20 @@ def _instance_place(instances: np.ndarray, table: np.ndarray, graph: int, caller
 
 @inline
 def _instance_of(made: Made, graph: int, caller: int, back: int) -> int:
-    """The number of an instance, which is added if it is new."""
+    """Return the number of an instance, which is added if it is new."""
     place = _instance_place(made.instances, made.instance_table, graph, caller, back)
     if made.instance_table[place] < 0:
         number = made.counts[NUM_INSTANCES]
         made.counts[NUM_INSTANCES] += 1
         made.instance_table[place] = number
-        made.instances[number, GRAPH], made.instances[number, CALLER] = graph, caller
+        made.instances[number, CALLED_GRAPH], made.instances[number, CALLER] = graph, caller
         made.instances[number, RETURN], made.instances[number, DEPTH] = back, made.instances[caller, DEPTH] + 1
     return np.int64(made.instance_table[place])
 
 
 @inline
 def _arc_of(graphs: Graphs, state: int, label: int) -> int:
-    """The position of a state's arc with a label, in words; -1 if there is none."""
+    """Return the position of a state's arc with a label, in words; -1 if there is none."""
     first = np.int64(graphs.states[state * STATE_WORDS + FIRST_ARC])
     for arc in range(first, first + np.int64(graphs.states[state * STATE_WORDS + NUM_ARCS])):
         if graphs.arcs[arc * ARC_WORDS + ARC_INPUT] == label:
@@ -180,7 +175,7 @@ def _add_arc(graphs: Graphs, made: Made, state: int, key: int, label: int, outpu
 
 @inline
 def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
-    """Add the arc that replaces one into another graph; or say what is wrong with it."""
+    """Add the arc that replaces an arc into another graph; return DONE or the error."""
     instance, counts = made.keys[2 * state] >> 32, made.counts
     offset, multiple = graphs.settings[0], graphs.settings[1]
     label, back = np.int64(graphs.arcs[arc + ARC_INPUT]) - FIRST_LABEL, np.int64(graphs.arcs[arc + ARC_NEXT])
@@ -195,7 +190,7 @@ def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
             return NO_GRAPH
         graph = np.int64(graphs.graph_of[place])
         if graphs.starts[graph] < 0:
-            return DONE                                      # an empty graph: nothing can be said there
+            return DONE                                      # an empty graph: it accepts nothing
         if made.instances[instance, DEPTH] >= MOST_DEPTH:
             return TOO_DEEP
         to_instance, at, entry = _instance_of(made, graph, instance, back), np.int64(graphs.starts[graph]), _BEGIN
@@ -211,7 +206,7 @@ def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
 
 @inline
 def _expand_one(graphs: Graphs, made: Made, state: int) -> int:
-    """Make the arcs of a state; without enough room it makes none."""
+    """Make all arcs of a state, or none if there is not enough room."""
     key, counts = made.keys[2 * state], made.counts
     instance, words = (key >> 32) << 32, (key & 0xFFFFFFFF) * STATE_WORDS
     first, count = np.int64(graphs.states[words + FIRST_ARC]), np.int64(graphs.states[words + NUM_ARCS])

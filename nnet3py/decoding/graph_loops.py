@@ -1,29 +1,38 @@
-"""The loops that check a decoding graph, whose tables are laid out as in ``search_layout.py``."""
+"""Loops over the tables of graphs (``layout.py``): checks, states by their keys, look-ahead data."""
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
 
-from nnet3py.decoding.search_layout import (
+from nnet3py.decoding.layout import (
     ARC_COST,
     ARC_INPUT,
     ARC_NEXT,
     ARC_OUTPUT,
     ARC_WORDS,
+    BAD_COST,
+    BAD_EPSILONS,
+    BAD_INPUT,
+    BAD_NEXT,
+    BAD_OUTPUT,
+    BAD_RANGE,
     FINAL,
+    FINE,
     FIRST_ARC,
     NUM_ARCS,
     NUM_EPSILONS,
     STATE_WORDS,
 )
+from nnet3py.engine.inline import inline
+from nnet3py.lattices.subset_loops import sort
 
-FINE, BAD_RANGE, BAD_NEXT, BAD_INPUT, BAD_OUTPUT, BAD_COST, BAD_EPSILONS = range(7)
+# -- checks ------------------------------------------------------------------------------------------------------------
 
 
 def check_tables(states: Any, state_costs: Any, arcs: Any, arc_costs: Any, num_states: int, num_arcs: int,
                  largest_label: int, place: np.ndarray) -> int:
-    """What is wrong with a graph's tables. ``place`` gets the state, the arc, and the number found there."""
+    """Return the first error in a graph's tables; ``place`` gets its state, its arc, and the wrong number."""
     for state in range(num_states):
         words = state * STATE_WORDS
         first, count = np.int64(states[words + FIRST_ARC]), np.int64(states[words + NUM_ARCS])
@@ -59,7 +68,7 @@ def check_tables(states: Any, state_costs: Any, arcs: Any, arc_costs: Any, num_s
 
 def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: np.ndarray, stack: np.ndarray,
                        position: np.ndarray) -> int:
-    """A state on a cycle of arcs without input labels, or -1.
+    """Return a state on a cycle of arcs without input labels; -1 if there is no such cycle.
 
     ``seen`` (uint8, zeros): 1 while a state is on the stack, 2 afterwards; ``stack`` (int32) and ``position`` (int64,
     the next arc to follow) have room for every state with such arcs.
@@ -91,9 +100,10 @@ def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: np.ndarray
 
 def find_free_arcs(states: Any, arcs: Any, num_states: int, num_transition_ids: int, is_disambig: np.ndarray,
                    edges: np.ndarray) -> int:
-    """Write source, target and output label of arcs without transition-id, as far as there is room.
+    """Write source, target and output label of arcs without transition-id, and return their number.
 
-    Returns their number, or a label that is neither a transition-id nor marked in ``is_disambig``, less than 0.
+    Those beyond the size of ``edges`` are only counted. For a label that is neither a transition-id nor marked in
+    ``is_disambig``, its negative is returned.
     """
     count = np.int64(0)
     for state in range(num_states):
@@ -109,3 +119,171 @@ def find_free_arcs(states: Any, arcs: Any, num_states: int, num_transition_ids: 
             elif label > num_transition_ids:
                 return -label
     return count
+
+
+# -- hash table of the states of graphs made while decoding ------------------------------------------------------------
+
+
+@inline
+def first_place(mask: int, key: int, label: int) -> int:
+    """Return the place of a state in an empty table of ``mask + 1`` places."""
+    mixed = (np.uint64(key) ^ (np.uint64(label) << np.uint64(20))) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(mixed >> np.uint64(24)) & mask
+
+
+@inline
+def place_of(keys: Any, table: Any, mask: int, key: int, label: int) -> int:
+    """Return the place of a state in the table, or the place for it. ``keys`` has two numbers for each state."""
+    place = first_place(mask, key, label)
+    while True:
+        state = np.int64(table[place])
+        if state < 0 or (keys[2 * state] == key and keys[2 * state + 1] == label):
+            return place
+        place = (place + 1) & mask
+
+
+def rebuild_table(keys: np.ndarray, table: np.ndarray, count: int) -> None:
+    """Fill ``table``, which may have a new size, with the first ``count`` states."""
+    mask = np.int64(len(table) - 1)
+    for place in range(len(table)):
+        table[place] = -1
+    for state in range(count):
+        table[place_of(keys, table, mask, keys[2 * state], keys[2 * state + 1])] = state
+
+
+# -- look-ahead data: the labels that can come next from a state, through arcs without output label --------------------
+
+MORE = 1
+
+
+def find_components(states: Any, arcs: Any, num_states: int, depth: np.ndarray, lowest: np.ndarray,
+                    component: np.ndarray, stack: np.ndarray, waiting: np.ndarray, position: np.ndarray,
+                    new_labels: np.ndarray) -> int:
+    """Number the strongly connected components of arcs without output label, and the labels; return their number.
+
+    A component has a higher number than those that it leads to (Tarjan). Labels are numbered in the order in which the
+    depth-first search meets them, so that where the graph is like a tree, few intervals hold the labels that can come
+    next. ``depth``, ``lowest``, ``component``, ``stack``, ``waiting`` (int32) and ``position`` (int64) have an element
+    for each state; ``depth`` and ``component`` are -1 at the beginning. ``new_labels`` (int32, zeros) gets numbers from
+    1 for the labels that occur, and their count at place 0.
+    """
+    num_components, seen = np.int64(0), np.int64(0)
+    num_labels = np.int64(0)
+    for root in range(num_states):
+        top, num_waiting = np.int64(0), np.int64(0)
+        if depth[root] < 0:
+            stack[0], top = root, 1
+        while top > 0:
+            state = np.int64(stack[top - 1])
+            words = state * STATE_WORDS
+            if depth[state] < 0:
+                depth[state] = lowest[state] = seen
+                seen += 1
+                waiting[num_waiting] = state
+                num_waiting += 1
+                position[state] = states[words + FIRST_ARC]
+            if position[state] < np.int64(states[words + FIRST_ARC]) + np.int64(states[words + NUM_ARCS]):
+                at = position[state] * ARC_WORDS
+                position[state] += 1
+                label, following = arcs[at + ARC_OUTPUT], np.int64(arcs[at + ARC_NEXT])
+                if label != 0:
+                    if new_labels[label] == 0:
+                        num_labels += 1
+                        new_labels[label] = num_labels
+                elif depth[following] < 0:
+                    stack[top] = following
+                    top += 1
+                elif component[following] < 0:
+                    lowest[state] = min(lowest[state], depth[following])
+                continue
+            top -= 1
+            if top > 0:
+                lowest[stack[top - 1]] = min(lowest[stack[top - 1]], lowest[state])
+            if lowest[state] == depth[state]:
+                while True:
+                    num_waiting -= 1
+                    member = waiting[num_waiting]
+                    component[member] = num_components
+                    if member == state:
+                        break
+                num_components += 1
+    new_labels[0] = num_labels
+    return num_components
+
+
+def find_intervals(states: Any, state_costs: Any, arcs: Any, component: np.ndarray, members: np.ndarray,
+                   member_starts: np.ndarray, new_labels: np.ndarray, final_label: int, lows: np.ndarray,
+                   highs: np.ndarray, progress: np.ndarray, starts: np.ndarray, intervals: np.ndarray) -> int:
+    """Write the intervals of the labels that can come next, component by component from ``progress[0]`` on.
+
+    ``members`` (int32) are the states by component; ``lows`` and ``highs`` (int64) are scratch. MORE: scratch and
+    ``intervals`` must become larger; the intervals so far are kept.
+    """
+    for number in range(progress[0], len(starts) - 1):
+        count = np.int64(0)
+        for place in range(member_starts[number], member_starts[number + 1]):
+            words = np.int64(members[place]) * STATE_WORDS
+            if count == len(lows):
+                return MORE
+            if state_costs[words + FINAL] != np.inf:
+                lows[count], highs[count] = final_label, final_label + 1
+                count += 1
+            first_arc = np.int64(states[words + FIRST_ARC])
+            for arc in range(first_arc, first_arc + np.int64(states[words + NUM_ARCS])):
+                label, other = np.int64(arcs[arc * ARC_WORDS + ARC_OUTPUT]), component[arcs[arc * ARC_WORDS + ARC_NEXT]]
+                from_place, to_place = np.int64(starts[other]), np.int64(starts[other])
+                if label == 0 and other != number:
+                    to_place = starts[other + 1]
+                if count + 1 + (to_place - from_place) > len(lows):
+                    return MORE
+                if label != 0:
+                    lows[count], highs[count] = new_labels[label], new_labels[label] + 1
+                    count += 1
+                for interval in range(from_place, to_place):
+                    lows[count], highs[count] = intervals[interval, 0], intervals[interval, 1]
+                    count += 1
+        if starts[number] + count > len(intervals):
+            return MORE
+        starts[number + 1] = _write_merged(lows, highs, count, intervals, starts[number])
+        progress[0] = number + 1
+    return 0
+
+
+@inline
+def _write_merged(lows: np.ndarray, highs: np.ndarray, count: int, intervals: np.ndarray, first: int) -> int:
+    """Write intervals in order, merging those that touch; return the place after them."""
+    sort(lows, highs, count)
+    end = first
+    for i in range(count):
+        if end > first and lows[i] <= intervals[end - 1, 1]:
+            intervals[end - 1, 1] = max(np.int64(intervals[end - 1, 1]), highs[i])
+        else:
+            intervals[end, 0], intervals[end, 1] = lows[i], highs[i]
+            end += 1
+    return end
+
+
+def check_intervals(words: Any, num_words: int, num_states: int, spans: np.ndarray) -> int:
+    """Find each state's intervals in a look-ahead file: their number (64 bits), intervals, and number of labels.
+
+    ``words`` are the file's 32-bit words. ``spans`` (int32 (states, 2)) gets a state's only interval, or -1 and the
+    place of the first interval. Return the number of words that belong to the states; -1 if the file ends too early, or
+    a state's intervals are not in order.
+    """
+    place = np.int64(0)
+    for state in range(num_states):
+        if place + 3 > num_words or words[place + 1] != 0 or words[place] < 0:
+            return np.int64(-1)
+        size = np.int64(words[place])
+        place += 2
+        if place + 2 * size + 1 > num_words or place > 0x7FFFFFFF:
+            return np.int64(-1)
+        spans[state, 0], spans[state, 1] = -1, place
+        if size == 1:
+            spans[state, 0], spans[state, 1] = words[place], words[place + 1]
+        for interval in range(place, place + 2 * size, 2):
+            low = words[interval]
+            if low < 0 or low >= words[interval + 1] or (interval > place and low < words[interval - 1]):
+                return np.int64(-1)
+        place += 2 * size + 1
+    return place

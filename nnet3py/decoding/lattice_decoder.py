@@ -1,40 +1,43 @@
-"""The lattice decoder: a search that proceeds frame by frame, and its results.
+"""The lattice decoder: :class:`LatticeDecoder` searches frame by frame, :class:`Decoder` decodes whole utterances.
 
-Kaldi: LatticeFasterDecoder, LatticeFasterOnlineDecoder.
-Its state is in arrays that compiled loops work on (``search_loops.py``); other threads can run meanwhile.
+Kaldi: LatticeFasterDecoder, LatticeFasterOnlineDecoder. The state of the search is in arrays that compiled loops change
+(``search_loops.py``, ``lattice_loops.py``); other threads can run meanwhile.
 """
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3py.decoding import search_layout as layout
-from nnet3py.decoding.decoder_options import DecoderOptions
-from nnet3py.decoding.decoding_graph import DecodingGraph
-from nnet3py.decoding.grammar_graph import GrammarGraph
-from nnet3py.decoding.growing_graph import GrowingGraph
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
+from nnet3py.decoding import layout
+from nnet3py.decoding.composed_graphs import GrammarGraph, LookaheadGraph
+from nnet3py.decoding.decoding_graph import DecodingGraph, LazyGraph
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import NumericError, ShapeError, UsageError
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices.determinize import Determinized, determinize_phone_pruned
+from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
+from nnet3py.lattices.states import trimmed
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst
 from nnet3py.transducers.lattice import LATTICE
 from nnet3py.transducers.state_graphs import enlarged
 
-_USES = ["nnet3py.decoding.search_layout", "nnet3py.decoding.pruning_loops"]
+_USES = ["nnet3py.decoding.layout", "nnet3py.decoding.lattice_loops"]
 _POOLS = "i4[,] f4[,] i4[,] f4[,] i8[,]"           # tokens, links, frames
 _begin = Loop("nnet3py.decoding.search_loops", "begin",
               f"u4* i4* f4* {_POOLS} i4[,] i4[] i4[] i4[] i8[] f4[] i8", _USES)
 _advance = Loop("nnet3py.decoding.search_loops", "advance",
                 f"u4* i4* f4* i4[] {_POOLS} f4[] i4[] i4[,] i4[] i4[] i4[] f4[] i8[] f4[] f4[,]", _USES)
-_best_ends = Loop("nnet3py.decoding.pruning_loops", "best_ends", "f4* i4[,] f4[,] i8[,] i8[] f4[] i8[]", _USES)
-_finalize = Loop("nnet3py.decoding.pruning_loops", "finalize", f"f4* {_POOLS} f4[] i4[] i8[] f4[] i8 f4", _USES)
-_prune = Loop("nnet3py.decoding.pruning_loops", "prune", f"{_POOLS} f4[] i4[] i8[] f4[]", _USES)
-_trace_back = Loop("nnet3py.decoding.result_loops", "trace_back", "i4[,] i4[,] f4[,] f4[] i8[] i8 i8 i4[,] f4[,]",
+_best_ends = Loop("nnet3py.decoding.lattice_loops", "best_ends", "f4* i4[,] f4[,] i8[,] i8[] f4[] i8[]", _USES)
+_finalize = Loop("nnet3py.decoding.lattice_loops", "finalize", f"f4* {_POOLS} f4[] i4[] i8[] f4[] i8 f4", _USES)
+_prune = Loop("nnet3py.decoding.lattice_loops", "prune", f"{_POOLS} f4[] i4[] i8[] f4[]", _USES)
+_trace_back = Loop("nnet3py.decoding.lattice_loops", "trace_back", "i4[,] i4[,] f4[,] f4[] i8[] i8 i8 i4[,] f4[,]",
                    _USES)
-_place_tokens = Loop("nnet3py.decoding.result_loops", "place_tokens", "i4[,] i4[,] i8[,] i8[] i4[]", _USES)
-_write_lattice = Loop("nnet3py.decoding.result_loops", "write_lattice",
+_place_tokens = Loop("nnet3py.decoding.lattice_loops", "place_tokens", "i4[,] i4[,] i8[,] i8[] i4[]", _USES)
+_write_lattice = Loop("nnet3py.decoding.lattice_loops", "write_lattice",
                       "i4[,] i4[,] f4[,] i8[,] f4[] i8[] i4[] i4[] i8[] i4[] i4[] f4[,] i4[]", _USES)
 
 Graph: TypeAlias = "DecodingGraph | LookaheadGraph | GrammarGraph"
@@ -46,8 +49,11 @@ _FIRST_TOKENS, _FIRST_LINKS, _FIRST_FRAMES, _FIRST_STACK = 1 << 12, 1 << 13, 1 <
 class BestPath(NamedTuple):
     """The best path so far.
 
-    ``inputs``, ``outputs``: int32 (arcs,), labels, 0 for none; ``weights``: float32 (arcs, 2), graph and acoustic
-    costs; ``final_cost``: of the graph's state at the end, 0 if not requested or not final.
+    Attributes
+    ----------
+    inputs, outputs : int32 (arcs,), transition-ids and numbers of words; 0: none
+    weights : float32 (arcs, 2), graph and acoustic costs
+    final_cost : cost of the graph's final state at the end; 0 if not requested, or not final
     """
 
     inputs: NDArray[np.int32]
@@ -57,25 +63,25 @@ class BestPath(NamedTuple):
 
     @property
     def words(self) -> NDArray[np.int32]:
-        """int32, numbers of words."""
+        """Numbers of words, int32."""
         return self.outputs[self.outputs != 0]
 
     @property
     def alignment(self) -> NDArray[np.int32]:
-        """int32 (frames,), transition-ids."""
+        """Transition-ids, int32 (frames,)."""
         return self.inputs[self.inputs != 0]
 
 
 class LatticeDecoder:
-    """Searches one utterance after the other with one graph.
+    """A search through a graph, frame by frame, one utterance after the other.
 
-    The order in which states are visited depends on the size of a table that never shrinks, as in Kaldi: so what is
-    found near the beam can depend on earlier utterances. A new decoder costs little.
+    The order in which states are visited depends on the size of a hash table that never shrinks, as in Kaldi: results
+    near the beam can depend on earlier utterances. A new decoder costs little.
 
     Parameters
     ----------
-    graph : which decoders may share
-    options : how wide the search is; None: Kaldi's defaults
+    graph : DecodingGraph, LookaheadGraph or GrammarGraph; decoders may share a graph
+    options : DecoderOptions, the width of the search; None: Kaldi's defaults
 
     Raises
     ------
@@ -83,8 +89,7 @@ class LatticeDecoder:
     """
 
     def __init__(self, graph: Graph, options: DecoderOptions | None = None) -> None:
-        """UsageError for invalid options."""
-        self.graph: DecodingGraph | GrowingGraph = graph.for_decoder()
+        self.graph: DecodingGraph | LazyGraph = graph.for_decoder()
         self.options = options or DecoderOptions()
         self.options.check()
         self._counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
@@ -99,7 +104,7 @@ class LatticeDecoder:
         self._make_tables(_FIRST_HASH_SIZE)
         self._make_scratch()
         self._is_final = False
-        self._ends: _Ends | None = None         # the current ones; None if they have to be found
+        self._ends: _Ends | None = None         # None: must be computed
         self.init()
 
     def __repr__(self) -> str:
@@ -108,7 +113,7 @@ class LatticeDecoder:
     # -- searching -----------------------------------------------------------------------------------------------------
 
     def init(self, options: DecoderOptions | None = None) -> None:
-        """Begin with a new utterance. Kaldi: InitDecoding."""
+        """Begin a new utterance; ``options`` replace the current ones from now on. Kaldi: InitDecoding."""
         options = self.options = options or self.options
         options.check()
         self._counts[[layout.MAX_ACTIVE, layout.MIN_ACTIVE, layout.PRUNE_INTERVAL]] = (
@@ -125,24 +130,27 @@ class LatticeDecoder:
             self._make_room(status)
 
     def advance(self, log_likes: np.ndarray) -> None:
-        """Continue the search through more frames.
+        """Continue the search through more frames. Kaldi: AdvanceDecoding.
 
         Parameters
         ----------
-        log_likes : float32 (frames, columns), a column for each pdf, with the acoustic scale
+        log_likes : float32 (frames, pdfs), log-likelihoods, multiplied by the acoustic scale
 
-        Raises ShapeError for another number of columns than the graph has, NumericError for NaN or infinity. Kaldi:
-        AdvanceDecoding.
+        Raises
+        ------
+        ShapeError : another number of columns than the graph's model has pdfs
+        NumericError : NaN or infinity
+        UsageError : the utterance has been finalized
         """
         if log_likes.ndim != 2 or log_likes.shape[1] != self.graph.num_columns:
             raise ShapeError(f"expected log-likelihoods of {self.graph.num_columns} pdfs, found a matrix of shape "
                              f"{log_likes.shape}")
         if self._is_final:
-            raise UsageError("no frame can follow after finalize(); begin with init()")
+            raise UsageError("no frame can follow after finalize()", "init() begins a new utterance")
         log_likes = np.require(log_likes, np.float32, ["C", "A", "W"])
         if not np.isfinite(log_likes).all():
             frame = int((~np.isfinite(log_likes)).any(axis=1).argmax()) + self.num_frames
-            raise NumericError(f"NaN or infinity among the log-likelihoods of frame {frame}")
+            raise NumericError(f"expected finite log-likelihoods, found NaN or infinity in frame {frame}")
         self._counts[layout.ROW], self._ends = 0, None
         while status := _advance(
                 self.graph.states, self.graph.arcs, self.graph.arcs, self.graph.pdfs, *self._pools(), self._offsets,
@@ -151,7 +159,7 @@ class LatticeDecoder:
             self._make_room(status)
 
     def finalize(self) -> None:
-        """Prune, given that no frame follows. Kaldi: FinalizeDecoding."""
+        """End the utterance: prune, given that no frame follows. Kaldi: FinalizeDecoding."""
         best = self._best_ends()
         any_final = best.with_final < np.inf
         _finalize(self.graph.states, *self._pools(), self._offsets, self._remap, self._counts, self._limits,
@@ -162,9 +170,9 @@ class LatticeDecoder:
         return self._tokens, self._token_costs, self._links, self._link_costs, self._frames
 
     def _make_room(self, status: int) -> None:
-        """Give the loops the room that they need to continue."""
+        """Enlarge the array that the loops need larger to continue."""
         if status in (layout.MORE_ARCS, layout.FEWER_ARCS):
-            self._compose(status)
+            self._change_lazy_graph(status)
         elif status == layout.MORE_TOKENS:
             self._tokens = enlarged(self._tokens)
         elif status == layout.MORE_LINKS:
@@ -177,15 +185,15 @@ class LatticeDecoder:
             self._make_tables(2 * int(self._counts[layout.HASH_WANTED]))
         self._make_scratch()
 
-    def _compose(self, status: int) -> None:
-        """Have a graph make the arcs of the states being visited, or forget what is no longer needed."""
+    def _change_lazy_graph(self, status: int) -> None:
+        """Make the arcs of the states being visited, or drop all states that are no longer needed."""
         graph, counts = self.graph, self._counts
-        assert isinstance(graph, GrowingGraph)
+        assert isinstance(graph, LazyGraph)
         newest = counts[layout.FRAME]
         first, end = self._frames[newest, layout.FIRST_TOKEN], counts[layout.NUM_TOKENS]
         if status == layout.FEWER_ARCS:
             states = self._tokens[first:end, layout.STATE]
-            self._tokens[first:end, layout.STATE] = graph.begin_anew(states)
+            self._tokens[first:end, layout.STATE] = graph.restart(states)
             counts[layout.TIDY] = 0
             return
         if counts[layout.PHASE] in (layout.ENTERING_EPSILONS, layout.EPSILONS):
@@ -203,7 +211,7 @@ class LatticeDecoder:
         self._used = np.empty(size, dtype=np.int32)
 
     def _make_scratch(self) -> None:
-        """Make what is as large as the pools: the views of them as costs, the order of tokens, new numbers."""
+        """Make the arrays whose sizes follow tokens and links: views as costs, order of tokens, new numbers."""
         self._token_costs, self._link_costs = self._tokens.view(np.float32), self._links.view(np.float32)
         if len(self._order) < len(self._tokens):
             order = np.empty(len(self._tokens), dtype=np.int32)
@@ -212,25 +220,25 @@ class LatticeDecoder:
         if len(self._remap) < len(self._links):
             self._remap = np.empty(len(self._links), dtype=np.int32)
 
-    # -- what was found ------------------------------------------------------------------------------------------------
+    # -- results -------------------------------------------------------------------------------------------------------
 
     @property
     def num_frames(self) -> int:
-        """How many frames were decoded. Kaldi: NumFramesDecoded."""
+        """Number of decoded frames. Kaldi: NumFramesDecoded."""
         return int(self._counts[layout.FRAME])
 
     @property
     def num_active(self) -> int:
-        """How many states are active."""
+        """Number of active states."""
         return int(self._counts[layout.NUM_TOKENS] - self._frames[self.num_frames, layout.FIRST_TOKEN])
 
     @property
     def is_alive(self) -> bool:
-        """Whether any path is left."""
+        """True if any path is left."""
         return bool(self._best_ends().cost < np.inf)
 
     def final_relative_cost(self) -> float:
-        """How much worse the best path is if it must end; infinity if no final state is reached.
+        """Return by how much the best path to a final state is worse than the best path; infinity: no final state.
 
         Kaldi: FinalRelativeCost.
         """
@@ -239,32 +247,34 @@ class LatticeDecoder:
 
     @property
     def reached_final(self) -> bool:
-        """Whether a final state of the graph is reached. Kaldi: ReachedFinal."""
+        """True if a final state of the graph is reached. Kaldi: ReachedFinal."""
         return bool(self._best_ends().with_final < np.inf)
 
     def best_path(self, use_final: bool = True) -> BestPath | None:
-        """The best path so far; None if there is none. The lattice is not touched. Kaldi: GetBestPath.
+        """Return the best path so far, without changing the lattice; None if there is no path. Kaldi: GetBestPath.
 
-        ``use_final``: with final costs, if a final state is reached.
+        Parameters
+        ----------
+        use_final : whether final costs count, if a final state is reached
         """
         best = self._best_ends()
         if not best.cost < np.inf:
             return None
         use_final = use_final and bool(best.with_final < np.inf)
         end = self._newest_token(best.place_with_final if use_final else best.place)
-        labels, weights = self._arcs_to(end, 0)
+        labels, weights = self._best_path_to(end, 0)
         final = float(self.graph.final_costs[self._tokens[end, layout.STATE]]) if use_final else 0.0
         return BestPath(labels[:, 0].copy(), labels[:, 1].copy(), weights.copy(), final)
 
     def recent_alignment(self, num_frames: int) -> np.ndarray:
-        """The transition-ids of the last ``num_frames`` frames on the best path so far, int32 (frames,).
+        """Return the transition-ids of the last ``num_frames`` frames on the best path so far, int32 (frames,).
 
-        Fewer if there are fewer frames. The path need not be able to end. Empty if there is no path.
+        The result is shorter if fewer frames were decoded, and empty if there is no path. Final costs do not count.
         """
         best = self._best_ends()
         if not best.cost < np.inf:
             return np.zeros(0, dtype=np.int32)
-        labels, _ = self._arcs_to(self._newest_token(best.place), max(0, self.num_frames - num_frames))
+        labels, _ = self._best_path_to(self._newest_token(best.place), max(0, self.num_frames - num_frames))
         inputs = labels[:, 0]
         return inputs[inputs != 0]
 
@@ -272,13 +282,14 @@ class LatticeDecoder:
         return int(self._frames[self.num_frames, layout.FIRST_TOKEN]) + place
 
     def _first_tokens(self) -> np.ndarray:
-        """int64 (frames + 2,): where the tokens of each time begin, and the end."""
+        """Return the first token of each time, and the number of tokens, int64 (frames + 2,)."""
         return np.append(self._frames[:self.num_frames + 1, layout.FIRST_TOKEN], self._counts[layout.NUM_TOKENS])
 
     def frame_with_few_paths(self, first: int, most_tokens: int) -> int:
-        """Of the times from ``first`` on, the last one with fewest tokens; -1 if these are more than ``most_tokens``.
+        """Return the time from ``first`` on with the fewest tokens, the last of equal ones, after pruning.
 
-        What can be pruned is pruned before. Kaldi: LatticeIncrementalDecoder::UpdateLatticeDeterminization.
+        -1 if even that time has more than ``most_tokens``. Kaldi:
+        LatticeIncrementalDecoder::UpdateLatticeDeterminization.
         """
         _prune(*self._pools(), self._offsets, self._remap, self._counts, self._limits)
         self._ends = None
@@ -287,8 +298,11 @@ class LatticeDecoder:
             return -1
         return self.num_frames - int(sizes[::-1].argmin())
 
-    def _arcs_to(self, token: int, first_frame: int) -> tuple[np.ndarray, np.ndarray]:
-        """Labels, int32 (arcs, 2), and costs, float32 (arcs, 2), of the best path to a token, since ``first_frame``."""
+    def _best_path_to(self, token: int, first_frame: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return labels, int32 (arcs, 2), and costs, float32 (arcs, 2), of the best path to a token.
+
+        Arcs before ``first_frame`` are left out.
+        """
         most = 2 * (self.num_frames - first_frame) + 16
         while True:
             labels, weights = np.empty((most, 2), dtype=np.int32), np.empty((most, 2), dtype=np.float32)
@@ -299,18 +313,22 @@ class LatticeDecoder:
             most = count
 
     def raw_lattice(self, use_final: bool = True, num_frames: int | None = None) -> Fst:
-        """The state-level lattice of the tokens kept; without states if there are none. Kaldi: GetRawLattice.
+        """Return the state-level lattice of the tokens kept, without states if there are none. Kaldi: GetRawLattice.
 
-        It has every path within the lattice beam of the best one; after :meth:`finalize`, nothing else.
-        ``use_final``: with final costs, if a final state is reached; otherwise all states at the end are final.
-        ``num_frames``: only of so many, at whose end states are final with the cost of the best way on.
+        The lattice has all paths within the lattice beam of the best path; after :meth:`finalize` no others.
+
+        Parameters
+        ----------
+        use_final : whether final costs count, if a final state is reached; otherwise all states at the end are final
+        num_frames : length of the lattice, whose last states are final with the cost of the best path onwards; None:
+            all frames
         """
         num_tokens, num_links = (int(self._counts[i]) for i in (layout.NUM_TOKENS, layout.NUM_LINKS))
         position = np.empty(num_tokens, dtype=np.int32)
         order = np.arange(num_tokens, dtype=np.int32)
         moved = _place_tokens(self._tokens, self._links, self._frames, self._counts, position)
         if moved < 0:
-            raise ShapeError("the graph has a cycle of arcs without transition-ids, which the search has followed")
+            raise ShapeError("the graph has a cycle of arcs without transition-ids, on which decoding does not end")
         if moved:
             starts = self._frames[:self.num_frames + 1, layout.FIRST_TOKEN]
             order = np.lexsort((position, np.searchsorted(starts, order, side="right"))).astype(np.int32)
@@ -326,7 +344,7 @@ class LatticeDecoder:
         return lattice if num_frames is None else self._beginning(lattice, number, num_frames)
 
     def _beginning(self, lattice: Fst, number: np.ndarray, num_frames: int) -> Fst:
-        """The first frames of a lattice whose states are the tokens, numbered."""
+        """Return the first frames of a lattice; ``number`` has the state of each token."""
         first, end = self._first_tokens()[num_frames:num_frames + 2].tolist()
         finals = np.full((end, 2), NO_WEIGHT, dtype=np.float32)
         costs = self._token_costs[first:end]
@@ -356,9 +374,112 @@ class LatticeDecoder:
 
 
 class _Ends(NamedTuple):
-    """The least cost at the newest time, without and with final costs, and which tokens have them."""
+    """The least costs at the newest time, without and with final costs, and the places of the tokens that have them."""
 
     cost: np.float32
     with_final: np.float32
     place: int
     place_with_final: int
+
+
+_best_arcs = Loop("nnet3py.decoding.lattice_loops", "best_arcs",
+                  "i8 i8[] i4[] f4[,] f4[,] f4[,] i8[] i4[] i8[]", ["nnet3py.decoding.layout"])
+
+__all__ = ["Decoded", "Decoder", "DecoderOptions", "PhoneDeterminizeOptions"]
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """The result of decoding one utterance.
+
+    Attributes
+    ----------
+    words : int32, numbers of words
+    alignment : int32 (frames,), transition-ids
+    graph_cost, acoustic_cost : costs of the best path; the acoustic cost includes the acoustic scale
+    lattice : Fst, the state-level lattice, whose acoustic costs include the acoustic scale
+    reached_final : whether a final state of the graph was reached
+    """
+
+    words: np.ndarray
+    alignment: np.ndarray
+    graph_cost: float
+    acoustic_cost: float
+    lattice: Fst
+    reached_final: bool
+
+    @property
+    def log_likelihood(self) -> float:
+        """Log-likelihood of the best path, graph and scaled acoustics."""
+        return -(self.graph_cost + self.acoustic_cost)
+
+
+class Decoder:
+    """A decoder of whole utterances, one after the other. Each thread needs its own; they can share the graph.
+
+    Parameters
+    ----------
+    graph : as for :class:`LatticeDecoder`, or an FST
+    model : TransitionModel, whose transition-ids are the graph's input labels
+    options : DecoderOptions, the width of the search; None: Kaldi's defaults
+
+    Raises
+    ------
+    ShapeError : a graph whose input labels are not transition-ids of the model
+    UsageError : invalid options
+    """
+
+    def __init__(self, graph: Graph | Fst, model: TransitionModel,
+                 options: DecoderOptions | None = None) -> None:
+        self.model = model
+        self._search = LatticeDecoder(DecodingGraph.of_fst(graph, model) if isinstance(graph, Fst) else graph, options)
+
+    @property
+    def options(self) -> DecoderOptions:
+        """Width of the search."""
+        return self._search.options
+
+    def decode(self, log_likes: np.ndarray, options: DecoderOptions | None = None) -> Decoded | None:
+        """Find the best path and a lattice; None if there is no path at all.
+
+        Parameters
+        ----------
+        log_likes : float32 (frames, pdfs), log-likelihoods, multiplied by the acoustic scale
+        options : DecoderOptions, used from now on; None: the current ones
+
+        Raises
+        ------
+        ShapeError : another number of columns than the model has pdfs, or no frames
+        NumericError : NaN or infinity
+        """
+        search = self._search
+        if not len(log_likes):
+            raise ShapeError(f"expected log-likelihoods of {search.graph.num_columns} pdfs for one or more frames, "
+                             f"found a matrix of shape {log_likes.shape}")
+        search.init(options)
+        search.advance(log_likes)
+        search.finalize()
+        if not search.is_alive:
+            return None
+        return _decoded(trimmed(search.raw_lattice()), search.reached_final)
+
+    def determinize(self, decoded: Decoded, options: PhoneDeterminizeOptions | None = None) -> Determinized:
+        """Return the compact lattice of a result, with one path for each word sequence within the lattice beam."""
+        return determinize_phone_pruned(self.model, decoded.lattice, self.options.lattice_beam, options)
+
+
+def _decoded(lattice: Fst, reached_final: bool) -> Decoded | None:
+    size = lattice.num_states
+    arcs = np.empty(size, dtype=np.int64)
+    costs = np.empty((size, 2), dtype=np.float32)
+    count = -1 if lattice.start < 0 else _best_arcs(
+        lattice.start, lattice.arc_starts, lattice.next_states, lattice.weights, lattice.final_weights, costs,
+        np.empty(size, dtype=np.int64), np.empty(size, dtype=np.int32), arcs)
+    if count < 0:
+        return None
+    end = int(lattice.next_states[arcs[0]]) if count else int(arcs[0])
+    arcs = arcs[:count][::-1]
+    inputs, outputs = lattice.input_labels[arcs], lattice.output_labels[arcs]
+    total = costs[end] + lattice.final_weights[end]
+    return Decoded(outputs[outputs != 0], inputs[inputs != 0], float(total[0]), float(total[1]), lattice,
+                   reached_final)

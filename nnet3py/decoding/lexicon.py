@@ -1,34 +1,84 @@
-"""Lexicons: the phones of words, and the transducers L and L_disambig made from them.
+"""Lexicons: pronunciations, the transducers L and L_disambig, lang folders, and phones of transcripts.
 
-Kaldi: ``utils/prepare_lang.sh``, ``make_lexicon_fst.py``, ``add_lex_disambig.pl``.
+Kaldi: ``utils/prepare_lang.sh``, ``make_lexicon_fst.py``, ``add_lex_disambig.pl``, ``text_to_phones.py``.
 """
 from __future__ import annotations
 
+import dataclasses
 import logging
+import math
+import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from nnet3py.decoding.arcs import GraphBuilder, cost
-from nnet3py.decoding.symbols import EPSILON, SymbolTable, read_text
-from nnet3py.errors import FormatError, UsageError
+import numpy as np
+
+from nnet3py.cached_property import cached_property
+from nnet3py.decoding.symbols import (
+    BACKOFF,
+    EPSILON,
+    NONTERMINAL,
+    NONTERMINAL_BEGIN,
+    NONTERMINAL_BOS,
+    NONTERMINAL_END,
+    SENTENCE_END,
+    SENTENCE_START,
+    SymbolTable,
+)
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.graphs.grammar_fst import Nonterminals
-from nnet3py.transducers.fst import Fst
+from nnet3py.io.streams import read_text, write_text
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 logger = logging.getLogger(__name__)
 
-BACKOFF = "#0"                                    # stands for the back-off arcs of a grammar
-SENTENCE_START, SENTENCE_END = "<s>", "</s>"
-NONTERMINAL = "#nonterm:"                         # begins the names of nonterminals, for grammars in parts
-NONTERMINAL_BEGIN, NONTERMINAL_END, NONTERMINAL_BOS = "#nonterm_begin", "#nonterm_end", "#nonterm_bos"
 _WORDS_OF_NONTERMINALS = (NONTERMINAL_BEGIN, NONTERMINAL_END)
 _PHONES_OF_NONTERMINALS = (NONTERMINAL_BOS, NONTERMINAL_BEGIN, NONTERMINAL_END, "#nonterm_reenter")
 _RESERVED = (EPSILON, BACKOFF, SENTENCE_START, SENTENCE_END)
 
 
+def cost(probability: float) -> float:
+    """Return -log(probability); infinity for 0."""
+    return -math.log(probability) if probability > 0.0 else math.inf
+
+
+class GraphBuilder:
+    """An FST under construction: states and arcs in the order in which they are added; state 0 is the start."""
+
+    def __init__(self) -> None:
+        self.num_states = 1
+        self._arcs: list[tuple[int, int, int, int]] = []      # source, input label, output label, next state
+        self._weights: list[float] = []
+        self._finals: dict[int, float] = {}
+
+    def state(self) -> int:
+        """Add a state, and return its number."""
+        self.num_states += 1
+        return self.num_states - 1
+
+    def arc(self, source: int, input_label: int, output_label: int, weight: float, target: int) -> None:
+        """Add an arc, unless its cost is infinite."""
+        if weight != math.inf:
+            self._arcs.append((source, input_label, output_label, target))
+            self._weights.append(weight)
+
+    def final(self, state: int, weight: float = 0.0) -> None:
+        """Make a state final."""
+        self._finals[state] = weight
+
+    def fst(self) -> Fst:
+        """Return the FST."""
+        arcs = np.array(self._arcs, dtype=np.int32).reshape(-1, 4)
+        final = np.full(self.num_states, NO_WEIGHT, dtype=np.float32)
+        final[list(self._finals)] = list(self._finals.values())
+        return Fst.from_arcs(0, final, arcs[:, 0], arcs[:, 1], arcs[:, 2], self._weights, arcs[:, 3])
+
+
 @dataclass(frozen=True)
 class Pronunciation:
-    """One line of a lexicon."""
+    """A line of a lexicon: a word, its phones, and the probability of this pronunciation of the word."""
 
     word: str
     phones: tuple[str, ...]
@@ -37,19 +87,25 @@ class Pronunciation:
 
 @dataclass(frozen=True)
 class Silence:
-    """The optional silence before and between words; none with probability 0."""
+    """The optional silence phone before and between words, and its probability; 0: no silence."""
 
     phone: str = ""
     probability: float = 0.0
 
 
 def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list[Pronunciation]:
-    """Read lines ``WORD PHONE ...`` or ``WORD PROBABILITY PHONE ...``.
+    """Read a lexicon, lines ``WORD PHONE ...`` or ``WORD PROBABILITY PHONE ...``.
 
-    ``has_probabilities`` None: assumed if every line has a number above 0, up to 1, as its second field, before
-    phones. A pronunciation that occurs twice is used once, with a warning.
+    A pronunciation that occurs twice is used once, with a warning.
 
-    Raises FormatError for a line without phones, a reserved word, or an invalid probability.
+    Parameters
+    ----------
+    has_probabilities : whether lines have probabilities; None: if the second field of each line is a number above 0 and
+        not above 1, followed by phones
+
+    Raises
+    ------
+    FormatError : a line without phones, a reserved word, or an invalid probability
     """
     rows = [(number, line.split()) for number, line in enumerate(read_text(rxfilename).split("\n"), 1) if line.strip()]
     if not rows:
@@ -84,22 +140,22 @@ def _probability(text: str) -> float | None:
 
 
 def lexicon_words(lexicon: Iterable[Pronunciation]) -> SymbolTable:
-    """``words.txt``: epsilon, the words in alphabetical order, ``#0``, ``<s>``, ``</s>``."""
+    """Return the table ``words.txt``: epsilon, the words in alphabetical order, ``#0``, ``<s>``, ``</s>``."""
     words = sorted({pronunciation.word for pronunciation in lexicon})
     return SymbolTable.of([*words, BACKOFF, SENTENCE_START, SENTENCE_END], "word")
 
 
 def lexicon_phones(lexicon: Iterable[Pronunciation], silence: Silence = Silence()) -> SymbolTable:
-    """``phones.txt`` for a lexicon without one: the silence, then the phones in alphabetical order."""
+    """Return a table ``phones.txt``: the silence phone, then the lexicon's phones in alphabetical order."""
     phones = sorted({phone for pronunciation in lexicon for phone in pronunciation.phones} - {silence.phone})
     return SymbolTable.of([silence.phone, *phones] if silence.phone else phones, "phone")
 
 
 def disambiguation_numbers(pronunciations: Sequence[tuple[str, ...]]) -> list[int]:
-    """For each pronunciation the n of the ``#n`` at its end, from 1; 0 for none.
+    """Return for each pronunciation the n (from 1) of the disambiguation symbol ``#n`` at its end; 0: none.
 
-    A pronunciation that no other equals or begins with needs none; others get numbers that distinguish words with the
-    same phones.
+    A pronunciation needs a symbol if another one equals it or begins with it; numbers distinguish words with the same
+    phones.
     """
     counts = Counter(pronunciations)
     beginnings = {phones[:length] for phones in counts for length in range(1, len(phones))}
@@ -114,14 +170,14 @@ def disambiguation_numbers(pronunciations: Sequence[tuple[str, ...]]) -> list[in
 
 @dataclass(frozen=True)
 class Lang:
-    """A lexicon ready for graphs. Kaldi: the folder ``data/lang``.
+    """Symbol tables and transducers of a lexicon, from which graphs are made. Kaldi: the folder ``data/lang``.
 
     Attributes
     ----------
-    words, phones : symbol tables; both have ``#0``, and phones the other disambiguation symbols
-    lexicon : L_disambig, phones to words, with ``#n`` at the ends of pronunciations
-    plain_lexicon : L, without disambiguation symbols
-    silence : the optional silence
+    words, phones : SymbolTable; both have ``#0``, and phones the other disambiguation symbols
+    lexicon : Fst, L_disambig, phones to words, with ``#n`` at the ends of pronunciations
+    plain_lexicon : Fst, L, without disambiguation symbols
+    silence : Silence, the optional silence
     """
 
     words: SymbolTable
@@ -132,30 +188,30 @@ class Lang:
 
     @property
     def nonterminals(self) -> Nonterminals | None:
-        """The numbers of the nonterminals among the phones; None if there are none."""
+        """Numbers of the nonterminals among the phones; None if there are none."""
         return Nonterminals(self.phones[NONTERMINAL_BOS]) if NONTERMINAL_BOS in self.phones else None
 
 
 def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = None, silence: Silence = Silence(),
               nonterminals: Sequence[str] = (), before_words: Sequence[str] | None = None) -> Lang:
-    """Symbol tables and transducers of a lexicon.
+    """Make the symbol tables and transducers of a lexicon.
 
     Parameters
     ----------
-    lexicon : pronunciations; see :func:`read_lexicon`
-    phones : the phones of the model, with or without ``#n``; None to number those of the lexicon
-    silence : a phone that may stand before and after every word, and how probable it is
+    lexicon : pronunciations, as of :func:`read_lexicon`
+    phones : SymbolTable, the model's phones, with or without ``#n``; None: number the lexicon's phones
+    silence : Silence, a phone that may stand before and after every word
     nonterminals : names such as ``#nonterm:contacts``, which stand for graphs inserted while decoding
-    before_words : the phones that may come before a word, None for all
+    before_words : the phones that may come before a word; None: all
 
     Raises
     ------
     FormatError : a phone that the table lacks
-    UsageError : a probability of silence outside 0 to 1; an invalid name of a nonterminal, or one given twice
+    UsageError : a probability of silence outside 0 to 1; an invalid or repeated name of a nonterminal
     """
     if not 0.0 <= silence.probability < 1.0 or silence.probability and not silence.phone:
-        raise UsageError(f"a probability of silence must be at least 0 and less than 1, and the silence phone known; "
-                         f"found {silence.probability} and '{silence.phone}'")
+        raise UsageError("expected a probability of silence from 0 to less than 1, and a silence phone if it is not "
+                         f"0; found {silence.probability} and '{silence.phone}'")
     words = lexicon_words(lexicon)
     phones = phones or lexicon_phones(lexicon, silence)
     _check_phones(lexicon, phones, silence)
@@ -174,10 +230,10 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
 
 
 def check_nonterminals(names: Sequence[str]) -> None:
-    """UsageError for names that cannot be nonterminals, or occur twice."""
+    """Raise UsageError for names that cannot be nonterminals, or occur twice."""
     for place, name in enumerate(names):
         if not name.startswith(NONTERMINAL) or name == NONTERMINAL or name in names[:place]:
-            raise UsageError(f"expected different names such as {NONTERMINAL}contacts, found '{name}'")
+            raise UsageError(f"expected different names of nonterminals such as {NONTERMINAL}contacts, found '{name}'")
 
 
 def _check_phones(lexicon: Sequence[Pronunciation], phones: SymbolTable, silence: Silence) -> None:
@@ -189,15 +245,15 @@ def _check_phones(lexicon: Sequence[Pronunciation], phones: SymbolTable, silence
                           f"lacks; {len(missing)} phones are missing",
                           hint="lexicon and model must have the same phones")
     if silence.phone:
-        phones[silence.phone]
+        phones[silence.phone]              # raises FormatError if there is none
 
 
 def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: SymbolTable, silence: Silence,
                  numbers: Sequence[int] | None, of_silence: int,
                  nonterminals: tuple[Sequence[str], Sequence[str]]) -> Fst:
-    """Phones to words; ``numbers`` of the disambiguation symbols, or None.
+    """Return L_disambig with these ``numbers`` of disambiguation symbols, or L if they are None.
 
-    ``nonterminals``: their names, and the phones that may come before a word.
+    ``nonterminals`` has their names, and the phones that may come before a word.
     """
     graph = GraphBuilder()
     if silence.probability == 0.0:
@@ -230,7 +286,7 @@ def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: S
 
 def _add_nonterminals(graph: GraphBuilder, loop: int, words: SymbolTable, phones: SymbolTable,
                       nonterminals: Sequence[str], before: Sequence[str]) -> None:
-    """Nonterminals with all phones that may precede what follows, at a cost that decoding subtracts."""
+    """Add nonterminals, each followed by any phone that may come before the next word; decoding subtracts the cost."""
     shared, last = graph.state(), graph.state()
     for source, name in ((0, NONTERMINAL_BEGIN), *((loop, name) for name in nonterminals)):
         graph.arc(source, phones[name], words[name], 0.0, shared)
@@ -238,3 +294,146 @@ def _add_nonterminals(graph: GraphBuilder, loop: int, words: SymbolTable, phones
         graph.arc(shared, phones[name], 0, cost(1.0 / len(before)), loop)
     graph.arc(loop, phones[NONTERMINAL_END], words[NONTERMINAL_END], 0.0, last)
     graph.final(last)
+
+
+# -- lang folders ------------------------------------------------------------------------------------------------------
+
+POSITIONS = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}    # in a word
+
+
+def phone_forms(phone: str, silence: bool, positions: bool) -> list[str]:
+    """Return a phone's names by position in a word, before them the name of silence between words; or its only name."""
+    return [*([phone] if silence or not positions else []), *(phone + suffix for suffix in POSITIONS if positions)]
+
+
+def with_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
+    """Return a lexicon whose phones are named by their position in the word."""
+    def named(phones: tuple[str, ...]) -> tuple[str, ...]:
+        if len(phones) == 1:
+            return (f"{phones[0]}_S",)
+        return f"{phones[0]}_B", *(f"{phone}_I" for phone in phones[1:-1]), f"{phones[-1]}_E"
+
+    return [dataclasses.replace(entry, phones=named(entry.phones)) for entry in lexicon]
+
+
+def positioned(lexicon: list[Pronunciation], phones: SymbolTable) -> list[Pronunciation]:
+    """Return the lexicon with phones as in a table: named by their position in the word if the table's phones are."""
+    has_positions = any(f"{entry.phones[0]}{position}" in phones for entry in lexicon for position in POSITIONS)
+    return with_positions(lexicon) if has_positions else lexicon
+
+
+def write_phone_lists(folder: str | os.PathLike[str], phones: SymbolTable, silences: Sequence[str],
+                      others: Sequence[str], positions: bool = False) -> None:
+    """Write ``phones/`` of a lang folder, from which trees are built; the folder is made if necessary.
+
+    Lists are written as names (``.txt``), numbers (``.int``) and some as numbers with colons (``.csl``): ``silence``,
+    ``optional_silence`` (the first silence phone), ``context_indep`` (the silence phones) and ``nonsilence``; ``sets``,
+    a line with all forms of a phone, which share a root of the tree; ``roots``, the same with how roots are split;
+    ``extra_questions`` of the tree, for silence, speech and positions; ``word_boundary``, the position of each phone.
+
+    Parameters
+    ----------
+    silences, others : names of phones, without positions
+    positions : whether phones have a form for each position in a word
+    """
+    place = Path(folder) / "phones"
+    place.mkdir(parents=True, exist_ok=True)
+    sets = [phone_forms(phone, True, positions) for phone in silences], [
+        phone_forms(phone, False, positions) for phone in others]
+    silence_forms, other_forms = (sum(forms, []) for forms in sets)
+    for name, members in (("silence", silence_forms), ("nonsilence", other_forms), ("optional_silence", silences[:1]),
+                          ("context_indep", silence_forms)):
+        numbers = [str(phones[phone]) for phone in members]
+        write_text(str(place / f"{name}.txt"), "".join(f"{phone}\n" for phone in members))
+        write_text(str(place / f"{name}.int"), "".join(f"{number}\n" for number in numbers))
+        write_text(str(place / f"{name}.csl"), ":".join(numbers) + "\n")
+    questions = [silence_forms, other_forms]
+    if positions:
+        questions += [[phone + suffix for phone in others] for suffix in POSITIONS]
+        questions += [[phone + suffix for phone in silences] for suffix in ("", *POSITIONS)]
+    for suffix, named in ((".txt", str), (".int", lambda phone: str(phones[phone]))):
+        every = [" ".join(map(named, forms)) for forms in sum(sets, [])]
+        write_text(str(place / f"sets{suffix}"), "".join(f"{forms}\n" for forms in every))
+        write_text(str(place / f"roots{suffix}"), "".join(f"shared split {forms}\n" for forms in every))
+        write_text(str(place / f"extra_questions{suffix}"), "".join(
+            " ".join(map(named, members)) + "\n" for members in questions))
+        if positions:
+            write_text(str(place / f"word_boundary{suffix}"), "".join(
+                f"{named(phone)} {'nonword' if phone in silences else POSITIONS[phone[-2:]]}\n"
+                for phone in (*silence_forms, *other_forms)))
+
+
+# -- phones of transcripts ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class RandomSilence:
+    """Probabilities of silence at the edges of an utterance and between words; an empty ``phone`` means no silence."""
+
+    phone: str = ""
+    at_edges: float = 0.8
+    between: float = 0.1
+
+    def check(self) -> None:
+        """Raise UsageError for numbers that are not probabilities."""
+        if not (0.0 <= self.at_edges <= 1.0 and 0.0 <= self.between <= 1.0):
+            raise UsageError(f"expected probabilities of silence from 0 to 1, found {self.at_edges:g} at the edges "
+                             f"and {self.between:g} between words")
+
+
+class UnknownWordError(Nnet3Error):
+    """A transcript has a word that the lexicon lacks."""
+
+
+class TextPhones:
+    """A function from words to phones, for the phone language model of end-to-end training.
+
+    Parameters
+    ----------
+    lexicon : pronunciations; those of a word are drawn by their probabilities
+    phones : SymbolTable, numbers of the phones
+    silence : RandomSilence
+    unknown_word : word in place of words that the lexicon lacks; empty: such words are errors
+    seed : seed of all random choices
+
+    Raises
+    ------
+    FormatError : a phone that the table lacks
+    UsageError : invalid probabilities; an ``unknown_word`` that the lexicon lacks
+    """
+
+    def __init__(self, lexicon: Iterable[Pronunciation], phones: SymbolTable,
+                 silence: RandomSilence = RandomSilence(), unknown_word: str = "", seed: int = 0) -> None:
+        silence.check()
+        self._pronunciations: dict[str, list[list[int]]] = {}
+        weights: dict[str, list[float]] = {}
+        for pronunciation in lexicon:
+            self._pronunciations.setdefault(pronunciation.word,
+                                            []).append([phones[phone] for phone in pronunciation.phones])
+            weights.setdefault(pronunciation.word, []).append(pronunciation.probability)
+        self._cumulative = {word: np.cumsum(of_word) / np.sum(of_word) for word, of_word in weights.items()}
+        if unknown_word and unknown_word not in self._pronunciations:
+            raise UsageError(f"the lexicon lacks the word '{unknown_word}' that is to stand for unknown words")
+        self._silence_phone = phones[silence.phone] if silence.phone else 0
+        self._silence, self._unknown, self._seed = silence, unknown_word, seed
+
+    @cached_property
+    def _random(self) -> np.random.Generator:
+        return np.random.default_rng(self._seed)     # made when needed: numpy.random takes 10 ms to load
+
+    def __call__(self, words: Sequence[str]) -> list[int]:
+        """Return the phones of an utterance. Raises UnknownWordError for a word that the lexicon lacks."""
+        replaced = [word if word in self._pronunciations else self._unknown for word in words]
+        if "" in replaced:
+            raise UnknownWordError(f"the word '{words[replaced.index('')]}' is not in the lexicon")
+        phones: list[int] = []
+        for place, word in enumerate(replaced):
+            self._add_silence(phones, self._silence.between if place else self._silence.at_edges)
+            choice = int(np.searchsorted(self._cumulative[word], self._random.random(), side="right"))
+            phones += self._pronunciations[word][choice]
+        self._add_silence(phones, self._silence.at_edges)
+        return phones
+
+    def _add_silence(self, phones: list[int], probability: float) -> None:
+        if self._silence_phone and self._random.random() < probability:
+            phones.append(self._silence_phone)

@@ -1,62 +1,73 @@
-"""Which words can come next from each state of HCL: read from OpenFst's look-ahead files, or computed."""
+"""HCL with look-ahead data, and G, as the loops of ``lookahead_loops.py`` read them.
+
+Look-ahead data are the labels that can come next from each state of HCL: read from OpenFst's files, or computed.
+"""
 from __future__ import annotations
 
 import os
 import struct
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from nnet3py.decoding.decoding_graph import address, mapped_tables, table_words
-from nnet3py.decoding.search_layout import (
+from nnet3py.decoding.decoding_graph import address, check_tables, mapped_tables, opened_content, tables_of
+from nnet3py.decoding.layout import (
     ARC_COST,
     ARC_INPUT,
     ARC_NEXT,
     ARC_OUTPUT,
     ARC_WORDS,
     FINAL,
+    FIRST_ARC,
     NUM_ARCS,
+    NUM_EPSILONS,
+    PARENT,
     STATE_WORDS,
 )
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
 from nnet3py.fst.operations import arc_sorted
 from nnet3py.io.object_files import FileContent
-from nnet3py.io.streams import failed_command, open_input
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import NO_STATE, Fst, binary_header, read_header
-from nnet3py.transducers.fst_binary import const_tables, write_binary_fst
+from nnet3py.transducers.fst_binary import write_binary_fst
 from nnet3py.transducers.fst_text import read_fst
+from nnet3py.transducers.ngram_fst import NgramFst
 
-_HERE = "nnet3py.decoding.reach_loops"
-_USES = ["nnet3py.decoding.search_layout", "nnet3py.lattices.subset_loops"]
-_find_parts = Loop(_HERE, "find_parts", "u4* i4* i8 i4[] i4[] i4[] i4[] i4[] i8[] i4[]", _USES)
+_HERE = "nnet3py.decoding.graph_loops"
+_USES = ["nnet3py.decoding.layout", "nnet3py.lattices.subset_loops"]
+_find_components = Loop(_HERE, "find_components", "u4* i4* i8 i4[] i4[] i4[] i4[] i4[] i8[] i4[]", _USES)
 _find_intervals = Loop(_HERE, "find_intervals",
                        "u4* f4* i4* i4[] i4[] i8[] i4[] i8 i8[] i8[] i8[] i8[] i4[,]", _USES)
 _check_intervals = Loop(_HERE, "check_intervals", "i4* i8 i8 i4[,]", _USES)
+_add_sums = Loop("nnet3py.decoding.lookahead_loops", "add_sums", "u4* i4* f4* i8 i8 i8 f8 f8*",
+                 ["nnet3py.decoding.layout", _HERE, "nnet3py.engine.inline"])
 
+_LARGEST_STATE = 1 << 30       # its number and a bit share a word
 KIND = "olabel_lookahead"
 _MAGIC = 446681434                      # of OpenFst's FSTs with additional data
 _FILE_VERSION = 1
-_OUTPUT_DATA = b"\1\0\1\0"              # there are data, none of input labels, some of output labels, which they are of
+_OUTPUT_DATA = b"\1\0\1\0"              # flags: additional data exist; for output labels, not for input labels
 _FIRST_ROOM = 1 << 12
 MOST_WORDS = 1 << 26
 
 
 @dataclass(frozen=True, eq=False)
 class Lookahead:
-    """HCL, from transition-ids to labels that stand for words, and what can come next from its states.
+    """HCL, from transition-ids to labels that stand for words, and the labels that can come next from its states.
 
     Attributes
     ----------
     start : the start state
     states, arcs : tables of 32-bit words, as in OpenFst's ``const`` files
-    spans : int32 (states, 2), the labels that can come next if they are one half-open interval; else -1, and where in
-        ``intervals`` they begin
-    intervals : int32, intervals, sorted and apart, preceded by their number (two words), as in OpenFst's files
-    final_label : the label that stands for ending
-    label_of_word : int32, the label of each word; None if not known
-    takes_words : whether G's input labels are words, since HCL's were
+    spans : int32 (states, 2), the labels that can come next if they are one half-open interval; otherwise -1, and the
+        place in ``intervals`` where the state's intervals begin
+    intervals : int32, each state's number of intervals (two words) and its intervals, sorted and disjoint, as in
+        OpenFst's files
+    final_label : the label that stands for the end of a path
+    label_of_word : int32, the label of each word; None: unknown
+    takes_words : whether G must have words as input labels, as HCL had words as output labels
     """
 
     start: int
@@ -70,46 +81,40 @@ class Lookahead:
 
     @classmethod
     def of_fst(cls, hcl: Fst) -> Lookahead:
-        """Compute what can come next in a graph from transition-ids to words, and give the words labels."""
-        states, arcs = (table_words(table, width) for table, width in
-                        zip(const_tables(hcl), (STATE_WORDS, ARC_WORDS), strict=True))
+        """Compute the look-ahead data of a graph from transition-ids to words, and give the words labels."""
+        _, states, arcs = tables_of(hcl)
         largest = int(hcl.output_labels.max(initial=0))
         if hcl.start < 0 or int(hcl.output_labels.min(initial=0)) < 0 or largest >= MOST_WORDS:
             raise ShapeError(f"a graph for decoding needs states, and output labels of 0 to {MOST_WORDS - 1}; found "
                              f"{hcl.num_states} states and the label {largest}")
-        part, num_parts, labels = find_parts(states, arcs)
+        component, num_components, labels = find_components(states, arcs)
         final_label = int(labels[0]) + 1
         labels[0] = 0
-        spans, intervals = _as_in_files(*_intervals(states, arcs, part, num_parts, labels, final_label))
+        spans, intervals = _as_in_files(*_intervals(states, arcs, component, num_components, labels, final_label))
         arcs = arcs.copy()
         arcs[:, ARC_OUTPUT] = labels[arcs[:, ARC_OUTPUT]]
-        return cls(hcl.start, states, arcs, spans[part], intervals, final_label, labels, True)
+        return cls(hcl.start, states, arcs, spans[component], intervals, final_label, labels, True)
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> Lookahead:
-        """Read HCLr.fst, of type ``olabel_lookahead``; or HCL.fst of any other type, whose labels are words.
+        """Read HCLr.fst, of type ``olabel_lookahead``; or HCL.fst of any other type, whose output labels are words.
 
-        FormatError for anything else.
+        Raises FormatError for anything else.
         """
-        with open_input(rxfilename) as stream:
-            content = FileContent(stream)
+        with opened_content(rxfilename) as content:
             begin = bytes(content.reader().peek(4 + 4 + len(KIND)))
             if begin[:4 + 4 + len(KIND)].endswith(KIND.encode()):
-                lookahead = _read_lookahead(content)
-            else:
-                lookahead = cls.of_fst(read_fst(content.reader()))
-        if stream.status:
-            raise failed_command(stream.path, stream.status)
-        return lookahead
+                return _read_lookahead(content)
+            return cls.of_fst(read_fst(content.reader()))
 
     def intervals_of(self, state: int) -> np.ndarray:
-        """int32 (intervals, 2): the half-open ranges of labels that can come next from a state."""
+        """Return the half-open ranges of labels that can come next from a state, int32 (intervals, 2)."""
         low, place = self.spans[state]
         size = 2 * self.intervals[place - 2] if low < 0 else 0
         return self.spans[state:state + 1] if low >= 0 else self.intervals[place:place + size].reshape(-1, 2)
 
     def interval_table(self) -> tuple[np.ndarray, np.ndarray]:
-        """All intervals, int32 (intervals, 2), state by state; and int64 (states + 1,), where each state's begin."""
+        """Return each state's first interval, int64 (states + 1,), and all intervals, int32 (intervals, 2)."""
         low, place = self.spans.T.astype(np.int64)
         counts = np.where(low >= 0, 1, self.intervals[place - 2] if len(self.intervals) else 1)
         starts = np.concatenate(([0], np.cumsum(counts)))
@@ -121,12 +126,12 @@ class Lookahead:
         return starts, pairs
 
     def with_graph(self, states: np.ndarray, arcs: np.ndarray, starts: np.ndarray, pairs: np.ndarray) -> Lookahead:
-        """The same with other tables, and intervals as :meth:`interval_table` gives them."""
+        """Return a copy with other tables, and other intervals in the form of :meth:`interval_table`."""
         spans, intervals = _as_in_files(starts, pairs)
         return replace(self, states=states, arcs=arcs, spans=spans, intervals=intervals)
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it as OpenFst's type ``olabel_lookahead``, the arcs of each state sorted by output label."""
+        """Write an FST of OpenFst's type ``olabel_lookahead``, the arcs of each state sorted by output label."""
         graph = arc_sorted(self.to_fst(), by_output=True)
         writer.raw(binary_header(KIND, graph.arc_type, 0, NO_STATE, 0, version=_FILE_VERSION))
         writer.raw(_MAGIC.to_bytes(4, "little"))
@@ -140,7 +145,7 @@ class Lookahead:
         writer.raw(struct.pack("<iq", self.final_label, graph.num_states))
         starts, pairs = self.interval_table()
         counts = np.diff(starts)
-        ends = np.cumsum(2 * counts + 3)                  # of each state: their number in two words, they, their sum
+        ends = np.cumsum(2 * counts + 3)       # words of a state: number of intervals (2), intervals, number of labels
         begins = ends - (2 * counts + 3)
         words = np.zeros(int(ends[-1]), dtype="<i4")
         words[begins] = counts
@@ -151,15 +156,11 @@ class Lookahead:
         writer.raw(words.tobytes())
 
     def to_fst(self) -> Fst:
-        """HCL as arrays of arcs, with its labels."""
-        counts = self.states[:, NUM_ARCS].astype(np.int64)
-        inputs, outputs, costs, targets = (np.ascontiguousarray(self.arcs[:, word]).view(np.int32) for word in (
-            ARC_INPUT, ARC_OUTPUT, ARC_COST, ARC_NEXT))
-        return Fst(self.start, np.ascontiguousarray(self.states[:, FINAL]).view(np.float32),
-                   np.concatenate(([0], np.cumsum(counts))), inputs, outputs, costs.view(np.float32), targets)
+        """Return HCL as an FST."""
+        return _fst_of(self.start, self.states, self.arcs)
 
     def labels_of_words(self) -> np.ndarray:
-        """int32: the output labels that occur, each at its own place, and 0 at others: they stand for themselves."""
+        """Return each word's label if words are their own labels, int32; 0: no arc has the label."""
         outputs = self.arcs[:, ARC_OUTPUT]
         labels = np.zeros(int(outputs.max(initial=0)) + 1, dtype=np.int32)
         labels[outputs] = outputs
@@ -167,10 +168,10 @@ class Lookahead:
 
 
 def write_lookahead(writer: TokenWriter, hcl: Fst) -> np.ndarray:
-    """Write a graph as OpenFst's type ``olabel_lookahead``: its output labels numbered anew, and what can come next.
+    """Write a graph as OpenFst's type ``olabel_lookahead``, with look-ahead data and renumbered output labels.
 
-    Returns int32, the new label of each old one, 0 for none: a grammar needs the new ones. ShapeError for labels below
-    0, or a graph without states.
+    Returns the new label of each old one, int32, 0 for labels that no arc has: G must have the new ones. Raises
+    ShapeError for negative labels, or a graph without states.
     """
     lookahead = Lookahead.of_fst(hcl)
     lookahead.write(writer)
@@ -178,27 +179,32 @@ def write_lookahead(writer: TokenWriter, hcl: Fst) -> np.ndarray:
     return lookahead.label_of_word
 
 
-def find_parts(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
-    """int32 (states,), parts: states that lead to each other by arcs without output label; and the number of parts.
+def find_components(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
+    """Return the strongly connected components of a graph's arcs without output label, and new labels.
 
-    Also int32, numbers from 1 for the output labels that occur, with their count at 0.
+    Returns
+    -------
+    int32 (states,), the component of each state; the number of components; int32, new numbers from 1 for the output
+    labels that occur, with their count at place 0
     """
     size = len(states)
     labels = np.zeros(int(arcs[:, ARC_OUTPUT].max(initial=0)) + 1, dtype=np.int32)
-    part = np.full(size, -1, dtype=np.int32)
-    count = _find_parts(address(states), address(arcs), size, part.copy(), part.copy(), part,
-                        *(np.empty(size, dtype=np.int32) for _ in range(2)), np.empty(size, dtype=np.int64), labels)
-    return part, count, labels
+    component = np.full(size, -1, dtype=np.int32)
+    count = _find_components(address(states), address(arcs), size, component.copy(), component.copy(), component,
+                             *(np.empty(size, dtype=np.int32) for _ in range(2)), np.empty(size, dtype=np.int64),
+                             labels)
+    return component, count, labels
 
 
-def _intervals(states: np.ndarray, arcs: np.ndarray, part: np.ndarray, num_parts: int, labels: np.ndarray,
+def _intervals(states: np.ndarray, arcs: np.ndarray, component: np.ndarray, num_components: int, labels: np.ndarray,
                final_label: int) -> tuple[np.ndarray, np.ndarray]:
-    members = np.argsort(part, kind="stable").astype(np.int32)
-    member_starts = np.searchsorted(part[members], np.arange(num_parts + 1)).astype(np.int64)
-    starts, progress = np.zeros(num_parts + 1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    """Return each component's first interval, int64 (components + 1,), and the intervals, int32 (intervals, 2)."""
+    members = np.argsort(component, kind="stable").astype(np.int32)
+    member_starts = np.searchsorted(component[members], np.arange(num_components + 1)).astype(np.int64)
+    starts, progress = np.zeros(num_components + 1, dtype=np.int64), np.zeros(1, dtype=np.int64)
     intervals = np.empty((_FIRST_ROOM, 2), dtype=np.int32)
     room = _FIRST_ROOM
-    while _find_intervals(address(states), address(states), address(arcs), part, members, member_starts, labels,
+    while _find_intervals(address(states), address(states), address(arcs), component, members, member_starts, labels,
                           final_label, np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), progress, starts,
                           intervals):
         room *= 2
@@ -207,7 +213,7 @@ def _intervals(states: np.ndarray, arcs: np.ndarray, part: np.ndarray, num_parts
 
 
 def _as_in_files(starts: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Spans of the parts, int32 (parts, 2); intervals with their numbers before them."""
+    """Return intervals in the form of :class:`Lookahead`: ``spans`` and ``intervals``."""
     sizes = np.diff(starts)
     places = 2 * starts[:-1] + 2 * np.arange(1, len(starts))
     words = np.zeros(2 * len(intervals) + 2 * len(sizes), dtype=np.int32)
@@ -222,7 +228,7 @@ def _as_in_files(starts: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray,
 
 
 def _read_lookahead(content: FileContent) -> Lookahead:
-    """Read what OpenFst writes: a header, a whole ``const`` FST, and what can come next. Tables stay where they are."""
+    """Read OpenFst's file: a header, a ``const`` FST, and look-ahead data. Tables stay where they are, mapped."""
     reader = content.reader()
     header = read_header(reader)
     magic = int(reader.array("<i4", 1)[0])
@@ -247,12 +253,12 @@ def _read_lookahead(content: FileContent) -> Lookahead:
     intervals = content.array(np.int32, reader.offset, content.size)
     spans = np.empty((num_states, 2), dtype=np.int32)
     if _check_intervals(address(intervals), len(intervals), num_states, spans) < 0:
-        raise reader.error("the look-ahead data end too early, or are not sorted intervals")
+        raise reader.error("the look-ahead data end too early, or their intervals are not sorted")
     return Lookahead(start, states, arcs, spans, intervals, final_label, label_of_word)
 
 
 def _read_pairs(reader: TokenReader) -> np.ndarray:
-    """Words and their labels."""
+    """Read pairs of a word and its label; return the label of each word."""
     count = int(reader.array("<i8", 1)[0])
     pairs = reader.array("<i4", 2 * count, "pairs of labels").reshape(-1, 2)
     if count and not 0 <= int(pairs[:, 0].min()) <= int(pairs[:, 0].max()) < MOST_WORDS:
@@ -260,3 +266,139 @@ def _read_pairs(reader: TokenReader) -> np.ndarray:
     label_of_word = np.zeros(int(pairs[:, 0].max(initial=0)) + 1, dtype=np.int32)
     label_of_word[pairs[:, 0]] = pairs[:, 1]
     return label_of_word
+
+
+
+
+@dataclass(frozen=True, eq=False)
+class GrammarTables:
+    """G, its arcs sorted by label: addresses of arrays for the loops.
+
+    Attributes
+    ----------
+    start : the start state
+    states : int32 (states, 5), columns as in ``layout.py``
+    labels, outputs, costs, nexts : addresses of the arcs' labels (of HCL), words, costs and next states
+    stride : 32-bit words from arc to arc; 4: arcs lie in one table, those without labels first; 1: an n-gram model,
+        with an array for each property of arcs that have labels; next states are found by histories
+    backoffs, context_words : addresses of arrays by state of an n-gram model: back-off costs, oldest words of histories
+    children : int32 (states + 1,), the first state whose history is one word longer; empty: no n-gram model
+    sums : float64 (arcs,), running sums of ``exp(shift - cost)`` over each state's arcs with labels
+    shift : the least cost of an arc, so that sums do not underflow
+    arrays : the owner of the memory at the addresses: the table of arcs, or the n-gram model
+    """
+
+    start: int
+    states: np.ndarray
+    labels: int
+    outputs: int
+    costs: int
+    nexts: int
+    stride: int
+    backoffs: int
+    context_words: int
+    children: np.ndarray
+    sums: np.ndarray
+    shift: float
+    arrays: Any
+
+    @classmethod
+    def read(cls, rxfilename: str | os.PathLike[str]) -> GrammarTables:
+        """Read a G of any type; ``const`` and ``ngram`` files are mapped into memory.
+
+        Raises FormatError for anything else, and ShapeError for a G that no decoder can use.
+        """
+        with opened_content(rxfilename) as content:
+            tables = mapped_tables(content)
+            if tables is not None:
+                return cls._of_tables(*tables[:3]) or cls.of_fst(_fst_of(*tables[:3]))
+            ngram = NgramFst.of_content(content)
+            return cls.of_ngram(ngram) if ngram is not None else cls.of_fst(read_fst(content.reader()))
+
+    @classmethod
+    def of_fst(cls, fst: Fst) -> GrammarTables:
+        """Return the tables of an FST, arcs sorted. Raises ShapeError for an FST that no decoder can use."""
+        tables = cls._of_tables(*tables_of(arc_sorted(fst)))
+        assert tables is not None
+        return tables
+
+    @classmethod
+    def _of_tables(cls, start: int, states: np.ndarray, arcs: np.ndarray) -> GrammarTables | None:
+        """Return G in tables that are used where they are; None if arcs are not sorted."""
+        _check_size(start, len(states))
+        check_tables(states, arcs, np.iinfo(np.int32).max)
+        at = address(arcs)
+        labels, outputs, costs, nexts = (at + 4 * word for word in (ARC_INPUT, ARC_OUTPUT, ARC_COST, ARC_NEXT))
+        sums = _running_sums(states, labels, costs, ARC_WORDS, arcs[:, ARC_COST].view(np.float32))
+        return sums and cls(start, states, labels, outputs, costs, nexts, ARC_WORDS, at, at,
+                            np.zeros(0, dtype=np.int32), *sums, arcs)
+
+    @classmethod
+    def of_ngram(cls, ngram: NgramFst) -> GrammarTables:
+        """Return G in the arrays of an n-gram model. Raises ShapeError for a model that no decoder can use."""
+        _check_size(ngram.start, ngram.num_states)
+        states = np.zeros((ngram.num_states, STATE_WORDS), dtype=np.int32)
+        starts, parents = ngram.arc_starts, ngram.parents
+        states[:, FINAL] = ngram.final_weights.view(np.int32)
+        states[:, FIRST_ARC], states[:, NUM_ARCS] = starts[:-1], np.diff(starts)
+        states[1:, NUM_EPSILONS], states[1:, PARENT] = 1, parents[1:]
+        labels, costs = address(ngram.future_words), address(ngram.future_costs)
+        sums = _running_sums(states, labels, costs, 1, ngram.future_costs)
+        if sums is None:
+            raise ShapeError("the words after a history are not in ascending order", "the file is damaged")
+        return cls(ngram.start, states, labels, labels, costs, labels, 1, address(ngram.backoff),
+                   address(ngram.context_words), ngram.children, *sums, ngram)
+
+    @property
+    def is_ngram(self) -> bool:
+        """True if G is an n-gram model, used in place: an acceptor whose only cycles have words."""
+        return len(self.children) > 0
+
+    def largest_word(self) -> int:
+        """Return the largest number of a word on an arc; 0 if there are no words."""
+        words = self.arrays.future_words if self.is_ngram else self.arrays[:, ARC_OUTPUT]
+        return int(words.max(initial=0))
+
+    def labels_without_word(self) -> np.ndarray:
+        """Return the labels other than 0 of arcs without word, such as #0's, int32, possibly repeated."""
+        if self.is_ngram:
+            return np.zeros(0, dtype=np.int32)
+        labels: np.ndarray = self.arrays[self.arrays[:, ARC_OUTPUT] == 0, ARC_INPUT]
+        return labels[labels != 0]
+
+    def to_fst(self) -> Fst:
+        """Return G as an FST."""
+        return self.arrays.to_fst() if self.is_ngram else _fst_of(self.start, self.states, self.arrays)
+
+    def arguments(self) -> tuple[Any, ...]:
+        """Return G as arguments of the loops, the fields of their ``Grammar``."""
+        return (address(self.states), address(self.states), self.labels, self.outputs, self.costs, self.nexts,
+                self.stride, int(self.is_ngram), self.backoffs, self.context_words, address(self.children),
+                address(self.sums), self.shift)
+
+
+def _check_size(start: int, num_states: int) -> None:
+    if start < 0:
+        raise ShapeError("a grammar for decoding needs states; this grammar has none")
+    if num_states >= _LARGEST_STATE:
+        raise ShapeError(f"the grammar has {num_states} states, but must have fewer than {_LARGEST_STATE}")
+
+
+def _fst_of(start: int, states: np.ndarray, arcs: np.ndarray) -> Fst:
+    starts = np.append(states[:, FIRST_ARC], len(arcs)).astype(np.int64)
+    if starts[0] != 0 or not np.array_equal(np.diff(starts), states[:, NUM_ARCS]):
+        raise ShapeError("the arcs of the graph's states do not follow each other", "the file is damaged")
+    inputs, outputs, costs, nexts = (np.ascontiguousarray(arcs[:, word]) for word in (
+        ARC_INPUT, ARC_OUTPUT, ARC_COST, ARC_NEXT))
+    return Fst(start, np.ascontiguousarray(states[:, FINAL]).view(np.float32), starts, inputs, outputs,
+               costs.view(np.float32), nexts)
+
+
+def _running_sums(states: np.ndarray, labels: int, costs: int, stride: int,
+                  weights: np.ndarray) -> tuple[np.ndarray, float] | None:
+    """Return running sums, and the least cost; None if arcs are not sorted."""
+    least = float(weights.min(initial=np.inf))
+    shift = least if np.isfinite(least) else 0.0
+    sums = np.zeros(len(weights), dtype=np.float64)
+    is_sorted = _add_sums(address(states), labels, costs, stride, len(states), int(stride == 1), shift, address(sums))
+    return (sums, shift) if is_sorted else None

@@ -1,19 +1,20 @@
-"""The loops that compose HCL and G while decoding, state by state, looking ahead as OpenFst does.
+"""Loops that compose HCL and G while decoding, state by state, with look-ahead as in OpenFst.
 
-A composed state is a state of each; whether an arc of HCL without output label led there, after which G does not back
-off before the next word, so that no path occurs twice; and a word that G has taken already, though HCL produces it
-later. Where an arc of HCL without output label leads, G is asked which of the words that HCL can produce next it has:
+A composed state consists of a state of HCL and a state of G; of whether an arc of HCL without output label led there,
+after which G does not back off before the next word, so that no path occurs twice; and of a word that G has taken
+already and HCL has yet to produce. At the target of an arc of HCL without output label, the words that HCL can produce
+next are compared with the words on arcs of G's state:
 
-- none, and it cannot end there either: there is no such arc;
-- only one: G takes it at once, with its cost, and HCL has to produce it;
-- several: the state's potential is the cost of any of them, their costs summed as probabilities.
+- no common word, and no common end: the composition has no such arc;
+- one common word: G takes the word at once, with its cost, and HCL has to produce it (label pushing);
+- several: the state's potential is their summed probability, as a cost (weight pushing).
 
-Arcs cost the growth of the potential besides their own costs, so that the language model counts early, and whole paths
-cost what they should. Potentials of other states are 0. OpenFst: ``ComposeFst`` with ``LabelLookAheadMatcher``,
-``AltSequenceComposeFilter``, ``PushWeightsComposeFilter`` and ``PushLabelsComposeFilter``; but potentials are not
-rounded to multiples of 1/1024.
+An arc costs the growth of the potential besides its own costs, so that the language model counts early, and complete
+paths have their proper costs. Potentials of other states are 0. OpenFst: ``ComposeFst`` with
+``LabelLookAheadMatcher``, ``AltSequenceComposeFilter``, ``PushWeightsComposeFilter`` and ``PushLabelsComposeFilter``;
+but potentials are not rounded to multiples of 1/1024.
 
-What is composed is given by addresses: arrays would be counted whenever a function is entered.
+The loops take addresses: reference counts of arrays would change whenever a function is entered.
 """
 from __future__ import annotations
 
@@ -21,39 +22,37 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.decoding.growing_loops import first_place, place_of
-from nnet3py.decoding.lookahead_layout import (
-    CAN_END,
-    DONE,
-    HAS_FREE_ARCS,
-    MORE_ARCS,
-    MORE_STATES,
-    NUM_STATES,
-    PLACE,
-)
-from nnet3py.decoding.lookahead_layout import NUM_ARCS as NUM_MADE_ARCS
-from nnet3py.decoding.search_layout import (
+from nnet3py.decoding.graph_loops import first_place, place_of
+from nnet3py.decoding.layout import (
     ARC_COST,
     ARC_INPUT,
     ARC_NEXT,
     ARC_OUTPUT,
     ARC_WORDS,
+    CAN_END,
+    DONE,
     FINAL,
     FIRST_ARC,
+    HAS_FREE_ARCS,
+    MORE_ARCS,
+    MORE_STATES,
     NUM_ARCS,
     NUM_EPSILONS,
+    NUM_MADE_ARCS,
+    NUM_STATES,
     PARENT,
+    PLACE,
     STATE_WORDS,
 )
 from nnet3py.engine.inline import address, bring, inline
 
 _INFINITY = np.float32(np.inf)
-_LEAST_PART = 1.0e-11          # of a running sum that a difference of two is precise enough for
-_MANY = 64                     # words; so many are looked at for whether their labels follow each other
+_LEAST_PART = 1.0e-11          # part of a running sum above which a difference of two sums is precise enough
+_MANY = 64                     # words above which labels are checked for following each other
 
 
 class Tables(NamedTuple):
-    """A graph, laid out as in ``search_layout.py``."""
+    """A graph, laid out as in ``layout.py``."""
 
     states: Any
     state_costs: Any
@@ -62,7 +61,7 @@ class Tables(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """G: states as above, and its arcs, as ``lookahead_grammar.py`` describes them."""
+    """G: states as above, and the other fields of ``lookahead.GrammarTables``."""
 
     states: Any
     state_costs: Any
@@ -80,7 +79,7 @@ class Grammar(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Which labels can come next from a state of HCL (``Lookahead``); and what else a look at a state would tell."""
+    """Labels that can come next from each state of HCL (``lookahead.Lookahead``), and the traits of HCL's states."""
 
     spans: Any
     intervals: Any
@@ -89,10 +88,10 @@ class Reach(NamedTuple):
 
 
 class Made(NamedTuple):
-    """Composed states and arcs so far, and for how many there is room.
+    """Composed states and arcs so far, and the numbers that there is room for.
 
-    ``keys`` has two numbers for each state, ``ranges`` the arcs of G whose words can come next, of states after arcs
-    without output label; ``mask`` is the size of ``table`` less 1.
+    ``keys`` has two numbers for each state; ``ranges`` has, for states after arcs without output label, the arcs of G
+    whose words can come next; ``mask`` is the size of ``table`` less 1.
     """
 
     keys: Any
@@ -110,9 +109,10 @@ class Made(NamedTuple):
 
 
 class Words(NamedTuple):
-    """Some of the arcs of one of G's states, sorted by label.
+    """A range of arcs of a state of G, sorted by label.
 
-    ``state_first`` is the state's first, where the running sums begin; ``is_dense``: labels nearly follow each other.
+    ``state_first`` is the state's first arc, where the running sums begin; ``is_dense``: labels nearly follow each
+    other.
     """
 
     state_first: int
@@ -127,7 +127,7 @@ def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: 
            traits: Any, is_disambig: Any, keys: Any, potentials: Any, ranges: Any, table: Any, mask: int, states: Any,
            state_costs: Any, room: int, arcs: Any, arc_costs: Any, arc_room: int, counts: Any, wanted: Any,
            num_wanted: int) -> int:
-    """Make the arcs of all states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
+    """Make the arcs of the states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
     hcl = Tables(hcl_states, hcl_state_costs, hcl_arcs, hcl_arc_costs)
     g = Grammar(g_states, g_state_costs, g_labels, g_outputs, g_costs, g_nexts, stride, is_ngram, backoffs,
                 context_words, children, sums, shift)
@@ -147,7 +147,7 @@ def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: 
 def add_state(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: Any, keys: Any, potentials: Any,
               ranges: Any, table: Any, mask: int, states: Any, state_costs: Any, counts: Any, key: int, label: int,
               potential: float, first: int, end: int) -> int:
-    """Add a state whose potential and range are known; returns its number. There must be room."""
+    """Add a state with its potential and range of arcs of G, and return its number; there must be room."""
     made = Made(keys, potentials, ranges, table, mask, states, state_costs, 0, states, state_costs, 0, counts)
     return _state_of(hcl_state_costs, g_states, g_state_costs, traits, made, key, label, potential, first, end)
 
@@ -155,7 +155,7 @@ def add_state(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: A
 @inline
 def _state_of(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: Any, made: Made, key: int, label: int,
               potential: float, first: int, end: int) -> int:
-    """The number of a composed state, which is added if it is new."""
+    """Return the number of a composed state, which is added if it is new."""
     place = place_of(made.keys, made.table, made.mask, key, label)
     if made.table[place] < 0:
         state = np.int64(made.counts[NUM_STATES])
@@ -177,7 +177,7 @@ def _state_of(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: A
 
 @inline
 def _bring_ahead(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any, num_wanted: int) -> None:
-    """Have memory brought for the states that are to come, each step of it some states before it is needed."""
+    """Prefetch the memory of the states to come, each step of indirection some states before it is needed."""
     place = np.int64(made.counts[PLACE])
     if place + 12 < num_wanted:
         state = np.int64(wanted[place + 12])
@@ -205,7 +205,7 @@ def _bring_ahead(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any,
 
 @inline
 def _words_of(g: Grammar, state: int) -> Words:
-    """All of a state's arcs with labels."""
+    """Return the range of a state's arcs with labels."""
     words = state * STATE_WORDS
     first, count = np.int64(g.states[words + FIRST_ARC]), np.int64(g.states[words + NUM_ARCS])
     end = first + count
@@ -224,7 +224,7 @@ def _some_words(g: Grammar, state_first: int, first: int, end: int) -> Words:
 
 @inline
 def _first_at_least(g: Grammar, words: Words, first: int, label: int) -> int:
-    """The first arc from ``first`` on whose label is at least ``label``; quick if it is near."""
+    """Return the first arc from ``first`` on whose label is at least ``label`` (galloping search)."""
     end = words.end
     if first >= end or g.labels[first * g.stride] >= label:
         return first
@@ -249,7 +249,7 @@ def _first_at_least(g: Grammar, words: Words, first: int, label: int) -> int:
 
 @inline
 def _child(g: Grammar, state: int, word: int) -> int:
-    """The history that is one older word longer, or -1."""
+    """Return the state whose history has one more (older) word; -1 if there is none."""
     first, end = np.int64(g.children[state]), np.int64(g.children[state + 1])
     last = end
     while first < end:
@@ -265,7 +265,7 @@ def _child(g: Grammar, state: int, word: int) -> int:
 
 @inline
 def _next_state(g: Grammar, state: int, arc: int) -> int:
-    """Where an arc of a state leads: in an n-gram model to the longest history of its word and the state's."""
+    """Return the target of an arc: in an n-gram model, the longest history that ends in the arc's word."""
     if g.is_ngram == 0:
         return np.int64(g.nexts[arc * g.stride])
     to = _child(g, np.int64(0), np.int64(g.labels[arc * g.stride]))
@@ -277,7 +277,7 @@ def _next_state(g: Grammar, state: int, arc: int) -> int:
         depth += 1
     while depth > 0:
         depth -= 1
-        at = state                             # the history's words from the newest on are those of its back-offs
+        at = state          # words of a history, from the newest on, are the oldest words of its back-off states
         for _ in range(depth):
             at = np.int64(g.states[at * STATE_WORDS + PARENT])
         longer = _child(g, to, np.int64(g.context_words[at]))
@@ -287,12 +287,12 @@ def _next_state(g: Grammar, state: int, arc: int) -> int:
     return to
 
 
-# -- what can come next ------------------------------------------------------------------------------------------------
+# -- look-ahead --------------------------------------------------------------------------------------------------------
 
 
 @inline
 def _sum_of(g: Grammar, state_first: int, first: int, end: int) -> float:
-    """The sum of the probabilities of a state's arcs from ``first`` to ``end``, by running sums."""
+    """Return the sum of the probabilities of a state's arcs from ``first`` to ``end``, from running sums."""
     before = 0.0
     if first > state_first:
         before = g.sums[first - 1]
@@ -306,7 +306,10 @@ def _sum_of(g: Grammar, state_first: int, first: int, end: int) -> float:
 
 @inline
 def _interval_after(reach: Reach, at: int, first: int, size: int, label: int) -> int:
-    """The first interval from ``first`` on that ends after a label, of ``size`` at a place; quick if it is near."""
+    """Return the first interval from ``first`` on that ends after a label (galloping search).
+
+    The ``size`` intervals begin at place ``at``.
+    """
     if first >= size or reach.intervals[at + 2 * first + 1] > label:
         return first
     step = np.int64(1)
@@ -326,7 +329,7 @@ def _interval_after(reach: Reach, at: int, first: int, size: int, label: int) ->
 
 @inline
 def _can_produce(reach: Reach, state: int, label: int) -> bool:
-    """Whether a state of HCL can produce a label next."""
+    """Return whether a state of HCL can produce a label next."""
     low, high = np.int64(reach.spans[2 * state]), np.int64(reach.spans[2 * state + 1])
     if low < 0:
         at, size = high, np.int64(reach.intervals[high - 2])
@@ -339,7 +342,7 @@ def _can_produce(reach: Reach, state: int, label: int) -> bool:
 
 @inline
 def _words_ahead(g: Grammar, reach: Reach, left: int, words: Words) -> tuple[int, int, float]:
-    """The first and last of some arcs of G that HCL can go on with, -1 if there is none; the sum of probabilities."""
+    """Return the range of arcs of G whose words HCL can produce next (-1: none), and their summed probability."""
     low, high = np.int64(reach.spans[2 * left]), np.int64(reach.spans[2 * left + 1])
     lowest, highest, total = np.int64(-1), np.int64(-1), 0.0
     if low >= 0:
@@ -392,7 +395,7 @@ def _add_arc(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, key:
 
 @inline
 def _has_room(made: Made, most: int) -> int:
-    """Whether there is room for so many more arcs and states."""
+    """Return DONE if there is room for ``most`` more arcs and states, or what must grow."""
     num_states = np.int64(made.counts[NUM_STATES]) + most
     if np.int64(made.counts[NUM_MADE_ARCS]) + most > made.arc_room:
         return np.int64(MORE_ARCS)
@@ -403,7 +406,7 @@ def _has_room(made: Made, most: int) -> int:
 
 @inline
 def _expand_one(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
-    """Make the arcs of a state; without enough room it makes none."""
+    """Make all arcs of a state, or none if there is not enough room."""
     first_made = np.int64(made.counts[NUM_MADE_ARCS])
     made.states[state * STATE_WORDS + NUM_EPSILONS] = 0
     if made.keys[2 * state + 1] != 0:
@@ -420,7 +423,7 @@ def _expand_one(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: 
 
 @inline
 def _expand_pushed(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
-    """The arcs of a state in which G has taken a word that HCL has to produce."""
+    """Make the arcs of a state in which G has taken a word that HCL has yet to produce."""
     key, pushed = made.keys[2 * state], made.keys[2 * state + 1]
     left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
     first = np.int64(hcl.states[left * STATE_WORDS + FIRST_ARC])
@@ -446,7 +449,7 @@ def _expand_pushed(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambi
 
 @inline
 def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
-    """The arcs of a state in which HCL and G have the same words behind them."""
+    """Make the arcs of a state in which HCL has produced all words that G has taken."""
     key = made.keys[2 * state]
     left, right, after_epsilon = key >> 32, (key & 0xFFFFFFFF) >> 1, (key & 1) != 0
     words = _words_of(g, right)
@@ -494,7 +497,7 @@ def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig
 
 @inline
 def _add_backoffs(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, left: int, right: int) -> int:
-    """The arcs of G without label, by which it backs off."""
+    """Add the back-off arcs of G's state, which have no label."""
     words = right * STATE_WORDS
     first, count = np.int64(g.states[words + FIRST_ARC]), np.int64(g.states[words + NUM_EPSILONS])
     status = _has_room(made, count)
@@ -512,7 +515,7 @@ def _add_backoffs(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int,
 
 def add_sums(states: Any, labels: Any, costs: Any, stride: int, num_states: int, is_ngram: int, shift: float,
              sums: Any) -> int:
-    """Write running sums of the probabilities of each state's arcs with labels; 1 if arcs are in order of labels."""
+    """Write running sums of the probabilities of each state's arcs with labels; return 1 if arcs are sorted."""
     for state in range(num_states):
         words = state * STATE_WORDS
         first = np.int64(states[words + FIRST_ARC])

@@ -1,7 +1,7 @@
-"""The loops of the lattice decoder: token passing. Their arrays and return values: ``search_layout.py``.
+"""Loops of the lattice decoder's search: token passing. Their arrays and return values: ``layout.py``.
 
-Tokens are visited in Kaldi's order, which decides what the search keeps near the beam: by buckets of a table, in the
-order in which these were first used, and within a bucket in the order of insertion.
+Tokens are visited in Kaldi's order, which decides which tokens near the beam survive: by buckets of a hash table, in
+the order in which buckets were first used, and within a bucket in the order of insertion.
 """
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.decoding.pruning_loops import Tokens, compact, prune_active
-from nnet3py.decoding.search_layout import (
+from nnet3py.decoding.lattice_loops import Tokens, compact, prune_active
+from nnet3py.decoding.layout import (
     ACOUSTIC,
     ADAPTIVE_BEAM,
     ARC_COST,
@@ -81,7 +81,7 @@ _INFINITY = np.float32(np.inf)
 
 
 class Graph(NamedTuple):
-    """Addresses of the graph's tables, and the column of the log-likelihoods that each input label takes."""
+    """Addresses of the graph's tables, and the column of the log-likelihoods for each input label (``pdfs``)."""
 
     states: Any
     arcs: Any
@@ -90,7 +90,7 @@ class Graph(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Finds the token of a state at the newest time; also their order, and the stack of those with epsilon arcs."""
+    """The hash table of the newest time's tokens by state, their order, and the stack of tokens with epsilon arcs."""
 
     buckets: np.ndarray
     used: np.ndarray
@@ -102,7 +102,7 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np
             links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray, offsets: np.ndarray, remap: np.ndarray,
             buckets: np.ndarray, used: np.ndarray, order: np.ndarray, stack: np.ndarray, chosen: np.ndarray,
             counts: np.ndarray, limits: np.ndarray, log_likes: np.ndarray) -> int:
-    """Continue the search through the rows of ``log_likes``, from row ``counts[ROW]``."""
+    """Continue the search through the rows of ``log_likes``, from row ``counts[ROW]`` on."""
     graph, table = Graph(states, arcs, arc_costs, pdfs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
     while True:
@@ -135,14 +135,14 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np
 def begin(states: Any, arcs: Any, arc_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray,
           link_costs: np.ndarray, frames: np.ndarray, buckets: np.ndarray, used: np.ndarray, order: np.ndarray,
           stack: np.ndarray, counts: np.ndarray, limits: np.ndarray, start: int) -> int:
-    """Begin with the start state, and what is reached from it without a frame. Call it again until it is done."""
+    """Begin with the start state, and the states reached from there without a frame; return DONE, or what must grow."""
     graph, table = Graph(states, arcs, arc_costs, arcs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, limits, order, counts, limits)
     if counts[PHASE] == PRUNING:
         counts[NUM_TOKENS] = counts[NUM_LINKS] = counts[FRAME] = counts[NUM_USED] = 0
         _new_frame(search, 0)
         _find_or_add(table, search, start, np.float32(0.0), -1)
-        limits[NEXT_CUTOFF] = limits[BEAM]                       # neither best + beam, nor what an emitting step gives
+        limits[NEXT_CUTOFF] = limits[BEAM]                       # as in Kaldi, before any emitting step
         counts[PHASE] = ENTERING_EPSILONS
     if counts[PHASE] == ENTERING_EPSILONS:
         status = _enter_epsilons(graph, table, search)
@@ -164,7 +164,7 @@ def _new_frame(search: Tokens, frame: int) -> None:
 
 @inline
 def _find_or_add(table: Table, search: Tokens, state: int, cost: float, source: int) -> tuple[int, bool]:
-    """The token of a state at the newest time, and whether it is new or has become better."""
+    """Return the token of a state at the newest time, and whether the token is new or has become better."""
     tokens, costs, buckets = search.tokens, search.token_costs, table.buckets
     bucket = np.uint32(state) % np.uint32(search.counts[HASH_SIZE])
     token = buckets[bucket, 0]
@@ -220,7 +220,7 @@ def _order_tokens(table: Table, search: Tokens) -> None:
 
 @inline
 def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray, log_likes: np.ndarray) -> int:
-    """Find the cutoff, the beam to use, the offset and a first bound on the next time's costs."""
+    """Compute the cutoff, the adaptive beam, the offset and a first bound on the next time's costs."""
     counts, limits = search.counts, search.limits
     frame = counts[FRAME]
     if frame + 2 > len(search.frames):
@@ -247,7 +247,7 @@ def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray,
 
 @inline
 def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_likes: np.ndarray) -> float:
-    """A first cutoff for the next time, from what the best token leads to."""
+    """Return a first cutoff for the next time, from the arcs of the best token."""
     total, beam = search.token_costs[token, TOTAL], search.limits[ADAPTIVE_BEAM]
     state = np.int64(search.tokens[token, STATE]) * STATE_WORDS
     first, bound = np.int64(graph.states[state + FIRST_ARC]), _INFINITY
@@ -263,7 +263,7 @@ def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_li
 
 @inline
 def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
-    """Set CUTOFF and ADAPTIVE_BEAM; returns the best token, or -1 if there is none."""
+    """Set CUTOFF and ADAPTIVE_BEAM; return the best token, -1 if there is none."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
     first, count = search.frames[counts[FRAME], FIRST_TOKEN], counts[NUM_ORDER]
     least, best = _INFINITY, np.int64(-1)
@@ -297,7 +297,7 @@ def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
 
 @inline
 def _select(values: np.ndarray, count: int, rank: int) -> float:
-    """The value that has ``rank`` values before it in increasing order; reorders the values."""
+    """Return the value that has ``rank`` values before it in increasing order (quickselect; reorders the values)."""
     low, high = np.int64(0), np.int64(count - 1)
     while low < high:
         pivot = values[(low + high) // 2]
@@ -359,7 +359,10 @@ def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> 
 
 @inline
 def _room(graph: Graph, table: Table, search: Tokens, arcs: int, links: int) -> int:
-    """Whether there is room for what a state's arcs lead to; the graph's word ``links`` is their number."""
+    """Return DONE if there is room for the tokens and links of a state's arcs, or what must grow.
+
+    ``arcs`` and ``links`` are places in the graph's table: of the numbers of the state's arcs, and of their links.
+    """
     if graph.states[arcs] == UNKNOWN_ARCS:
         return MORE_ARCS
     count = np.int64(graph.states[links])
@@ -396,9 +399,9 @@ def _may_have_epsilons(graph: Graph, state: int) -> bool:
 
 @inline
 def _follow_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
-    """Follow arcs without input labels, from the tokens on the stack; then the time is complete.
+    """Follow arcs without input labels from the tokens on the stack, which completes the time.
 
-    Tokens whose arcs have to be made wait at the bottom of the stack until there are no others.
+    Tokens whose arcs have to be made wait at the bottom of the stack until no other tokens are left.
     """
     counts, costs, cutoff = search.counts, search.token_costs, search.limits[NEXT_CUTOFF]
     while counts[NUM_STACK] > 0:
@@ -423,7 +426,7 @@ def _follow_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
         if status != DONE:
             return status
         counts[NUM_STACK] -= 1
-        _drop_links(search, token)                    # those of an earlier visit, with a worse cost
+        _drop_links(search, token)                    # of an earlier visit, with a worse cost
         arc = np.int64(graph.states[state + FIRST_ARC]) * ARC_WORDS
         while remaining > 0:
             if graph.arcs[arc + ARC_INPUT] == 0:

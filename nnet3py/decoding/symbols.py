@@ -1,9 +1,11 @@
-"""Tables of names and numbers: ``words.txt``, ``phones.txt``. Kaldi: symbol tables."""
+"""Symbol tables (``words.txt``, ``phones.txt``), transcripts, and the spelling of a model's words."""
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar, overload
 
 from nnet3py.advice import AdvisingType
@@ -15,24 +17,36 @@ from nnet3py.io.streams import open_input, read_text, write_text
 from nnet3py.transducers.fst import INPUT_SYMBOLS, MAGIC, OUTPUT_SYMBOLS, SymbolBytes, end_of_table, read_header
 
 EPSILON = "<eps>"
+BACKOFF = "#0"                                    # label of a grammar's back-off arcs
+SENTENCE_START, SENTENCE_END = "<s>", "</s>"
+NONTERMINAL = "#nonterm:"                         # prefix of the names of nonterminals, for grammars in parts
+NONTERMINAL_BEGIN, NONTERMINAL_END, NONTERMINAL_BOS = "#nonterm_begin", "#nonterm_end", "#nonterm_bos"
 _DISAMBIGUATION = re.compile(r"#[0-9]+")
 _SHOWN = 5              # names in a message
 
 
 class SymbolTable(metaclass=AdvisingType):
-    """Names with their numbers; number 0 is epsilon.
+    """A symbol table: names with their numbers; number 0 is epsilon.
+
+    Parameters
+    ----------
+    names : the name of each number
+    what : ``word`` or ``phone``, for error messages
+    path : the table's file, for error messages
 
     Attributes
     ----------
-    ids : the number of each name
-    names : the name of each number
-    what : ``word`` or ``phone``, for messages
+    ids : dict of str, int, the number of each name
+    names : dict of int, str, the name of each number
+
+    Raises
+    ------
+    FormatError : a name that occurs twice, or a number 0 that is not epsilon
     """
 
     _FROM_FILE: ClassVar[str] = "SymbolTable.read('words.txt') reads a file"
 
     def __init__(self, names: dict[int, str], what: str = "word", path: str = "") -> None:
-        """FormatError for a name that occurs twice, or if number 0 is not epsilon."""
         self.names, self.what, self.path = dict(names), what, path
         self.ids = {name: number for number, name in self.names.items()}
         if len(self.ids) != len(self.names):
@@ -47,12 +61,12 @@ class SymbolTable(metaclass=AdvisingType):
 
     @classmethod
     def of(cls, names: Iterable[str], what: str = "word") -> SymbolTable:
-        """Epsilon, then ``names``, numbered from 1."""
+        """Return a table of epsilon and ``names``, numbered from 1."""
         return cls(dict(enumerate((EPSILON, *names))), what)
 
     @classmethod
     def read(cls, rxfilename: str, what: str = "word") -> SymbolTable:
-        """Read lines ``NAME NUMBER``, or the output symbols that an FST's file has. FormatError for anything else."""
+        """Read lines ``NAME NUMBER``, or the output symbols in an FST's file. Raises FormatError for anything else."""
         stored = cls.of_fst_file(rxfilename, what)
         if stored is not None:
             return stored
@@ -60,7 +74,7 @@ class SymbolTable(metaclass=AdvisingType):
 
     @classmethod
     def of_fst_file(cls, rxfilename: str | os.PathLike[str], what: str = "word") -> SymbolTable | None:
-        """The output symbols that an FST's file has; None if it has none, or is no FST. The FST itself is not read."""
+        """Read the output symbols in an FST's file, not the FST itself; None if it has none, or is no FST."""
         with open_input(rxfilename) as stream:
             reader = FileContent(stream).reader()
             header = read_header(reader) if reader.peek(1) == MAGIC[:1] else None
@@ -80,7 +94,7 @@ class SymbolTable(metaclass=AdvisingType):
         return name in self.ids
 
     def __iter__(self) -> Iterator[str]:
-        """The names, epsilon among them."""
+        """Iterate over the names, epsilon among them."""
         return iter(self.ids)
 
     @overload
@@ -89,7 +103,7 @@ class SymbolTable(metaclass=AdvisingType):
     def __getitem__(self, name: int) -> str: ...
 
     def __getitem__(self, name: str | int) -> int | str:
-        """The number of a name, or the name of a number; FormatError if there is none."""
+        """Return the number of a name, or the name of a number. Raises FormatError if there is none."""
         return self.text([name]) if isinstance(name, int) else self._number(name)
 
     def _number(self, name: str) -> int:
@@ -100,26 +114,29 @@ class SymbolTable(metaclass=AdvisingType):
                               f"which has {self._some_names()}") from None
 
     def text(self, numbers: Iterable[int]) -> str:
-        """The names of ``numbers`` with blanks between them; FormatError for a number without a name."""
+        """Return the names of ``numbers``, separated by blanks. Raises FormatError for a number without a name."""
         try:
             return " ".join([self.names[int(number)] for number in numbers])
         except KeyError as error:
-            raise FormatError(f"there is no {self.what} of number {error.args[0]} in {self.path or 'the symbol table'}",
-                              hint="the graph and the table must belong together") from None
+            raise self._no_number(error.args[0], self.path or "the symbol table") from None
+
+    def _no_number(self, number: int, where: str) -> FormatError:
+        return FormatError(f"there is no {self.what} of number {number} in {where}",
+                           hint="the graph and the table must belong together")
 
     @property
     def disambiguation(self) -> list[int]:
-        """The numbers of ``#0``, ``#1``, ..., ascending."""
+        """Numbers of the disambiguation symbols ``#0``, ``#1``, ..., ascending."""
         return sorted(number for number, name in self.names.items() if _DISAMBIGUATION.fullmatch(name))
 
     def first_beyond(self, limit: int) -> str:
-        """The name with the least number that is at least ``limit`` and no disambiguation symbol's; empty for none."""
+        """Return the first name numbered ``limit`` or more that is no disambiguation symbol; empty: none."""
         beyond = sorted((number, name) for number, name in self.names.items()
                         if number >= limit and not _DISAMBIGUATION.fullmatch(name))
         return beyond[0][1] if beyond else ""
 
     def extended(self, names: Iterable[str]) -> SymbolTable:
-        """A table with ``names`` numbered after the largest number; names that it already has keep theirs."""
+        """Return a table with more names, numbered after the largest number; names that it has already keep theirs."""
         names = [name for name in names if name not in self.ids]
         first = max(self.names, default=-1) + 1
         return SymbolTable(self.names | dict(enumerate(names, first)), self.what, self.path)
@@ -130,7 +147,7 @@ class SymbolTable(metaclass=AdvisingType):
 
 
 class StoredSymbolTable(SymbolTable):
-    """A table whose names stay in a file of OpenFst's, as bytes, until they are asked for: there may be millions."""
+    """A symbol table whose names stay in OpenFst's file, as bytes, until needed: there may be millions of them."""
 
     def __init__(self, symbols: SymbolBytes, what: str = "word", path: str = "") -> None:
         self._symbols, self.what, self.path = symbols, what, path
@@ -149,7 +166,6 @@ class StoredSymbolTable(SymbolTable):
         return self._symbols.symbol(place).decode("utf-8", "replace")
 
     def first_beyond(self, limit: int) -> str:
-        """As for other tables, without reading names where no number is so large."""
         return super().first_beyond(limit) if (self._symbols.keys >= limit).any() else ""
 
     def __len__(self) -> int:
@@ -168,6 +184,83 @@ class StoredSymbolTable(SymbolTable):
         numbers = [int(number) for number in numbers]
         places = [self._symbols.place_of_key(number) for number in numbers]
         if -1 in places:
-            raise FormatError(f"there is no {self.what} of number {numbers[places.index(-1)]} in {self.path}",
-                              hint="the graph and the table must belong together")
+            raise self._no_number(numbers[places.index(-1)], self.path)
         return " ".join(map(self._name, places))
+
+
+def grammar_words(words: SymbolTable) -> list[str]:
+    """Return a table's words by number, without epsilon, ``#0``, sentence marks and nonterminals."""
+    special = {EPSILON, BACKOFF, SENTENCE_START, SENTENCE_END} | {words.names[n] for n in words.disambiguation}
+    return [name for number, name in sorted(words.names.items())
+            if number and name not in special and not name.startswith("#nonterm")]
+
+
+def read_transcripts(rxfilename: str) -> dict[str, list[str]]:
+    """Read words by utterance from lines ``UTTERANCE WORD ...``, Kaldi's file ``text``.
+
+    Raises FormatError for an utterance that occurs twice.
+    """
+    transcripts: dict[str, list[str]] = {}
+    for number, line in enumerate(read_text(rxfilename).split("\n"), 1):
+        fields = line.split()
+        if not fields:
+            continue
+        if fields[0] in transcripts:
+            raise FormatError(f"line {number}: the utterance {fields[0]} occurs twice", path=str(rxfilename))
+        transcripts[fields[0]] = fields[1:]
+    return transcripts
+
+
+_PUNCTUATION = ".,;:!?\"()[]{}…«»„“”‚‘’—–-*_/\\|"
+MARKS = ("<", "[", "#", "!")  # first characters of symbols that are no words: <unk>, [noise], #nonterm
+
+
+class Spelling:
+    """The spelling of a model's words: small or capital letters, without punctuation.
+
+    Parameters
+    ----------
+    words : SymbolTable, the model's words
+    more : words of another lexicon
+
+    Attributes
+    ----------
+    known : set of str, the words, without marks such as ``<unk>``
+    """
+
+    def __init__(self, words: SymbolTable, more: Iterable[str] = ()) -> None:
+        self.known = {word for word in grammar_words(words) if not word.startswith(MARKS)} | set(more)
+        letters = Counter(letter for word in self.known for letter in word)
+        self._letters, self._scripts = set(letters), set(map(_script, letters))
+        self._is_upper = sum(count for letter, count in letters.items() if letter.isupper()) > sum(
+            count for letter, count in letters.items() if letter.islower())
+        self._of_folded: dict[str, str] = {}
+        for word in sorted(self.known):
+            self._of_folded.setdefault(word.casefold(), word)
+
+    def written(self, text: Sequence[str]) -> tuple[str, ...]:
+        """Return a text as the model spells it: known words in its letters, no punctuation around words."""
+        return tuple(word for token in text for word in self._words(token))
+
+    def _words(self, token: str) -> Sequence[str]:
+        for candidate in (token, token.strip(_PUNCTUATION)):
+            if candidate in self.known:
+                return [candidate]
+            if candidate.casefold() in self._of_folded:
+                return [self._of_folded[candidate.casefold()]]
+        stripped = token.strip(_PUNCTUATION).replace("’", "'")
+        if stripped != token and stripped.casefold() in self._of_folded:
+            return [self._of_folded[stripped.casefold()]]
+        parts = stripped.replace("–", "-").replace("—", "-").split("-")
+        if len(parts) > 1 and all(part.casefold() in self._of_folded for part in parts if part):
+            return [self._of_folded[part.casefold()] for part in parts if part]
+        return [stripped.upper() if self._is_upper else stripped.lower()] if stripped else []
+
+    def is_odd(self, word: str) -> bool:
+        """Return whether a word has a character that is neither in the model's words nor a letter of their script."""
+        return any(letter not in self._letters and _script(letter) not in self._scripts for letter in word)
+
+
+def _script(letter: str) -> str:
+    """Return the writing system of a letter; for other characters the character itself."""
+    return unicodedata.name(letter, letter).split()[0] if letter.isalpha() else letter

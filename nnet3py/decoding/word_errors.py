@@ -1,13 +1,103 @@
-"""Word error rates: edit distances between references and hypotheses. Kaldi: ``compute-wer``."""
+"""Word error rates: edit distances, alignments of references and hypotheses, confidence intervals.
+
+Kaldi: ``edit-distance.h``, ``compute-wer``, ``compute-wer-bootci``.
+"""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
+
+import numpy as np
 
 from nnet3py.advice import Advising, elsewhere
-from nnet3py.decoding.edit_distance import align, edit_distance
+from nnet3py.engine.loop import Loop
 from nnet3py.errors import UsageError
+from nnet3py.random_sequence import CRandom
+
+_LOOPS = "nnet3py.decoding.word_error_loops"
+_count = Loop(_LOOPS, "count", "i4[] i4[] i4[] i4[,]")
+_steps = Loop(_LOOPS, "steps", "i4[] i4[] i4[] u1[,]")
+_resample = Loop(_LOOPS, "resample", "u4[] i8 i8[] i8[] i8 i8[,]")
+_MATCH, _DELETE = 0, 1
+_TWO_SIDED = 1.96                  # standard deviations on either side that 95 % of a normal distribution lie in
+
+
+class Edits(NamedTuple):
+    """The numbers of errors of a hypothesis, by kind."""
+
+    insertions: int
+    deletions: int
+    substitutions: int
+
+    @property
+    def total(self) -> int:
+        """Number of all errors."""
+        return sum(self)
+
+
+def _numbers(*sequences: Sequence[Hashable]) -> list[np.ndarray]:
+    """Return numbers for the elements of sequences, int32, equal for equal elements."""
+    number_of: dict[Hashable, int] = {}
+    return [np.array([number_of.setdefault(symbol, len(number_of)) for symbol in sequence], dtype=np.int32)
+            for sequence in sequences]
+
+
+def edit_distance(reference: Sequence[Hashable], hypothesis: Sequence[Hashable]) -> Edits:
+    """Count the errors of the cheapest alignment, by kind as in Kaldi. Kaldi: LevenshteinEditDistance."""
+    if not reference or not hypothesis:
+        return Edits(len(hypothesis), len(reference), 0)
+    first, second = _numbers(reference, hypothesis)
+    totals, edits = np.empty(len(first) + 1, dtype=np.int32), np.empty((len(first) + 1, 3), dtype=np.int32)
+    _count(first, second, totals, edits)
+    return Edits(*edits[-1].tolist())
+
+
+def align(first: Sequence[str], second: Sequence[str], gap: str) -> list[tuple[str, str]]:
+    """Return the pairs of the cheapest alignment; ``gap`` replaces missing elements. Kaldi: LevenshteinAlignment."""
+    if not first or not second:
+        return [(symbol, gap) for symbol in first] + [(gap, symbol) for symbol in second]
+    table = np.empty((len(first) + 1, len(second) + 1), dtype=np.uint8)
+    _steps(*_numbers(first, second), np.empty(len(second) + 1, dtype=np.int32), table)
+    i, j, pairs = len(first), len(second), []
+    while i or j:
+        step = table[i, j]
+        i, j = i - (step <= _DELETE), j - (step != _DELETE)
+        pairs.append((first[i] if step <= _DELETE else gap, second[j] if step != _DELETE else gap))
+    return pairs[::-1]
+
+
+class Resampler:
+    """Bootstrap estimates: error rates of random samples of utterances, drawn with the C library's random numbers."""
+
+    def __init__(self, replications: int) -> None:
+        self._replications = replications
+        self._state = CRandom().state()
+        self._place = 0
+
+    def _samples(self, errors: Sequence[int], words: Sequence[int]) -> np.ndarray:
+        """Return the errors and words of each sample, int64 (replications, 2)."""
+        results = np.empty((self._replications, 2), dtype=np.int64)
+        self._place = _resample(self._state, self._place, np.array(errors, dtype=np.int64),
+                                np.array(words, dtype=np.int64), self._replications, results)
+        return results
+
+    def interval(self, errors: Sequence[int], words: Sequence[int]) -> tuple[float, float]:
+        """Return the mean error rate, and half the width of its 95 % interval. Kaldi: GetBootstrapWERInterval."""
+        results = self._samples(errors, words)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = results[:, 0] / results[:, 1]
+            mean = float(rates.mean())
+            return mean, _TWO_SIDED * float(np.sqrt(max(0.0, float(np.square(rates).mean()) - mean * mean)))
+
+    def improvement(self, errors: Sequence[int], others: Sequence[int]) -> float:
+        """Return the probability that the second of two systems has fewer errors.
+
+        Kaldi: GetBootstrapWERTwoSystemComparison.
+        """
+        differences = np.array(errors, dtype=np.int64) - np.array(others, dtype=np.int64)
+        return float((self._samples(differences.tolist(), [0] * len(differences))[:, 0] > 0).mean())
+
 
 _GAP = "***"
 
@@ -16,14 +106,14 @@ Text = str | Sequence[str]     # words between white space, or one by one
 
 @dataclass
 class WordErrors(Advising):
-    """Counts over utterances.
+    """Counts of errors, summed over utterances.
 
     Attributes
     ----------
-    words : of the references
-    insertions, deletions, substitutions : of the cheapest alignments
-    sentences, wrong_sentences : utterances, and those with an error
-    missing : utterances without a hypothesis
+    words : number of words of the references
+    insertions, deletions, substitutions : numbers of errors of the cheapest alignments
+    sentences, wrong_sentences : number of utterances, and of utterances with errors
+    missing : number of utterances without a hypothesis
     """
 
     _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
@@ -42,7 +132,7 @@ class WordErrors(Advising):
     missing: int = 0
 
     def __post_init__(self) -> None:
-        """UsageError for texts in place of counts."""
+        """Raise UsageError for texts in place of counts."""
         if isinstance(self.words, str | list | tuple):
             raise UsageError(f"WordErrors are counts, found {self.words!r}",
                              "nnet3py.wer('one two', 'one too') counts; or WordErrors().add('one two', 'one too')")
@@ -54,15 +144,15 @@ class WordErrors(Advising):
         return self.report().rstrip()
 
     def add(self, reference: Text, hypothesis: Text) -> int:
-        """Count one utterance, given as a list of words or as a string, which is split at white space.
+        """Count the errors of one utterance, and return their number.
 
-        Returns
-        -------
-        Its errors.
+        Parameters
+        ----------
+        reference, hypothesis : lists of words, or strings, which are split at white space
 
         Raises
         ------
-        UsageError : something else
+        UsageError : other types
         """
         words = words_of(reference)
         edits = edit_distance(words, words_of(hypothesis))
@@ -76,16 +166,16 @@ class WordErrors(Advising):
 
     @property
     def errors(self) -> int:
-        """Insertions, deletions and substitutions."""
+        """Number of insertions, deletions and substitutions."""
         return self.insertions + self.deletions + self.substitutions
 
     @property
     def wer(self) -> float:
-        """The word error rate in percent of the references' words; NaN if these have none."""
+        """Word error rate in percent of the references' words; NaN without words."""
         return 100.0 * self.errors / self.words if self.words else float("nan")
 
     def report(self) -> str:
-        """Three lines, in the form of Kaldi's compute-wer."""
+        """Return three lines, in the form of Kaldi's compute-wer."""
         return (f"%WER {_percent(self.errors, self.words)} [ {self.errors} / {self.words}, {self.insertions} ins, "
                 f"{self.deletions} del, {self.substitutions} sub ]\n"
                 f"%SER {_percent(self.wrong_sentences, self.sentences)} [ {self.wrong_sentences} / {self.sentences} ]\n"
@@ -94,7 +184,7 @@ class WordErrors(Advising):
 
 def wer(references: Text | Iterable[Text] | Mapping[str, Text],
         hypotheses: Text | Iterable[Text] | Mapping[str, Text]) -> WordErrors:
-    """The word error rate of hypotheses, with the counts that it is made of.
+    """Compute the word error rate of hypotheses, with its counts.
 
     >>> nnet3py.wer(["one two", "three"], ["one too", "three"]).wer
     33.333...
@@ -106,12 +196,12 @@ def wer(references: Text | Iterable[Text] | Mapping[str, Text],
 
     Returns
     -------
-    ``.wer`` in percent, ``.errors``, ``.words``, ``.insertions``, ``.deletions``, ``.substitutions``, and
-    ``print(found.report())`` for the lines of Kaldi's compute-wer
+    WordErrors, with ``.wer`` in percent, ``.errors``, ``.words``, ``.insertions``, ``.deletions``, ``.substitutions``;
+    printed, the lines of Kaldi's compute-wer
 
     Raises
     ------
-    UsageError : other things, or utterances of one without a partner in the other
+    UsageError : other types, or utterances without a partner
     """
     counts = WordErrors()
     for reference, hypothesis in _pairs(references, hypotheses):
@@ -143,11 +233,11 @@ def _pairs(references: Text | Iterable[Text] | Mapping[str, Text],
 
 
 def words_of(text: Text) -> list[str]:
-    """The words of an utterance: a string split at white space, or the words themselves.
+    """Return the words of an utterance, a list of words or a string, which is split at white space.
 
     Raises
     ------
-    UsageError : something else
+    UsageError : other types
     """
     if isinstance(text, str):
         return text.split()
@@ -167,9 +257,9 @@ def _percent(part: int, whole: int) -> str:
 
 
 def alignment_lines(key: str, reference: Text, hypothesis: Text) -> str:
-    """The words of both aligned, in four lines, as in Kaldi's ``wer_per_utt``.
+    """Return the aligned words of reference and hypothesis, in four lines, as in Kaldi's ``wer_per_utt``.
 
-    The last two say what each pair is (C, S, I or D), and how often each occurs.
+    The last two lines are the kind of each pair (C, S, I or D), and the number of pairs of each kind.
     """
     pairs = align(words_of(reference), words_of(hypothesis), _GAP)
     kinds = ["C" if a == b else "I" if a == _GAP else "D" if b == _GAP else "S" for a, b in pairs]

@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 
 from nnet3py.acoustic_model import AcousticModel, read_model
-from nnet3py.decoding.decoder import Decoder
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.composed_graphs import LookaheadGraph
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import make_training_graph, with_transition_costs, word_line
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
+from nnet3py.decoding.lattice_decoder import Decoder
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.drivers.egs.data_folder import read_list
+from nnet3py.drivers.data_folder import read_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.features import PERIOD, trained_parts
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.cached_property import cached_property
+from nnet3py.decoding.layout import ARC_WORDS, FIRST_ARC, NUM_ARCS, NUM_EPSILONS, STATE_WORDS
 from nnet3py.decoding.lookahead import Lookahead
-from nnet3py.decoding.search_layout import ARC_WORDS, FIRST_ARC, NUM_ARCS, NUM_EPSILONS, STATE_WORDS
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.graph_words import GraphWords, by_state, places_among, sorted_unique
 from nnet3py.hmm.topology import NO_PDF

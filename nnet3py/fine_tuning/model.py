@@ -16,13 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.acoustic_model import read_model
-from nnet3py.decoding.grammar import grammar_words
-from nnet3py.decoding.lang_folder import POSITIONS
-from nnet3py.decoding.lexicon import Pronunciation
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
-from nnet3py.decoding.ngram import Ngram
-from nnet3py.decoding.spelling import MARKS
-from nnet3py.decoding.symbols import EPSILON, SymbolTable
+from nnet3py.decoding.composed_graphs import LookaheadGraph
+from nnet3py.decoding.grammar import Ngram
+from nnet3py.decoding.lexicon import POSITIONS, Pronunciation
+from nnet3py.decoding.symbols import EPSILON, MARKS, SymbolTable, grammar_words
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fine_tuning.check import (
     check_data,

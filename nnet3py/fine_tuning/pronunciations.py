@@ -16,8 +16,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from nnet3py.decoding.lexicon import SENTENCE_END, SENTENCE_START
-from nnet3py.decoding.ngram import Ngram
+from nnet3py.decoding.grammar import Ngram
+from nnet3py.decoding.symbols import SENTENCE_END, SENTENCE_START
 from nnet3py.errors import Nnet3Error, UsageError
 
 logger = logging.getLogger(__name__)

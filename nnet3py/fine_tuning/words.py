@@ -19,15 +19,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nnet3py import log
-from nnet3py.decoding.grammar import grammar_words, read_transcripts
+from nnet3py.decoding.composed_graphs import LookaheadGraph
+from nnet3py.decoding.grammar import Ngram, mixture, ngram_fst, ngram_states, read_ngram
 from nnet3py.decoding.graph import CHAIN_SELF_LOOP_SCALE, make_graph, write_graph, write_lang
-from nnet3py.decoding.lang_folder import positioned
-from nnet3py.decoding.lexicon import Pronunciation, Silence, make_lang, read_lexicon
-from nnet3py.decoding.lookahead_graph import LookaheadGraph
-from nnet3py.decoding.ngram import Ngram, ngram_fst, ngram_states
-from nnet3py.decoding.ngram_mixture import mixture, read_ngram
-from nnet3py.decoding.search_layout import ARC_OUTPUT
-from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.decoding.layout import ARC_OUTPUT
+from nnet3py.decoding.lexicon import Pronunciation, Silence, make_lang, positioned, read_lexicon
+from nnet3py.decoding.symbols import SymbolTable, grammar_words, read_transcripts
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.fine_tuning.check import more_text, texts_of
 from nnet3py.fine_tuning.graph_words import GraphPhones, GraphWords

@@ -1,7 +1,7 @@
 """Threads of BLAS: none of its own while our threads compute with it, and the user's number of them after that.
 
-So do streams of sound, whose products of small matrices numpy computes: two threads of BLAS, which spin while they wait,
-double a stream's processor time and win no time.
+So do streams of sound, whose products of small matrices numpy computes: two threads of BLAS, which spin while they
+wait, double a stream's processor time and win no time.
 
 In the process of a command BLAS never has any (``engine/threads.py``).
 """

@@ -1,6 +1,6 @@
 """Mixtures of n-gram models in OpenFst's FSTs of type ``ngram``, with millions of n-grams, in array operations.
 
-``decoding/ngram_mixture.py`` mixes models of words by their names, n-gram by n-gram.
+``decoding/grammar.py`` mixes models of words by their names, n-gram by n-gram.
 """
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3py import Recognizer
-from nnet3py.decoding.edit_distance import edit_distance
+from nnet3py.decoding.word_errors import edit_distance
 from nnet3py.formats.foreign_files import WAVE
 from nnet3py.io.tables import SequentialReader
 

@@ -19,9 +19,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nnet3py.decoding.edit_distance import align
-from nnet3py.decoding.grammar import read_transcripts
-from nnet3py.decoding.word_errors import WordErrors
+from nnet3py.decoding.symbols import read_transcripts
+from nnet3py.decoding.word_errors import WordErrors, align
 from nnet3py.formats.foreign_files import WAVE
 from nnet3py.io.tables import SequentialReader
 

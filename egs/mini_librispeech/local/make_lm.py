@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from nnet3py.decoding.ngram import Ngram
+from nnet3py.decoding.grammar import Ngram
 
 
 def main() -> None:

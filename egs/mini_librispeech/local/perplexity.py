@@ -12,7 +12,7 @@ import math
 from pathlib import Path
 
 from nnet3py import RnnLanguageModel
-from nnet3py.decoding.ngram_mixture import read_ngram
+from nnet3py.decoding.grammar import read_ngram
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from nnet3py import log
 from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, compute_options
 from nnet3py.cli.process.option_groups import without
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.decoding.decoder_options import DecoderOptions
+from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import Nnet3Error, NumericError, within
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.option_fields import settings_of, with_values
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.acoustic_model import AcousticModel
-    from nnet3py.decoding.decoder import Decoded, Decoder
-    from nnet3py.decoding.lattice_decoder import Graph
+    from nnet3py.decoding.lattice_decoder import Decoded, Decoder, Graph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.hmm.transition_model import TransitionModel
 
@@ -65,7 +64,7 @@ def decode_features(args: list[str], options: Options,
     ``--num-threads`` utterances at a time; ``read_graph(model)`` gives the graph, if it is not that of ``args[1]``.
     """
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.engine.threads import num_threads
 
     check_ivector_options(options)
@@ -186,7 +185,7 @@ class _Search:
         return _Found(task.key, decoded, compact.lattice)
 
     def _decoder(self, graph: Graph) -> Decoder:
-        from nnet3py.decoding.decoder import Decoder
+        from nnet3py.decoding.lattice_decoder import Decoder
 
         if self._kept is not None and self._kept[0] is graph:
             return self._kept[1]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from nnet3py.decoding.ngram import Ngram, ngram_arpa
+from nnet3py.decoding.grammar import Ngram, ngram_arpa
 from nnet3py.fst.arpa import Arpa, Section
 from nnet3py.ops import get_ops
 from nnet3py.rnnlm.training.text import Sentences

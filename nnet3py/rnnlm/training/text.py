@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nnet3py.decoding.lexicon import SENTENCE_END, SENTENCE_START
-from nnet3py.decoding.symbols import EPSILON
+from nnet3py.decoding.symbols import EPSILON, SENTENCE_END, SENTENCE_START
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.streams import failed_command, open_input
 from nnet3py.rnnlm.training.vocabulary import BREAK, Vocabulary

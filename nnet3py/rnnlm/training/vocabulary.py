@@ -14,8 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from nnet3py.decoding.lexicon import SENTENCE_END, SENTENCE_START
-from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.decoding.symbols import SENTENCE_END, SENTENCE_START, SymbolTable
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.rnnlm.training.options import FeatureOptions
 

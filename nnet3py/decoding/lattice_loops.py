@@ -1,0 +1,382 @@
+"""Loops over the lattice decoder's tokens and links (``layout.py``): backward pruning, best paths, lattices."""
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nnet3py.decoding.layout import (
+    ACOUSTIC,
+    BACK,
+    CHAIN,
+    EXTRA,
+    FINAL,
+    FIRST_LINK,
+    FIRST_TOKEN,
+    FRAME,
+    GRAPH,
+    INPUT,
+    LATTICE_BEAM,
+    LINK_WORDS,
+    LINKS,
+    NUM_LINKS,
+    NUM_TOKENS,
+    OLDER,
+    OUTPUT,
+    PRUNE_DELTA,
+    PRUNE_LINKS,
+    PRUNE_TOKENS,
+    STATE,
+    STATE_WORDS,
+    TO,
+    TOKEN_WORDS,
+    TOTAL,
+)
+from nnet3py.engine.inline import inline
+
+_INFINITY = np.float32(np.inf)
+_NEAR = np.float32(1e-5)            # relative difference of costs that count as equal at the end
+
+
+class Tokens(NamedTuple):
+    """Tokens, links and times (rows of ``layout.py``), offsets of costs by frame, counts and limits.
+
+    ``remap`` (int32) is scratch.
+    """
+
+    tokens: np.ndarray
+    token_costs: np.ndarray
+    links: np.ndarray
+    link_costs: np.ndarray
+    frames: np.ndarray
+    offsets: np.ndarray
+    remap: np.ndarray
+    counts: np.ndarray
+    limits: np.ndarray
+
+
+@inline
+def _end(search: Tokens, frame: int) -> int:
+    """Return the number after a time's last token."""
+    return search.counts[NUM_TOKENS] if frame == search.counts[FRAME] else search.frames[frame + 1, FIRST_TOKEN]
+
+
+@inline
+def prune_active(search: Tokens, delta: float) -> int:
+    """Prune where costs may have changed; return the first time that has lost tokens or links, or the newest time.
+
+    Tokens of the newest time keep an extra cost of 0, since any of them may lie on the best path in the end.
+    """
+    frames, newest = search.frames, search.counts[FRAME]
+    first = newest
+    for frame in range(newest - 1, -1, -1):
+        if frames[frame, PRUNE_LINKS]:
+            costs_changed, lost = _prune_links(search, frame, delta)
+            if costs_changed and frame > 0:
+                frames[frame - 1, PRUNE_LINKS] = 1
+            if lost:
+                frames[frame, PRUNE_TOKENS] = 1
+                first = frame
+            frames[frame, PRUNE_LINKS] = 0
+        if frame + 1 < newest and frames[frame + 1, PRUNE_TOKENS]:
+            _prune_tokens(search, frame + 1)
+            frames[frame + 1, PRUNE_TOKENS] = 0
+            first = min(first, frame + 1)
+    return first
+
+
+@inline
+def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
+    """Drop a token's links outside the lattice beam; return the others' least extra cost, and whether some fell."""
+    links, costs = search.links, search.token_costs
+    total, beam = costs[token, TOTAL], search.limits[LATTICE_BEAM]
+    least, lost, newer = _INFINITY, False, np.int32(-1)
+    link = search.tokens[token, LINKS]
+    while link >= 0:
+        to, older = links[link, TO], links[link, OLDER]
+        through = (total + search.link_costs[link, ACOUSTIC]) + search.link_costs[link, GRAPH]
+        extra = costs[to, EXTRA] + (through - costs[to, TOTAL])
+        if extra > beam:
+            lost = True
+            links[link, TO] = -1
+            if newer >= 0:
+                links[newer, OLDER] = older
+            else:
+                search.tokens[token, LINKS] = older
+        else:
+            least = min(least, max(extra, np.float32(0.0)))
+            newer = link
+        link = older
+    return least, lost
+
+
+@inline
+def _prune_links(search: Tokens, frame: int, delta: float) -> tuple[bool, bool]:
+    """Return whether extra costs of a time's tokens changed by more than ``delta``, and whether links were dropped."""
+    first, end, costs = search.frames[frame, FIRST_TOKEN], _end(search, frame), search.token_costs
+    costs_changed, lost, again = False, False, True
+    while again:
+        again = False
+        for token in range(end - 1, first - 1, -1):
+            least, some_lost = _least_extra(search, token)
+            lost |= some_lost
+            again |= abs(least - costs[token, EXTRA]) > delta
+            costs[token, EXTRA] = least
+        costs_changed |= again
+    return costs_changed, lost
+
+
+@inline
+def _prune_tokens(search: Tokens, frame: int) -> None:
+    for token in range(search.frames[frame, FIRST_TOKEN], _end(search, frame)):
+        if search.token_costs[token, EXTRA] == _INFINITY:
+            search.tokens[token, STATE] = -1
+
+
+@inline
+def _prune_last_links(search: Tokens, state_costs: Any, any_final: bool, reference: float) -> None:
+    """Prune the links of the newest time, where paths end."""
+    frame, costs = search.counts[FRAME], search.token_costs
+    again = True
+    while again:
+        again = False
+        for token in range(_end(search, frame) - 1, search.frames[frame, FIRST_TOKEN] - 1, -1):
+            final = np.float32(0.0)
+            if any_final:
+                final = state_costs[np.int64(search.tokens[token, STATE]) * STATE_WORDS + FINAL]
+            least, _ = _least_extra(search, token)
+            least = min(least, (costs[token, TOTAL] + final) - reference)
+            if least > search.limits[LATTICE_BEAM]:
+                least = _INFINITY
+            old = costs[token, EXTRA]
+            near = abs(old - least) < _INFINITY and abs(old - least) <= _NEAR * (abs(old) + abs(least))
+            again |= not (old == least or near)
+            costs[token, EXTRA] = least
+
+
+def best_ends(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, frames: np.ndarray, counts: np.ndarray,
+              best: np.ndarray, places: np.ndarray) -> None:
+    """Write to ``best`` (float32) the least costs of the newest time's tokens, without and with final costs.
+
+    ``places`` (int64) gets the places of these tokens among the newest time's, -1 for none; of equal costs the newest
+    token counts, as in Kaldi.
+    """
+    first = frames[counts[FRAME], FIRST_TOKEN]
+    best[0] = best[1] = _INFINITY
+    places[0] = places[1] = -1
+    for token in range(first, counts[NUM_TOKENS]):
+        total = token_costs[token, TOTAL]
+        with_final = total + state_costs[np.int64(tokens[token, STATE]) * STATE_WORDS + FINAL]
+        if total <= best[0]:
+            best[0], places[0] = total, token - first
+        if with_final <= best[1]:
+            best[1], places[1] = with_final, token - first
+
+
+def prune(tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray,
+          offsets: np.ndarray, remap: np.ndarray, counts: np.ndarray, limits: np.ndarray) -> None:
+    """Prune before ``prune_interval`` frames are over. Kaldi: PruneActiveTokens."""
+    search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
+    first = prune_active(search, limits[PRUNE_DELTA])
+    compact(search, first)
+
+
+def finalize(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_costs: np.ndarray,
+             frames: np.ndarray, offsets: np.ndarray, remap: np.ndarray, counts: np.ndarray, limits: np.ndarray,
+             any_final: int, reference: float) -> None:
+    """Prune all times, given that no frame follows.
+
+    ``reference`` is the cost of the best path, with its final cost if there is a final state (``any_final``).
+    """
+    search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
+    _prune_last_links(search, state_costs, any_final != 0, reference)
+    for frame in range(counts[FRAME] - 1, -1, -1):
+        _prune_links(search, frame, np.float32(0.0))
+        _prune_tokens(search, frame + 1)
+    _prune_tokens(search, 0)
+    compact(search, 0)
+
+
+@inline
+def compact(search: Tokens, first_frame: int) -> None:
+    """Remove pruned tokens and links from ``first_frame`` on; the order of the others is kept."""
+    tokens, links, frames, counts, remap = search.tokens, search.links, search.frames, search.counts, search.remap
+    newest = counts[FRAME]
+    first_frame = max(first_frame - 1, 0)            # links of the time before lead to tokens that get other numbers
+    first_token, first_link = frames[first_frame, FIRST_TOKEN], frames[first_frame, FIRST_LINK]
+    kept = first_token
+    for token in range(first_token, counts[NUM_TOKENS]):
+        tokens[token, CHAIN] = kept                  # the token's new number
+        kept += tokens[token, STATE] >= 0
+    for token in range(first_token, counts[NUM_TOKENS]):
+        if tokens[token, BACK] >= first_token:
+            tokens[token, BACK] = tokens[tokens[token, BACK], CHAIN]
+    frame, kept_links = first_frame, first_link
+    for link in range(first_link, counts[NUM_LINKS]):
+        while frame < newest and link == frames[frame + 1, FIRST_LINK]:
+            frame += 1
+            frames[frame, FIRST_LINK] = kept_links
+        if links[link, TO] < 0:
+            continue
+        remap[link - first_link] = kept_links
+        to, older = links[link, TO], links[link, OLDER]
+        for word in range(LINK_WORDS):
+            links[kept_links, word] = links[link, word]
+        links[kept_links, TO] = tokens[to, CHAIN]
+        if older >= first_link:
+            links[kept_links, OLDER] = remap[older - first_link]
+        kept_links += 1
+    while frame < newest:
+        frame += 1
+        frames[frame, FIRST_LINK] = kept_links
+    _move_tokens(search, first_frame, first_link)
+    counts[NUM_TOKENS], counts[NUM_LINKS] = kept, kept_links
+
+
+@inline
+def _move_tokens(search: Tokens, first_frame: int, first_link: int) -> None:
+    tokens, frames, counts = search.tokens, search.frames, search.counts
+    first_token, newest, frame = frames[first_frame, FIRST_TOKEN], counts[FRAME], first_frame
+    kept = first_token
+    for token in range(first_token, counts[NUM_TOKENS]):
+        while frame < newest and token == frames[frame + 1, FIRST_TOKEN]:
+            frame += 1
+            frames[frame, FIRST_TOKEN] = kept
+        if tokens[token, STATE] < 0:
+            continue
+        link = tokens[token, LINKS]
+        for word in range(TOKEN_WORDS):
+            tokens[kept, word] = tokens[token, word]
+        if link >= first_link:
+            tokens[kept, LINKS] = search.remap[link - first_link]
+        kept += 1
+    while frame < newest:
+        frame += 1
+        frames[frame, FIRST_TOKEN] = kept
+
+
+def trace_back(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, offsets: np.ndarray, counts: np.ndarray,
+               token: int, first_frame: int, labels: np.ndarray, costs: np.ndarray) -> int:
+    """Write the arcs of the best path to a token of the newest time, last arc first; return their number.
+
+    Arcs before ``first_frame`` are left out. ``labels`` (int32, two columns) and ``costs`` (float32, graph and acoustic
+    cost) have room for ``len(labels)`` arcs; further arcs are only counted.
+    """
+    count, frame = np.int64(0), counts[FRAME]
+    back = np.int64(tokens[token, BACK])
+    while back >= 0 and (frame > first_frame or first_frame == 0):
+        best, least = np.int64(-1), np.float32(np.inf)
+        link = np.int64(tokens[back, LINKS])
+        while link >= 0:
+            cost = link_costs[link, GRAPH] + link_costs[link, ACOUSTIC]
+            if links[link, TO] == token and (best < 0 or cost < least):
+                best, least = link, cost
+            link = np.int64(links[link, OLDER])
+        acoustic = link_costs[best, ACOUSTIC]
+        if links[best, INPUT] != 0:
+            frame -= 1
+            acoustic -= offsets[frame]
+        if count < len(labels):
+            labels[count, 0], labels[count, 1] = links[best, INPUT], links[best, OUTPUT]
+            costs[count, 0], costs[count, 1] = link_costs[best, GRAPH], acoustic
+        count += 1
+        token, back = back, np.int64(tokens[back, BACK])
+    return count
+
+
+def place_tokens(tokens: np.ndarray, links: np.ndarray, frames: np.ndarray, counts: np.ndarray,
+                 position: np.ndarray) -> int:
+    """Give each token a position among its time's tokens such that links within a time lead to higher positions.
+
+    Positions follow the order of creation as far as possible; the target of a later token's link moves to the end.
+    Return 1 if tokens moved, 0 if not, -1 if links make a cycle.
+    """
+    moved = 0
+    for frame in range(counts[FRAME] + 1):
+        first = frames[frame, FIRST_TOKEN]
+        end = counts[NUM_TOKENS] if frame == counts[FRAME] else frames[frame + 1, FIRST_TOKEN]
+        for token in range(first, end):
+            position[token] = token - first
+        last, again, rounds = end - first, True, np.int64(0)
+        while again:
+            if rounds > end - first:
+                return np.int64(-1)
+            again = False
+            rounds += 1
+            for token in range(first, end):
+                link = tokens[token, LINKS]
+                while link >= 0:
+                    to = links[link, TO]
+                    if links[link, INPUT] == 0 and position[to] < position[token]:
+                        position[to] = last
+                        last += 1
+                        again = True
+                    link = links[link, OLDER]
+            moved |= again
+    return np.int64(moved)
+
+
+def write_lattice(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray,
+                  offsets: np.ndarray, counts: np.ndarray, order: np.ndarray, number: np.ndarray,
+                  arc_starts: np.ndarray, inputs: np.ndarray, outputs: np.ndarray, weights: np.ndarray,
+                  next_states: np.ndarray) -> int:
+    """Write the arcs of a lattice and return their number; state i is token ``order[i]``, whose ``number`` is i."""
+    count, frame = np.int64(0), np.int64(0)
+    for state in range(len(order)):
+        token = np.int64(order[state])
+        while frame < counts[FRAME] and token >= frames[frame + 1, FIRST_TOKEN]:
+            frame += 1
+        arc_starts[state] = count
+        link = np.int64(tokens[token, LINKS])
+        while link >= 0:
+            inputs[count], outputs[count] = links[link, INPUT], links[link, OUTPUT]
+            weights[count, 0], weights[count, 1] = link_costs[link, GRAPH], link_costs[link, ACOUSTIC]
+            if links[link, INPUT] != 0:
+                weights[count, 1] -= offsets[frame]
+            next_states[count] = number[links[link, TO]]
+            count += 1
+            link = np.int64(links[link, OLDER])
+    arc_starts[len(order)] = count
+    return count
+
+
+def best_arcs(start: int, arc_starts: np.ndarray, next_states: np.ndarray, weights: np.ndarray,
+              final_weights: np.ndarray, costs: np.ndarray, came_by: np.ndarray, sources: np.ndarray,
+              arcs: np.ndarray) -> int:
+    """Write the arcs of the best path through a topologically sorted lattice, last arc first; return their number.
+
+    -1: no path. Costs are added along paths as pairs of floats; of two equal sums, the pair with the smaller graph cost
+    is better. ``costs`` (float32), ``came_by`` (int64) and ``sources`` (int32) are scratch with an element for each
+    state, like ``arcs``. If the path has no arcs, ``arcs[0]`` is its only state.
+    """
+    for state in range(len(costs)):
+        costs[state, 0] = costs[state, 1] = np.float32(np.inf)
+        came_by[state] = -1
+    costs[start, 0] = costs[start, 1] = np.float32(0.0)
+    best, end = np.float32(np.inf), np.int64(-1)
+    best_graph = best
+    for state in range(start, len(costs)):
+        graph, acoustic = costs[state, 0], costs[state, 1]
+        if graph + acoustic == np.inf:
+            continue
+        final = graph + final_weights[state, 0]
+        total = final + (acoustic + final_weights[state, 1])
+        if total < best or (total == best and final < best_graph):
+            best, best_graph, end = total, final, np.int64(state)
+        for arc in range(arc_starts[state], arc_starts[state + 1]):
+            to = next_states[arc]
+            new_graph, new_acoustic = graph + weights[arc, 0], acoustic + weights[arc, 1]
+            new, old = new_graph + new_acoustic, costs[to, 0] + costs[to, 1]
+            if new < old or (new == old and new_graph < costs[to, 0]):
+                costs[to, 0], costs[to, 1] = new_graph, new_acoustic
+                came_by[to], sources[to] = arc, state
+    if end < 0:
+        return np.int64(-1)
+    count, state = np.int64(0), end
+    while came_by[state] >= 0:
+        arcs[count] = came_by[state]
+        count += 1
+        state = np.int64(sources[state])
+    if count == 0:
+        arcs[0] = end
+    return count
