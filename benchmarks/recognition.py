@@ -42,7 +42,7 @@ import numpy as np
 from recognition_parts.measure import RATE
 from recognition_parts.wide_model import make_wide_model
 
-from nnet3py.feat.resample import resample
+from nnet3py.feat.sound import resample
 from nnet3py.recognition.sound import open_sound
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -7,9 +7,11 @@
 The files are made of recordings, with pauses, noise and loudness that differ. Memory is that of all processes, what
 they share counted once (proportional set size), at its largest. One job transcribes every tenth file.
 
-  compared   some of the files, transcribed by two jobs at the same time, beside a stream that gets each of them in
-             blocks of 100 ms and is asked for words after each, with nothing else to do. Ratios below 1: transcribing
-             is faster. On a machine with other work, processor time says more than time
+  compared   some of the files, transcribed by one job and by two, beside a stream that gets each of them in blocks of
+             100 ms and is asked for words after each, with nothing else to do. Jobs and each stream begin as copies of
+             one process that has loaded the model. Ratios below 1: transcribing is faster. Two streams at a time show
+             what the machine itself loses when both cores compute. On a machine with other work, processor time
+             says more than time
 """
 from __future__ import annotations
 
@@ -31,6 +33,8 @@ import numpy as np
 from recognition import DEMO, ROOT, SMALL, as_waves
 from recognition_parts.measure import RATE, blocks, varied
 from recognition_parts.serving_client import memory_of
+
+from nnet3py.recognition.transcribing import Transcript, segment_of
 
 MODEL_OF_SOUND = 600.0        # seconds of sound that all files are cut from
 POLL = 0.25                   # seconds between two looks at memory
@@ -86,46 +90,50 @@ def timed(work: Any, sound: Any, progress: Any) -> Any:
     return replace(transcript, model=str(time.perf_counter() - begun), name=str(time.process_time() - busy))
 
 
-def stream_alone(recognizer: Any, path: Path) -> tuple[float, float, str]:
-    """Give a stream a file in blocks; the time and the processor time that it takes, and its words."""
-    with wave.open(str(path)) as file:
+def stream_alone(recognizer: Any, sound: Any, progress: Any) -> Transcript:
+    """Give a stream a file in blocks, and ask for words after each."""
+    with wave.open(sound.path) as file:
         content = file.readframes(file.getnframes())
-    begun, busy = time.perf_counter(), time.process_time()
-    stream, texts = recognizer.stream(RATE), []
+    stream, segments = recognizer.stream(RATE), []
     for block in blocks(content, len(content) / 2 / RATE):
         stream.accept_waveform(block)
         while stream.endpoint:
-            texts.append(stream.result().text)
+            segments.append(segment_of(stream.result()))
         _ = stream.partial
-    texts.append(stream.finish().text)
-    return time.perf_counter() - begun, time.process_time() - busy, " ".join(filter(None, texts))
+    segments.append(segment_of(stream.finish()))
+    return Transcript(sound.path, sound.name, segments=tuple(segments))
 
 
 def compared(model: Path, paths: list[Path]) -> None:
-    """Print ratios of what files take in two jobs to what they take as a stream."""
+    """Print what files take in one job, in two, and as two streams at a time: ratios to each as a stream alone."""
     import nnet3py
-    from nnet3py.cli.recognition.transcribe_processes import in_processes
-    from nnet3py.engine.threads import set_num_threads
+    from nnet3py.cli.recognition.processes import in_processes
+    from nnet3py.engine.threads import own_process, set_num_threads
     from nnet3py.recognition.sound import Listed
     from nnet3py.recognition.transcribing import SoundOptions, transcribe_sound
 
+    own_process()                                                     # as the command says: BLAS has no threads
     set_num_threads(1)
     recognizer = nnet3py.Recognizer(model)
     recognizer.transcribe(paths[0])                                   # warm
-    work = partial(timed, partial(transcribe_sound, recognizer, SoundOptions()))
     sounds = [Listed(str(path), path.name) for path in paths]
-    done = {sound.path: transcript for sound, transcript in in_processes(2, 1)(
-        work, sounds, lambda sound, seconds, duration: None)}
-    times, busy, alike = [], [], 0
-    for path in paths:
-        alone, alone_busy, text = stream_alone(recognizer, path)
-        transcript = done[str(path)]
-        times.append(float(transcript.model) / alone)
-        busy.append(float(transcript.name) / alone_busy)
-        alike += transcript.text == text
-    click.echo(f"  compared   {len(paths)} files, {alike} alike: beside a stream alone, processor time "
-               f"{median(busy):.2f} (at most {max(busy):.2f}), time {median(times):.2f} (at most {max(times):.2f}); "
-               f"load {os.getloadavg()[0]:.1f}")
+
+    def run(work: Any, count: int, some: list[Listed]) -> dict[str, Transcript]:
+        return {sound.path: transcript for sound, transcript in in_processes(count, 1)(
+            partial(timed, work), some, lambda sound, seconds, duration: None)}
+
+    alone: dict[str, Transcript] = {}
+    for sound in sounds:
+        alone |= run(partial(stream_alone, recognizer), 1, [sound])
+    streams, jobs = partial(stream_alone, recognizer), partial(transcribe_sound, recognizer, SoundOptions())
+    for what, work, count in (("1 job", jobs, 1), ("2 jobs", jobs, 2), ("2 streams", streams, 2)):
+        done = run(work, count, sounds)
+        times = [float(done[path].model) / float(alone[path].model) for path in alone]
+        busy = [float(done[path].name) / float(alone[path].name) for path in alone]
+        alike = sum(done[path].text == alone[path].text for path in alone)
+        click.echo(f"  compared   {len(paths)} files in {what}, {alike} alike: beside a stream alone, processor time "
+                   f"{median(busy):.2f} (at most {max(busy):.2f}), time {median(times):.2f} "
+                   f"(at most {max(times):.2f}); load {os.getloadavg()[0]:.1f}")
 
 
 @click.command()

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from nnet3py.cli.egs import options as egs_options
 from nnet3py.cli.nnet import utterances
 from nnet3py.cli.process import option_groups
-from nnet3py.cli.process.command import KaldiCommand
+from nnet3py.cli.process.command import KaldiCommand, load
 from nnet3py.cli.process.kaldi_programs import missing_programs
 from nnet3py.cli.process.options import INT_MAX, INT_MIN, STANDARD_OPTIONS, Option
 from nnet3py.cli.registry import COMMANDS, GROUPS, PERSON_NAMES, person_name
@@ -126,12 +125,6 @@ ARGUMENTS: tuple[tuple[str, str], ...] = (
 )
 
 
-def command(name: str) -> KaldiCommand:
-    """The command of that name in the registry."""
-    entry = COMMANDS[name]
-    return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)
-
-
 def make_page() -> str:
     """The whole page."""
     parts = [_INTRODUCTION]
@@ -193,7 +186,7 @@ def _anchor(heading: str) -> str:
 
 
 def _command_section(name: str) -> str:
-    made = command(name)
+    made = load(name)
     purpose, usage, example, see = _usage_parts(made.usage)
     lines = [f"\n### {name}\n\n{COMMANDS[name].help}"]
     if PERSON_NAMES.get(person_name(name)) == name and COMMANDS[name].launcher:

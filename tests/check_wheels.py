@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 from nnet3py.cli.machine.warmup import families, kernels_of
-from nnet3py.engine import code_bytes, processor, shipped
+from nnet3py.engine import kernel_code, processor, shipped
 
 MOST_BYTES = 12_000_000
 MOST_SECONDS, MOST_TIMES = 3.0, 1.5       # until the first words; as many times as with a cache
@@ -32,7 +32,7 @@ def problems_of(wheel: Path) -> list[str]:
         made_for = processor.least_of(kind, processor.LINUX[machine])
         for file, key in needed.items():
             content = kept.pop(f"nnet3py/kernels/{name}/{file}", b"")
-            if code_bytes.from_bytes(content, shipped.belonging(key, made_for)) is None:
+            if kernel_code.from_bytes(content, shipped.belonging(key, made_for)) is None:
                 problems.append(f"{name}/{file} is missing, or not for this version")
     return problems + [f"{name} does not belong there" for name in kept]
 

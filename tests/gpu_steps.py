@@ -63,7 +63,7 @@ STEPS = (
     Step("kernels", "every kernel is compiled", ("{python}", "-m", "nnet3py", "warmup", "--device=cuda"), 480,
          in_simulator=False),
     Step("operations", "every operation against its slow twin",
-         (*PYTEST, "-p", "simulated_ops", *OPERATIONS, "tests/test_random.py"), 540),
+         (*PYTEST, "-p", "simulated_ops", *OPERATIONS, "tests/test_resources.py"), 540),
     Step("cases", "Kaldi's reference computations", (*PYTEST, "tests/gpu_cases.py"), 480),
     Step("runs", "training runs, step by step and to their end", (*PYTEST, "-s", "tests/gpu_runs.py"), 480),
     Step("commands", "commands against the CPU's", (*PYTEST, "tests/gpu_commands.py"), 300),

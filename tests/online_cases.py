@@ -16,7 +16,7 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 from nnet3py.formats.foreign_files import read_wave
 from nnet3py.formats.holders import read_matrix_file
-from nnet3py.gaussians.diag_gmm import DiagGmm
+from nnet3py.gaussians.mixtures import DiagGmm
 from nnet3py.io.object_files import read_object, token_reader
 from nnet3py.io.streams import open_input
 from nnet3py.ivectors.extractor import IvectorExtractor

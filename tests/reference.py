@@ -192,7 +192,7 @@ def symmetric_eigen(values, vectors, matrix, work):
 
 def philox_words(count, seed, block, minibatch, component):
     """The first ``count`` words from ``block`` on, uint32."""
-    from nnet3py.ops.random import philox
+    from nnet3py.ops.resources import philox
     key = (seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF)
     words = [word for b in range(block, block + (count + 3) // 4)
              for word in philox((b & 0xFFFFFFFF, b >> 32, minibatch, component), key)]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cpu.orthogonal import orthonormalise_rows
+from nnet3py.ops.cpu.plain import orthonormalize_rows
 
 SIZE, REST, WANTED, TRACE, SUSPECT = range(5)
 EPSILON, DELTA, LARGEST_CONDITION = np.float32(1.0e-10), np.float32(5.0e-4), 1.0e6
@@ -71,7 +71,7 @@ def orthogonalize(w, gram, square, moment, lengths, numbers):
         return
     if np.abs(gram / np.outer(lengths, lengths) - np.eye(len(w))).max() <= 1e-3:
         return
-    orthonormalise_rows(w)
+    orthonormalize_rows(w)
     w *= lengths[:, None]
     gram[...] = w @ w.T
 

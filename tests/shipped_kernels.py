@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nnet3py.cli.machine.warmup import families, kernels_of
-from nnet3py.engine import code_bytes, code_files, shipped
+from nnet3py.engine import code_files, kernel_code, shipped
 from nnet3py.engine.processor import processor
 
 
@@ -18,7 +18,7 @@ def write_set(folder: Path, only: Iterable[str] = ()) -> list[Any]:
     for kernel in kernels:
         code = code_files.find_or_make(kernel.key, kernel.make_code)
         (target / shipped.file_name(kernel.key)).write_bytes(
-            code_bytes.to_bytes(code, shipped.belonging(kernel.key, processor())))
+            kernel_code.to_bytes(code, shipped.belonging(kernel.key, processor())))
     return kernels
 
 

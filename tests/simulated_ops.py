@@ -14,7 +14,7 @@ import numpy as np
 
 import nnet3py.ops
 from nnet3py.ops import device
-from nnet3py.ops.random import Random
+from nnet3py.ops.resources import Random
 
 LAUNCHES = [((1, 1), (1, 1)), ((2, 1), (3, 2)), ((1, 2), (2, 5)), ((2, 2), (4, 1))]      # grid and block
 MOST_ELEMENTS = 100      # of a matrix in the simulator

@@ -14,7 +14,7 @@ import pytest
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 REGISTERS, SHARED = 65536, 48 << 10      # of a multiprocessor; bytes that every block may have
-MOST_THREADS = 512                      # of a block, see ops/cuda/reduce.py
+MOST_THREADS = 512                      # of a block, see ops/cuda/threads.py
 
 REPORT = """ptxas info    : 36 bytes gmem, 64 bytes cmem[4]
 ptxas info    : Compiling entry function 'f' for 'sm_75'

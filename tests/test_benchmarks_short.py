@@ -110,9 +110,9 @@ FORMS = [
     Short("ops", ("--quick", "--runs=1", "--rounds=1", "--threads=2"),
           {r"cpu \(\S+, \w+, 2 threads\); microseconds, medians of 1 rounds": 1,
            rf"\S+ .* +{NUMBER} +{NUMBER} +{NUMBER} +\d+\.\d G(?:FLOP|B)/s": 2 * 2 + 12}),
-    Short("compile_kernels", ("--only=objective",),
+    Short("compile_kernels", ("--only=small_matrices",),
           {rf"(?:LLVM: optimizing|LLVM: machine code|numba: types) +{NUMBER} s +{NUMBER} %": 3,
-           rf"2 kernels .besides {NUMBER} s for importing numba. +{NUMBER} s": 1}),
+           rf"1 kernels .besides {NUMBER} s for importing numba. +{NUMBER} s": 1}),
     Short("front_end", ("--seconds=2", "--runs=1"),
           {rf"\w+ +nnet3py +{NUMBER} s for an hour, +{NUMBER} times real time.*": 6}),
     Short("recognition", ("--seconds=1", "--hours=0", "--no-wide", "--no-rival", "--runs=1", "--only=start",
@@ -127,7 +127,8 @@ FORMS = [
     Short("transcribing", ("--files=3", "--longest=8", "--compared=2"),
           {rf"  files      3 of {NUMBER} to {NUMBER} s, {NUMBER} s in all; load {NUMBER}": 1,
            rf"  [12] jobs?  .* {NUMBER} s, real-time factor \d\.\d+, at most {NUMBER} MB; load .*": 2,
-           rf"  compared   2 files, \d alike: .* processor time {NUMBER} \(at most {NUMBER}\), time {NUMBER} .*": 1}),
+           rf"  compared   2 files in [12] (?:jobs?|streams), .* processor time {NUMBER} \(at most {NUMBER}\), "
+           rf"time {NUMBER} \(at most {NUMBER}\); load .*": 3}),
     Short("rnnlm", ("--lattices=2", "--only=small"),
           {rf"small: 20,000 words, 200 dimensions; 2 lattices, {NUMBER} s of sound, {NUMBER} arcs a second": 1,
            rf"  (?:vosk's|script's|program's|all).* \d+\.\d s, {NUMBER} of the sound \((?:within|above) 0.1\); "

@@ -10,7 +10,7 @@ import scipy.linalg
 from paths import DATA, shared_golden
 
 from nnet3py.cli.main import load
-from nnet3py.feat.lda import estimate
+from nnet3py.feat.transforms import estimate_lda
 from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR, read_matrix_file
 from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.formats.matrices import read_packed
@@ -187,15 +187,15 @@ def test_a_feature_that_never_changes_gets_a_ridge(capsys: pytest.CaptureFixture
     stats = LdaStats(np.array([50.0]), frames.sum(axis=0)[None], np.zeros(6))
     centered = frames - frames.mean(axis=0)
     stats.scatter = (centered.T @ centered)[np.tril_indices(3)]
-    found = estimate(stats, 3, 0.001, True, 5.0)
+    found = estimate_lda(stats, 3, 0.001, True, 5.0)
     assert np.isfinite(found.matrix).all() and found.matrix.shape == (3, 4)
     np.testing.assert_allclose(found.cholesky @ found.cholesky.T - found.within,
                                1e-3 * np.trace(found.within) / 3 * np.eye(3), atol=1e-12)
 
 
 @pytest.mark.parametrize(("change", "message"), [
-    ({"counts": 0.0}, "of 0 vectors"), ({"counts": np.nan}, "of nan vectors"), ({"sums": np.inf}, "not finite"),
-    ({"scatter": np.nan}, "not finite"), ({"scatter": -1.0}, "not positive definite")])
+    ({"counts": 0.0}, "found 0"), ({"counts": np.nan}, "found nan"), ({"sums": np.inf}, "NaN or infinity"),
+    ({"scatter": np.nan}, "NaN or infinity"), ({"scatter": -1.0}, "not positive definite")])
 def test_statistics_of_nothing(data: tuple[np.ndarray, np.ndarray], change: dict[str, float], message: str,
                                capsys: pytest.CaptureFixture[str]) -> None:
     stats = read_object("stats", LdaStats.read)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from nnet3py.cli.process.command import load
-from nnet3py.feat.interpolate_pitch import interpolated, interpolated_by_lines
 from nnet3py.feat.pitch import compute_pitch
 from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
-from nnet3py.feat.process_pitch import process_pitch
+from nnet3py.feat.process_pitch import interpolate_linearly, interpolate_pitch, process_pitch
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader, TableWriter
@@ -74,10 +73,10 @@ def test_interpolation(capfd: pytest.CaptureFixture[str]) -> None:
     assert "Failed to interpolate the pitch of b: expected voicing and pitch" in capfd.readouterr().err
     # Kaldi takes a sound's first frame for none.
     np.testing.assert_allclose(read("out")["a"][:, 1], [100, 117 + 13 / 3, 117 + 26 / 3, 130, 123.5], rtol=1e-6)
-    np.testing.assert_array_equal(read("out")["a"], interpolated_by_lines(pitch))
+    np.testing.assert_array_equal(read("out")["a"], interpolate_linearly(pitch))
     run("interpolate-pitch", "ark:pitch", "ark:out")
     assert "Over 5 frames, 60% were zero at input" in capfd.readouterr().err
-    curve = interpolated(pitch, InterpolationOptions(), CRandom())
+    curve = interpolate_pitch(pitch, InterpolationOptions(), CRandom())
     np.testing.assert_array_equal(read("out")["a"], curve.features)
     assert curve.num_zero == 3 and (np.abs(np.diff(curve.features[:, 1])) < 20).all()
     run("interpolate-pitch", "--pitch-interval=30", "ark:pitch", "ark:out", status=255)

@@ -8,7 +8,7 @@ import pytest
 
 from nnet3py.cli.main import load
 from nnet3py.feat.options import RoomOptions, SilenceOptions
-from nnet3py.feat.reverberate import AddedSignal, reverberate, with_silence
+from nnet3py.feat.sound import AddedSignal, reverberate, with_silence
 from nnet3py.formats.foreign_files import WAVE, Wave, read_wave, write_wave
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tables import SequentialReader, TableWriter
@@ -82,18 +82,18 @@ def test_channels_of_noise_without_a_room(sounds: dict[str, np.ndarray]) -> None
     (["--snrs=1", "one.wav"], "names 0 signals, --snrs has 1 numbers"),
     (["--additive-signals=noise.wav", "--snrs=1", "one.wav"], "--start-times 0"),
     (["--additive-signals=noise.wav", "--snrs=x", "--start-times=0", "one.wav"], "Invalid option --snrs=x"),
-    (["--additive-signals=noise.wav", "--snrs=nan", "--start-times=0", "one.wav"], "infinite"),
-    (["--additive-signals=noise.wav", "--snrs=1", "--start-times=-1", "one.wav"], "cannot start at -1"),
+    (["--additive-signals=noise.wav", "--snrs=nan", "--start-times=0", "one.wav"], "NaN or infinity"),
+    (["--additive-signals=noise.wav", "--snrs=1", "--start-times=-1", "one.wav"], "starts at -1 seconds"),
     (["--additive-signals=noise.wav", "--noise-channel=1", "--snrs=1", "--start-times=0", "one.wav"], "1 channels"),
-    (["--impulse-response=slow.wav", "one.wav"], "slow.wav has 8000 samples a second, and the input 16000"),
+    (["--impulse-response=slow.wav", "one.wav"], "slow.wav has 8000 samples per second, expected 16000"),
     (["--impulse-response=absent.wav", "one.wav"], "absent.wav"),
     (["--impulse-response=cat absent.wav |", "one.wav"], "absent.wav"),
     (["--input-wave-channel=1", "one.wav"], "--input-wave-channel=1: the file has 1 channels"),
     (["--rir-channel=-1", "--impulse-response=room.wav", "one.wav"], "--rir-channel=-1"),
-    (["--duration=-2", "one.wav"], "a duration of -2 seconds"),
-    (["--volume=1e308", "one.wav"], "infinite"),
+    (["--duration=-2", "one.wav"], "--duration=-2: expected seconds"),
+    (["--volume=1e308", "one.wav"], "NaN or infinity"),
     (["--multi-channel-output=true", "--impulse-response=room.wav", "--additive-signals=noises.wav", "--snrs=1",
-      "--start-times=0", "one.wav"], "2 channels are written, and an additive signal has 3")])
+      "--start-times=0", "one.wav"], "expected additive signals of 2 channels, or of one, found one of 3")])
 def test_what_goes_wrong(sounds: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str], words: list[str],
                          message: str) -> None:
     run("wav-reverberate", *words, "out.wav", status=255)
@@ -120,6 +120,6 @@ def test_silence_after_a_table_and_a_file(sounds: dict[str, np.ndarray], capfd: 
 def test_silence_that_cannot_be(sounds: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
     run("extend-wav-with-silence", "ark:/dev/null", "ark:out.ark", status=1)
     run("extend-wav-with-silence", "--silence-extract-length=1", "one.wav", "out.wav", status=255)
-    assert "one.wav: silence of 5 s made of pieces of 1 s" in capfd.readouterr().err and not Path("out.wav").exists()
+    assert "found silence of 5 s, pieces of 1 s" in capfd.readouterr().err and not Path("out.wav").exists()
     run("extend-wav-with-silence", "ark:in.ark", "out.wav", status=255)
     assert "Cannot mix archives with regular files" in capfd.readouterr().err

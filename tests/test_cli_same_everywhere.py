@@ -26,7 +26,7 @@ REAL_RUNS = {"warmup": ["--list"], "tune": ["--show"],
 LAUNCHED = [name for name, entry in COMMANDS.items() if entry.launcher]
 # Times differ from run to run, and whoever is first on a machine, or after a change, compiles kernels and says so.
 _TIME = re.compile(r"\d+\.?\d*(e-\d+)?(?=( ?s| seconds)\b)")
-_COMPILING = re.compile(r"^LOG \([^)]*:compiling\(\):engine/compile_notice\.py:\d+\) Compil.*\n", re.MULTILINE)
+_COMPILING = re.compile(r"^LOG \([^)]*:compiling\(\):engine/compiling\.py:\d+\) Compil.*\n", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from recognition_cases import PACKAGE, RATE, dialogue
 from server_runs import log_until, running
 
 from nnet3py import system
-from nnet3py.cli.recognition import serve_processes
+from nnet3py.cli.recognition import processes
 from nnet3py.cli.recognition.serve import serve
 from nnet3py.recognition.model_folder import demo_folder
 
@@ -192,12 +192,12 @@ def test_memory_is_shared() -> None:
 def test_where_processes_cannot_be_copied(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert serve.execute(["--num-processes=0", str(PACKAGE)]) == 255
     assert "--num-processes=0: expected 1 or more" in capfd.readouterr().err
-    monkeypatch.setattr(serve_processes.system, "CAN_FORK", False)
+    monkeypatch.setattr(processes.system, "CAN_FORK", False)
     assert serve.execute(["--num-processes=2", str(PACKAGE)]) == 255
-    assert "cannot be copied on this system" in capfd.readouterr().err
-    with pytest.raises(serve_processes.UsageError, match="GPU"):
-        monkeypatch.setattr(serve_processes.system, "CAN_FORK", True)
-        serve_processes.check_processes(2, "cuda")
+    assert "this system cannot fork" in capfd.readouterr().err
+    with pytest.raises(processes.UsageError, match="GPU"):
+        monkeypatch.setattr(processes.system, "CAN_FORK", True)
+        processes.check_processes(2, "cuda")
 
 
 def test_a_port_that_is_taken(capfd: pytest.CaptureFixture[str]) -> None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from test_speech_features import FBANK_TOLERANCE, MFCC_TOLERANCE, reference
+from test_feat_speech import FBANK_TOLERANCE, MFCC_TOLERANCE, reference
 
 from nnet3py.cli.main import load
 from nnet3py.formats.foreign_files import HTK_MATRIX, WAVE, Wave

@@ -79,7 +79,7 @@ def test_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("vector-sum", "--binary=false", "v", "w", "w", "out") == " [ 3 4 5 ]\n"
     Path("short").write_text("[ 1 ]\n")
     run("vector-sum", "v", "short", "out", status=255)
-    assert "short has 1 elements, that in v has 3" in capsys.readouterr().err
+    assert "short has 1 elements, expected 3, as in v" in capsys.readouterr().err
 
 
 def test_vectors_of_several_tables(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nnet3py.cli.main import load
-from nnet3py.feat.perturb import random_volume, with_speed
+from nnet3py.feat.sound import random_volume, with_speed
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -58,7 +58,7 @@ def test_speeds_and_volumes_of_utterances(sounds: dict[str, Wave], capfd: pytest
 
 def test_what_goes_wrong(sounds: dict[str, Wave], capfd: pytest.CaptureFixture[str]) -> None:
     run("ark:/dev/null", "ark:out", status=1)
-    for words, message in ((["--min-volume=0"], "must be above 0"), (["--max-volume=0.5"], "not below it"),
+    for words, message in ((["--min-volume=0"], "expected factors above 0"), (["--max-volume=0.5"], "ascending"),
                            (["--min-volume=nan"], "nan"), (["--speed=0"], "between 0.1 and 10")):
         run(*words, "ark:wav.ark", "ark:new", status=255)
         assert message in capfd.readouterr().err and not Path("new").exists()

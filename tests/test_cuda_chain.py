@@ -15,7 +15,8 @@ LAUNCHES = [((1, 1), (1, 1)), ((2, 2), (2, 3)), ((1, 3), (4, 2))]      # grid an
 SHAPES = [(1, 1, 2, 3), (4, 5, 5, 4)]                                  # frames, sequences, states, pdfs
 # name: whether in float64
 KERNELS = {"chain_exp": False, "chain_add_posteriors": False, "chain_out_of_range": False, "_gather": False,
-           "_forward_frame": False, "_backward_frame": False, "chain_log_probs": True, "chain_checks": True}
+           "_forward_frame": False, "_backward_frame": False, "chain_log_probs": True, "chain_checks": True,
+           "copy_from_sparse": False, "_products": True}
 TOLERANCE = 2e-5      # float32 over a few frames, against float64
 
 

@@ -18,12 +18,12 @@ def test_nothing_is_launched_for_an_empty_matrix():
 
 
 def test_single_blocks():
-    from nnet3py.ops.cuda import launch, reduce
-    assert reduce.launch_block(3712, 768) == ((1, 1), (launch.THREADS, 1))
-    grid, (width, height) = reduce.launch_square(3712, 768)
-    assert (grid, width, width * height) == ((1, 1), 32, reduce.MOST_THREADS)
+    from nnet3py.ops.cuda import launch, threads
+    assert threads.launch_block(3712, 768) == ((1, 1), (launch.THREADS, 1))
+    grid, (width, height) = threads.launch_square(3712, 768)
+    assert (grid, width, width * height) == ((1, 1), 32, threads.MOST_THREADS)
     with launch.forced_launch((4, 2), (8, 4)):
-        assert reduce.launch_block(3712, 768) == reduce.launch_square(3712, 768) == ((1, 1), (8, 4))
+        assert threads.launch_block(3712, 768) == threads.launch_square(3712, 768) == ((1, 1), (8, 4))
 
 
 def test_a_forced_launch_ends():
@@ -36,21 +36,21 @@ def test_a_forced_launch_ends():
 
 
 def test_launches_over_elements_cover_the_matrix():
-    from nnet3py.ops.cuda import each_element, launch
+    from nnet3py.ops.cuda import elementwise, launch
     for rows, cols in ((1, 1), (3712, 768), (10**7, 5), (5, 10**6), (1, 10**8)):
-        (grid_x, grid_y), (width, height) = each_element.launch_elements(rows, cols)
+        (grid_x, grid_y), (width, height) = elementwise.launch_elements(rows, cols)
         assert width * height == launch.THREADS and width % 32 == 0 and min(grid_x, grid_y) >= 1
-        assert grid_x * grid_y <= max(each_element.MOST_BLOCKS, grid_x)
-        assert grid_x == launch.MAX_BLOCKS or grid_x * width * each_element.AT_ONCE >= cols
-    assert each_element.launch_elements(0, 5) == each_element.launch_elements(5, 0) == launch.EMPTY_GRID
+        assert grid_x * grid_y <= max(elementwise.MOST_BLOCKS, grid_x)
+        assert grid_x == launch.MAX_BLOCKS or grid_x * width * elementwise.AT_ONCE >= cols
+    assert elementwise.launch_elements(0, 5) == elementwise.launch_elements(5, 0) == launch.EMPTY_GRID
 
 
 def test_sums_of_columns_keep_the_gpu_busy():
-    from nnet3py.ops.cuda import column_sums, launch, reduce
+    from nnet3py.ops.cuda import launch, reductions, threads
     for rows, cols in ((0, 3), (1, 1), (9600, 1536), (10**6, 40), (5, 10**6)):
-        (grid_x, grid_y), (width, height) = column_sums.launch_shares(rows, cols)
-        assert width * height == reduce.MOST_THREADS and min(grid_x, grid_y) >= 1
+        (grid_x, grid_y), (width, height) = reductions.launch_shares(rows, cols)
+        assert width * height == threads.MOST_THREADS and min(grid_x, grid_y) >= 1
         assert grid_x == launch.MAX_BLOCKS or grid_x * width >= cols
-        assert grid_x * grid_y < 2 * column_sums.ENOUGH_BLOCKS and (grid_y - 1) * column_sums.LEAST_ROWS <= rows
-    assert column_sums.launch_shares(10**6, 40)[0] == (5, 205)
-    assert column_sums.launch_shares(5, 0) == launch.EMPTY_GRID
+        assert grid_x * grid_y < 2 * reductions.ENOUGH_BLOCKS and (grid_y - 1) * reductions.LEAST_ROWS <= rows
+    assert reductions.launch_shares(10**6, 40)[0] == (5, 205)
+    assert reductions.launch_shares(5, 0) == launch.EMPTY_GRID

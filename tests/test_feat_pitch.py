@@ -10,7 +10,7 @@ import pytest
 
 from nnet3py.errors import Nnet3Error, NumericError, UsageError
 from nnet3py.feat import pitch
-from nnet3py.feat.pitch import PitchStream, Rows, compute_pitch, pitch_options
+from nnet3py.feat.pitch import PitchStream, RowQueue, compute_pitch, pitch_options
 from nnet3py.feat.pitch_options import PitchOptions
 from nnet3py.option_fields import settings_of
 
@@ -142,7 +142,7 @@ def test_memory_in_silence(rms: float, size: int) -> None:
 
 
 def test_rows_come_and_go() -> None:
-    rows, expected, rng = Rows((2,), np.float32), np.zeros((0, 2), dtype=np.float32), np.random.default_rng(0)
+    rows, expected, rng = RowQueue((2,), np.float32), np.zeros((0, 2), dtype=np.float32), np.random.default_rng(0)
     for most_new, most_gone in ((100, 50), (50, 100), (1000, 10), (0, 1000)):
         for _ in range(40):
             new = rng.standard_normal((rng.integers(most_new + 1), 2)).astype(np.float32)
@@ -189,7 +189,7 @@ def test_short_and_odd_sounds() -> None:
 @pytest.mark.parametrize("name, value, message", [
     ("min-f0", 500.0, "--min-f0=500 --max-f0=400"), ("soft-min-f0", 60.0, "--soft-min-f0=60: expected at most"),
     ("lowpass-cutoff", 2500.0, "--lowpass-cutoff=2500"), ("delta-pitch", 0.0, "--delta-pitch=0: expected a positive"),
-    ("delta-pitch", 1e-5, "more than 32768 pitches"), ("frame-length", 0.1, "--frame-length=0.1"),
+    ("delta-pitch", 1e-5, "more than 32768 states"), ("frame-length", 0.1, "--frame-length=0.1"),
     ("nccf-ballast", -1.0, "--nccf-ballast=-1"), ("penalty-factor", float("nan"), "--penalty-factor=nan"),
     ("simulate-first-pass-online", True, "needs --frames-per-chunk"), ("resample-frequency", 4000.5, "whole numbers"),
     ("max-f0", 3000.0, "less than half of --resample-frequency")])

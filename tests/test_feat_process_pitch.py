@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.feat.pitch import compute_pitch, pitch_options, whole
+from nnet3py.feat.pitch import compute_pitch, frames_of_sound, pitch_options
 from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
 from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch, process_pitch_options
 
@@ -28,7 +28,7 @@ def test_kaldis() -> None:
 
 def test_kaldis_as_it_arrives() -> None:
     how, process = pitch_options(cases.ONLINE), process_pitch_options(of(cases.ONLINE))
-    found = whole(ProcessedPitchStream(how, process), *cases.sound(), how)
+    found = frames_of_sound(ProcessedPitchStream(how, process), *cases.sound(), how)
     expected = cases.kaldis("pitch-and-process-online")
     assert found.shape == expected.shape
     assert ((np.abs(found - expected) <= NEAR * np.abs(expected).max(axis=0)).mean(axis=0) >= AGREE).all()
@@ -86,6 +86,6 @@ def test_unusable() -> None:
     for values, message in (({"delta-window": 0}, "--delta-window=0"), ({"delay": -1}, "--delay=-1"),
                             ({"pov-scale": float("inf")}, "--pov-scale=inf"),
                             ({"add-pov-feature": False, "add-normalized-log-pitch": False, "add-delta-pitch": False},
-                             "nothing is to be made of pitch")):
+                             "all pitch features are switched off")):
         with pytest.raises(UsageError, match=message):
             process_pitch_options(values)

@@ -71,8 +71,8 @@ WHILE_COMPILING = COMMON + """
 from pathlib import Path
 import numpy as np
 from nnet3py.engine import code_files
-from nnet3py.engine.code_bytes import Code
-from nnet3py.engine.code_keys import Key
+from nnet3py.engine.kernel_code import Code
+from nnet3py.engine.kernel_code import Key
 from nnet3py.ops import get_ops
 began = threading.Event()
 code_files.keep = lambda path, code: None         # else the next run would find it

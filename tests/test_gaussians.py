@@ -11,10 +11,12 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError
-from nnet3py.gaussians.accumulators import MEANS, VARIANCES, WEIGHTS, GmmStats, parse_flags
-from nnet3py.gaussians.diag_gmm import DiagGmm
 from nnet3py.gaussians.estimation import (
+    MEANS,
+    VARIANCES,
+    WEIGHTS,
     FrameSample,
+    GmmStats,
     add_frames,
     begin_full,
     begin_mixture,
@@ -22,20 +24,21 @@ from nnet3py.gaussians.estimation import (
     estimate_diag,
     estimate_full,
     full_objective,
+    parse_flags,
     split,
     train_mixture,
 )
-from nnet3py.gaussians.full_gmm import FullGmm
-from nnet3py.gaussians.options import DiagOptions, FullOptions
-from nnet3py.gaussians.posteriors import (
-    dense_of_selection,
-    log_likelihoods,
-    of_preselected,
-    posteriors_of_selection,
+from nnet3py.gaussians.mixtures import (
+    DiagGmm,
+    FullGmm,
+    dense_posteriors,
+    preselected_log_likelihoods,
     pruned_posteriors,
     select,
     select_among,
+    selected_posteriors,
 )
+from nnet3py.gaussians.options import DiagOptions, FullOptions
 from nnet3py.gaussians.symmetric import outer_products, packed, unpacked
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.random_sequence import CRandom
@@ -63,14 +66,14 @@ def test_likelihoods_are_scipys() -> None:
     x = features_of(2)
     expected = np.stack([np.log(w) + multivariate_normal(m, c).logpdf(x)
                          for w, m, c in zip(full.weights, means, covariances, strict=True)], axis=1)
-    np.testing.assert_allclose(log_likelihoods(full, x), expected, rtol=SINGLE, atol=SINGLE)
+    np.testing.assert_allclose(full.log_likelihoods(x), expected, rtol=SINGLE, atol=SINGLE)
     diag = full.to_diagonal()
     expected = np.stack([np.log(w) + multivariate_normal(m, np.diag(np.diag(c))).logpdf(x)
                          for w, m, c in zip(full.weights, means, covariances, strict=True)], axis=1)
-    np.testing.assert_allclose(log_likelihoods(diag, x), expected, rtol=SINGLE, atol=SINGLE)
-    np.testing.assert_allclose(log_likelihoods(FullGmm.of_diagonal(diag), x), expected, rtol=SINGLE, atol=SINGLE)
+    np.testing.assert_allclose(diag.log_likelihoods(x), expected, rtol=SINGLE, atol=SINGLE)
+    np.testing.assert_allclose(FullGmm.of_diagonal(diag).log_likelihoods(x), expected, rtol=SINGLE, atol=SINGLE)
     with pytest.raises(ShapeError, match="dimension 3"):
-        log_likelihoods(full, x[:, :2])
+        full.log_likelihoods(x[:, :2])
 
 
 def slow_posteriors(row: np.ndarray, most: int, least: float) -> list[tuple[int, float]]:
@@ -107,17 +110,17 @@ def test_selection() -> None:
     full = mixtures(3, 8)[0]
     x, diag = features_of(4), full.to_diagonal()
     for gmm in (full, diag):
-        log_likes = log_likelihoods(gmm, x)
+        log_likes = gmm.log_likelihoods(x)
         found = select(gmm, x, 3)
         np.testing.assert_array_equal(found.numbers, np.argsort(-log_likes, axis=1, kind="stable")[:, :3])
         chosen, _ = select_among(gmm, x, [*found.numbers], 2)
         if gmm is full:
             assert [one.tolist() for one in chosen] == found.numbers[:, :2].tolist()
-            posterior, total = posteriors_of_selection(gmm, x, [*found.numbers], 0.0)
+            posterior, total = selected_posteriors(gmm, x, [*found.numbers], 0.0)
             assert total == pytest.approx(float(found.log_likes.sum()), rel=SINGLE)
             for frame in posterior:
                 assert sum(value for _, value in frame) == pytest.approx(1.0, abs=SINGLE)
-    few, _ = posteriors_of_selection(full, x, [*select(full, x, 3).numbers], 0.3)
+    few, _ = selected_posteriors(full, x, [*select(full, x, 3).numbers], 0.3)
     assert all(value >= 0.3 for frame in few for _, value in frame) and all(len(frame) for frame in few)
 
 
@@ -129,8 +132,8 @@ def test_lists_of_one_length_are_read_as_any_others(is_full: bool) -> None:
     gmm, features = full if is_full else full.to_diagonal(), features_of(6, 40)
     selection = [rng.permutation(6)[:4].astype(np.int32) for _ in range(40)]
     selection[3], selection[4] = np.array([1, 5, 0, 4], dtype=np.int32), np.array([0, 5, 1, 3], dtype=np.int32)
-    together, log_likes = dense_of_selection(gmm, features, selection)
-    apart, log_likes_apart = dense_of_selection(gmm, features, [*selection[:-1], selection[-1][:2]])
+    together, log_likes = dense_posteriors(gmm, features, selection)
+    apart, log_likes_apart = dense_posteriors(gmm, features, [*selection[:-1], selection[-1][:2]])
     np.testing.assert_array_equal(together[:-1], apart[:-1])
     np.testing.assert_array_equal(log_likes[:-1], log_likes_apart[:-1])
     np.testing.assert_allclose(together.sum(axis=1), 1.0, rtol=1e-6)
@@ -139,12 +142,13 @@ def test_lists_of_one_length_are_read_as_any_others(is_full: bool) -> None:
 def test_lists_that_look_like_ranges_are_taken_for_ranges() -> None:
     full = mixtures(5, 6)[0]
     x, diag = features_of(6, 1), full.to_diagonal()
-    log_likes = log_likelihoods(diag, x)[0]
-    assert of_preselected(diag, x, [np.array([1, 4, 2, 4])])[0].tolist() == log_likes[[1, 2, 3, 4]].tolist()
-    assert of_preselected(full, x, [np.array([1, 4, 2, 4])])[0].tolist() == (
-        log_likelihoods(full, x)[0][[1, 4, 2, 4]].tolist())
+    log_likes = diag.log_likelihoods(x)[0]
+    listed = [np.array([1, 4, 2, 4])]
+    assert preselected_log_likelihoods(diag, x, listed)[0].tolist() == log_likes[[1, 2, 3, 4]].tolist()
+    assert preselected_log_likelihoods(full, x, listed)[0].tolist() == (
+        full.log_likelihoods(x)[0][[1, 4, 2, 4]].tolist())
     with pytest.raises(ShapeError, match="another mixture"):
-        of_preselected(diag, x, [np.array([1, 6])])
+        preselected_log_likelihoods(diag, x, [np.array([1, 6])])
 
 
 def test_statistics() -> None:
@@ -153,7 +157,7 @@ def test_statistics() -> None:
     for gmm, is_full in ((full, True), (full.to_diagonal(), False)):
         stats = GmmStats.zeros(5, 3, ALL, is_full)
         total = add_frames(stats, gmm, x)
-        log_likes = log_likelihoods(gmm, x).astype(np.float64)
+        log_likes = gmm.log_likelihoods(x).astype(np.float64)
         posteriors = np.exp(log_likes - logsumexp(log_likes, axis=1)[:, None])
         assert total == pytest.approx(logsumexp(log_likes, axis=1).sum(), rel=SINGLE)
         np.testing.assert_allclose(stats.occupancy, posteriors.sum(0), rtol=SINGLE)
@@ -164,7 +168,7 @@ def test_statistics() -> None:
     twice = GmmStats.zeros(5, 3, ALL, False)
     add_frames(twice, full.to_diagonal(), x, np.full(len(x), 2.0))
     np.testing.assert_allclose(twice.occupancy, 2 * stats.occupancy, rtol=SINGLE)
-    with pytest.raises(ShapeError, match="cannot be added"):
+    with pytest.raises(ShapeError, match="expected statistics of 5 Gaussians"):
         stats.add_stats(GmmStats.zeros(4, 3, ALL, False))
 
 
@@ -233,7 +237,7 @@ def test_training_finds_clusters() -> None:
     assert iterations[-1].log_like > iterations[0].log_like
     with pytest.raises(Nnet3Error, match="too few"):
         begin_mixture(x[:10], 4, random)
-    with pytest.raises(Nnet3Error, match="does not vary"):
+    with pytest.raises(Nnet3Error, match="has variance 0"):
         begin_mixture(np.ones((50, 2), dtype=np.float32), 2, random)
 
 

@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from paths import ROOT
 from runtime_cases import TDNN, class_example
 
 from nnet3py.cli.egs.options import MERGE
-from nnet3py.cli.process.command import KaldiCommand, kaldi_command
+from nnet3py.cli.process.command import kaldi_command, load
 from nnet3py.cli.process.option_groups import OPTIM, unprefixed
 from nnet3py.cli.process.options import option
 from nnet3py.cli.registry import COMMANDS
@@ -22,11 +22,6 @@ from nnet3py.network.nnet import Nnet
 
 CLI = ROOT / "nnet3py" / "cli"
 OPTIMIZER = (*(ROOT / "nnet3py/compiler/optimize").glob("*.py"), ROOT / "nnet3py/compiler/optimize_options.py")
-
-
-def command(name: str) -> KaldiCommand:
-    entry = COMMANDS[name]
-    return getattr(import_module(f"nnet3py.cli.{entry.module}"), entry.function)
 
 
 @cache
@@ -40,8 +35,7 @@ def text_of(path: Path) -> str:
 def shared_files() -> tuple[Path, ...]:
     """Of what commands share, and the drivers, whose options are fields of dataclasses."""
     modules = {entry.module for entry in COMMANDS.values()}
-    files = [path for path in CLI.rglob("*.py") if f"{path.parent.name}.{path.stem}" not in modules
-             and path.stem != "option_groups"]
+    files = [path for path in CLI.rglob("*.py") if f"{path.parent.name}.{path.stem}" not in modules]
     rooms = ("drivers", "fine_tuning", "recognition", "decoding", "lattices", "export", "discriminative", "training",
              "runtime", "egs", "chain", "gaussians", "ivectors", "trees", "feat")
     files += [path for room in rooms for path in (ROOT / "nnet3py" / room).rglob("*.py")]
@@ -51,11 +45,14 @@ def shared_files() -> tuple[Path, ...]:
 
 
 @cache
-def fields_of(name: str) -> frozenset[str]:
-    """Fields of dataclasses that declare an option."""
-    pattern = rf'^    (\w+): [^=\n]+ = opt\(\s*"{re.escape(name)}"'
-    return frozenset(field for path in (ROOT / "nnet3py").rglob("*options.py")
-                     for field in re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE))
+def declared_fields() -> dict[str, set[str]]:
+    """Option -> the fields of dataclasses that declare it."""
+    fields = defaultdict(set)
+    for path in (ROOT / "nnet3py").rglob("*options.py"):
+        for field, name in re.findall(r'^    (\w+): [^=\n]+ = opt\(\s*"([^"]+)"', path.read_text(encoding="utf-8"),
+                                      re.MULTILINE):
+            fields[name].add(field)
+    return fields
 
 
 @cache
@@ -79,12 +76,12 @@ def is_read(name: str, module: str) -> bool:
         return True
     own = CLI / f"{module.replace('.', '/')}.py"
     places = [words_of(*OPTIMIZER)] if by_optimizer else [words_of(own), words_of(*shared_files())]
-    wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})", *fields_of(name)}
+    wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})", *declared_fields().get(name, ())}
     return not all(wanted.isdisjoint(words) for words in places)
 
 
 def test_an_option_that_nothing_reads_says_that_it_has_no_effect() -> None:
-    unread = [f"{name} --{one.name}" for name, entry in COMMANDS.items() for one in command(name).declared
+    unread = [f"{name} --{one.name}" for name, entry in COMMANDS.items() for one in load(name).declared
               if not is_read(one.name, entry.module) and "No effect" not in (one.help or "")
               and "rnnlm" not in name]             # whose options a dataclass of rnnlm/folder.py takes
     assert not unread
@@ -94,7 +91,7 @@ def test_an_option_that_nothing_reads_says_that_it_has_no_effect() -> None:
 def test_words_for_doing_nothing() -> None:
     """One form of words, so that a user can search for it; and what warns says so in its help, too."""
     for name in COMMANDS:
-        for one in command(name).declared:
+        for one in load(name).declared:
             assert not re.search(r"[Ii]gnored|[Aa]ccepted|compatib|without effect", one.help or ""), (name, one.name)
             assert one.idle is None or re.search(r"[Nn]o effect", one.help or ""), (name, one.name)
 
@@ -108,7 +105,7 @@ def test_words_for_doing_nothing() -> None:
 ])
 def test_who_gives_an_idle_option_is_warned_once(idle, words: list[str], warnings: list[str],
                                                  capfd: pytest.CaptureFixture) -> None:
-    @kaldi_command("some", usage="Usage: some", arguments=(0, 0), options=[
+    @kaldi_command("some", group="Models", help="Do nothing.", usage="Usage: some", arguments=(0, 0), options=[
         option("idle", int, 0, "No effect", idle=idle), option("other", bool, False, "More")])
     def some(args, options):
         return 0
@@ -139,9 +136,9 @@ MERGED = [("--measure-output-frames=true", "Kaldi ignores it, too"),
      "nothing is compressed, and derivatives are exact"),
 ])
 def test_commands_warn(name: str, words: list[str], given: str, reason: str, capfd: pytest.CaptureFixture) -> None:
-    command(name).execute(words)
+    load(name).execute(words)
     assert "has no effect" not in capfd.readouterr().err
-    command(name).execute([given, *words])
+    load(name).execute([given, *words])
     warnings = [line for line in capfd.readouterr().err.splitlines() if "has no effect" in line]
     assert len(warnings) == 1 and warnings[0].startswith("WARNING") and f"{given.partition('=')[0]}=" in warnings[0]
     assert reason in warnings[0]
@@ -150,7 +147,7 @@ def test_commands_warn(name: str, words: list[str], given: str, reason: str, cap
 @pytest.mark.usefixtures("files")
 def test_compression_that_rounds_nothing_in_kaldi_is_no_reason_to_warn(capfd: pytest.CaptureFixture) -> None:
     for level in (0, 1):
-        command("nnet3-compute-prob").execute([f"--optimization.memory-compression-level={level}", "final.raw",
+        load("nnet3-compute-prob").execute([f"--optimization.memory-compression-level={level}", "final.raw",
                                                "ark:egs.ark"])
     assert "has no effect" not in capfd.readouterr().err
 

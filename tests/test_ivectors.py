@@ -12,11 +12,10 @@ from scipy.stats import multivariate_normal
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.feat.cmvn import accumulate_stats, empty_stats
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.gaussians.full_gmm import FullGmm
-from nnet3py.gaussians.symmetric import packed, unpacked
+from nnet3py.gaussians.mixtures import FullGmm
+from nnet3py.gaussians.symmetric import packed, symmetric_eigen, unpacked
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.ivectors.eigen import symmetric_eigen
-from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, objective_of
+from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, ivector_auxf
 from nnet3py.ivectors.online import (
     AdaptationState,
     EstimationStats,
@@ -27,9 +26,8 @@ from nnet3py.ivectors.online import (
     terms_of_pieces,
 )
 from nnet3py.ivectors.options import EstimationOptions, StatsOptions
-from nnet3py.ivectors.plda import Plda, PldaTraining, dense_ratios
+from nnet3py.ivectors.scoring import Plda, PldaTraining, dense_ratios, equal_error_rate, linear_discriminants
 from nnet3py.ivectors.training import ExtractorStats, _new_projections, estimate, utterance_auxf
-from nnet3py.ivectors.vectors import equal_error_rate, linear_discriminants
 from nnet3py.random_sequence import CRandom
 
 GAUSSIANS, DIM, IVECTOR_DIM = 4, 3, 5
@@ -86,12 +84,12 @@ def test_ivector_is_the_mean_of_its_distribution() -> None:
         linear = linear + projected @ stats.first[number]
     np.testing.assert_allclose(found.covariance, np.linalg.inv(precision), rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(found.mean, np.linalg.solve(precision, linear), rtol=1e-6)
-    best = sum(objective_of(extractor, stats, found.mean))
+    best = sum(ivector_auxf(extractor, stats, found.mean))
     for axis in range(IVECTOR_DIM):
         for step in (-0.01, 0.01):
             other = found.mean.copy()
             other[axis] += step
-            assert sum(objective_of(extractor, stats, other)) < best
+            assert sum(ivector_auxf(extractor, stats, other)) < best
 
 
 def test_auxiliary_function_is_a_likelihood() -> None:
@@ -167,9 +165,9 @@ def test_bad_files_and_statistics(tmp_path: Path) -> None:
         (tmp_path / "bad").write_bytes(damaged)
         with pytest.raises(FormatError):
             read_object(tmp_path / "bad", IvectorExtractor.read)
-    with pytest.raises(Nnet3Error, match="no utterance"):
+    with pytest.raises(Nnet3Error, match="one utterance or more"):
         estimate(extractor, ExtractorStats.zeros(extractor, StatsOptions()), EstimationOptions())
-    with pytest.raises(ShapeError, match="do not fit"):
+    with pytest.raises(ShapeError, match="same extractor and options"):
         ExtractorStats.zeros(extractor, StatsOptions()).add_stats(
             ExtractorStats.zeros(extractor, StatsOptions(update_variances=False)))
 
@@ -184,7 +182,7 @@ def terms_of(extractor: IvectorExtractor, features: np.ndarray, posterior: Poste
 
 
 def test_pieces_of_an_utterance_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnet3py.ivectors.online._PIECES", 3)
+    monkeypatch.setattr("nnet3py.ivectors.online._PIECES_AT_ONCE", 3)
     extractor = extractor_of()
     features, posterior = utterance_of(3, 20)
     stats = UtteranceStats.of(GAUSSIANS, features, posterior)
@@ -382,7 +380,7 @@ def test_plda_changed(tmp_path: Path) -> None:
 
 
 def test_too_little_for_plda() -> None:
-    with pytest.raises(Nnet3Error, match="no speakers"):
+    with pytest.raises(Nnet3Error, match="one speaker or more"):
         PldaTraining([])
     with pytest.raises(Nnet3Error, match="too few"):
         PldaTraining(speakers_of(10, 1, 3))

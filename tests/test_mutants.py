@@ -116,7 +116,8 @@ def test_tests_of_a_module():
     assert mutants.tests_of("nnet3py/ops/cpu/rows.py")[0] == "tests/test_ops_rows.py"
     assert mutants.tests_of("nnet3py/ops/cpu/normalize.py")[0].startswith("tests/test_ops_")
     assert "tests/test_fuse_matrices.py" in mutants.tests_of("nnet3py/compiler/fuse/matrices.py")
-    assert mutants.tests_of("nnet3py/ops/cuda/eigen.py")[0] == "tests/test_ops_eigen.py in the simulator"
+    assert (mutants.tests_of("nnet3py/ops/cuda/small_matrices.py")[0]
+            == "tests/test_ops_small_matrices.py in the simulator")
     assert all(Path(mutants.ROOT, test).is_file() for test in mutants.tests_of("nnet3py/runtime/binding.py"))
 
 
@@ -144,6 +145,12 @@ def test_tests_that_enter_are_asked_after_those_of_the_module(tmp_path, monkeypa
 def test_the_same_number_in_other_words_is_no_mutant():
     larger = mutants.Mutant("module.py", "core/NumberReplacer", 0, 1)
     assert not larger.is_another_program("x = 1.0e38\n") and larger.is_another_program("x = 1\n")
+
+
+def test_what_is_no_program_is_no_mutant():
+    plus = mutants.Mutant("module.py", "core/ReplaceBinaryOperator_Mul_Add", 0, 1)
+    assert not plus.is_another_program("def step(x, *, y): ...\n")
+    assert plus.is_another_program("y = x * x\n")
 
 
 def results_of(monkeypatch: pytest.MonkeyPatch, *tests: str | None, interrupted: bool = False) -> int:

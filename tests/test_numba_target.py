@@ -58,7 +58,7 @@ def test_what_allocates_is_refused() -> None:
     def allocates(count):
         return np.zeros(count)[0]
 
-    with pytest.raises(ValueError, match="cannot be kept: it calls NRT_"):
+    with pytest.raises(ValueError, match="cannot be kept on disk: it calls NRT_"):
         compiling.make(allocates, (types.intp,))
 
 

@@ -1,4 +1,4 @@
-"""The operations of convolutions against the reference."""
+"""The operations of convolutions and attention against the reference."""
 from __future__ import annotations
 
 import numpy as np
@@ -33,3 +33,26 @@ def test_no_blocks(rng):
 def test_transposition(rng, size):
     rows, cols = size
     check(ops, "copy_transposed", matrix(rng, rows, cols), matrix(rng, cols, rows))
+
+
+# -- attention ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dim", [1, 5, 40])
+@pytest.mark.parametrize("shift", [1, 3, 20])
+@pytest.mark.parametrize(("rows", "positions"), [(0, 2), (1, 1), (7, 4), (11, 9)])
+def test_shifted_rows(rng, rows, positions, shift, dim):
+    tall = rows + (positions - 1) * shift
+    scales, narrow, wide = matrix(rng, rows, positions), matrix(rng, rows, dim), matrix(rng, tall, dim)
+    check(ops, "add_shifted_dots", matrix(rng, rows, positions), narrow, wide, shift, 0.7, scale=dim)
+    check(ops, "add_shifted_rows", matrix(rng, rows, dim), scales, wide, shift, -0.3, scale=positions)
+    check(ops, "add_to_shifted_rows", matrix(rng, tall, dim), scales, narrow, shift, 1.3, scale=positions)
+
+
+@pytest.mark.parametrize("rows", [0, 1, 30])
+def test_attention_statistics(rng, rows):
+    weights = rng.random((rows, 8)).astype(np.float32)
+    weights[:1, 0] = 0             # 0 log 0 is 0
+    weights[1:2, 4:] = 1e-30       # below the floor of the logarithm
+    for draw in (0, 2):
+        check(ops, "attention_store_stats", np.ones(1), np.ones(2), rng.random((2, 4)), weights, draw, scale=rows)

@@ -6,7 +6,7 @@ import pytest
 import reference
 
 from nnet3py.ops import get_ops
-from nnet3py.ops.formulas.natural_gradient import REST, SIZE, SUSPECT, TRACE, WANTED
+from nnet3py.ops.formulas.updates import REST, SIZE, SUSPECT, TRACE, WANTED
 
 ROUNDING = 2e-4       # float32 roots and quotients of up to 20 values
 RANKS = (1, 2, 5, 20)

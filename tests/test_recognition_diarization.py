@@ -10,18 +10,18 @@ from paths import DATA
 from scipy.linalg import eigh
 
 import nnet3py
-from nnet3py.cli.ivectors.agglomerative import agglomerative_cluster
-from nnet3py.cli.recognition.diarize import diarize as diarize_command
+from nnet3py.cli.ivectors.scoring import agglomerative_cluster
+from nnet3py.cli.recognition.align import diarize as diarize_command
 from nnet3py.cli.recognition.transcribe import transcribe
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
-from nnet3py.feat.cmvn import sliding_mean_normalized
+from nnet3py.feat.cmvn import normalize_sliding
 from nnet3py.formats.foreign_files import Wave, write_wave
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.formats.matrices import write_matrix, write_vector
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tables import TableWriter
 from nnet3py.io.tokens import TokenWriter
-from nnet3py.ivectors.plda import PldaTraining
+from nnet3py.ivectors.scoring import PldaTraining
 from nnet3py.network.nnet import Nnet
 from nnet3py.recognition.diarization import (
     Turn,
@@ -99,8 +99,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Nnet.from_config(NETWORK, seed=2).write(str(folder / "final.ext.raw"))
     features = nnet3py.features
     sound, turns = talk(4 * TURNS, 100)
-    frames = sliding_mean_normalized(features(sound / 32768, RATE, config={
-        "num-ceps": NUM_CEPS, "dither": 0}), 300)
+    frames = normalize_sliding(features(sound / 32768, RATE, config={
+        "num-ceps": NUM_CEPS, "dither": 0}), 300, center=True)
     computer = XvectorComputer(Nnet.from_config(NETWORK, seed=2), XvectorOptions(min_chunk_size=1))
     vectors, voices = [], []
     for turn in turns:

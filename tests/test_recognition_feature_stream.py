@@ -8,7 +8,7 @@ import pytest
 from online_cases import RATE, SPEECH, base_features, pieces, sound
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
-from nnet3py.feat.resample import Resampler
+from nnet3py.feat.sound import Resampler
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 from nnet3py.recognition.pipeline import FeatureStream
 

@@ -12,7 +12,6 @@ import pytest
 from recognition_cases import CHUNK, PACKAGE, RATE, dialogue
 
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.feat.cmvn import sliding_mean_normalized
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.network.nnet import Nnet
@@ -109,14 +108,6 @@ def test_only_what_is_said_counts(speaker_folder: Path) -> None:
     found = segments(Recognizer(PACKAGE, options={"chunk-length": CHUNK}, speaker_model=model))
     seconds = sum(word.end - word.start for word in found[0].words)
     assert 0.5 * seconds < found[0].speaker_frames * 0.01 <= (found[0].end - found[0].start)
-
-
-def test_means_are_those_of_a_window() -> None:
-    features = np.random.default_rng(3).standard_normal((11, 2)).astype(np.float32)
-    found = sliding_mean_normalized(features, 4)
-    for t, (first, end) in {0: (0, 4), 1: (0, 4), 5: (3, 7), 9: (7, 11), 10: (7, 11)}.items():
-        np.testing.assert_allclose(found[t], features[t] - features[first:end].mean(axis=0), atol=1e-6)
-    np.testing.assert_allclose(sliding_mean_normalized(features, 300), features - features.mean(axis=0), atol=1e-6)
 
 
 def test_folders_that_lack_something(speaker_folder: Path, tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from paths import ROOT
 from shipped_kernels import NO_COMPILER, write_set
 
 from nnet3py.cli.machine.warmup import kernels_of
-from nnet3py.engine import code_bytes, code_files, compile_notice, interface, kernel_files, shipped
+from nnet3py.engine import code_files, interface, kernel_code, kernel_files, shipped
 from nnet3py.engine.processor import LINUX, possible_kinds, processor
 
-FEW = ("engine", "objective", "rows")
+FEW = ("engine", "small_matrices", "rows")
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def few(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     kernels = write_set(tmp_path / "kernels", FEW)
     monkeypatch.setattr(shipped, "FOLDER", tmp_path / "kernels")
     monkeypatch.setattr(shipped, "set_name", lambda made_for: "set")
-    monkeypatch.setattr(shipped, "_said", [])
+    monkeypatch.setattr(shipped, "_warned", [])
     monkeypatch.delenv(shipped.VARIABLE, raising=False)
     shipped.usable_folder.cache_clear()
     yield kernels
@@ -108,7 +108,7 @@ def test_all_is_found(few) -> None:
         assert shipped.read(kernel.key) is not None, kernel.key
         assert code_files.find(kernel.key) is not None
     other = kernels_of("cpu", "pooling")[0]
-    assert shipped.read(other.key) is None and not shipped._said
+    assert shipped.read(other.key) is None and not shipped._warned
 
 
 def test_those_who_want_none_get_none(few, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,11 +124,11 @@ def test_those_who_want_none_get_none(few, monkeypatch: pytest.MonkeyPatch) -> N
     (lambda text: "rows" + text, "was made for rows"),
 ])
 def test_what_was_made_for_something_else_is_not_used(few, change, message: str, caplog) -> None:
-    kernels = kernels_of("cpu", "objective")
+    kernels = kernels_of("cpu", "rows")
     for kernel in kernels:
         path = shipped.FOLDER / "set" / shipped.file_name(kernel.key)
         belongs = change(shipped.belonging(kernel.key, processor()))
-        path.write_bytes(code_bytes.to_bytes(code_files.find(kernel.key), belongs))     # type: ignore[arg-type]
+        path.write_bytes(kernel_code.to_bytes(code_files.find(kernel.key), belongs))     # type: ignore[arg-type]
     with caplog.at_level(logging.WARNING, "nnet3py.ops"):
         assert [shipped.read(kernel.key) for kernel in kernels] == [None] * len(kernels) and len(kernels) > 1
     assert len(caplog.records) == 1, "it is said once"
@@ -207,7 +207,7 @@ def test_another_numpy_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     for field in ("DATA", "SHAPE", "DTYPE", "TYPE_NUMBER"):
         monkeypatch.setattr(interface, field, getattr(interface, field) + 8)
         interface.check_arrays.cache_clear()
-        with pytest.raises(Nnet3Error, match="keeps arrays in another way"):
+        with pytest.raises(Nnet3Error, match="lays out arrays in another way"):
             interface.check_arrays()
         monkeypatch.undo()
     interface.check_arrays.cache_clear()
@@ -239,9 +239,10 @@ def test_arrays_are_taken_apart() -> None:
 
 def test_the_bar_knows_how_many_there_are() -> None:
     from nnet3py.cli.machine.warmup import families
+    from nnet3py.engine import compiling
 
     count = sum(len(kernels_of("cpu", family)) for family in families("cpu"))
-    assert 0.85 * compile_notice.MOST < count <= compile_notice.MOST
+    assert 0.85 * compiling.MOST_KERNELS < count <= compiling.MOST_KERNELS
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +252,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if processor().triple not in LINUX.values():
         pytest.skip("wheels carry no kernels for this system")
     folder = tmp_path_factory.mktemp("sets")
-    subprocess.run([sys.executable, "-m", "nnet3py.cli.machine.kernel_sets", machine, folder], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "nnet3py.cli.machine.warmup", machine, folder], check=True, cwd=ROOT)
     return folder
 
 

@@ -16,10 +16,10 @@ import pytest
 from numba.core import types
 from paths import ROOT
 
-from nnet3py.engine import symbols, team, team_code, threads
+from nnet3py.engine import interface, team, team_code, threads
 from nnet3py.engine.jit import Kernel, Shared
 from nnet3py.engine.kernel_files import provide
-from nnet3py.engine.team_memory import SLEEPING, WATCH, words
+from nnet3py.engine.team import SLEEPING, WATCH, words
 from nnet3py.ops import get_ops
 from nnet3py.system import available_cores
 
@@ -34,7 +34,7 @@ PATIENCE = 20               # seconds
 _usleep = types.ExternalFunction("usleep", types.int32(types.uint32))
 _pthread_self = types.ExternalFunction("pthread_self", types.intp())
 _MICROSECONDS = int(1e6 * ROW_TIME)
-provide([symbols.SHARE])
+provide([interface.SHARE])
 
 
 def _visit(first, last, rows, visitors):

@@ -6,16 +6,22 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import threadpoolctl
 
+import nnet3py
 from nnet3py.engine import product_rule, team, threads
 from nnet3py.errors import UsageError
 from nnet3py.ops import get_ops
+from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.runtime.binding import Stage
 from nnet3py.runtime.blas_threads import BlasAlone
 
+DEMO = Path(nnet3py.__file__).parent / "recognition" / "demo_model"
 USERS = 2         # threads that a user lets BLAS have
 
 
@@ -96,6 +102,22 @@ def test_a_child_that_was_forked_meanwhile_has_its_threads_back(with_blas):
 def test_where_no_product_goes_to_blas_it_is_left_alone(with_blas):
     product_rule.set_rule(product_rule.NO_BLAS)
     assert seen_by_a_stage() == {USERS}
+
+
+def test_a_stream_takes_one_thread_of_numpys_blas(with_blas, monkeypatch):
+    product_rule.set_rule(product_rule.NO_BLAS)
+    seen: set[int] = set()
+    accept = StreamDecoder.accept_waveform
+
+    def watched(*args: Any) -> None:
+        seen.update(blas_threads().values())
+        accept(*args)
+
+    monkeypatch.setattr(StreamDecoder, "accept_waveform", watched)
+    stream = nnet3py.Recognizer(DEMO).stream(16000)
+    stream.accept_waveform(np.zeros(16000, dtype=np.int16))
+    assert seen == {1}
+    assert set(blas_threads().values()) == {USERS}
 
 
 @pytest.mark.parametrize("rule", [product_rule.NO_BLAS, product_rule.ALL_BLAS])

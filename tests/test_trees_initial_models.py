@@ -1,4 +1,4 @@
-"""nnet3py/trees/initial_models.py and gaussians/diag_gmm.py: Kaldi's own models, files, and what cannot be made."""
+"""nnet3py/trees/initial_models.py and gaussians/mixtures.py: Kaldi's own models, files, and what cannot be made."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -10,7 +10,7 @@ from paths import DATA
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.feat.cmvn import accumulate_stats, empty_stats
 from nnet3py.formats.matrices import read_vector
-from nnet3py.gaussians.diag_gmm import DiagGmm, GmmModel
+from nnet3py.gaussians.mixtures import DiagGmm, GmmModel
 from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object, write_object

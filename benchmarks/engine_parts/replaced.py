@@ -28,7 +28,7 @@ def team() -> None:
     import llvmlite.binding
     from numba import cfunc, prange, set_num_threads, types
 
-    from nnet3py.engine import symbols, team, team_code
+    from nnet3py.engine import interface, kernel_files, team, team_code
     from nnet3py.engine.numba_target import numba
     from nnet3py.engine.threads import num_threads
 
@@ -49,7 +49,8 @@ def team() -> None:
 
     set_num_threads(num_threads())
     _kept.extend((share, team))
-    llvmlite.binding.add_symbol(symbols.SHARE, share.address)
+    kernel_files.provide([interface.SHARE])         # first, so that it does not replace this one later
+    llvmlite.binding.add_symbol(interface.SHARE, share.address)
 
 
 def tiles() -> None:
@@ -61,12 +62,12 @@ def tiles() -> None:
 
 def _instead_of_kernels(make: Callable[[Any], Callable[..., Any]]) -> None:
     """Have ``make`` give what is called for a kernel; its module is imported in any case."""
-    from nnet3py.engine import kernel_files, symbols
+    from nnet3py.engine import interface, kernel_files
     from nnet3py.engine.jit import Kernel
 
     def compile_kernel(self: Any) -> Callable[..., Any]:
         if self._compiled is None:
-            kernel_files.provide(symbols.PROVIDERS)
+            kernel_files.provide(interface.SYMBOLS)
             self._compiled = _with_defaults(make(self), self.function)
         return self._compiled  # type: ignore[no-any-return]
 
@@ -90,11 +91,11 @@ def _with_defaults(called: Callable[..., Any], function: Callable[..., Any]) -> 
 
 def loading() -> None:
     """numba's own cache, loading and wrappers instead of object files that llvmlite loads, and entries."""
-    from nnet3py.engine.kernel_cache import kept_on_disk
+    from nnet3py.engine.code_files import kept_on_disk
     from nnet3py.engine.numba_target import numba
 
     def make(kernel: Any) -> Callable[..., Any]:
-        with kept_on_disk(Path(kernel.function.__code__.co_filename)):
+        with kept_on_disk(kernel.source):
             return numba.njit(kernel.signature, error_model="numpy", nogil=True,  # type: ignore[no-any-return]
                               cache=True, fastmath=kernel.fastmath)(kernel.function)
 
@@ -103,15 +104,15 @@ def loading() -> None:
 
 def entries() -> None:
     """ctypes instead of entries: a C function gets each array as its address, its shape and its strides."""
-    from nnet3py.engine import code_files, compiling, kernel_files, symbols
+    from nnet3py.engine import code_files, compiling, interface, kernel_files
 
     def make(kernel: Any) -> Callable[..., Any]:
         def make_code() -> code_files.Code:
             result = compiling._compiled(kernel.function, kernel.signature, kernel.fastmath)
-            return compiling._code(result, _flat_entry(result), symbols.PROVIDERS)
+            return compiling._code(result, _flat_entry(result), interface.SYMBOLS)
 
-        address = kernel_files.address_of(Path(kernel.function.__code__.co_filename), kernel.__name__, make_code)
-        return _by_ctypes(address, kernel)
+        code = code_files.find_or_make(kernel_files.key_of(kernel.source, kernel.__name__), make_code)
+        return _by_ctypes(code_files.load(code), kernel)
 
     _instead_of_kernels(make)
 

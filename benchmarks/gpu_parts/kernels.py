@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpu_parts.clock import seconds
-from nnet3py.engine.partition import ROWS_OF_A_SUM
+from nnet3py.engine.threads import ROWS_OF_A_SUM
 
 PRODUCTS = (1024, 2048, 4096, 8192)         # sizes of square matrices
 TARGET = 0.8                                # of the copy's bandwidth

@@ -86,14 +86,14 @@ def _through(container: str, codec: str, sound: np.ndarray, kilobits: int, rate:
 
 def _at(rate: int, sound: np.ndarray) -> np.ndarray:
     """The sound, at another rate."""
-    from nnet3py.feat.resample import resample
+    from nnet3py.feat.sound import resample
 
     return resample(np.asarray(sound, np.float32), RATE, rate)
 
 
 def _back(rate: int, sound: np.ndarray) -> np.ndarray:
     """A sound of another rate, at RATE."""
-    from nnet3py.feat.resample import resample
+    from nnet3py.feat.sound import resample
 
     return resample(np.asarray(sound, np.float32), rate, RATE)
 

@@ -61,7 +61,7 @@ def plain(name: str) -> str:
 
 def read_sound(path: Path) -> np.ndarray:
     """float32 (samples,) at RATE, of int16 range: a sound file, without the zeros at its ends."""
-    from nnet3py.feat.resample import resample
+    from nnet3py.feat.sound import resample
     from nnet3py.formats.foreign_files import read_wave
     from nnet3py.io.object_files import read_object
 

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 EPSILON = np.float32(1.0e-10)         # initial value of the eigenvalues
 MAX_FORGETTING = 0.9                  # largest fraction of the estimate that one call replaces
 FIRST_UPDATES = 10                    # number of first calls that all update the estimate
-NUM_NUMBERS = 5                       # numbers of a preconditioner on the device (ops/formulas/natural_gradient.py)
+NUM_NUMBERS = 5                       # numbers of a preconditioner on the device (ops/formulas/updates.py)
 f32 = np.float32
 
 # Reasons for the results of ops.natural_gradient_fault other than 0.

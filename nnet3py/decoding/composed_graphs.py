@@ -36,7 +36,7 @@ _LAYOUT, _GRAPH_LOOPS = "nnet3py.decoding.layout", "nnet3py.decoding.graph_loops
 _find_free_arcs = Loop(_GRAPH_LOOPS, "find_free_arcs", "u4* i4* i8 i8 u1[] i4[,]", [_LAYOUT])
 
 _LOOKAHEAD_LOOPS, _LOOKAHEAD_USES = "nnet3py.decoding.lookahead_loops", [_LAYOUT, _GRAPH_LOOPS,
-                                                                         "nnet3py.engine.addresses"]
+                                                                         "nnet3py.engine.inline"]
 _COMPOSED = "i8* f4* i4* i4* i8 i4* f4*"            # keys, potentials, ranges, table, states
 _G = "u4* f4* i4* i4* f4* i4* i8 i8 f4* i4* i4* f8* f8"
 _compose = Loop(_LOOKAHEAD_LOOPS, "expand", f"u4* f4* i4* f4* {_G} i4* i4* i8 u1* u1* {_COMPOSED} i8 i4* f4* i8 i8* "

@@ -42,7 +42,7 @@ _find_intervals = Loop(_HERE, "find_intervals",
                        "u4* f4* i4* i4[] i4[] i8[] i4[] i8 i8[] i8[] i8[] i8[] i4[,]", _USES)
 _check_intervals = Loop(_HERE, "check_intervals", "i4* i8 i8 i4[,]", _USES)
 _add_sums = Loop("nnet3py.decoding.lookahead_loops", "add_sums", "u4* i4* f4* i8 i8 i8 f8 f8*",
-                 ["nnet3py.decoding.layout", _HERE, "nnet3py.engine.addresses"])
+                 ["nnet3py.decoding.layout", _HERE, "nnet3py.engine.inline"])
 
 _LARGEST_STATE = 1 << 30       # its number and a bit share a word
 KIND = "olabel_lookahead"

@@ -44,8 +44,7 @@ from nnet3py.decoding.layout import (
     PLACE,
     STATE_WORDS,
 )
-from nnet3py.engine.addresses import address, bring
-from nnet3py.engine.inline import inline
+from nnet3py.engine.inline import address, bring, inline
 
 _INFINITY = np.float32(np.inf)
 _LEAST_PART = 1.0e-11          # part of a running sum above which a difference of two sums is precise enough

@@ -1,4 +1,4 @@
-"""The door to BLAS: scipy's ``sgemm``, called from compiled code where ``product_rule.py`` says so."""
+"""Products of matrices by scipy's ``sgemm``, called from compiled code where ``product_rule.py`` says so."""
 from __future__ import annotations
 
 from typing import Any
@@ -7,26 +7,25 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from nnet3py.engine import symbols
+from nnet3py.engine import interface
 from nnet3py.engine.jit import inline
-from nnet3py.engine.product_rule import LARGE, RULE, SGEMM
-from nnet3py.engine.sgemm import integer_bits
+from nnet3py.engine.product_rule import LARGE, RULE, SGEMM, integer_bits
 
-# A product is made of pieces of so many rows and columns, counted from its first ones: BLAS may sum in another
-# order for another shape, and then numbers would depend on how threads shared a product.
+# Rows and columns of the pieces that a product is made of, counted from its first ones. BLAS may sum in another order
+# for another shape, and then numbers would depend on how threads share a product.
 PIECE = 256
 _I64, _INT = ir.IntType(64), ir.IntType(integer_bits())
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))
 
 
 def _word(context: Any, builder: Any, index: int) -> Any:
-    """A word of ``product_rule.words``."""
-    memory = context.get_c_value(builder, _I64, symbols.PRODUCTS)
+    """Load a word of ``product_rule.words``."""
+    memory = context.get_c_value(builder, _I64, interface.PRODUCTS)
     return builder.load(builder.gep(memory, [ir.Constant(_I64, index)]))
 
 
 def _rule(typingctx):
-    """The rule that holds now."""
+    """Return the rule that holds now."""
     def codegen(context, builder, signature, args):
         return _word(context, builder, RULE)
 
@@ -34,10 +33,10 @@ def _rule(typingctx):
 
 
 def _sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
-    """BLAS's ``sgemm`` on column-major matrices: ``c = alpha op(a) op(b) + beta c``.
+    """Call BLAS's ``sgemm`` on column-major matrices: ``c = alpha op(a) op(b) + beta c``.
 
-    trans_a, trans_b : boolean;  m, n, k, lda, ldb, ldc : intp;  alpha, beta : float32;  a, b, c : float32 arrays, of
-    which only the address of the first element is used.
+    trans_a, trans_b : boolean;  m, n, k, lda, ldb, ldc : intp;  alpha, beta : float32;  a, b, c : float32 arrays, whose
+    first elements' addresses are used.
     """
     signature = types.void(types.boolean, types.boolean, types.intp, types.intp, types.intp, types.float32,
                            a, types.intp, b, types.intp, types.float32, c, types.intp)
@@ -72,7 +71,7 @@ rule: Any = intrinsic(_rule)
 
 @inline
 def is_for_blas(m, n, k, trans_a, trans_b):
-    """Whether BLAS computes a product, as :func:`product_rule.class_of` has it."""
+    """Return whether BLAS computes a product, whose class is that of :func:`product_rule.class_of`."""
     size = 1 if min(m, n, k) >= LARGE else 0
     form = (2 if trans_a else 0) + (1 if trans_b else 0)
     return (rule() >> (2 * form + size)) & 1 == 1
@@ -80,7 +79,7 @@ def is_for_blas(m, n, k, trans_a, trans_b):
 
 @inline
 def _leading_dim(matrix):
-    """Elements from one row to the next; BLAS wants at least the row's length even where there is no next row."""
+    """Return the elements from one row to the next; BLAS expects a row's length or more even with one row."""
     stride = matrix.strides[0] // matrix.itemsize
     return max(stride if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
 
@@ -89,13 +88,13 @@ def _leading_dim(matrix):
 def _multiply_piece(dst, a, b, alpha, beta, trans_a, trans_b):
     m, n = dst.shape
     k = a.shape[0] if trans_a else a.shape[1]
-    # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
+    # A row-major matrix is the transpose of a column-major one, so BLAS computes dst' = op(b)' op(a)'.
     sgemm(trans_b, trans_a, n, m, k, alpha, b, _leading_dim(b), a, _leading_dim(a), beta, dst, _leading_dim(dst))
 
 
 @inline
 def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
-    """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
+    """Compute ``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension may be 0."""
     m, n = dst.shape
     for i in range(0, m, PIECE):
         last_row = min(i + PIECE, m)

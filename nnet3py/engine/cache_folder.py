@@ -1,4 +1,4 @@
-"""The folder in which compiled code is kept between processes. Light: no numba.
+"""The folder in which compiled code is kept between processes, and the locks by which they share it. Light: no numba.
 
 It is the first of these that is given:
 
@@ -6,26 +6,34 @@ It is the first of these that is given:
 2. ``$NNET3PY_CACHE``,
 3. the platform's cache folder (``$XDG_CACHE_HOME/nnet3py`` or ``~/.cache/nnet3py`` on Linux),
 
-or a private temporary folder, with a warning, where that cannot be written, or where others can: what lies there is
-executed (``trusted_files.py`` has the rules).
+or a private temporary folder, with a warning, where that folder cannot be written, or where others can write it: code
+in the folder is executed (``trusted_files.py`` has the rules).
+
+Locks are ranges of an empty file in the folder. A lock belongs to a process: it ends with the process, however the
+process ends, and a forked child has none of its parent's locks.
 """
 from __future__ import annotations
 
 import logging
 import os
 import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from zlib import crc32
 
+from nnet3py import system
 from nnet3py.trusted_files import make_private, why_untrusted
 
 logger = logging.getLogger("nnet3py.ops")
 
-_private: dict[int, Path] = {}      # the private folder, by the process that made it
+_private: dict[int, Path] = {}      # process: the private folder that it made
 
 
 def platform_cache_folder() -> Path:
-    """The folder where programs of this platform keep what they can make again."""
+    """Return the folder in which programs of this platform keep files that they can make again."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "nnet3py" / "Cache"
     if sys.platform == "darwin":
@@ -35,7 +43,7 @@ def platform_cache_folder() -> Path:
 
 
 def _why_unusable(folder: Path) -> str | None:
-    """Why compiled code cannot be kept in a folder, which is made if it is missing; None if it can."""
+    """Return why compiled code cannot be kept in a folder, which is made if missing; None if it can."""
     try:
         make_private(folder)
         return why_untrusted(folder) or (None if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else
@@ -45,7 +53,7 @@ def _why_unusable(folder: Path) -> str | None:
 
 
 def _chosen_folder() -> tuple[Path | None, str | None]:
-    """The folder that is named first, and why it cannot be used."""
+    """Return the folder that settings name, and why it cannot be used (None if it can)."""
     chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("NNET3PY_CACHE")
     try:
         folder = Path(chosen).expanduser() if chosen else platform_cache_folder()
@@ -58,7 +66,7 @@ def _chosen_folder() -> tuple[Path | None, str | None]:
 
 @cache
 def cache_folder() -> Path:
-    """The folder that holds the compiled code of every version; made if it is missing."""
+    """Return the folder that holds the compiled code of every version; made if missing."""
     folder, fault = _chosen_folder()
     if folder is not None and fault is None:
         return folder.resolve()
@@ -69,7 +77,7 @@ def cache_folder() -> Path:
 
 @cache
 def private_folder() -> Path:
-    """A new folder which goes with this process."""
+    """Return a new temporary folder, which is removed when this process ends."""
     import atexit
     import tempfile
 
@@ -80,9 +88,73 @@ def private_folder() -> Path:
 
 
 def remove_private() -> None:
-    """Remove the private folder, if this process made one: it is about to end. A forked child leaves its parent's."""
+    """Remove the private folder, if this process made one; a forked child leaves its parent's."""
     temporary = _private.pop(os.getpid(), None)
     if temporary is not None:
         import shutil
 
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+# -- one process compiles, others wait ---------------------------------------------------------------------------------
+
+
+
+LOCK_FILE = "locks"
+PATIENCE_S = 60.0           # a process that takes longer was stopped, or is on a machine that is gone
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
+_gave_up = False            # after one wait in vain this process waits for no other
+
+
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold a lock for ``path``, so that one process at a time compiles it.
+
+    Without the lock goes on a process on a system whose files cannot be locked, and one that has waited for
+    :data:`PATIENCE_S` seconds. Not for several threads at a time.
+    """
+    descriptor = _lock_file() if system.can_lock() and not _gave_up else None
+    place = crc32(os.fsencode(path)) & 0x7FFFFFFF
+    is_ours = descriptor is not None and _wait_for(descriptor, place, path)
+    try:
+        yield
+    finally:
+        if descriptor is not None and is_ours:
+            with suppress(OSError):
+                system.unlock_range(descriptor, place, 1)
+
+
+def _wait_for(descriptor: int, place: int, path: Path) -> bool:
+    """Wait for the lock of a byte of the file; False if it cannot be had."""
+    global _gave_up
+    end, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
+    while not _lock(descriptor, place):
+        if _gave_up:
+            return False
+        if time.monotonic() > end:
+            _gave_up = True
+            logger.warning("Another process has been making %s for %.0f s: this process goes on without waiting",
+                           path.name, PATIENCE_S)
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE_S)
+    return True
+
+
+def _lock(descriptor: int, place: int) -> bool:
+    """Try to take the lock of a byte of the file; where locks do not work, no process waits any more."""
+    global _gave_up
+    try:
+        return system.lock_range(descriptor, place, 1)
+    except OSError:
+        _gave_up = True
+        return False
+
+
+@cache
+def _lock_file() -> int | None:
+    """Open the file of locks, never closed: closing it once would end all of the process's locks."""
+    try:
+        return os.open(cache_folder() / LOCK_FILE, os.O_RDWR | os.O_CREAT | system.PLAIN | system.UNFOLLOWED, 0o600)
+    except OSError:
+        return None

@@ -5,41 +5,46 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from nnet3py.engine import shipped
-from nnet3py.engine.cache_folder import cache_folder
-from nnet3py.engine.code_bytes import Code, from_bytes, hash_of, to_bytes
-from nnet3py.engine.code_keys import Key, sources_hash
-from nnet3py.engine.process_lock import alone
+from nnet3py.engine.cache_folder import alone, cache_folder, private_folder
+from nnet3py.engine.kernel_code import Code, Key, from_bytes, hash_of, sources_hash, sources_of, to_bytes
 from nnet3py.engine.processor import processor
-from nnet3py.trusted_files import UNFINISHED, UntrustedFile, make_private, read_trusted, write_private
+from nnet3py.trusted_files import (
+    UNFINISHED,
+    UntrustedFile,
+    make_private,
+    read_trusted,
+    why_any_untrusted,
+    write_private,
+)
 
 logger = logging.getLogger("nnet3py.ops")
 
 _NUMBAS_SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO")
 
-# Whoever makes, finds or loads machine code holds this; so do all who call llvmlite, which has a lock of its own.
-# A fork waits for it: the child could wait for ever for a thread that it does not have.
+# Held while machine code is made, found or loaded, and during calls of llvmlite, which has a lock of its own. A fork
+# waits for it: else the child could wait for ever for a thread that it does not have.
 lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 def find(key: Key) -> Code | None:
-    """The code that came with the package, or else what is kept on this machine; None if there is neither."""
+    """Return the code that came with the package, or else that is kept on this machine; None if there is neither."""
     return shipped.read(key) or read(_path(key))
 
 
 def find_or_make(key: Key, compile_code: Callable[[], Code]) -> Code:
-    """The same; if there is neither, it is compiled now and kept on this machine.
+    """Return the code as :func:`find`; if there is none, compile it and keep it on this machine.
 
-    If several processes look for it, one compiles it, and the others wait.
+    If several processes look for the same code, one compiles it, and the others wait.
     """
     code = find(key)
     if code is None:
@@ -57,7 +62,7 @@ def _path(key: Key) -> Path:
 
 
 def read(path: Path) -> Code | None:
-    """What is kept in a file; None if there is none, if it is damaged, or if it is not to be trusted."""
+    """Return the code in a file; None if there is no file, if it is damaged, or if others could have written it."""
     try:
         kept = read_trusted(path)
     except UntrustedFile as error:
@@ -74,7 +79,7 @@ def _warn_of_untrusted(fault: str) -> None:
 
 
 def keep(path: Path, code: Code) -> None:
-    """Write a file, if that is possible, which no other process sees unfinished."""
+    """Write a file, if possible, so that no other process sees it unfinished."""
     with suppress(OSError):
         make_private(path.parent)
         for abandoned in path.parent.glob(f"{path.name}-*{UNFINISHED}"):
@@ -83,18 +88,18 @@ def keep(path: Path, code: Code) -> None:
 
 
 def _place(path: Path) -> str:
-    """What a file says about where it belongs, so that a kernel's file under another's name is not taken for it."""
+    """Return folder and name as the file itself has them, so that a file under another kernel's name is not taken."""
     return f"{path.parent.name}/{path.name}"
 
 
 def folder_name(sources: Iterable[Path]) -> str:
-    """A name made from everything that the machine code of functions in these files depends on here."""
+    """Return a name made from all that the machine code of functions in these files depends on."""
     return hash_of(_facts() + sources_hash(frozenset(sources)).encode()).hex()
 
 
 @cache
 def _facts() -> bytes:
-    """What machine code that is compiled here depends on besides sources: compiler, Python, numpy, the processor."""
+    """Return what machine code compiled here depends on besides sources: compiler, Python, numpy, the processor."""
     versions = [_version_file(package) for package in ("numba", "llvmlite", "numpy")]
     facts = [sys.version, *processor()[:-1], *(os.environ.get(f"NUMBA_{name}", "") for name in _NUMBAS_SETTINGS)]
     return b"\0".join([*(fact.encode() for fact in facts), *versions])
@@ -102,7 +107,7 @@ def _facts() -> bytes:
 
 @cache
 def _version_file(package: str) -> bytes:
-    """What names the version of a package without importing it."""
+    """Return the content of the file that names a package's version, without importing the package."""
     spec = find_spec(package)
     if spec is None or spec.origin is None:
         return b""
@@ -115,7 +120,7 @@ def _version_file(package: str) -> bytes:
 
 
 class _Engine:
-    """Code that is in the process, with symbols that are all different."""
+    """An execution engine of LLVM, with code whose symbols all differ."""
 
     def __init__(self) -> None:
         from llvmlite import binding
@@ -127,7 +132,7 @@ class _Engine:
         self.symbols: set[str] = set()
 
     def load(self, code: Code) -> int:
-        """Take in code whose symbol is not there yet; returns the address of its function."""
+        """Load code whose symbol is not there yet; return the address of its function."""
         from llvmlite import binding
 
         self.symbols.add(code.symbol)
@@ -140,10 +145,46 @@ _engines: list[_Engine] = []            # own the memory of the code
 
 
 def load(code: Code) -> int:
-    """Load what was compiled; the address of its entry. All symbols that it needs must be known to LLVM."""
+    """Load code and return the address of its entry; all symbols that it needs must be known to LLVM."""
     with lock:
         for engine in _engines:
             if code.symbol not in engine.symbols:
                 return engine.load(code)
         _engines.append(_Engine())
         return _engines[-1].load(code)
+
+
+# -- CUDA kernels, which numba keeps -----------------------------------------------------------------------------------
+
+
+@cache
+def _trusted(folder: Path) -> Path:
+    """Return the folder, or a private one if any file in it may be another user's: numba evaluates its files."""
+    with suppress(OSError):
+        make_private(folder)         # what numba writes there has the mode that the umask gives
+    fault = why_any_untrusted(folder)
+    if fault is None:
+        return folder
+    logger.warning("Compiled kernels are not taken from %s, but made again: %s", folder, fault)
+    return private_folder() / folder.name
+
+
+@contextmanager
+def kept_on_disk(path: Path, compiler: str = "") -> Iterator[None]:
+    """Have numba keep what it compiles inside in a folder for the source file at ``path``, as CUDA kernels are.
+
+    One thread of one process is inside at a time, for a file. ``compiler`` names a compiler that does not come with
+    numba, so that its code is kept apart.
+    """
+    from numba.core import config as numba_config
+
+    config: Any = numba_config     # its attributes are made when it is imported
+    with lock:           # also because CACHE_DIR is shared by the whole process
+        folder = _trusted(cache_folder() / f"{folder_name(sources_of(path))}{compiler}")
+        before = config.CACHE_DIR
+        config.CACHE_DIR = str(folder)
+        try:
+            with alone(folder):
+                yield
+        finally:
+            config.CACHE_DIR = before

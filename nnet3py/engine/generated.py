@@ -1,4 +1,4 @@
-"""Functions whose text is made up: the only place where source text is executed. All of it is this package's own."""
+"""Functions made of generated source text: the only place where text is executed, all of it this package's own."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -6,9 +6,9 @@ from typing import Any
 
 
 def function_of_text(text: str, names: Mapping[str, Any], like: Callable[..., Any]) -> Any:
-    """The function that ``text`` defines by the name of ``like``, with ``names`` as its globals.
+    """Return the function that ``text`` defines by the name of ``like``, with ``names`` as its globals.
 
-    It is given the place, module and docstring of ``like``, which numba's disk cache and messages use.
+    The function gets the file, line, module and docstring of ``like``, which numba's disk cache and messages use.
     """
     namespace = dict(names)
     exec(text, namespace)

@@ -1,7 +1,7 @@
-"""Where fields lie in CPython's objects and numpy's arrays, which compiled entries read. Light.
+"""The interface between compiled code and the process: layouts of objects, symbols, and memory that lasts.
 
-These are parts of both libraries' published interfaces: ``PyObject``, ``PyFloatObject``, ``PyArrayObject``,
-``PyArray_Descr``.
+The layouts are parts of both libraries' published interfaces: ``PyObject``, ``PyFloatObject``, ``PyArrayObject``,
+``PyArray_Descr``. Light: no numba, no numpy.
 """
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import ctypes
 import struct
 import sys
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from nnet3py.errors import Nnet3Error
 
 HEAD = object.__basicsize__             # bytes of an object's head; the last of them are the address of its type
 POINTER_BYTES = struct.calcsize("P")
-# where numpy's arrays and dtypes have the fields that are read, in bytes
+# offsets in bytes of fields of numpy's arrays and dtypes
 DATA, DIMENSIONS, SHAPE, STRIDES, DTYPE, FLAGS = (HEAD + 8 * i for i in (0, 1, 2, 3, 5, 6))
 BYTE_ORDER, TYPE_NUMBER = HEAD + 10, HEAD + 12
 NATIVE = b"=|<" if sys.byteorder == "little" else b"=|>"
@@ -23,7 +23,7 @@ CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400     # of an array's flags
 
 
 def description() -> str:
-    """Everything about Python, numpy and the system that machine code takes for granted, in a line."""
+    """Return a line with all that machine code takes for granted about Python, numpy and the system."""
     sizes = [ctypes.sizeof(kind) for kind in (ctypes.c_int, ctypes.c_long, ctypes.c_void_p)]
     return (f"{sys.platform} {sys.byteorder} {sizes} {sys.implementation.name} {HEAD} "
             f"{[DATA, DIMENSIONS, SHAPE, STRIDES, DTYPE, FLAGS, BYTE_ORDER, TYPE_NUMBER]}")
@@ -31,7 +31,7 @@ def description() -> str:
 
 @cache
 def check_arrays() -> None:
-    """See in an array whether numpy's fields lie there. Raises Nnet3Error if not."""
+    """Check on a sample that numpy's fields lie at these offsets. Raises Nnet3Error."""
     import numpy as np
 
     sample = np.zeros((2, 3), dtype=np.float32)
@@ -46,7 +46,7 @@ def check_arrays() -> None:
     is_right = is_right and _at(dtype + BYTE_ORDER, ctypes.c_char) in (b"=", b"<", b">") and (
         _at(dtype + TYPE_NUMBER, ctypes.c_int) == sample.dtype.num)
     if not is_right:
-        raise Nnet3Error(f"numpy {np.__version__} keeps arrays in another way than the machine code of nnet3py expects",
+        raise Nnet3Error(f"numpy {np.__version__} lays out arrays in another way than nnet3py's machine code expects",
                          "install a newer nnet3py, or an older numpy")
 
 
@@ -56,3 +56,36 @@ def _at(address: int, kind: Any) -> Any:
 
 def _numbers(address: int, count: int) -> tuple[int, ...]:
     return tuple((ctypes.c_ssize_t * count).from_address(address))
+
+
+# -- symbols: names by which object files refer to each other, and to memory and functions here -----------------
+
+# LLVM has one table of symbols for the whole process, in which numba's PyExc_TypeError is an object, CPython's a
+# variable: under one name, code made for the one would take the other for it. So all names are our own.
+FLOAT, BYTES, NONE = "nnet3py_float", "nnet3py_bytes", "nnet3py_none"
+TYPE_ERROR, OVERFLOW_ERROR, NDARRAY = "nnet3py_type_error", "nnet3py_overflow_error", "nnet3py_ndarray"
+TEAM, READ, WRITE, YIELD = "nnet3py_team", "nnet3py_read", "nnet3py_write", "nnet3py_yield"
+PRODUCTS = "nnet3py_products"
+SHARE, MULTIPLY, ARRAY = "nnet3py_share", "nnet3py_multiply", "nnet3py_array"
+
+# C functions that kernels call: file of this folder, and name of the function (``kernel_files.add_function``)
+FUNCTIONS = {SHARE: ("team_code", "share"), MULTIPLY: ("tiles", "multiply"), ARRAY: ("compiling", "take_apart")}
+# memory, and functions of the C library: the module that makes the symbol known to LLVM when it is imported
+PROVIDERS = {**dict.fromkeys((TEAM, READ, WRITE, YIELD), "nnet3py.engine.team"),
+             PRODUCTS: "nnet3py.engine.product_rule"}
+SYMBOLS = (*FUNCTIONS, *PROVIDERS)       # to be made known before code that refers to them is loaded
+
+
+# -- memory that lasts -------------------------------------------------------------------------------------------------
+
+T = TypeVar("T")
+
+
+def lasting(thing: T) -> T:
+    """Return an object after making sure that it is never freed, for memory that compiled code uses.
+
+    At its end Python frees modules in an order of its own, while threads of the team may still look for work, and
+    before functions made of compiled code.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return thing

@@ -1,19 +1,18 @@
-"""How the CPU kernels are compiled: one specialization each, on first call, cached on disk.
+"""The decorator ``kernel`` of CPU kernels: compiled for one signature, on the first call, and kept on disk.
 
 A kernel is a plain function with loops, decorated with its argument kinds::
 
     @kernel("mat mat vec f32")
     def add_mat_diag_vec(dst, src, scale, alpha): ...
 
-A kernel whose work can be shared by threads says over which matrix's rows or columns, and gets, before its own
-arguments, the range that it is to do; it treats every row or column alike, whatever the others are::
+A kernel whose work threads can share names the matrix over whose rows or columns, and gets, before its own arguments,
+the range of its chunk; it treats every row or column alike, whichever others are in the chunk::
 
     @kernel("mat mat f32", rows_of="dst")
     def add_mat(first, last, dst, src, alpha):
         for i in range(first, last): ...
 
-Sums over rows are shared by columns, so that no sum depends on the number of threads. :mod:`nnet3py.engine.team_code`
-says how.
+Sums over rows are shared by columns, so that no sum depends on the number of threads (``team_code.py``).
 
 A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of
 its rows as a contiguous vector, which lets LLVM vectorize the inner loop although the matrix type says nothing about
@@ -31,17 +30,16 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 from numba.np import arrayobj
 
-from nnet3py.engine import compiling, kernel_files, symbols, team_code
-from nnet3py.engine.code_bytes import Code
-from nnet3py.engine.code_keys import Key
+from nnet3py.engine import compiling, interface, kernel_files, team_code
 from nnet3py.engine.generated import function_of_text
 from nnet3py.engine.inline import inline
+from nnet3py.engine.kernel_code import Code, Key
 from nnet3py.engine.kinds import kinds_of
 from nnet3py.engine.numba_target import njit
 
 
 def _segment(typingctx, matrix, index, first, last):
-    """Columns ``first`` to ``last`` - 1 of a row as a contiguous 1-D view; the matrix's columns must be adjacent."""
+    """Return columns ``first`` to ``last`` - 1 of a row as a contiguous 1-D view; columns must be adjacent."""
     if not (isinstance(matrix, types.Array) and matrix.ndim == 2):
         return None
     result = types.Array(matrix.dtype, 1, "C")
@@ -61,7 +59,7 @@ def _segment(typingctx, matrix, index, first, last):
 
 
 def _span(typingctx, vector, offset, length):
-    """The ``length`` elements of ``vector`` that start at ``offset``, as a contiguous 1-D view."""
+    """Return the ``length`` elements of ``vector`` from ``offset`` on as a contiguous 1-D view."""
     if not (isinstance(vector, types.Array) and vector.ndim == 1):
         return None
     result = types.Array(vector.dtype, 1, "C")
@@ -84,7 +82,7 @@ span: Any = intrinsic(_span)
 
 @inline
 def row(matrix, index):
-    """Row ``index`` of ``matrix`` as a contiguous 1-D view; the matrix's columns must be adjacent in memory."""
+    """Return row ``index`` of ``matrix`` as a contiguous 1-D view; columns must be adjacent in memory."""
     return segment(matrix, index, 0, matrix.shape[1])
 
 
@@ -92,7 +90,7 @@ CACHE_LINE = 16      # float32 numbers
 
 
 class Shared(NamedTuple):
-    """How the threads share a kernel: the matrix, 0 for its rows or 1 for columns, an element's cost in additions."""
+    """The way in which threads share a kernel: a matrix, axis 0 for rows or 1 for columns, an element's cost."""
 
     matrix: str
     axis: int
@@ -113,7 +111,7 @@ class Kernel:
         self._compiled: Callable[..., Any] | None = None
 
     def compile(self) -> Callable[..., Any]:
-        """Load the kernel from the disk cache, or compile it and store it there; returns what to call."""
+        """Load the kernel from the disk cache, or compile it and store it there; return the Python function."""
         if self._compiled is None:
             self._compiled = kernel_files.find_or_make(self.source, self.__name__, self.make_code)
         return self._compiled
@@ -125,12 +123,12 @@ class Kernel:
 
     @property
     def key(self) -> Key:
-        """What its code is kept by."""
+        """The key by which the code is kept."""
         return kernel_files.key_of(self.source, self.__name__)
 
     def make_code(self) -> Code:
-        """Compile it."""
-        return compiling.make(self.function, self.signature, symbols.PROVIDERS, self.fastmath)
+        """Compile the kernel."""
+        return compiling.make(self.function, self.signature, interface.SYMBOLS, self.fastmath)
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         return (self._compiled or self.compile())(*args, **named)
@@ -145,7 +143,7 @@ def {name}({header}):
 
 
 def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Any:
-    """A function of all but the first two arguments of ``function``, which has the threads share rows or columns."""
+    """Return a function, without the first two arguments of ``function``, that shares rows or columns."""
     parameters = list(inspect.signature(function).parameters.values())[2:]
     names = [p.name for p in parameters]
     source = _SHARED_KERNEL.format(
@@ -160,16 +158,16 @@ def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Any:
 
 def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of: str = "",
            cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a :class:`Kernel` of a function; ``kinds`` names each argument's kind, in order, separated by blanks.
+    """Make a decorator that makes a :class:`Kernel` of a function.
 
     Parameters
     ----------
-    kinds : those of ``engine/kinds.py``
-    reassociate : let LLVM reorder sums: only for a reduction to one number, which it could not vectorize otherwise
-    rows_of, columns_of : the matrix whose rows or columns the threads share; then the function's first two arguments
-        say which of them it does
-    cost : of an element, in additions of one matrix to another, perhaps as an expression of the arguments; what is
-        too cheap is not shared
+    kinds : names of ``engine/kinds.py``, in order, separated by blanks
+    reassociate : True lets LLVM reorder sums: for a reduction to one number, which it could not vectorize otherwise
+    rows_of, columns_of : name of the matrix whose rows or columns the threads share; the function's first two
+        arguments are then the first of its chunk, and the one after the last
+    cost : work of an element, in additions of one matrix to another, or an expression of the arguments; cheap kernels
+        are not shared
     """
     shared = Shared(rows_of or columns_of, 0 if rows_of else 1, cost) if rows_of or columns_of else None
     return lambda function: Kernel(function, kinds, reassociate, shared)

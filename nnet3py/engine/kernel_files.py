@@ -1,25 +1,43 @@
-"""The compiled kernels: found on disk, or made now and kept there; loaded once in a process. Light: no numba."""
+"""Compiled kernels in this process: found on disk, or made now and kept there; loaded once, as Python functions.
+
+A Python function of machine code follows CPython's calling convention METH_FASTCALL, so that a call costs less than a
+microsecond. Its code refers to objects and functions by symbols, which are made known to LLVM here before the code is
+loaded. Light: no numba.
+"""
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable, Iterable
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding
 
-from nnet3py.engine import code_files, entries, symbols
-from nnet3py.engine.code_bytes import Code
-from nnet3py.engine.code_keys import Key
-from nnet3py.engine.kernel_cache import sources_of
+from nnet3py.engine import code_files, interface
+from nnet3py.engine.interface import lasting
+from nnet3py.engine.kernel_code import Code, Key, sources_of
 
+METH_FASTCALL = 0x80
+PYTHON_FUNCTIONS = (
+    "PyBytes_AsString", "PyErr_Occurred", "PyErr_Format", "PyErr_SetString", "PyEval_RestoreThread",
+    "PyEval_SaveThread", "PyFloat_AsDouble", "PyFloat_FromDouble", "PyLong_AsVoidPtr", "PyLong_FromSsize_t",
+    "PyNumber_AsSsize_t", "PyObject_IsTrue", "PyType_IsSubtype", "Py_IncRef")
+_OBJECTS = {interface.FLOAT: float, interface.BYTES: bytes, interface.NONE: None, interface.TYPE_ERROR: TypeError,
+            interface.OVERFLOW_ERROR: OverflowError}
+_FOLDER = Path(__file__).resolve().parent
 _loaded: dict[Key, Callable[..., Any]] = {}
 
 
-def find(source: Path, name: str) -> Callable[..., Any] | None:
-    """The kernel ``name`` of a source file, if it is in the process or on disk.
+# -- kernels -----------------------------------------------------------------------------------------------------------
 
-    It checks its arguments' types, releases the GIL, checks no bounds, and follows numpy where Python would raise.
+
+def find(source: Path, name: str) -> Callable[..., Any] | None:
+    """Return the kernel ``name`` of a source file if it is in the process or on disk, else None.
+
+    A kernel checks its arguments' types, releases the GIL, checks no bounds, and follows numpy where Python would
+    raise (1/0 is inf).
     """
     with code_files.lock:
         key = key_of(source, name)
@@ -32,7 +50,7 @@ def find(source: Path, name: str) -> Callable[..., Any] | None:
 
 
 def find_or_make(source: Path, name: str, compile_code: Callable[[], Code]) -> Callable[..., Any]:
-    """The same; if it is not on disk, it is compiled and kept there."""
+    """Return the kernel ``name`` of a source file; if it is not on disk, compile it and keep it there."""
     with code_files.lock:
         key = key_of(source, name)
         if key not in _loaded:
@@ -41,25 +59,87 @@ def find_or_make(source: Path, name: str, compile_code: Callable[[], Code]) -> C
 
 
 def key_of(source: Path, name: str) -> Key:
-    """What the kernel ``name`` of a source file is kept by."""
+    """Return the key of the kernel ``name`` of a source file."""
     return Key(source, name, sources_of(source))
 
 
 def function_of(code: Code, name: str) -> Callable[..., Any]:
-    """Load code that Python is to call, and make a function of it."""
+    """Load code and return a Python function of it.
+
+    The function takes arguments by position; one with default values also by name. It raises TypeError for an object
+    of the wrong type, and for an array of another dtype or number of dimensions, that cannot be written, or that is
+    not contiguous where it has to be.
+    """
     provide(code.needs)
-    return entries.function_of(code, name)
+    register()
+    definition = lasting(_MethodDef(name.encode(), code_files.load(code), METH_FASTCALL, None))
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.POINTER(_MethodDef), ctypes.c_void_p, ctypes.c_void_p)
+    compiled = make(ctypes.byref(definition), None, None)
+    return _with_defaults(compiled, code) if code.defaults else compiled   # type: ignore[no-any-return]
+
+
+class _MethodDef(ctypes.Structure):
+    """CPython's PyMethodDef."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
+                ("doc", ctypes.c_char_p))
+
+
+def _with_defaults(compiled: Callable[..., Any], code: Code) -> Callable[..., Any]:
+    """Return a function that takes arguments by name, too, and fills in defaults."""
+    names, count = code.names, len(code.names)
+    defaults = dict(zip(names[count - len(code.defaults):], code.defaults, strict=True))
+
+    def call(*args: Any, **named: Any) -> Any:
+        if not named and len(args) == count:
+            return compiled(*args)
+        others = names[len(args):]
+        values = {**defaults, **named}
+        if not named.keys() <= set(others) or not all(name in values for name in others):
+            raise TypeError(f"expected {', '.join(names)}, of which {', '.join(defaults)} may be missing; "
+                            f"found {len(args)} arguments and {', '.join(named) or 'none'} by name")
+        return compiled(*args, *(values[name] for name in others))
+
+    return call
+
+
+# -- symbols -----------------------------------------------------------------------------------------------------------
+
+
+@cache
+def register() -> None:
+    """Make CPython's functions and objects known to LLVM."""
+    for name in PYTHON_FUNCTIONS:
+        llvmlite.binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
+    for name, thing in _OBJECTS.items():
+        llvmlite.binding.add_symbol(name, id(thing))
 
 
 def provide(needs: Iterable[str]) -> None:
-    """Make known to LLVM what code refers to: without it, loading that would end the process."""
-    for symbol in needs:
-        if symbol in symbols.PROVIDERS:
-            import_module(symbols.PROVIDERS[symbol])
+    """Make symbols (``interface.SYMBOLS``) known to LLVM: loading code that needs others would end the process."""
+    with code_files.lock:
+        for symbol in needs:
+            _provide(symbol)
 
 
-def add_function(symbol: str, source: Path, name: str) -> None:
-    """Make the C function ``name`` of a source file known to LLVM as ``symbol``: from the disk, or compiled now."""
+@cache
+def _provide(symbol: str) -> None:
+    if symbol == interface.NDARRAY:
+        import numpy as np
+
+        interface.check_arrays()
+        register()
+        llvmlite.binding.add_symbol(symbol, id(np.ndarray))
+    elif symbol in interface.FUNCTIONS:
+        add_function(symbol, *interface.FUNCTIONS[symbol])
+    else:
+        import_module(interface.PROVIDERS[symbol])
+
+
+def add_function(symbol: str, file: str, name: str) -> None:
+    """Make the C function ``name`` of a file of ``engine/`` known to LLVM as ``symbol``: from disk, or compiled now."""
+    source = _FOLDER / f"{file}.py"
     with code_files.lock:
         code = code_files.find_or_make(key_of(source, name), maker_of(source, name))
         provide(code.needs)
@@ -67,7 +147,10 @@ def add_function(symbol: str, source: Path, name: str) -> None:
 
 
 def maker_of(source: Path, name: str) -> Callable[[], Code]:
-    """What compiles a C function: the function ``make_`` + ``name`` of that file's module, which is imported for it."""
+    """Return a function that compiles ``name`` of a file of ``engine/``: ``make_`` + ``name`` of its module.
+
+    The module, which needs numba, is imported when the function is called.
+    """
     def make() -> Code:
         code: Code = getattr(import_module(f"nnet3py.engine.{source.stem}"), f"make_{name}")()
         return code

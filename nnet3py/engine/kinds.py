@@ -25,13 +25,13 @@ TYPES: dict[str, Any] = {
 
 
 def kinds_of(text: str) -> tuple[Any, ...]:
-    """The numba types of kinds separated by blanks."""
+    """Return the numba types of kinds separated by blanks."""
     unknown = [kind for kind in text.split() if kind not in TYPES]
     if unknown:
-        raise ValueError(f"unknown argument kinds {unknown}; known: {', '.join(TYPES)}")
+        raise ValueError(f"unknown argument kinds {unknown}, expected some of {', '.join(TYPES)}")
     return tuple(TYPES[kind] for kind in text.split())
 
 
 def cell_type(kind: str) -> Any:
-    """The type of an array of one element, which a number of a kind whose name ends in "cell" is on a GPU."""
+    """Return the type of an array of one element, by which a GPU is given a number of a kind such as "f32cell"."""
     return types.Array(TYPES[kind], 1, "C")

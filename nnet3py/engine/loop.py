@@ -1,4 +1,4 @@
-"""Loops as machine code that is kept on disk, and loaded from there without numba: in 0.05 s instead of 0.3 s.
+"""Loops as machine code that is kept on disk, and loaded from there without numba, in 0.05 s instead of 0.3 s. Light.
 
 A loop is a plain function of numbers, arrays and addresses, in a file of its own that is imported when it is compiled::
 
@@ -7,9 +7,9 @@ A loop is a plain function of numbers, arrays and addresses, in a file of its ow
     ...
     num_kept = _prune(arc_starts, next_states, weights, beam, costs)
 
-It allocates nothing and raises nothing: what needs more room returns, is given larger arrays, and goes on. It checks no
-index. Functions that it calls are decorated with :data:`nnet3py.engine.inline.inline`. It is compiled for one
-signature; arrays must be contiguous, writable and of that dtype. Other threads may run while it works. Light.
+A loop allocates nothing and raises nothing: if it needs more room it returns, is given larger arrays, and is called
+again. It checks no index. Functions that it calls are decorated with :data:`nnet3py.engine.inline.inline`. It is
+compiled for one signature; arrays must be contiguous, writable and of that dtype. Other threads may run meanwhile.
 """
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from nnet3py.engine import symbols
+from nnet3py.engine import interface
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from nnet3py.engine.code_bytes import Code
-from nnet3py.engine.code_keys import Key
+    from nnet3py.engine.kernel_code import Code, Key
 
 _NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "i2": "int16", "i4": "int32",
                 "i8": "int64", "f4": "float32", "f8": "float64", "b1": "boolean"}
@@ -34,11 +33,11 @@ class Loop:
 
     Parameters
     ----------
-    source : the name of a module, which is imported only if the function must be compiled
-    name : the function's
-    types : its arguments' types: ``f4`` a number, ``f4[]`` a vector, ``f4[,]`` a matrix, ``f4*`` an address, for
+    source : name of a module, which is imported only if the function must be compiled
+    name : name of the function
+    types : types of its arguments: ``f4`` a number, ``f4[]`` a vector, ``f4[,]`` a matrix, ``f4*`` an address, for
         which bytes or an integer are given
-    uses : names of other modules whose functions it calls; when one of these files changes, it is compiled again
+    uses : names of other modules whose functions it calls; a change in one of their files compiles it again
     """
 
     def __init__(self, source: str, name: str, types: str, uses: Sequence[str] = ()) -> None:
@@ -62,25 +61,25 @@ class Loop:
 
     @property
     def key(self) -> Key:
-        """What its code is kept by."""
-        from nnet3py.engine.code_keys import Key
+        """The key by which the code is kept."""
+        from nnet3py.engine.kernel_code import Key
 
         types = "-".join(self._types).replace("*", "p").replace("[]", "v").replace("[,]", "m")
         source, *others = (_file_of(module) for module in (self._source, *self._uses))
         return Key(source, f"{self.name}-{types}", frozenset([source, *others]))
 
     def make_code(self) -> Code:
-        """Compile it."""
+        """Compile the function."""
         from importlib import import_module
 
         from nnet3py.engine import compiling
 
         function = getattr(import_module(self._source), self.name)
-        return compiling.make(function, [_numba_type(kind) for kind in self._types], symbols.PROVIDERS)
+        return compiling.make(function, [_numba_type(kind) for kind in self._types], interface.SYMBOLS)
 
 
 def _numba_type(text: str) -> Any:
-    """The numba type that a word such as ``f4[]`` names."""
+    """Return the numba type that a word such as ``f4[]`` names."""
     from numba import types
 
     element = getattr(types, _NUMBA_TYPES[text[:2]])
@@ -91,11 +90,11 @@ def _numba_type(text: str) -> Any:
 
 @cache
 def _file_of(module: str) -> Path:
-    """The source file of a module, which is not imported."""
+    """Return the source file of a module, without importing it."""
     from importlib.util import find_spec
     from pathlib import Path
 
     spec = find_spec(module)
     if spec is None or spec.origin is None:
-        raise ModuleNotFoundError(f"there is no source file of {module}", name=module)
+        raise ModuleNotFoundError(f"the module {module} has no source file", name=module)
     return Path(spec.origin).resolve()

@@ -1,10 +1,11 @@
-"""How numba makes our machine code: for the chosen processor, as object files that it does not load.
+"""A target of numba for kernels: object files for the chosen processor, which numba does not load.
 
 numba has one target, "cpu": this machine's processor, with code that is loaded into the process and linked with
-numba's runtime. Ours is a target of its own beside it, so that what a user compiles in the same process stays as it
-was. It leaves out what takes half of numba's time where code is only to be kept: machine code and a Python wrapper
-for each of the functions that are inlined anyway, optimizing those before they are, and reference counts.
-Whatever is compiled for the CPU is decorated with :func:`njit` from here.
+numba's runtime. The target here is a second one, so that functions which a user compiles in the same process stay as
+they were. It leaves out steps that take half of numba's time and are of no use for code that is only kept: machine code
+and a Python wrapper for functions that are inlined anyway, their separate optimization, and reference counts.
+
+Functions compiled for the CPU are decorated with :func:`njit` of this module.
 """
 from __future__ import annotations
 
@@ -24,17 +25,17 @@ _CHOOSES_PASSES = hasattr(codegen.CPUCodegen, "_pass_builder")      # numba 0.62
 
 
 class _Token(target_extension.CPU):
-    """What is declared for any CPU holds for this target."""
+    """The target's name in numba; all that is declared for CPUs holds for it."""
 
 
 class _Library(codegen.AOTCodeLibrary):
-    """The code of a function. Only that of a function that is kept is optimized, with all that it calls in it."""
+    """The code of a function; optimized only if the function is kept, together with all functions that it calls."""
 
     _codegen: Any
     _entry = ""
 
     def object_file(self, entry: Any) -> bytes:
-        """The object file of an entry (LLVM's function, in a module of its own) with the function that it calls."""
+        """Return the object file of an entry (LLVM's function, in its own module) and the function that it calls."""
         self._entry = entry.name
         with compiler_lock.global_compiler_lock:
             self.add_ir_module(entry.module)
@@ -60,7 +61,7 @@ class _Library(codegen.AOTCodeLibrary):
 
 
 class _Codegen(codegen.CPUCodegen):
-    """LLVM, set up for the processor that was chosen. It has no execution engine."""
+    """LLVM, set up for the chosen processor, without an execution engine."""
 
     _library_class = _Library
     _engine: Any
@@ -80,7 +81,7 @@ class _Codegen(codegen.CPUCodegen):
         return str(self._data_layout)
 
     def clean(self, function: Any) -> None:
-        """Take variables of a function from its stack, so that LLVM sees how small it is when it inlines it."""
+        """Move variables from the stack to registers, so that LLVM sees how small a function is when it inlines it."""
         builder = self._pass_builder(opt=1)
         passes = llvmlite.binding.create_new_function_pass_manager()
         passes.add_sroa_pass()
@@ -88,7 +89,7 @@ class _Codegen(codegen.CPUCodegen):
         passes.run(function, builder)
 
     def optimize(self, module: Any) -> None:
-        """All of LLVM's optimizations. numba runs some twice, for the sake of its reference counts."""
+        """Run all of LLVM's optimizations once; numba runs some twice, for the sake of its reference counts."""
         made = self._module_pass_manager()
         passes, *builder = made if _CHOOSES_PASSES else (made,)
         passes.run(module, *builder)
@@ -99,7 +100,7 @@ class _Codegen(codegen.CPUCodegen):
         return module
 
     def _add_module(self, module: Any) -> None:
-        """Nothing is loaded."""
+        """Load nothing."""
 
 
 class _NoCounts(NRTContext):
@@ -135,12 +136,12 @@ class _Context(cpu.CPUContext):
         return _NoCounts(self, True)
 
     def post_lowering(self, mod: Any, library: Any) -> None:
-        """As numba, without its runtime."""
+        """Finish a module as numba does, without its runtime."""
         if self.fastmath:
             fastmathpass.rewrite_module(mod, self.fastmath)
 
     def get_executable(self, library: Any, fndesc: Any, env: Any) -> Callable[[], None]:
-        """What numba knows a compiled function by, which must be a built-in function and is never called."""
+        """Return a built-in function, by which numba knows a compiled function; it is never called."""
         return [].clear
 
 
@@ -151,7 +152,7 @@ def _typing_context() -> Any:
 
 @cache
 def context() -> Any:
-    """How numba lowers functions for this target."""
+    """Return numba's context of lowering for this target."""
     return _Context(_typing_context(), NAME)
 
 
@@ -170,7 +171,7 @@ class _Dispatcher(registry.CPUDispatcher):
 
 
 def target_machine() -> Any:
-    """LLVM's idea of the processor that was chosen, set up as numba does for code that llvmlite is to load."""
+    """Return LLVM's target machine of the chosen processor, set up as numba does for code that llvmlite loads."""
     made_for = processor()
     llvmlite.binding.initialize_native_target()
     llvmlite.binding.initialize_native_asmprinter()
@@ -191,5 +192,5 @@ target_extension.jit_registry[_Token] = _jit
 
 
 def njit(*args: Any, **options: Any) -> Any:
-    """``numba.njit`` for this target: what numpy would do (1/0 is inf), no reference counts, nothing loaded."""
+    """Apply ``numba.njit`` for this target: numpy's rules (1/0 is inf), no reference counts, nothing loaded."""
     return _jit(*args, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, no_rewrites=True, **options)

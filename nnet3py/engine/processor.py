@@ -1,9 +1,9 @@
-"""For which processors machine code is made: one of a few kinds, of which this machine can run some. Light: no numba.
+"""The processor that machine code is made for: one of a few kinds, of which this machine can run some. Light: no numba.
 
 Kinds differ in their registers, and so in how products are computed (``engine/tiles.py``). Code is made for the least
-processor of a kind, never for one model: all machines of a kind compute the same numbers, and the package can bring
-its code along. The environment's ``NNET3PY_CPU`` names a lesser kind than this machine's: to try what others will run,
-or because it is faster here.
+processor of a kind, never for one model: all machines of a kind compute the same numbers, and wheels can bring code
+along. The environment variable ``NNET3PY_CPU`` names a lesser kind than this machine's: to try the code of other
+machines, or because it is faster here.
 """
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from typing import NamedTuple
 from nnet3py.errors import UsageError
 
 VARIABLE = "NNET3PY_CPU"
-# of x86-64 each can do what those after it can; of aarch64, too, all of which have NEON
+# each kind of x86-64 can run the code of the next ones; so can aarch64, which always has NEON
 AVX512, AVX2, SSE4, NEON, GENERIC = KINDS = ("avx512", "avx2", "sse4", "neon", "generic")
 _V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
 _V4 = (*_V3, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")
 _NEEDED: dict[str, tuple[str, ...]] = {AVX512: _V4, AVX2: _V3, SSE4: _V2, GENERIC: ()}
-_ARM = ("aarch64", "arm64")                                        # how the names of its systems begin
+_ARM = ("aarch64", "arm64")                                        # beginnings of LLVM's triples
 # LLVM's names for the least processor of each kind of x86-64, which are those of its psABI's levels
 _LEVELS = {AVX512: "x86-64-v4", AVX2: "x86-64-v3", SSE4: "x86-64-v2", GENERIC: "x86-64"}
-# LLVM takes the least of these for one that is slowed down by vectors of 512 bits
+# LLVM takes the least processor of this kind for one that is slowed down by vectors of 512 bits
 _TUNING = {AVX512: "-prefer-256-bit"}
-ALL_ARM = "generic"                                                # LLVM's name for what all of aarch64 can do
+ALL_ARM = "generic"                                                # LLVM's name for the least processor of aarch64
 LINUX = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}    # machines: LLVM's triples
-# The sets of kernels that wheels carry, by the machine that they are for
+# sets of kernels that wheels carry, by machine and kind
 SETS = {"x86_64": {AVX512: "x86-64-v4", AVX2: "x86-64-v3", SSE4: "x86-64-v2"}, "aarch64": {NEON: "aarch64"}}
 
 
 class Processor(NamedTuple):
-    """What machine code is made for.
+    """A processor that machine code is made for.
 
-    ``kind`` is one of KINDS; ``triple`` names machine, system and interface, ``target`` the least processor of the
-    kind, in LLVM's words, ``features`` what else it has or lacks; ``model`` is the processor of this machine, or
-    ``target`` if a lesser kind was chosen.
+    ``kind`` is one of KINDS; ``triple`` (machine, system and interface), ``target`` (the least processor of the kind)
+    and ``features`` (further ones, or with a minus those it lacks) are LLVM's names; ``model`` is the processor of this
+    machine, or ``target`` if a lesser kind was chosen.
     """
 
     kind: str
@@ -51,7 +51,7 @@ _other: list[Processor] = []       # the machine that this process makes code fo
 
 @cache
 def possible_kinds() -> tuple[str, ...]:
-    """The kinds whose code this machine can run, the best first."""
+    """Return the kinds whose code this machine can run, the best first."""
     from llvmlite import binding
 
     if _triple().startswith(_ARM):
@@ -71,7 +71,7 @@ def _triple() -> str:
 
 @cache
 def processor() -> Processor:
-    """The processor that this process makes machine code for.
+    """Return the processor that this process makes machine code for.
 
     Raises
     ------
@@ -94,13 +94,13 @@ def processor() -> Processor:
 
 
 def least_of(kind: str, triple: str) -> Processor:
-    """The least processor of a kind, for one of LLVM's triples."""
+    """Return the least processor of a kind, for one of LLVM's triples."""
     target = ALL_ARM if triple.startswith(_ARM) else _LEVELS.get(kind, "")
     return Processor(kind, triple, target, _TUNING.get(kind, ""), target)
 
 
 def set_name(made_for: Processor) -> str | None:
-    """The name of the set of kernels for a processor; None if wheels carry none for it."""
+    """Return the name of the set of kernels for a processor; None if wheels carry none for it."""
     for machine, sets in SETS.items():
         if made_for.triple == LINUX[machine]:
             return sets.get(made_for.kind)
@@ -108,9 +108,9 @@ def set_name(made_for: Processor) -> str | None:
 
 
 def make_code_for(machine: str, kind: str) -> None:
-    """From now on, make machine code for a kind of Linux machine ("x86_64", "aarch64"), which may not be this one.
+    """Make machine code from now on for a kind of Linux machine ("x86_64", "aarch64"), perhaps not this one.
 
-    For a process that does nothing else, called before any code is made: what it makes cannot be run here.
+    For a process that does nothing else, and called before any code is made: the code may not run here.
     """
     from llvmlite import binding
 

@@ -1,69 +1,123 @@
-"""Which products are computed by tiles and which by BLAS, as measured. Light: no numba.
+"""The rule by which products are computed by tiles or by BLAS, and the address of BLAS's ``sgemm``. Light: no numba.
 
 The rule is a number with a bit for each class of products: by which matrices are to be transposed, and by whether all
-three dimensions are large. A bit that is set stands for BLAS. Kernels read it from memory when they run, so that the
-same machine code serves all rules; a process that does not need BLAS does not load it.
+three dimensions are large. A bit that is set stands for BLAS. Kernels read the rule from memory when they run, so that
+the same machine code serves all rules; a process that does not need BLAS does not load it.
 
-Built in: tiles where they were measured on such processors, BLAS elsewhere. ``nnet3py tune`` measures
-both, and keeps what was faster in the cache folder.
+Built in: tiles where they were measured on such processors, BLAS elsewhere. ``nnet3py tune`` measures both, and keeps
+the faster choice in the cache folder.
 """
 from __future__ import annotations
 
+import ctypes
+import importlib.machinery
+import importlib.util
 import json
 import logging
+import re
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import llvmlite.binding
 
-from nnet3py.engine import symbols
+from nnet3py.engine import interface
 from nnet3py.engine.cache_folder import cache_folder
 from nnet3py.engine.processor import GENERIC, NEON, SSE4, processor
-from nnet3py.engine.team_memory import lasting_words
+from nnet3py.engine.team import lasting_words
+from nnet3py.engine.threads import limit_blas
+from nnet3py.errors import DeviceError
 from nnet3py.trusted_files import read_trusted, write_private
+
+# -- BLAS: ``scipy.linalg.cython_blas`` hands out the address of ``sgemm``. Only that extension module is loaded:
+# importing all of ``scipy.linalg`` takes a tenth of a second and more, loading this module 2 ms.
+
+def _load_cython_blas() -> ModuleType:
+    """Import ``scipy.linalg.cython_blas``, without the rest of ``scipy.linalg`` where its file is found."""
+    import scipy  # sets up the search path of its libraries on Windows
+
+    folder = Path(scipy.__file__).parent / "linalg"
+    for suffix in importlib.machinery.EXTENSION_SUFFIXES:
+        path = folder / f"cython_blas{suffix}"
+        if path.is_file():
+            spec = importlib.util.spec_from_file_location("scipy.linalg.cython_blas", path)
+            if spec is not None and spec.loader is not None:
+                module = importlib.util.module_from_spec(spec)
+                spec.loader.exec_module(module)
+                return module
+    return importlib.import_module("scipy.linalg.cython_blas")
+
+
+@cache
+def _sgemm() -> tuple[int, int]:
+    """Return the address of ``sgemm``, and the width of BLAS's integers in bits."""
+    capsule = _load_cython_blas().__pyx_capi__["sgemm"]
+    get_name = ctypes.pythonapi.PyCapsule_GetName
+    get_name.restype, get_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.restype, get_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    signature = get_name(capsule)
+    argument_types = re.findall(r"[\w ]+\*", signature.decode())
+    if len(argument_types) != 13:
+        raise DeviceError(f"scipy's sgemm takes {signature.decode()}, expected 13 pointers", "install another scipy")
+    limit_blas()       # ops/cpu/products.py cuts products and shares their parts
+    return get_pointer(capsule, signature), 32 if argument_types[2].strip() == "int *" else 64
+
+
+def sgemm_address() -> int:
+    """Return the address of ``sgemm``; in commands, BLAS computes with one thread from now on. Raises DeviceError."""
+    return _sgemm()[0]
+
+
+def integer_bits() -> int:
+    """Return the width of BLAS's integers in bits. Raises DeviceError."""
+    return _sgemm()[1]
+
+
+# -- the rule ----------------------------------------------------------------------------------------------------------
+
 
 logger = logging.getLogger("nnet3py.ops")
 
 FILE = "products.json"
-LARGE = 128                 # of the least dimension
+LARGE = 128                 # a product whose least dimension is this or more is large
 FORMS = ("plain", "right transposed", "left transposed", "both transposed")
 NUM_CLASSES = 2 * len(FORMS)
 NO_BLAS, ALL_BLAS = 0, (1 << NUM_CLASSES) - 1
-RULE, SGEMM = range(2)      # words of the memory that kernels read
+RULE, SGEMM = range(2)      # places in ``words``, the memory that kernels read
 
 words = lasting_words(2)
 
 
 def class_of(m: int, n: int, k: int, trans_a: bool, trans_b: bool) -> int:
-    """The bit of a product of op(a) (m x k) and op(b) (k x n)."""
+    """Return the number of the bit for a product of op(a) (m x k) and op(b) (k x n)."""
     return 2 * (2 * trans_a + trans_b) + (min(m, n, k) >= LARGE)
 
 
 def rule() -> int:
-    """The rule that holds in this process."""
+    """Return the rule that holds in this process."""
     return int(words[RULE])
 
 
 def set_rule(bits: int) -> None:
-    """Let another rule hold in this process from now on; kernels that are running go on with the old one."""
+    """Set the rule of this process; kernels that are running go on with the old one."""
     if bits:
         load_blas()
     words[RULE] = bits
 
 
 def load_blas() -> None:
-    """Let compiled code find BLAS; called before any code calls it. Raises DeviceError."""
-    from nnet3py.engine.sgemm import sgemm_address
-
+    """Put the address of BLAS's ``sgemm`` where kernels read it, before any calls it. Raises DeviceError."""
     words[SGEMM] = sgemm_address()
 
 
 def built_in() -> int:
-    """The rule for this kind of processor."""
+    """Return the built-in rule for this kind of processor."""
     return ALL_BLAS if processor().kind in (NEON, SSE4, GENERIC) else NO_BLAS
 
 
 def measured() -> int | None:
-    """What ``nnet3py tune`` has found for this processor; None if it was not run, or its file is damaged."""
+    """Return the rule that ``nnet3py tune`` has measured for this processor; None without one."""
     path = rule_file()
     try:
         kept = json.loads(read_trusted(path))[_key()]
@@ -80,7 +134,7 @@ def measured() -> int | None:
 
 
 def keep(bits: int) -> Path:
-    """Write the rule for this processor beside those for others; returns the file. Raises OSError."""
+    """Write the rule for this processor beside those for others; return the file. Raises OSError."""
     path = rule_file()
     try:
         kept = json.loads(read_trusted(path))
@@ -92,7 +146,7 @@ def keep(bits: int) -> Path:
 
 
 def drop() -> bool:
-    """Remove what was measured, for all processors; returns whether there was anything. Raises OSError."""
+    """Remove the measured rules for all processors; return whether there were any. Raises OSError."""
     try:
         rule_file().unlink()
     except FileNotFoundError:
@@ -101,7 +155,7 @@ def drop() -> bool:
 
 
 def rule_file() -> Path:
-    """Where measured rules are kept."""
+    """Return the file of measured rules."""
     return cache_folder() / FILE
 
 
@@ -111,7 +165,7 @@ def _key() -> str:
 
 
 def _begin() -> None:
-    llvmlite.binding.add_symbol(symbols.PRODUCTS, words.ctypes.data)
+    llvmlite.binding.add_symbol(interface.PRODUCTS, words.ctypes.data)
     bits = measured()
     set_rule(built_in() if bits is None else bits)
 

@@ -1,9 +1,8 @@
 """The kernels that come with the package: compiled when its wheel was built, for each kind of processor. Light.
 
-A file says what it was made from, and is not used if that is not what is there: its sources, the processor, how Python
-and numpy keep their objects. It need not have been made by the numba that is installed, or for this Python. As all
-that is executed, it is only taken from where nobody else could have put it (``trusted_files.py``): it has to be as
-safe as the package's Python files.
+A file names the sources, the processor and the layout of Python's and numpy's objects that it was made for, and is not
+used if these differ here. It need not have been made by the numba that is installed, or for this Python. Since it is
+executed, it has to be as safe as the package's Python files: nobody else may have put it there (``trusted_files.py``).
 """
 from __future__ import annotations
 
@@ -12,22 +11,21 @@ import os
 from functools import cache
 from pathlib import Path
 
-from nnet3py.engine import code_bytes, interface
-from nnet3py.engine.code_bytes import Code
-from nnet3py.engine.code_keys import Key, sources_hash
+from nnet3py.engine import interface, kernel_code
+from nnet3py.engine.kernel_code import Code, Key, sources_hash
 from nnet3py.engine.processor import Processor, processor, set_name
 from nnet3py.trusted_files import why_less_trusted
 
 logger = logging.getLogger("nnet3py.ops")
 
 VARIABLE = "NNET3PY_KERNELS"
-COMPILED = "compiled"          # its value for those who want no kernels but what is compiled here
+COMPILED = "compiled"          # its value for using no shipped kernels
 _PACKAGE = Path(__file__).resolve().parents[1]
-FOLDER = _PACKAGE / "kernels"  # has a folder for each set
+FOLDER = _PACKAGE / "kernels"  # with a folder for each kind of processor
 
 
 def read(key: Key) -> Code | None:
-    """The code that came with the package; None if there is none, or if it is not to be used, which is said once."""
+    """Return the code that came with the package; None if there is none, or (logged once) if it must not be used."""
     folder = usable_folder()
     if folder is None or not key.source.is_relative_to(_PACKAGE):
         return None
@@ -38,22 +36,22 @@ def read(key: Key) -> Code | None:
     except OSError:
         return None
     if untrusted:
-        _say_unused(untrusted)
+        _warn_unused(untrusted)
         return None
-    code = code_bytes.from_bytes(kept, belonging(key, processor()))
+    code = kernel_code.from_bytes(kept, belonging(key, processor()))
     if code is None:
-        _say_unused(_difference(kept, key))
+        _warn_unused(_difference(kept, key))
     return code
 
 
 def file_name(key: Key) -> str:
-    """The name of a kernel's file in the folder of a set."""
+    """Return the name of a kernel's file in the folder of a kind of processor."""
     module = ".".join(key.source.relative_to(_PACKAGE).with_suffix("").parts)
     return f"{module}.{key.name}.kernel"
 
 
 def belonging(key: Key, made_for: Processor) -> str:
-    """All that a file with such code must have been made for."""
+    """Return a text with all that a file with such code must have been made for."""
     return "\n".join([file_name(key), f"sources {sources_hash(key.sources)}",
                       f"processor {made_for.kind} {made_for.triple} {made_for.target} {made_for.features}".rstrip(),
                       f"interface {interface.description()}"])
@@ -61,7 +59,7 @@ def belonging(key: Key, made_for: Processor) -> str:
 
 @cache
 def usable_folder() -> Path | None:
-    """The folder of the set for this processor; None if there is none, or if it is not to be used."""
+    """Return the folder of kernels for this processor; None if there is none, or if it must not be used."""
     name = set_name(processor())
     if name is None or os.environ.get(VARIABLE, "").strip() == COMPILED:
         return None
@@ -71,14 +69,14 @@ def usable_folder() -> Path | None:
     except OSError:
         return None
     if untrusted:
-        _say_unused(untrusted)
+        _warn_unused(untrusted)
         return None
     return folder
 
 
 def _difference(kept: bytes, key: Key) -> str:
-    """In what a file is not for what is here."""
-    owner = code_bytes.owner_in(kept)
+    """Return in what a file differs from what is needed here."""
+    owner = kernel_code.owner_in(kept)
     if owner is None:
         return f"{file_name(key)} is damaged"
     for made, needed in zip(owner.splitlines(), belonging(key, processor()).splitlines(), strict=False):
@@ -87,10 +85,10 @@ def _difference(kept: bytes, key: Key) -> str:
     return f"{file_name(key)} is another version's"
 
 
-def _say_unused(reason: str) -> None:
-    if not _said:
-        _said.append(reason)
+def _warn_unused(reason: str) -> None:
+    if not _warned:
+        _warned.append(reason)
         logger.warning("Kernels that came with nnet3py are not used, but compiled: %s", reason)
 
 
-_said: list[str] = []
+_warned: list[str] = []

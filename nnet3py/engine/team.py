@@ -1,25 +1,57 @@
-"""The team of threads that share the work of kernels; ``team_code.py`` says how. Light: no numba."""
+"""The team of threads that share the work of kernels, and the memory by which they agree. Light: no numba.
+
+``team_code.py`` has the protocol.
+"""
 from __future__ import annotations
 
 import os
 import threading
 from pathlib import Path
 
-from nnet3py.engine import kernel_files, symbols
-from nnet3py.engine.team_memory import LIMIT, SLEEP, WAKE, WATCH, WORKERS, words
-from nnet3py.system import available_cores
+import llvmlite.binding
+import numpy as np
+
+from nnet3py.engine import interface, kernel_files
+from nnet3py.engine.interface import lasting
+from nnet3py.system import address_of_c_function, available_cores
+
+# -- memory: words (int64), on a cache line (8 words) of their own where several threads change them -------------------
+_LINE = 8
+BUSY, GATE, CHUNKS, SLEEPING = 0, _LINE, 2 * _LINE, 3 * _LINE
+FUNCTION, ARGUMENTS, COUNT, CHUNK, JOB, LIMIT, WORKERS, WAKE, SLEEP, WATCH = range(4 * _LINE, 4 * _LINE + 10)
+_NUM_WORDS = 6 * _LINE
+
+
+def lasting_words(count: int) -> np.ndarray:
+    """Return ``count`` int64 zeros that begin on a cache line and are never freed."""
+    space = lasting(np.zeros(count + _LINE, dtype=np.int64))
+    return space[-(space.ctypes.data // 8) % _LINE:][:count]
+
+
+words = lasting_words(_NUM_WORDS)
+
+
+def _register() -> None:
+    """Make the team's memory and the C library's functions known to LLVM."""
+    llvmlite.binding.add_symbol(interface.TEAM, words.ctypes.data)
+    for symbol, name in ((interface.READ, "read"), (interface.WRITE, "write"), (interface.YIELD, "sched_yield")):
+        llvmlite.binding.add_symbol(symbol, address_of_c_function(name))
+
+
+_register()
+
+
+# -- threads -----------------------------------------------------------------------------------------------------------
+
 
 _CODE = Path(__file__).resolve().with_name("team_code.py")
-_NAME = "nnet3py-"          # of threads, before their numbers
+_NAME = "nnet3py-"          # of workers, before their numbers
 _lock = threading.Lock()
-_LOOKS = 6000       # how often a worker looks for a job before it sleeps: some 100 microseconds
-
-
-kernel_files.add_function(symbols.SHARE, _CODE, "share")
+_LOOKS = 6000               # looks of a worker for a job before it sleeps: some 100 microseconds
 
 
 def set_team_size(count: int) -> None:
-    """Let kernels use ``count`` threads, the caller's among them; workers that are missing are started."""
+    """Let kernels use ``count`` threads, the caller's among them; start workers that are missing."""
     with _lock:
         workers = int(words[WORKERS])
         if count - 1 > workers:
@@ -29,23 +61,23 @@ def set_team_size(count: int) -> None:
             for worker in range(workers, count - 1):
                 threading.Thread(target=serve, args=(worker,), name=f"{_NAME}{worker}", daemon=True).start()
             words[WORKERS] = count - 1
-        # looking for a job on a core that others wait for does harm
+        # more threads than cores: a worker that looks for a job keeps another thread from its core
         words[WATCH] = _LOOKS if count <= available_cores() else 0
         words[LIMIT] = count
 
 
 def is_worker(thread: threading.Thread) -> bool:
-    """Whether a thread is one of the team: it sleeps between two calls of kernels, and does not hinder a fork."""
+    """Return whether a thread is a worker of the team: asleep between calls of kernels, and no hindrance to a fork."""
     return thread.name.removeprefix(_NAME).isdigit()
 
 
 def size() -> int:
-    """How many threads kernels use, the caller's among them."""
+    """Return how many threads kernels use, the caller's among them."""
     return max(1, min(int(words[LIMIT]), 1 + int(words[WORKERS])))
 
 
 def _forget_workers() -> None:
-    """After a fork the child's kernels work alone: it has none of the threads, and one of them may hold the lock."""
+    """Let a forked child's kernels work alone: it has no workers, and a thread of its parent may hold the lock."""
     global _lock
     words[:] = 0
     _lock = threading.Lock()

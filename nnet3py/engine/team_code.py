@@ -1,6 +1,6 @@
-"""How threads share the work of a kernel: what they run, compiled.
+"""The protocol by which threads share the work of a kernel, as compiled functions.
 
-A kernel that is worth it hands out chunks of its rows or columns: the calling thread takes them from the front, the
+A kernel with enough work hands out chunks of its rows or columns: the calling thread takes them from the front, the
 team's workers from the back, so that in kernel after kernel a worker meets rows that are in its core's cache. Nobody
 waits for a worker that has not begun: a job is done when all its chunks are, and on a busy machine the caller simply
 does more of them itself. Workers watch for the next job for a moment, or not at all where there are more threads than
@@ -19,12 +19,12 @@ from numba.core import cgutils, types
 from numba.core.compiler import Flags
 from numba.extending import intrinsic
 
-from nnet3py.engine import compiling, symbols
-from nnet3py.engine.c_functions import c_function
-from nnet3py.engine.code_bytes import Code
+from nnet3py.engine import compiling, interface
+from nnet3py.engine.inline import c_function
+from nnet3py.engine.kernel_code import Code
 from nnet3py.engine.numba_target import njit
 from nnet3py.engine.processor import processor
-from nnet3py.engine.team_memory import (
+from nnet3py.engine.team import (
     ARGUMENTS,
     BUSY,
     CHUNK,
@@ -41,10 +41,10 @@ from nnet3py.engine.team_memory import (
     WORKERS,
 )
 
-LEAST_WORK = 65536       # elements (of an operation like an addition) that are worth a thread: about 8 microseconds
-CHUNKS_PER_THREAD = 4    # at most: more would cut matrices too small for the caches' sake
+LEAST_WORK = 65536       # additions of numbers in memory that are worth a thread: about 8 microseconds
+CHUNKS_PER_THREAD = 4    # at most: smaller chunks would use the caches badly
 
-# the gate: the number of the job, whether it is open, and how many workers are inside
+# bits of the gate: number of the job, whether the gate is open, and how many workers are inside
 OPEN, INSIDE, JOB_SHIFT = 1 << 16, (1 << 16) - 1, 17
 
 
@@ -54,12 +54,12 @@ _I64 = ir.IntType(64)
 
 
 def _word(context: Any, builder: Any, index: Any) -> Any:
-    """Pointer to a word of the team's memory."""
-    return builder.gep(context.get_c_value(builder, _I64, symbols.TEAM), [index])
+    """Return a pointer to a word of the team's memory."""
+    return builder.gep(context.get_c_value(builder, _I64, interface.TEAM), [index])
 
 
 def _peek(typingctx, index):
-    """The value of a word."""
+    """Return the value of a word."""
     def codegen(context, builder, signature, args):
         return builder.load_atomic(_word(context, builder, args[0]), "seq_cst", 8)
 
@@ -76,7 +76,7 @@ def _poke(typingctx, index, value):
 
 
 def _add(typingctx, index, value):
-    """Add to a word; its value before."""
+    """Add to a word; return its value before."""
     def codegen(context, builder, signature, args):
         return builder.atomic_rmw("add", _word(context, builder, args[0]), args[1], "seq_cst")
 
@@ -84,7 +84,7 @@ def _add(typingctx, index, value):
 
 
 def _swap(typingctx, index, old, new):
-    """Set a word to ``new`` if it is ``old``; whether it was."""
+    """Set a word to ``new`` if it is ``old``; return whether it was."""
     def codegen(context, builder, signature, args):
         done = builder.cmpxchg(_word(context, builder, args[0]), args[1], args[2], "seq_cst", "seq_cst")
         return builder.extract_value(done, 1)
@@ -93,7 +93,7 @@ def _swap(typingctx, index, old, new):
 
 
 def _relax(typingctx):
-    """Tell the processor that this thread only waits."""
+    """Tell the processor that this thread is only waiting."""
     def codegen(context, builder, signature, args):
         machine = processor().triple
         if machine.startswith(("x86", "i686")):
@@ -109,17 +109,17 @@ def _relax(typingctx):
 
 
 def _give_way(typingctx):
-    """Let another thread have this core, if one waits for it."""
+    """Give this core to another thread that waits for one (``sched_yield``)."""
     def codegen(context, builder, signature, args):
         function_type = ir.FunctionType(ir.IntType(32), [])
-        builder.call(cgutils.get_or_insert_function(builder.module, function_type, symbols.YIELD), [])
+        builder.call(cgutils.get_or_insert_function(builder.module, function_type, interface.YIELD), [])
         return context.get_dummy_value()
 
     return types.void(), codegen
 
 
 def _pass_byte(symbol: str) -> Any:
-    """``read`` or ``write`` of one byte; what the byte holds does not matter."""
+    """Make a call of ``read`` or ``write`` of one byte, whose value does not matter."""
     def intrinsic_function(typingctx, descriptor):
         def codegen(context, builder, signature, args):
             function_type = ir.FunctionType(_I64, [ir.IntType(32), cgutils.voidptr_t, _I64])
@@ -146,7 +146,7 @@ def _call_part(typingctx, function, arguments, first, last):
 
 
 def _part_address(typingctx, body, arguments):
-    """Address of a C function that calls ``body(first, last, *arguments)`` with arguments from a tuple's address."""
+    """Return the address of a C function that calls ``body(first, last, *arguments)`` with a tuple's address."""
     if not (isinstance(body, types.Dispatcher) and isinstance(arguments, types.BaseTuple)):
         return None
     members: Any = arguments
@@ -155,7 +155,7 @@ def _part_address(typingctx, body, arguments):
     def codegen(context, builder, signature, args):
         flags = Flags()
         body.dispatcher.targetdescr.options.parse_as_flags(flags, body.dispatcher.targetoptions)
-        # without machine code of its own, which nobody would call and which takes as long as all the rest
+        # without machine code of its own, which is never called and takes as long as all the rest
         compiled = context.compile_subroutine(builder, body.dispatcher.py_func, types.none(*kinds), flags=flags,
                                               caching=False)
         module = builder.module
@@ -173,7 +173,7 @@ def _part_address(typingctx, body, arguments):
 
 
 def _address_of(typingctx, arguments):
-    """Address of a copy of a tuple in the caller's stack frame."""
+    """Return the address of a copy of a tuple in the caller's stack frame."""
     def codegen(context, builder, signature, args):
         return builder.ptrtoint(cgutils.alloca_once_value(builder, args[0]), _I64)
 
@@ -186,25 +186,25 @@ give_way: Any = intrinsic(_give_way)
 add: Any = intrinsic(_add)
 swap: Any = intrinsic(_swap)
 relax: Any = intrinsic(_relax)
-read_byte: Any = intrinsic(_pass_byte(symbols.READ))
-write_byte: Any = intrinsic(_pass_byte(symbols.WRITE))
+read_byte: Any = intrinsic(_pass_byte(interface.READ))
+write_byte: Any = intrinsic(_pass_byte(interface.WRITE))
 call_part: Any = intrinsic(_call_part)
 part_address: Any = intrinsic(_part_address)
 address_of: Any = intrinsic(_address_of)
 inline = njit()
 
-# -- jobs -------------------------------------------------------------------------------------------------------------
+# -- jobs --------------------------------------------------------------------------------------------------------------
 
 
 @inline
 def _part_of(count, parts, multiple):
-    """The size of so many equal parts of ``count``, rounded up to a multiple."""
+    """Return the size of ``parts`` equal parts of ``count``, rounded up to a multiple of ``multiple``."""
     return -(-count // (parts * multiple)) * multiple
 
 
 @inline
 def _chunk_size(count, work_per_unit, multiple, per_thread):
-    """Rows or columns of a chunk, a multiple of ``multiple``; more than ``count`` if sharing is not worth it."""
+    """Return rows or columns of a chunk, a multiple of ``multiple``; more than ``count`` if sharing does not pay."""
     work = count * work_per_unit
     threads = min(peek(LIMIT), 1 + peek(WORKERS), work // LEAST_WORK)
     if threads <= 1:
@@ -221,7 +221,7 @@ def _chunk_size(count, work_per_unit, multiple, per_thread):
 
 @inline
 def _run_shared(function, arguments, count, chunk):
-    """Run all of a job, which is ``count`` rows or columns, with the workers' help. False if another job is running."""
+    """Run a job of ``count`` rows or columns with the workers' help; return False if another job is running."""
     if not swap(BUSY, 0, 1):
         return False
     poke(FUNCTION, function)
@@ -247,11 +247,11 @@ def _run_shared(function, arguments, count, chunk):
 
 
 def _share(function, arguments, count, work_per_unit, multiple, per_thread):
-    """Do all of a job of ``count`` rows or columns, in chunks that the threads share.
+    """Run a job of ``count`` rows or columns, in chunks that the threads share.
 
-    ``function`` and ``arguments`` are what ``part_address`` and ``address_of`` return. ``work_per_unit`` is a row's or
-    column's work in additions of a number in memory; chunks are multiples of ``multiple``, at most ``per_thread`` for
-    each thread.
+    ``function`` and ``arguments`` are addresses from ``part_address`` and ``address_of``. ``work_per_unit`` is the work
+    of a row or column in additions of a number in memory; chunks are multiples of ``multiple``, at most ``per_thread``
+    for each thread.
     """
     chunk = _chunk_size(count, work_per_unit, multiple, per_thread)
     if chunk >= count or not _run_shared(function, arguments, count, chunk):
@@ -260,7 +260,7 @@ def _share(function, arguments, count, work_per_unit, multiple, per_thread):
 
 @inline
 def _wait_for_workers():
-    """Wait for those inside; after a while, give up this core for one of them that the system may have stopped."""
+    """Wait for workers inside the gate; after a while, give this core to a worker that may have been stopped."""
     for _ in range(peek(WATCH)):
         if not peek(GATE) & INSIDE:
             return
@@ -271,7 +271,7 @@ def _wait_for_workers():
 
 @inline
 def _wake(most):
-    """Wake up to ``most`` sleepers. Which ones is not ours to choose, so all, where some of them are not to work."""
+    """Wake up to ``most`` sleepers; the system chooses which, so the caller asks for all where some may not work."""
     sleeping = peek(SLEEPING)
     while not swap(SLEEPING, sleeping, sleeping - min(sleeping, most)):
         sleeping = peek(SLEEPING)
@@ -287,7 +287,7 @@ def _run_chunk(number):
 
 @inline
 def _take_first():
-    """The number of the first chunk that nobody has taken, or -1."""
+    """Take the first chunk that is left; return its number, or -1."""
     while True:
         left = peek(CHUNKS)
         first, end = left & 0xFFFFFFFF, left >> 32
@@ -299,7 +299,7 @@ def _take_first():
 
 @inline
 def _take_last():
-    """The number of the last chunk that nobody has taken, or -1."""
+    """Take the last chunk that is left; return its number, or -1."""
     while True:
         left = peek(CHUNKS)
         first, end = left & 0xFFFFFFFF, left >> 32
@@ -311,7 +311,7 @@ def _take_last():
 
 @inline
 def _enter(last_job):
-    """Enter the gate if a job is open that is not ``last_job``; that job's number, or -1."""
+    """Enter the gate if a job other than ``last_job`` is open; return that job's number, or -1."""
     gate = peek(GATE)
     if gate & OPEN and gate >> JOB_SHIFT != last_job and swap(GATE, gate, gate + 1):
         return gate >> JOB_SHIFT
@@ -319,7 +319,7 @@ def _enter(last_job):
 
 
 def serve(worker):
-    """What worker number ``worker`` does all its life."""
+    """Work as worker number ``worker`` until the process ends."""
     last_job = 0
     idle = 0
     while True:
@@ -342,7 +342,7 @@ def serve(worker):
 
 @inline
 def _sleep(last_job):
-    """Sleep until a job begins: the caller then takes this worker off the number of sleepers, and writes a byte."""
+    """Sleep until a job begins: its caller then takes this worker off the number of sleepers, and writes a byte."""
     add(SLEEPING, 1)
     gate = peek(GATE)
     if gate & OPEN and gate >> JOB_SHIFT != last_job:
@@ -357,14 +357,14 @@ def _sleep(last_job):
 
 # compiled once: in every kernel it would take most of a second each time
 _SHARE_KINDS = (types.intp,) * 6
-share: Any = c_function(symbols.SHARE, _SHARE_KINDS)
+share: Any = c_function(interface.SHARE, _SHARE_KINDS)
 
 
 def make_share() -> Code:
-    """Machine code of the C function ``symbols.SHARE``."""
-    return compiling.make_c_function(_share, _SHARE_KINDS, symbols.PROVIDERS)
+    """Compile the C function ``interface.SHARE``."""
+    return compiling.make_c_function(_share, _SHARE_KINDS, interface.SYMBOLS)
 
 
 def make_serve() -> Code:
-    """Machine code of what workers do."""
-    return compiling.make(serve, (types.intp,), symbols.PROVIDERS)
+    """Compile :func:`serve`, the function that workers run."""
+    return compiling.make(serve, (types.intp,), interface.SYMBOLS)

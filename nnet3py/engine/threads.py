@@ -1,10 +1,10 @@
-"""How many threads compute. Ours are the only ones: two pools whose threads spin while they wait slow each other down.
+"""The number of threads that compute. There is one pool: two whose threads spin while they wait slow each other down.
 
 Kernels and matrix products share their work among the threads of ``team.py``, and numba's own pool is not used. BLAS
 computes with the thread that calls it: in the process of a command always; in a user's program, whose numpy computes
 with BLAS, too, only while products of ours that go to BLAS are computed (``runtime/blas_threads.py``).
 
-The number is that of ``--num-threads``, else of the environment's ``NNET3PY_NUM_THREADS`` (set for jobs that share a
+The number is ``--num-threads``, else of the environment's ``NNET3PY_NUM_THREADS`` (set for jobs that share a
 machine), else of the cores.
 """
 from __future__ import annotations
@@ -16,14 +16,17 @@ from nnet3py.errors import UsageError
 from nnet3py.system import available_cores
 
 VARIABLE = "NNET3PY_NUM_THREADS"
+# Rows that a partial sum of columns covers before it is added to the others, however many threads share the work: no
+# number depends on how many there are.
+ROWS_OF_A_SUM = 64
 _OTHERS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")   # of BLAS libraries
 
 _chosen: int | None = None
-_process_is_ours = False
+_process_is_ours = False         # a command's
 
 
 def num_threads() -> int:
-    """The number of threads that computing uses.
+    """Return the number of threads that compute.
 
     Raises
     ------
@@ -34,7 +37,7 @@ def num_threads() -> int:
 
 
 def _threads_in_environment() -> int | None:
-    """The value of ``NNET3PY_NUM_THREADS``; None if it is missing, empty or 0."""
+    """Return the value of ``NNET3PY_NUM_THREADS``; None if it is missing, empty or 0."""
     text = os.environ.get(VARIABLE, "").strip()
     if text and not (text.isascii() and text.isdigit()):
         raise UsageError(f"{VARIABLE}={text}: expected a positive number, or 0 for all cores of this process")
@@ -42,12 +45,12 @@ def _threads_in_environment() -> int | None:
 
 
 def environment_of_threads(count: int) -> dict[str, str]:
-    """The environment variables that make a process, and those it starts, compute with ``count`` threads."""
+    """Return environment variables with which a process and its children compute with ``count`` threads."""
     return dict.fromkeys((VARIABLE, *_OTHERS), str(count))
 
 
 def bind_libraries() -> None:
-    """Let numpy's BLAS, too, keep to ``NNET3PY_NUM_THREADS`` if that is set; call it before numpy is imported."""
+    """Limit numpy's BLAS, too, to ``NNET3PY_NUM_THREADS`` if that is set; call before numpy is imported."""
     count = _threads_in_environment()
     if count:
         for name, value in environment_of_threads(count).items():
@@ -72,21 +75,21 @@ def set_num_threads(count: int | None) -> None:
 
 
 def own_process() -> None:
-    """Say that this process is a command's: nobody else in it wants BLAS to have threads."""
+    """Declare that this process is a command's, in which BLAS needs no threads of its own."""
     global _process_is_ours
     _process_is_ours = True
 
 
 def process_is_ours() -> bool:
-    """Whether :func:`own_process` was called."""
+    """Return whether :func:`own_process` was called."""
     return _process_is_ours
 
 
 def apply() -> None:
-    """Give the chosen number of threads to the kernels; in the process of a command, one to every BLAS."""
+    """Give the chosen number of threads to kernels, and in the process of a command one to every BLAS."""
     from nnet3py.engine import code_files
 
-    with code_files.lock:   # before the module's own: loading a kernel that needs the team takes them in that order
+    with code_files.lock:   # before the import's lock: loading a kernel that needs the team takes them in that order
         from nnet3py.engine import team
 
     team.set_team_size(num_threads())
@@ -94,14 +97,14 @@ def apply() -> None:
 
 
 def limit_blas() -> None:
-    """In the process of a command, let every BLAS library compute with the thread that calls it, from now on."""
+    """Let every BLAS library compute with the thread that calls it, in the process of a command."""
     if _process_is_ours:
         for library in blas_libraries():
             library.set_num_threads(1)
 
 
 def blas_libraries() -> list[Any]:
-    """The BLAS libraries that are loaded now, as threadpoolctl's controllers."""
+    """Return the BLAS libraries that are loaded now, as threadpoolctl's controllers."""
     import threadpoolctl
 
     return [library for library in threadpoolctl.ThreadpoolController().lib_controllers if library.user_api == "blas"]

@@ -1,9 +1,9 @@
-"""Products of matrices by tiles that stay in the processor's registers, without copies of what lies well in memory.
+"""Products of matrices by tiles that stay in the processor's registers, mostly without copies of the factors.
 
-BLAS copies both matrices into an order that its kernels like. That pays for large square products; in ours one
-dimension is often 20 to 200, and the copying takes a third of the time. Here a tile of the result (rows x vectors of
-columns) is kept in registers while one pass over a block of k adds products to it: a number of the left matrix, taken
-from where it is, times a row of the right one. Only a right matrix that is to be transposed is copied, in blocks.
+BLAS copies both factors into the order of its kernels. That pays for large square products; in networks one dimension
+is often 20 to 200, and copying takes a third of the time. Here a tile of the result (rows x vectors of columns) is kept
+in registers while one pass over a block of k adds products to it: a number of the left factor, read where it is, times
+a row of the right one. Blocks of factors are copied where they are strided, transposed, or needed often.
 Every element is the sum over k in the same order, whatever the size of the product and however it is cut.
 """
 from __future__ import annotations
@@ -15,56 +15,47 @@ from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
-from nnet3py.engine import compiling, symbols
-from nnet3py.engine.addresses import address, bring, get_float, prefetch_line, set_float, stack_floats
-from nnet3py.engine.c_functions import c_function
-from nnet3py.engine.code_bytes import Code
-from nnet3py.engine.inline import inline
+from nnet3py.engine import compiling, interface
+from nnet3py.engine.inline import address, bring, c_function, get_float, inline, prefetch_line, set_float, stack_floats
+from nnet3py.engine.kernel_code import Code
 from nnet3py.engine.processor import AVX2, AVX512, GENERIC, NEON, SSE4, processor
 
-# Floats of a vector, rows and vectors of a tile: so many that the processor's registers hold it and some more
+# Floats of a vector, rows and vectors of a tile: the processor's registers hold the tile and some more
 SHAPES = {AVX512: (16, 8, 3),       # 32 registers
           AVX2: (8, 6, 2),          # 16 registers
           NEON: (4, 4, 5),          # 32 registers; a tile has no more rows than a vector has numbers
-          SSE4: (4, 4, 2),          # these have no fused products, so that BLAS computes
+          SSE4: (4, 4, 2),          # without fused products BLAS computes
           GENERIC: (4, 4, 2)}
 VECTOR, TILE_ROWS, TILE_VECTORS = SHAPES[processor().kind]
 PANEL = VECTOR * TILE_VECTORS     # columns of a tile
 ROW_COUNTS = tuple(sorted({TILE_ROWS, 4, 2, 1}, reverse=True))
-BLOCK = 160 if processor().kind == AVX512 else 256   # of k: a panel of it is in the first-level cache
-ROW_BLOCK = 192                   # of rows: what they have of a block of k is in the second-level cache
+BLOCK = 160 if processor().kind == AVX512 else 256   # of k: a panel of so many rows is in the first-level cache
+ROW_BLOCK = 192                   # rows whose part of a block of k is in the second-level cache
 ITEM, CACHE_LINE = 4, 64          # bytes
 PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
-GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # of the copy of a left matrix: a tile's rows, and what is written after it
+GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # copy of a tile's rows of a left matrix, and excess
 LEFT_SIZE = -(-ROW_BLOCK // TILE_ROWS) * GROUP_SIZE
-# How far ahead columns of a left matrix that is transposed are brought while it is copied: they are far from each
-# other, often each on a page of its own, and no processor guesses where the next one is.
+# Columns of a transposed left matrix that are prefetched while it is copied: they are far from each other, often each
+# on a page of its own, and no processor guesses where the next one is.
 COLUMNS_AHEAD = 8
-PANELS = 2                                   # that are copied side by side
+PANELS = 2                                   # panels that are copied side by side
 PANELS_SIZE = PANELS * PANEL_SIZE
-LEAST_COLUMNS_TO_COPY_FOR = 256              # of a result: rows of a left matrix pay for being copied
-LEAST_ROWS_TO_COPY_FOR = 4 * TILE_ROWS       # copying a panel costs a tenth of what so many rows do with it
+LEAST_COLUMNS_TO_COPY_FOR = 256              # of a result, for which it pays to copy rows of the left matrix
+LEAST_ROWS_TO_COPY_FOR = 4 * TILE_ROWS       # copying a panel takes a tenth of the time of its products
 
 _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 _VECTOR_TYPE = ir.VectorType(_FLOAT, VECTOR)
-# k, left (address, bytes from row to row and from k to k), right (address, bytes), result (address, bytes), what is
-# added (address, bytes: 0 for the same row again and again); then the scales; or the floor, and the addresses of scale,
-# offset, sums and sums of squares
-_PLACES = [_I64] * 10
-_TILE_TYPE = ir.FunctionType(ir.VoidType(), _PLACES + [_FLOAT, _FLOAT])
-_LAST_TILE_TYPE = ir.FunctionType(ir.VoidType(), _PLACES + [_FLOAT] + [_I64] * 4)
+# Arguments of a tile: k, left (address, bytes from row to row and from k to k), right (address, bytes), result
+# (address, bytes), addend (address, bytes); alpha and beta
+_TILE_TYPE = ir.FunctionType(ir.VoidType(), [_I64] * 10 + [_FLOAT, _FLOAT])
 
 
-def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> ir.Function:
-    """The function that computes one tile: result = alpha left right + beta addend.
-
-    The last one of a product that is to be finished: result = the larger of (left right + addend) and a floor, times
-    a scale plus an offset for each column, if there are any; it is added to sums of each column, if those are wanted.
-    """
-    name = f"nnet3py_{'last_' if is_last else ''}tile_{rows}_{vectors}"
+def _define_tile(module: ir.Module, rows: int, vectors: int) -> ir.Function:
+    """Define the function that computes one tile: result = alpha left right + beta addend."""
+    name = f"nnet3py_tile_{rows}_{vectors}"
     if name in module.globals:
         return module.get_global(name)
-    function = ir.Function(module, _LAST_TILE_TYPE if is_last else _TILE_TYPE, name)
+    function = ir.Function(module, _TILE_TYPE, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     count, left, row_step, k_step, right, right_step, *rest = function.args
@@ -77,7 +68,7 @@ def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> i
     row_offsets = [builder.mul(row_step, ir.Constant(_I64, r)) for r in range(rows)]
 
     def add_products(sums: list[list[Any]], left_now: Any, right_now: Any) -> tuple[list[list[Any]], Any, Any]:
-        """The sums with the products of one k more, and where the next is."""
+        """Return the sums with the products of one more k, and the addresses for the next."""
         columns = [_load(builder, builder.add(right_now, ir.Constant(_I64, v * VECTOR * ITEM))) for v in range(vectors)]
         new_sums = []
         for r in range(rows):
@@ -122,14 +113,13 @@ def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> i
     builder.position_at_end(done)
     totals = [[builder.phi(_VECTOR_TYPE) for _ in range(vectors)] for _ in range(rows)]
     _join(totals, (so_far, last), (with_last, odd))
-    store = _store_last_tile if is_last else _store_scaled_tile
-    store(builder, totals, multiply_add, *rest)
+    _store_scaled_tile(builder, totals, multiply_add, *rest)
     builder.ret_void()
     return function
 
 
 def _prefetch(builder: ir.IRBuilder, start: Any, step: Any, rows: int, vectors: int) -> None:
-    """Have the cache lines of a tile's result brought while its products are computed."""
+    """Prefetch the cache lines of a tile's result while its products are computed."""
     for r in range(rows):
         for offset in range(0, vectors * VECTOR * ITEM, CACHE_LINE):
             place = builder.add(builder.add(start, builder.mul(step, ir.Constant(_I64, r))), ir.Constant(_I64, offset))
@@ -137,7 +127,7 @@ def _prefetch(builder: ir.IRBuilder, start: Any, step: Any, rows: int, vectors: 
 
 
 def _join(phis: list[list[Any]], *incoming: tuple[list[list[Any]], Any]) -> None:
-    """Merge values that come from several blocks."""
+    """Connect phi nodes with their values of several blocks."""
     for values, block in incoming:
         for row, others in zip(phis, values, strict=True):
             for phi, value in zip(row, others, strict=True):
@@ -159,36 +149,6 @@ def _store_scaled_tile(builder: ir.IRBuilder, sums: list[list[Any]], multiply_ad
                  for total, other in zip(*rows, strict=True)] for rows in zip(sums, added, strict=True)])
 
 
-def _store_last_tile(builder: ir.IRBuilder, sums: list[list[Any]], multiply_add: Any, result: Any, result_step: Any,
-                     addend: Any, addend_step: Any, floor: Any, scale: Any, offset: Any, column_sums: Any,
-                     column_squares: Any) -> None:
-    wide_floor, none = _splat(builder, floor), ir.Constant(_I64, 0)
-
-    def above_floor(total: Any, other: Any) -> Any:
-        value = builder.fadd(total, other)
-        return builder.select(builder.fcmp_ordered("<", value, wide_floor), wide_floor, value)
-
-    values = [[above_floor(total, other) for total, other in zip(*rows, strict=True)]
-              for rows in zip(sums, _load_tile(builder, addend, addend_step, sums), strict=True)]
-    _store_tile(builder, result, result_step, values)
-    with builder.if_then(builder.icmp_signed("!=", scale, none)):
-        scales, offsets = ([_load(builder, builder.add(vector, ir.Constant(_I64, v * VECTOR * ITEM)))
-                            for v in range(len(sums[0]))] for vector in (scale, offset))
-        _store_tile(builder, result, result_step, [
-            [builder.call(multiply_add, [value, scales[v], offsets[v]]) for v, value in enumerate(row)]
-            for row in values])
-    with builder.if_then(builder.icmp_signed("!=", column_sums, none)):
-        for v, column in enumerate(zip(*values, strict=True)):
-            place, square_place = (builder.add(sums_so_far, ir.Constant(_I64, v * VECTOR * ITEM))
-                                   for sums_so_far in (column_sums, column_squares))
-            total, square = _load(builder, place), _load(builder, square_place)
-            for value in column:
-                total = builder.fadd(total, value)
-                square = builder.call(multiply_add, [value, value, square])
-            for new, there in ((total, place), (square, square_place)):
-                builder.store(new, builder.inttoptr(there, _VECTOR_TYPE.as_pointer()), align=ITEM)
-
-
 def _load(builder: ir.IRBuilder, address: Any) -> Any:
     return builder.load(builder.inttoptr(address, _VECTOR_TYPE.as_pointer()), align=ITEM)
 
@@ -200,7 +160,7 @@ def _splat(builder: ir.IRBuilder, number: Any) -> Any:
 
 
 def _places(builder: ir.IRBuilder, start: Any, step: Any, tile: list[list[Any]]) -> list[list[Any]]:
-    """Where the vectors of a tile are in memory."""
+    """Return the addresses of a tile's vectors."""
     rows = [builder.add(start, builder.mul(step, ir.Constant(_I64, r))) for r in range(len(tile))]
     return [[builder.add(row, ir.Constant(_I64, v * VECTOR * ITEM)) for v in range(len(tile[0]))] for row in rows]
 
@@ -218,17 +178,7 @@ def _store_tile(builder: ir.IRBuilder, start: Any, step: Any, values: list[list[
 def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, addend,
           addend_step, alpha, beta):
     """Compute the tile of ``rows`` (one of ROW_COUNTS) x ``vectors``."""
-    return types.void(*[types.intp] * 12, types.float32, types.float32), _call_tile(False)
-
-
-def _last_tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, addend,
-               addend_step, floor, scale, offset, sums, squares):
-    """The same, and finish it."""
-    return types.void(*[types.intp] * 12, types.float32, *[types.intp] * 4), _call_tile(True)
-
-
-def _call_tile(is_last: bool) -> Any:
-    def codegen(context, builder, signature, args):      # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         kinds = [(r, v) for r in ROW_COUNTS for v in range(1, TILE_VECTORS + 1)]
         wanted = builder.add(builder.mul(args[0], ir.Constant(_I64, TILE_VECTORS + 1)), args[1])
         end = builder.append_basic_block("end")
@@ -237,12 +187,12 @@ def _call_tile(is_last: bool) -> Any:
             block = builder.append_basic_block(f"tile_{r}_{v}")
             switch.add_case(ir.Constant(_I64, r * (TILE_VECTORS + 1) + v), block)
             with builder.goto_block(block):
-                builder.call(_define_tile(builder.module, r, v, is_last), args[2:])
+                builder.call(_define_tile(builder.module, r, v), args[2:])
                 builder.branch(end)
         builder.position_at_end(end)
         return context.get_dummy_value()
 
-    return codegen
+    return types.void(*[types.intp] * 12, types.float32, types.float32), codegen
 
 
 def _transpose(rows_of_source: int) -> Any:
@@ -293,7 +243,6 @@ def _copy_vectors(typingctx, target, source, vectors):
 
 
 tile: Any = intrinsic(_tile)
-last_tile: Any = intrinsic(_last_tile)
 transpose_square: Any = intrinsic(_transpose(VECTOR))
 transpose_tile_rows: Any = intrinsic(_transpose(TILE_ROWS))
 copy_vectors: Any = intrinsic(_copy_vectors)
@@ -303,7 +252,7 @@ TRANS_A, TRANS_B = 2, 1       # what is transposed, as a number
 
 @inline
 def _copy_panel(panel, right, row_step, column_step, count, width, padded):
-    """Copy ``count`` rows of ``width`` columns, with zeros up to ``padded``, into ``panel``, whose rows have PANEL."""
+    """Copy ``count`` rows of ``width`` columns, with zeros up to ``padded``, into ``panel`` (PANEL columns)."""
     for j in range(padded):
         source = right + j * column_step
         for k in range(count):
@@ -313,7 +262,7 @@ def _copy_panel(panel, right, row_step, column_step, count, width, padded):
 
 @inline
 def _transpose_panel(panel, right, column_step, count, width):
-    """The same of a right matrix whose columns are contiguous; ``width`` is a multiple of VECTOR."""
+    """Copy as :func:`_copy_panel` a right matrix whose columns are contiguous; ``width`` is a multiple of VECTOR."""
     squares = count - count % VECTOR
     for j in range(0, width, VECTOR):
         for k in range(0, squares, VECTOR):
@@ -333,29 +282,29 @@ def _copy_rows(target, target_step, source, source_step, rows, width):
 
 @inline
 def next_rows(rows):
-    """How many of the rows that are left the next tile takes: one of ROW_COUNTS."""
+    """Return how many of the rows that are left the next tile takes, one of ROW_COUNTS."""
     return TILE_ROWS if rows >= TILE_ROWS else 4 if rows >= 4 else 2 if rows >= 2 else 1
 
 
 @inline
 def depth_of(k):
-    """How much of ``k`` a block has: all have the same, but for the last one."""
+    """Return how much of ``k`` a block has, the same for all but the last one."""
     blocks = (k + BLOCK - 1) // BLOCK
     return min(k, (k + 4 * blocks - 1) // (4 * blocks) * 4)
 
 
 @inline
 def panel_width(columns):
-    """How many of the columns that are left the next panel has: whole vectors, or less than one at the very end."""
+    """Return how many of the columns that are left the next panel has: whole vectors, or less than one at the end."""
     width = min(PANEL, columns)
     return width if width < VECTOR else width - width % VECTOR
 
 
 @inline
 def panel_of_right(panel, right, right_step, column_step, count, width, vectors, rows):
-    """Where the rows of a panel of the right matrix are, and the bytes between them.
+    """Return the address of a panel of the right matrix, and the bytes from row to row.
 
-    It is copied where tiles could not take it from where it is, or where so many ``rows`` need it that this pays: rows
+    A panel is copied where tiles cannot read it in place, or where so many ``rows`` need it that copying pays: rows
     that are far from each other are in each other's way in the cache.
     """
     if width < vectors * VECTOR:
@@ -372,7 +321,7 @@ def panel_of_right(panel, right, right_step, column_step, count, width, vectors,
 
 @inline
 def _copy_panels(panels, right, right_step, count, num_panels):
-    """Copy some panels side by side: the more of a row, the fewer are the pages that have to be found again."""
+    """Copy panels side by side: reading more of a row at a time needs fewer changes of pages."""
     for k in range(count):
         for p in range(num_panels):
             copy_vectors(panels + (p * PANEL_SIZE + k * PANEL) * ITEM, right + k * right_step + p * PANEL * ITEM,
@@ -381,7 +330,7 @@ def _copy_panels(panels, right, right_step, count, num_panels):
 
 @inline
 def _copy_left(packed, left, k_step, rows, count):
-    """Copy ``count`` columns of a left matrix that is to be transposed, so that each tile's numbers are together."""
+    """Copy ``count`` columns of a transposed left matrix, so that each tile's numbers are together."""
     for k in range(count):
         source, target, i = left + k * k_step, packed + k * TILE_ROWS * ITEM, 0
         for line in range(0, rows * ITEM, CACHE_LINE):
@@ -399,7 +348,7 @@ def _copy_left(packed, left, k_step, rows, count):
 
 @inline
 def transpose_left(packed, left, row_step, rows, count):
-    """The same of ``rows`` of a left matrix as it is."""
+    """Copy as :func:`_copy_left` ``rows`` of a left matrix that is not transposed."""
     for i in range(0, rows, TILE_ROWS):
         target, source, k = packed + i // TILE_ROWS * GROUP_SIZE * ITEM, left + i * row_step, 0
         if i + TILE_ROWS <= rows:
@@ -413,7 +362,7 @@ def transpose_left(packed, left, row_step, rows, count):
 
 
 def _multiply(result, result_step, left, left_step, right, given_right_step, m, n, k, alpha, beta, form):
-    """``multiply`` of matrices that are given as addresses of their first elements and bytes from row to row."""
+    """Compute :func:`multiply` of matrices given as addresses of their first elements, and bytes from row to row."""
     trans_a, trans_b = form >= TRANS_A, form % TRANS_A == TRANS_B
     panels, edge, packed = stack_floats(PANELS_SIZE), stack_floats(TILE_SIZE), stack_floats(LEFT_SIZE)
     row_step, k_step = (ITEM, left_step) if trans_a else (left_step, ITEM)
@@ -454,7 +403,7 @@ def _multiply(result, result_step, left, left_step, right, given_right_step, m, 
 @inline
 def _multiply_panel(num_rows, width, count, left, group_step, row_step, k_step, right, right_step, result, result_step,
                     edge, alpha, beta):
-    """The tiles of a panel, one below the other; from one to the next in ``left`` it is ``group_step`` bytes."""
+    """Compute the tiles of a panel, one below the other; ``group_step`` bytes apart in ``left``."""
     vectors, i0 = -(-width // VECTOR), 0
     edge_step, whole = PANEL * ITEM, width == vectors * VECTOR
     while i0 < num_rows:
@@ -473,12 +422,12 @@ def _multiply_panel(num_rows, width, count, left, group_step, row_step, k_step, 
 
 
 _MULTIPLY_KINDS = (types.intp,) * 9 + (types.float32,) * 2 + (types.intp,)
-_call_multiply: Any = c_function(symbols.MULTIPLY, _MULTIPLY_KINDS)
+_call_multiply: Any = c_function(interface.MULTIPLY, _MULTIPLY_KINDS)
 
 
 @inline
 def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
-    """``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension is 0."""
+    """Compute ``dst = alpha op(a) op(b) + beta dst`` with one thread; no dimension may be 0."""
     m, n = dst.shape
     k = a.shape[0] if trans_a else a.shape[1]
     _call_multiply(address(dst), dst.strides[0], address(a), a.strides[0], address(b), b.strides[0], m, n, k, alpha,
@@ -486,5 +435,5 @@ def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
 
 
 def make_multiply() -> Code:
-    """Machine code of the C function ``symbols.MULTIPLY``."""
+    """Compile the C function ``interface.MULTIPLY``."""
     return compiling.make_c_function(_multiply, _MULTIPLY_KINDS)

@@ -1,12 +1,13 @@
-"""What is done to features before and outside the network: normalization, context, transforms and their estimation.
+"""Features of sound for acoustic models: computing, normalizing, editing and transforming them.
 
-Functions of float32 (frames, dim) arrays. ``cmvn.py``: statistics are float64 (2, dim + 1); ``accumulate_stats``,
-``normalize``, ``OnlineNormalizer(global_stats, options)``. ``frames.py``: ``splice``, ``add_deltas(features,
-delta_filters(order, window))``, ``select_columns``, ``subsample``, ``shift``, ``paste``, ``transform``. ``lda.py``:
-``estimate(stats, dim, …) -> LdaTransform``. ``speech.py``: ``SpeechFeatures(SpeechOptions(kind, …)).compute(samples,
-rate)``, MFCC, filterbanks, PLP, spectrograms; ``resample.py``. Sound:
-``formats/foreign_files.py``, ``Wave(rate, samples)`` with samples float32 (channels, samples) of the range of 16 bits,
-and the holders ``WAVE`` and ``WAVE_DURATION``.
+Most functions take and return float32 (frames, dim) arrays; samples are float32 in the range of 16 bits. Most
+important: ``SpeechFeatures`` (``speech.py``: MFCC, filterbanks, PLP, spectrograms), ``compute_pitch`` (``pitch.py``)
+and ``OnlineNormalizer`` (``cmvn.py``), all of them as sound arrives or for whole sounds. Beside them ``frames.py``
+(context, deltas, voice activity), ``transforms.py`` (estimation of LDA and PCA), ``sound.py`` (resampling, rooms,
+noise).
+
+The room imports neither ``ops`` nor numba nor networks; ``options.py`` imports no numpy. torchaudio and librosa compute
+similar features, but not with Kaldi's rounding, options and edges, on which published models depend.
 """
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ if TYPE_CHECKING:
     from nnet3py.feat.cmvn import accumulate_stats as accumulate_stats
     from nnet3py.feat.cmvn import empty_stats as empty_stats
     from nnet3py.feat.cmvn import normalize as normalize
+    from nnet3py.feat.cmvn import normalize_sliding as normalize_sliding
     from nnet3py.feat.frames import add_deltas as add_deltas
+    from nnet3py.feat.frames import add_shifted_deltas as add_shifted_deltas
     from nnet3py.feat.frames import append_vector as append_vector
     from nnet3py.feat.frames import delta_filters as delta_filters
     from nnet3py.feat.frames import paste as paste
@@ -29,26 +32,24 @@ if TYPE_CHECKING:
     from nnet3py.feat.frames import splice as splice
     from nnet3py.feat.frames import subsample as subsample
     from nnet3py.feat.frames import transform as transform
+    from nnet3py.feat.frames import voiced_frames as voiced_frames
     from nnet3py.feat.options import OnlineOptions as OnlineOptions
     from nnet3py.feat.options import RoomOptions as RoomOptions
     from nnet3py.feat.options import VadOptions as VadOptions
-    from nnet3py.feat.perturb import with_speed as with_speed
     from nnet3py.feat.pitch import compute_pitch as compute_pitch
     from nnet3py.feat.pitch import pitch_options as pitch_options
     from nnet3py.feat.pitch_options import PitchOptions as PitchOptions
     from nnet3py.feat.pitch_options import ProcessPitchOptions as ProcessPitchOptions
     from nnet3py.feat.process_pitch import process_pitch as process_pitch
     from nnet3py.feat.process_pitch import process_pitch_options as process_pitch_options
-    from nnet3py.feat.resample import Resampler as Resampler
-    from nnet3py.feat.resample import resample as resample
-    from nnet3py.feat.reverberate import AddedSignal as AddedSignal
-    from nnet3py.feat.reverberate import reverberate as reverberate
-    from nnet3py.feat.sdc import add_shifted_deltas as add_shifted_deltas
-    from nnet3py.feat.special_cmvn import normalize_sliding as normalize_sliding
+    from nnet3py.feat.sound import AddedSignal as AddedSignal
+    from nnet3py.feat.sound import Resampler as Resampler
+    from nnet3py.feat.sound import resample as resample
+    from nnet3py.feat.sound import reverberate as reverberate
+    from nnet3py.feat.sound import with_speed as with_speed
     from nnet3py.feat.speech import SpeechFeatures as SpeechFeatures
     from nnet3py.feat.speech import SpeechOptions as SpeechOptions
     from nnet3py.feat.speech import speech_options as speech_options
-    from nnet3py.feat.vad import voiced_frames as voiced_frames
 
 _PUBLIC = {
     "SpeechFeatures": "nnet3py.feat.speech",
@@ -65,7 +66,7 @@ _PUBLIC = {
     "normalize": "nnet3py.feat.cmvn",
     "OnlineNormalizer": "nnet3py.feat.cmvn",
     "OnlineOptions": "nnet3py.feat.options",
-    "normalize_sliding": "nnet3py.feat.special_cmvn",
+    "normalize_sliding": "nnet3py.feat.cmvn",
     "splice": "nnet3py.feat.frames",
     "delta_filters": "nnet3py.feat.frames",
     "add_deltas": "nnet3py.feat.frames",
@@ -75,14 +76,14 @@ _PUBLIC = {
     "paste": "nnet3py.feat.frames",
     "append_vector": "nnet3py.feat.frames",
     "transform": "nnet3py.feat.frames",
-    "add_shifted_deltas": "nnet3py.feat.sdc",
-    "voiced_frames": "nnet3py.feat.vad",
+    "add_shifted_deltas": "nnet3py.feat.frames",
+    "voiced_frames": "nnet3py.feat.frames",
     "VadOptions": "nnet3py.feat.options",
-    "resample": "nnet3py.feat.resample",
-    "Resampler": "nnet3py.feat.resample",
-    "with_speed": "nnet3py.feat.perturb",
-    "reverberate": "nnet3py.feat.reverberate",
-    "AddedSignal": "nnet3py.feat.reverberate",
+    "resample": "nnet3py.feat.sound",
+    "Resampler": "nnet3py.feat.sound",
+    "with_speed": "nnet3py.feat.sound",
+    "reverberate": "nnet3py.feat.sound",
+    "AddedSignal": "nnet3py.feat.sound",
     "RoomOptions": "nnet3py.feat.options",
 }
 give_names(__name__, _PUBLIC, elsewhere(**{

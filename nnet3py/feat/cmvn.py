@@ -1,7 +1,7 @@
-"""Mean and variance normalization of features. Kaldi: ``cmvn.h``, ``OnlineCmvn``.
+"""Mean and variance normalization of features: over utterances or speakers, online, and over a sliding window.
 
-Statistics are float64 (2, dim + 1): the sums and, in the last column, the weight of the frames; below them the sums of
-squares.
+Statistics are float64 (2, dim + 1): in row 0 the sums of the features and, in the last column, the weighted number of
+frames; in row 1 the sums of squares. Kaldi: ``cmvn.h``, ``OnlineCmvn``, ``SlidingWindowCmn``.
 """
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from nnet3py.feat.options import OnlineOptions
 logger = logging.getLogger(__name__)
 
 VARIANCE_FLOOR = 1.0e-20
-_add_frames = Loop("nnet3py.feat.cmvn_loops", "add_frames", "f4[,] f8[,] i8")
-_normalize_frames = Loop("nnet3py.feat.cmvn_loops", "normalize_frames",
+_SLIDING_VARIANCE_FLOOR = 1e-10
+_add_frames = Loop("nnet3py.feat.loops", "add_frames", "f4[,] f8[,] i8")
+_normalize_frames = Loop("nnet3py.feat.loops", "normalize_frames",
                          "f4[,] f8[,] i8 i8 i8 f8[,] f8 f8[,] f8 b1 f8 f4[,]")
 
 
 def empty_stats(dim: int) -> np.ndarray:
-    """Statistics of no frames.
+    """Return normalization statistics of no frames.
 
     Parameters
     ----------
@@ -50,8 +51,8 @@ def accumulate_stats(features: np.ndarray, stats: np.ndarray, weights: np.ndarra
     ShapeError : features of another dimension than the statistics
     """
     if stats.shape != (2, features.shape[1] + 1):
-        raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalization statistics of "
-                         f"dimension {stats.shape[1] - 1}")
+        raise ShapeError(f"expected features of dimension {stats.shape[1] - 1}, as the normalization statistics have, "
+                         f"found dimension {features.shape[1]}")
     with np.errstate(all="ignore"):
         frames = features.astype(np.float64)
         weighted = frames if weights is None else frames * np.asarray(weights, dtype=np.float64)[:, None]
@@ -61,15 +62,14 @@ def accumulate_stats(features: np.ndarray, stats: np.ndarray, weights: np.ndarra
 
 
 def fake_stats(stats: np.ndarray, dims: Sequence[int]) -> np.ndarray:
-    """A copy of ``stats`` that says mean 0 and variance 1 for ``dims``, so that these are left as they are.
+    """Return a copy of ``stats`` with mean 0 and variance 1 for some dimensions, which normalization then leaves alone.
 
-    UsageError for a dimension that does not exist. Kaldi: FakeStatsForSomeDims.
+    Raises UsageError for a dimension in ``dims`` that does not exist. Kaldi: FakeStatsForSomeDims.
     """
     columns = list(dims)
     dim = stats.shape[1] - 1
     if columns and not (0 <= min(columns) and max(columns) < dim):
-        raise UsageError(f"expected dimensions from 0 to {dim - 1} of those to skip, found {min(columns)} to "
-                         f"{max(columns)}")
+        raise UsageError(f"expected dimensions to skip from 0 to {dim - 1}, found {min(columns)} to {max(columns)}")
     check_stats(stats, dim)
     result = stats.copy()
     result[0, columns] = 0.0
@@ -78,14 +78,15 @@ def fake_stats(stats: np.ndarray, dims: Sequence[int]) -> np.ndarray:
 
 
 def mean_and_variance(stats: np.ndarray) -> np.ndarray:
-    """float64 (2, dim): means, and the variances about them. NumericError for statistics of less than a frame."""
+    """Return float64 (2, dim): means, and variances. Raises NumericError for statistics of less than one frame."""
     check_stats(stats, stats.shape[1] - 1)
-    mean, second = stats[:, :-1] / _count(stats)
+    mean, second = stats[:, :-1] / _frame_count(stats)
     return np.stack([mean, second - mean * mean])
 
 
 def check_stats(stats: np.ndarray, dim: int, variance: bool = True) -> None:
-    """ShapeError if ``stats`` are not of dimension ``dim``, or lack the sums of squares where they are needed."""
+    """Raise ShapeError if ``stats`` are not of dimension ``dim``, or lack the sums of squares that ``variance`` needs.
+    """
     if stats.shape not in ((2, dim + 1), (2 if variance else 1, dim + 1)) or dim < 1:
         raise ShapeError(f"normalization statistics of {stats.shape[0]} x {stats.shape[1]} numbers do not fit features "
                          f"of dimension {dim}; expected 2 x {dim + 1}")
@@ -93,14 +94,14 @@ def check_stats(stats: np.ndarray, dim: int, variance: bool = True) -> None:
 
 def normalize(features: np.ndarray, stats: np.ndarray | None = None, norm_vars: bool = False,
               reverse: bool = False) -> np.ndarray:
-    """Features with mean 0 and perhaps variance 1. Kaldi: ApplyCmvn, ApplyCmvnReverse.
+    """Normalize features to mean 0 and, with ``norm_vars``, variance 1. Kaldi: ApplyCmvn, ApplyCmvnReverse.
 
     Parameters
     ----------
     features : float (frames, dim)
-    stats : float64 (2, dim + 1), of the utterance or the speaker; None: of these features
-    norm_vars : whether variances become 1
-    reverse : give normalized features the mean, and the variance, of ``stats``
+    stats : float64 (2, dim + 1), of the utterance or the speaker; None: statistics of these features
+    norm_vars : whether to normalize the variances, too
+    reverse : whether to undo a normalization: normalized features get the mean (and variance) of ``stats``
 
     Returns
     -------
@@ -109,49 +110,36 @@ def normalize(features: np.ndarray, stats: np.ndarray | None = None, norm_vars: 
     Raises
     ------
     ShapeError : statistics of another dimension
-    NumericError : statistics of less than a frame, or that are not finite
+    NumericError : statistics of less than a frame, or with NaN or infinity
     """
     if stats is None:
         stats = empty_stats(features.shape[1])
         accumulate_stats(features, stats)
     check_stats(stats, features.shape[1], norm_vars)
-    count = _count(stats)
+    count = _frame_count(stats)
     mean = stats[0, :-1] / count
     scale = np.ones_like(mean)
     if norm_vars:
-        deviation = np.sqrt(_floored(stats[1, :-1] / count - mean * mean))
+        deviation = np.sqrt(_floored_variances(stats[1, :-1] / count - mean * mean))
         scale = deviation if reverse else 1.0 / deviation
     offset = mean if reverse else -mean * scale
     if not (np.isfinite(offset).all() and np.isfinite(scale).all()):
-        raise NumericError("normalization statistics that are not finite", "check the features that they were made of")
+        raise NumericError("the normalization statistics have NaN or infinity",
+                           "look for NaN or infinity in the features that they were accumulated from")
     with np.errstate(all="ignore"):
         result = features * scale.astype(np.float32) if norm_vars else features.astype(np.float32)
         result += offset.astype(np.float32)
     return result
 
 
-def sliding_mean_normalized(features: np.ndarray, window: int) -> np.ndarray:
-    """Features less their mean over ``window`` frames around each, float32 (frames, dim).
-
-    Near the beginning and the end the window is moved inside; of fewer frames the mean of all is taken. Kaldi:
-    SlidingWindowCmn with ``center``.
-    """
-    count = len(features)
-    firsts = np.clip(np.arange(count) - window // 2, 0, max(0, count - window))
-    ends = np.minimum(firsts + window, count)
-    sums = np.concatenate((np.zeros((1, features.shape[1])), np.cumsum(features, axis=0, dtype=np.float64)))
-    means = (sums[ends] - sums[firsts]) / (ends - firsts)[:, None]
-    return (features - means).astype(np.float32)
-
-
-def _count(stats: np.ndarray) -> float:
+def _frame_count(stats: np.ndarray) -> float:
     count = float(stats[0, -1])
     if not count >= 1.0:
         raise NumericError(f"Insufficient stats for cepstral mean and variance normalization: count = {count:g}")
     return count
 
 
-def _floored(variances: np.ndarray) -> np.ndarray:
+def _floored_variances(variances: np.ndarray) -> np.ndarray:
     low = np.flatnonzero(variances < VARIANCE_FLOOR)
     if len(low):
         logger.warning("Flooring cepstral variance from %g to %g in %d of the dimensions, the first being %d",
@@ -163,22 +151,25 @@ def _floored(variances: np.ndarray) -> np.ndarray:
 
 
 class OnlineNormalizer:
-    """Normalizes frame by frame, each with what was seen up to it; remembers a speaker's utterances.
+    """Online normalization: each frame by a window of the frames up to it. Kaldi: OnlineCmvn.
 
-    Called with a whole utterance, or given it in pieces: the result is the same, and memory does not grow.
+    A window that is not full is filled up with statistics of the speaker's earlier utterances, then with global ones.
+    A whole utterance (a call) and the same utterance in pieces (``accept``, ``finish``) give the same result; memory
+    does not grow with the utterance.
 
     Parameters
     ----------
-    global_stats : float64 (2, dim + 1), what is assumed while little was seen
-    options : how much of the past counts
+    global_stats : float64 (2, dim + 1), statistics of much speech
+    options : lengths of the window and of its filling
 
     Attributes
     ----------
-    speaker_stats : float64 (2, dim + 1), of the speaker's utterances before this one
+    speaker_stats : float64 (2, dim + 1), statistics of the speaker's earlier utterances
 
     Raises
     ------
-    ShapeError, NumericError : statistics that cannot be used
+    ShapeError : global statistics without sums of squares
+    NumericError : global statistics of no frames, or with NaN or infinity
     """
 
     def __init__(self, global_stats: np.ndarray, options: OnlineOptions) -> None:
@@ -186,35 +177,52 @@ class OnlineNormalizer:
         self._dim = global_stats.shape[1] - 1
         check_stats(global_stats, self._dim)
         if not (np.isfinite(global_stats).all() and global_stats[0, -1] > 0.0):
-            raise NumericError(f"global normalization statistics of {global_stats[0, -1]:g} frames, or not finite")
+            raise NumericError(f"expected finite global normalization statistics of some frames, found "
+                               f"{global_stats[0, -1]:g} frames, or NaN or infinity among the sums")
         self._global = np.require(global_stats, np.float64, ["C", "A", "W"])
         self.speaker_stats = empty_stats(self._dim)
         self._begin()
 
     def _begin(self) -> None:
-        # Sums and sums of squares of the utterance up to each of its last frames, and up to the one before the oldest
-        # of them. They are never restarted: after ten hours a window's sum has lost 6 of its 16 digits at most.
-        self._totals = np.zeros((1, 2 * self._dim))      # with room for more; ``_end`` rows are used
+        # Row t: sums and sums of squares from the utterance's beginning to a frame. Rows older than the window are
+        # dropped. The sums are never restarted: after ten hours a window's sum has lost 6 of its 16 digits at most.
+        self._totals = np.zeros((1, 2 * self._dim))      # of which ``_end`` rows are in use
         self._end = 1
         self._num_frames = 0
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
-        """float32 (frames, dim), new. The utterance counts as the speaker's from then on. Raises ShapeError."""
+        """Normalize a whole utterance, which from then on counts as one of the speaker's.
+
+        Parameters
+        ----------
+        features : float (frames, dim)
+
+        Returns
+        -------
+        float32 (frames, dim), new
+
+        Raises
+        ------
+        ShapeError : features of another dimension than the statistics
+        """
         result = self.accept(features)
         self.finish()
         return result
 
     def accept(self, features: np.ndarray) -> np.ndarray:
-        """The next frames of an utterance, float32 (frames, dim), normalized. Raises ShapeError."""
+        """Normalize the next frames of an utterance, float (frames, dim); return them, float32 (frames, dim).
+
+        Raises ShapeError for features of another dimension than the statistics.
+        """
         if features.shape[1] != self._dim:
-            raise ShapeError(f"features of dimension {features.shape[1]} cannot be added to normalization statistics "
-                             f"of dimension {self._dim}")
+            raise ShapeError(f"expected features of dimension {self._dim}, as the normalization statistics have, found "
+                             f"dimension {features.shape[1]}")
         frames = np.require(features, np.float32, ["C", "A", "W"])
         self._add(frames)
-        return self._normalized(frames) if self.options.norm_means else frames.copy()
+        return self._normalize(frames) if self.options.norm_means else frames.copy()
 
     def _add(self, frames: np.ndarray) -> None:
-        """Go on with the running sums; those before the window are overwritten when there is no room."""
+        """Extend the running sums; rows before the window are overwritten when there is no more room."""
         begin, end = self._end, self._end + len(frames)
         if end > len(self._totals):
             kept = self._totals[max(0, begin - self.options.cmn_window - 1):begin].copy()
@@ -227,26 +235,96 @@ class OnlineNormalizer:
         self._num_frames += len(frames)
 
     def finish(self) -> None:
-        """Say that the utterance is over; it then counts as the speaker's."""
+        """End the utterance, which from then on counts as one of the speaker's."""
         self.speaker_stats = self.stats()
         self._begin()
 
     def stats(self) -> np.ndarray:
-        """float64 (2, dim + 1), new: of the speaker's utterances with this one as far as it was seen."""
+        """Return float64 (2, dim + 1), new: statistics of the speaker's utterances, this one as far as it was accepted.
+        """
         stats = self.speaker_stats.copy()
         stats[:, :-1] += self._totals[self._end - 1].reshape(2, -1)
         stats[0, -1] += self._num_frames
         return stats
 
-    def _normalized(self, frames: np.ndarray) -> np.ndarray:
-        """float32 (frames, dim), new: the last frames, each by what counts for it."""
+    def _normalize(self, frames: np.ndarray) -> np.ndarray:
         options, speaker = self.options, np.require(self.speaker_stats, np.float64, ["C", "A", "W"])
         result = np.empty_like(frames)
-        most = min(options.speaker_frames, float(speaker[0, -1]))
-        _normalize_frames(frames, self._totals, self._end, self._num_frames, options.cmn_window, speaker, most,
-                          self._global, options.global_frames, options.norm_vars, VARIANCE_FLOOR, result)
+        speaker_frames = min(options.speaker_frames, float(speaker[0, -1]))
+        _normalize_frames(frames, self._totals, self._end, self._num_frames, options.cmn_window, speaker,
+                          speaker_frames, self._global, options.global_frames, options.norm_vars, VARIANCE_FLOOR,
+                          result)
         if options.skip_dims:
             skipped = list(options.skip_dims)
-            fake_stats(self._global, skipped)        # raises the error that says what is wrong with them
+            fake_stats(self._global, skipped)        # for its UsageError about dimensions that do not exist
             result[:, skipped] = frames[:, skipped]
         return result
+
+
+# -- sliding window ----------------------------------------------------------------------------------------------------
+
+
+def normalize_sliding(features: np.ndarray, window: int = 600, least_window: int = 100, center: bool = False,
+                      norm_vars: bool = False) -> np.ndarray:
+    """Subtract the mean over a window that is around each frame or ends with it. Kaldi: SlidingWindowCmn.
+
+    Parameters
+    ----------
+    features : float (frames, dim)
+    window : frames of the window; without ``center``, frames before the frame itself. At the ends of the utterance a
+        centered window is moved inside
+    least_window : without ``center``, smallest number of frames of a window at the beginning
+    center : whether the window is around the frame, or ends with it
+    norm_vars : whether to divide by the standard deviation in the window, too
+
+    Returns
+    -------
+    float32 (frames, dim)
+
+    Raises
+    ------
+    UsageError : a window without a frame
+    NumericError : NaN or infinity among the features
+    """
+    if window < 1 or least_window < 1:
+        raise UsageError(f"expected windows of 1 frame or more, found {window} and {least_window}")
+    count, dim = features.shape
+    if not np.isfinite(features).all():
+        raise NumericError("the features have NaN or infinity", "look for NaN or infinity in the sound")
+    t = np.arange(count)
+    firsts = t - window // 2 if center else t - window
+    ends = firsts + window - np.minimum(firsts, 0) if center else np.maximum(t + 1, least_window)
+    firsts = np.maximum(firsts, 0)
+    beyond = np.maximum(ends - count, 0)
+    firsts, ends = np.maximum(firsts - beyond, 0), ends - beyond
+    sizes = (ends - firsts)[:, None]
+    middle = features.mean(axis=0, dtype=np.float64)         # sums of values around 0 keep more digits
+    centered = features - middle
+    sums = np.concatenate((np.zeros((1, dim)), np.cumsum(centered, axis=0)))
+    means = (sums[ends] - sums[firsts]) / sizes
+    result = centered - means
+    if norm_vars:
+        squares = np.concatenate((np.zeros((1, dim)), np.cumsum(centered * centered, axis=0)))
+        variances = (squares[ends] - squares[firsts]) / sizes - means * means
+        result = np.where(sizes > 1, result / np.sqrt(np.maximum(variances, _SLIDING_VARIANCE_FLOOR)), 0.0)
+    return result.astype(np.float32)
+
+
+def weights_of_two_channels(first: np.ndarray, other: np.ndarray, quieter: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights of frames for the normalization statistics of two channels: 1 where a channel is louder.
+
+    Parameters
+    ----------
+    first, other : float (frames, dim), features of the channels; column 0 is the log-energy
+    quieter : weight of frames in which the other channel is louder
+
+    Returns
+    -------
+    Two arrays, float64 (frames,). Frames that only one channel has get the weight 1.
+    """
+    both = min(len(first), len(other))
+    first_is_louder = first[:both, 0] > other[:both, 0]
+    weights = np.ones(len(first)), np.ones(len(other))
+    weights[0][:both][~first_is_louder] = quieter
+    weights[1][:both][first_is_louder] = quieter
+    return weights

@@ -1,6 +1,6 @@
-"""Feature matrices taken apart and put together: context, deltas, columns, rows, affine transforms.
+"""Edits of feature matrices: context, deltas, columns, rows, affine transforms, voice activity.
 
-Everything takes and gives float32 (frames, dim). Kaldi: ``feature-functions.h`` and the programs of featbin.
+Kaldi: ``feature-functions.h``, ``voice-activity-detection.h``, the programs of featbin.
 """
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from nnet3py.errors import ShapeError, UsageError
+from nnet3py.feat.options import VadOptions
 
 _SELECTION = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 _MOST_COLUMNS = 1_000_000     # of a selection; more is a typing error
@@ -17,23 +18,23 @@ MOST_DELTAS = 1000            # Kaldi's limit of order and window
 
 
 def splice(features: np.ndarray, left: int = 4, right: int = 4) -> np.ndarray:
-    """Each frame beside its neighbors; at the ends the outermost frame is repeated. Kaldi: SpliceFrames.
+    """Put each frame beside its neighbors; the first and the last frame are repeated. Kaldi: SpliceFrames.
 
     Parameters
     ----------
     features : float (frames, dim)
-    left, right : frames before and after that are added
+    left, right : numbers of frames before and after the frame
 
     Returns
     -------
-    float (frames, (left + 1 + right) dim), of the type of the features; the earliest frame's columns come first
+    float (frames, (left + 1 + right) dim), of the features' dtype; the earliest frame's columns come first
     """
     ends = np.repeat(features[:1], left, axis=0), np.repeat(features[-1:], right, axis=0)
     return windows(np.concatenate((ends[0], features, ends[1])), left + 1 + right)
 
 
 def windows(features: np.ndarray, width: int) -> np.ndarray:
-    """Each ``width`` successive frames beside each other, (frames - width + 1, width dim), new."""
+    """Return each ``width`` successive frames side by side: (frames - width + 1, width dim), new."""
     features = np.ascontiguousarray(features)
     dim = features.shape[1]
     shape = max(0, len(features) - width + 1), width * dim
@@ -41,16 +42,16 @@ def windows(features: np.ndarray, width: int) -> np.ndarray:
 
 
 def delta_filters(order: int = 2, window: int = 2) -> list[np.ndarray]:
-    """The filters of :func:`add_deltas`, slopes of slopes.
+    """Return the filters of :func:`add_deltas`: a slope, convolved with itself once for each further order.
 
     Parameters
     ----------
-    order : of the highest derivative
-    window : frames on each side that a slope is taken over
+    order : order of the highest derivative
+    window : frames on each side of a frame that the slope is computed from
 
     Returns
     -------
-    For each order i from 0 on a filter, float64 (2 i window + 1,), centered.
+    For each order i from 0 on, a centered filter, float64 (2 i window + 1,).
 
     Raises
     ------
@@ -68,12 +69,12 @@ def delta_filters(order: int = 2, window: int = 2) -> list[np.ndarray]:
 
 
 def add_deltas(features: np.ndarray, filters: Sequence[np.ndarray] | None = None) -> np.ndarray:
-    """Features and their derivatives over time, side by side. Kaldi: ComputeDeltas.
+    """Append derivatives over time to features. Kaldi: ComputeDeltas.
 
     Parameters
     ----------
     features : float (frames, dim)
-    filters : float64 (taps,) each, as :func:`delta_filters` gives them; None: as it does without arguments
+    filters : filters of :func:`delta_filters`, float64 (taps,) each; None: those of order 2 and window 2
 
     Returns
     -------
@@ -92,9 +93,9 @@ def add_deltas(features: np.ndarray, filters: Sequence[np.ndarray] | None = None
 
 
 def parse_selection(text: str) -> np.ndarray:
-    """int64 (columns,) of ``0,24-22,3-12``: numbers and ranges, both ends included, which may run backwards.
+    """Parse a list of columns such as ``0,24-22,3-12``: int64 (columns,).
 
-    UsageError for anything else.
+    Ranges include both ends and may run backwards. Raises UsageError for anything else.
     """
     columns: list[int] = []
     for part in text.split(","):
@@ -111,12 +112,12 @@ def parse_selection(text: str) -> np.ndarray:
 
 
 def select_columns(features: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Some columns, in the order in which they are named. Kaldi: select-feats.
+    """Select columns, in the order in which they are named. Kaldi: select-feats.
 
     Parameters
     ----------
     features : float (frames, dim)
-    columns : int (columns,), numbers from 0
+    columns : int (columns,), column numbers from 0
 
     Returns
     -------
@@ -124,7 +125,7 @@ def select_columns(features: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
     Raises
     ------
-    ShapeError : a column that there is not
+    ShapeError : a column that does not exist
     """
     if len(columns) and int(columns.max()) >= features.shape[1]:
         raise ShapeError(f"Invalid selection index: {columns.max()}; the features have {features.shape[1]} columns")
@@ -132,28 +133,28 @@ def select_columns(features: np.ndarray, columns: np.ndarray) -> np.ndarray:
 
 
 def subsample(features: np.ndarray, n: int, offset: int = 0) -> np.ndarray:
-    """Every n-th frame, or every frame several times.
+    """Take every n-th frame, or repeat each frame.
 
     Parameters
     ----------
     features : float (frames, dim)
-    n : every n-th frame is taken; if negative, every frame -n times
-    offset : the first frame that is taken
+    n : distance of the frames to take; if negative, each frame is repeated -n times
+    offset : number of the first frame to take, from 0
 
     Returns
     -------
-    float (frames, dim), of fewer or more frames
+    float (new number of frames, dim)
     """
     return features[offset::n] if n > 0 else np.repeat(features[offset:], -n, axis=0)
 
 
 def shift(features: np.ndarray, frames: int) -> np.ndarray:
-    """Features moved in time, as many as before: the outermost frame is repeated.
+    """Move features in time. Their number stays: the first or the last frame is repeated.
 
     Parameters
     ----------
     features : float (frames, dim)
-    frames : how much later they come; earlier if negative
+    frames : delay in frames; negative to move features to earlier frames
 
     Returns
     -------
@@ -163,7 +164,7 @@ def shift(features: np.ndarray, frames: int) -> np.ndarray:
 
 
 def paste(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Features of several kinds side by side, cut to the shortest.
+    """Put features of several kinds side by side, cut to the shortest.
 
     Parameters
     ----------
@@ -178,12 +179,12 @@ def paste(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def append_vector(features: np.ndarray, vector: np.ndarray) -> np.ndarray:
-    """Features with the same further columns in every frame.
+    """Append the same columns to every frame.
 
     Parameters
     ----------
     features : float (frames, dim)
-    vector : float (columns,), such as an i-vector
+    vector : float (columns,), for example an i-vector
 
     Returns
     -------
@@ -193,12 +194,12 @@ def append_vector(features: np.ndarray, vector: np.ndarray) -> np.ndarray:
 
 
 def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Features times a transposed matrix, such as an LDA transform.
+    """Multiply features by a transposed matrix, for example an LDA transform.
 
     Parameters
     ----------
     features : float (frames, dim)
-    matrix : float (rows, dim), or float (rows, dim + 1) with an offset in the last column
+    matrix : float (rows, dim), or float (rows, dim + 1) with offsets in the last column
 
     Returns
     -------
@@ -206,7 +207,7 @@ def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
     Raises
     ------
-    ShapeError : dimensions that do not fit
+    ShapeError : a matrix with another number of columns
     """
     dim = features.shape[1]
     if matrix.shape[1] not in (dim, dim + 1):
@@ -216,3 +217,64 @@ def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
         if matrix.shape[1] > dim:
             result += matrix[:, dim]
     return result
+
+
+def add_shifted_deltas(features: np.ndarray, window: int = 1, shift: int = 3, blocks: int = 7) -> np.ndarray:
+    """Append shifted delta cepstra (SDC): slopes at this frame and at later ones. Kaldi: ShiftedDeltaFeatures.
+
+    Parameters
+    ----------
+    features : float32 (frames, dim)
+    window : frames on each side that a slope is computed from; beyond the ends the first and last frame are repeated
+    shift : frames from one slope to the next
+    blocks : number of slopes
+
+    Returns
+    -------
+    float32 (frames, (1 + blocks) dim)
+
+    Raises
+    ------
+    UsageError : numbers out of range
+    """
+    if not (0 < shift < MOST_DELTAS and 0 < blocks < MOST_DELTAS):
+        raise UsageError(f"expected a block shift and a number of blocks from 1 to {MOST_DELTAS - 1}, found {shift} "
+                         f"and {blocks}")
+    taps = delta_filters(1, window)[1]
+    count, dim = features.shape
+    later = (blocks - 1) * shift
+    padded = np.pad(features.astype(np.float64), ((window, window + later), (0, 0)), mode="edge")
+    with np.errstate(all="ignore"):
+        slopes = sum(tap * padded[i:i + count + later] for i, tap in enumerate(taps.tolist()) if tap != 0.0)
+    result = np.empty((count, (1 + blocks) * dim), dtype=np.float32)
+    result[:, :dim] = features
+    with np.errstate(over="ignore"):
+        for block in range(blocks):
+            begin = block * shift
+            result[:, (1 + block) * dim:(2 + block) * dim] = slopes[begin:begin + count]
+    return result
+
+
+def voiced_frames(features: np.ndarray, options: VadOptions | None = None) -> np.ndarray:
+    """Decide by their energy which frames are voiced. Kaldi: ComputeVadEnergy.
+
+    Parameters
+    ----------
+    features : float (frames, dim), of which column 0 is the log-energy
+    options : thresholds; None for Kaldi's defaults
+
+    Returns
+    -------
+    float32 (frames,): 1 for voiced frames, else 0
+    """
+    options = options or VadOptions()
+    energy, count = features[:, 0], len(features)
+    threshold = options.energy_threshold
+    if options.energy_mean_scale != 0 and count:
+        threshold += options.energy_mean_scale * float(energy.sum(dtype=np.float64)) / count
+    loud = np.concatenate(([0], np.cumsum(energy > np.float32(threshold))))
+    frames = np.arange(count)
+    first = np.maximum(frames - options.frames_context, 0)
+    end = np.minimum(frames + options.frames_context + 1, count)
+    needed = (end - first).astype(np.float32) * np.float32(options.proportion_threshold)
+    return (loud[end] - loud[first] >= needed).astype(np.float32)

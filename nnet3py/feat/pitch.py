@@ -1,4 +1,4 @@
-"""Pitch of speech, and how likely a frame is voiced, as sound arrives.
+"""Pitch of speech as sound arrives, with the normalized cross-correlation (NCCF) that says how voiced a frame is.
 
 Ghahremani, BabaAli, Povey, Riedhammer, Trmal and Khudanpur, "A pitch extraction algorithm tuned for automatic speech
 recognition", ICASSP 2014. Kaldi: ``OnlinePitchFeature``.
@@ -14,38 +14,38 @@ import numpy as np
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error, NumericError
 from nnet3py.feat.pitch_options import PitchOptions
-from nnet3py.feat.resample import Resampler, lowpass_filter
+from nnet3py.feat.sound import Resampler, lowpass_filter
 from nnet3py.option_fields import OptionValue, with_values
 
-_LOOPS = "nnet3py.feat.pitch_loops"
-_correlate = Loop(_LOOPS, "correlate", "f4[] i8 i8[] i8[] i8 i8 f8 f4[] f4[,] f4[,]")
-_normalize = Loop(_LOOPS, "normalize", "f4[,] f4[,] f8[] f4[,]")
-_interpolate = Loop(_LOOPS, "interpolate", "f4[,] i4[] i4[] f4[,] f4[,]")
-_interpolate_along = Loop(_LOOPS, "interpolate_along", "f4[,] i8[] i8[] i4[] i4[] f4[,] f4[]")
-_search = Loop(_LOOPS, "search", "f4[,] f4[] f4 f4 f4[] i2[,] i8[] f8[] f4[]")
-_follow = Loop(_LOOPS, "follow", "i2[,] i2[] i2[]")
-_trace = Loop(_LOOPS, "trace", "i2[,] i8[] i8 i8[]")
-_meeting = Loop(_LOOPS, "meeting", "i2[,] i8[] i8")
+_LOOPS = "nnet3py.feat.loops"
+_correlate = Loop(_LOOPS, "correlate_frames", "f4[] i8 i8[] i8[] i8 i8 f8 f4[] f4[,] f4[,]")
+_normalize = Loop(_LOOPS, "normalize_correlations", "f4[,] f4[,] f8[] f4[,]")
+_interpolate = Loop(_LOOPS, "interpolate_correlations", "f4[,] i4[] i4[] f4[,] f4[,]")
+_interpolate_along = Loop(_LOOPS, "interpolate_along_path", "f4[,] i8[] i8[] i4[] i4[] f4[,] f4[]")
+_search = Loop(_LOOPS, "search_pitch", "f4[,] f4[] f4 f4 f4[] i2[,] i8[] f8[] f4[]")
+_follow = Loop(_LOOPS, "follow_ancestors", "i2[,] i2[] i2[]")
+_trace = Loop(_LOOPS, "trace_path", "i2[,] i8[] i8 i8[]")
+_meeting = Loop(_LOOPS, "paths_meeting", "i2[,] i8[] i8")
 
-_AT_A_TIME = 1000          # frames
-_NEARLY = 0.01             # changes of the mean square that do not count, as part of the sum of both
-_LEAST_ROOM = 64           # rows
+_BLOCK_FRAMES = 1000       # frames searched at a time
+_SAME_LOUDNESS = 0.01      # relative change of the mean square up to which frames are not searched again
+_LEAST_CAPACITY = 64       # rows
 
 
 def pitch_options(values: Mapping[str, OptionValue]) -> PitchOptions:
-    """Options from values by Kaldi's names.
+    """Make options from values by Kaldi's names.
 
     Parameters
     ----------
-    values : such as ``{"min-f0": 60}``; Kaldi's defaults for those not given
+    values : for example ``{"min-f0": 60}``; Kaldi's defaults for the options that are not given
 
     Returns
     -------
-    For :func:`compute_pitch`.
+    Options for :func:`compute_pitch`.
 
     Raises
     ------
-    UsageError : values by which no pitch can be found
+    UsageError : values out of range, or that contradict each other
     """
     options = with_values(PitchOptions(), values)
     options.check()
@@ -53,20 +53,21 @@ def pitch_options(values: Mapping[str, OptionValue]) -> PitchOptions:
 
 
 class _Lags:
-    """The lags that are measured, and those that are told apart.
+    """Lags of the cross-correlation: the measured ones, and those of the search's states between them.
 
     Attributes
     ----------
-    seconds : float32 (states,), of the states, ascending
-    first, count : the least lag that is measured, in samples, and how many are
-    starts, sizes, weights : which measured lags a state's correlation is made of, as in the loop ``interpolate``
+    seconds : float32 (states,), lags of the states, ascending
+    first, count : smallest measured lag in samples, and number of measured lags
+    starts, sizes, weights : for each state, the measured lags that its NCCF is interpolated from, as the loop
+        ``interpolate_correlations`` takes them
     """
 
     def __init__(self, options: PitchOptions) -> None:
         rate, zeros = options.resample_frequency, options.upsample_filter_width
         shortest, longest = 1.0 / options.max_f0, np.float32(1.0 / options.min_f0)
         factor, lag, lags = 1.0 + float(np.float32(options.delta_pitch)), np.float32(shortest), []
-        while lag <= longest:                  # how many there are depends on this rounding
+        while lag <= longest:                  # the number of states depends on this rounding
             lags.append(lag)
             lag = np.float32(float(lag) * factor)
         self.seconds = np.array(lags, dtype=np.float32)
@@ -83,23 +84,30 @@ class _Lags:
 
 
 class _Early(NamedTuple):
-    """Of the first frames: the correlations by which they were searched, the mean squares and energies used for it."""
+    """Results of the first frames, which may be searched again with a better estimate of the loudness.
+
+    Attributes
+    ----------
+    nccf : float32 (frames, states)
+    squares : float64 (frames,), mean squares of the signal that were used
+    energies : float64 (frames,), mean products of the energies over the lags
+    """
 
     nccf: np.ndarray
     squares: np.ndarray
     energies: np.ndarray
 
 
-class Rows:
-    """Rows of an array, which come at its end and go at its front. The room for them grows and shrinks in proportion.
+class RowQueue:
+    """A queue of array rows. Its capacity grows and shrinks in proportion to the number of rows.
 
     Parameters
     ----------
-    shape, dtype : of a row; () for numbers
+    shape, dtype : shape and dtype of a row; () for numbers
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
-        self._room = np.empty((_LEAST_ROOM, *shape), dtype=dtype)
+        self._storage = np.empty((_LEAST_CAPACITY, *shape), dtype=dtype)
         self._first = self._end = 0
 
     def __len__(self) -> int:
@@ -107,56 +115,56 @@ class Rows:
 
     @property
     def array(self) -> np.ndarray:
-        """The rows, a view; what comes and goes does not change it."""
-        return self._room[self._first:self._end]
+        """The rows, a view; later appends and drops do not change it."""
+        return self._storage[self._first:self._end]
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, with the room for more."""
-        return self._room.nbytes
+        """Bytes of memory, unused capacity included."""
+        return self._storage.nbytes
 
     def append(self, rows: np.ndarray) -> None:
-        """Take more rows."""
-        if self._end + len(rows) > len(self._room):
+        """Append rows."""
+        if self._end + len(rows) > len(self._storage):
             self._move(3 * (len(self) + len(rows)) // 2)
-        self._room[self._end:self._end + len(rows)] = rows
+        self._storage[self._end:self._end + len(rows)] = rows
         self._end += len(rows)
 
     def drop(self, count: int) -> None:
-        """Forget the first ``count`` rows."""
+        """Remove the first ``count`` rows."""
         self._first += count
-        if len(self._room) > max(3 * len(self), _LEAST_ROOM):
-            self._move(max(3 * len(self) // 2, _LEAST_ROOM))
+        if len(self._storage) > max(3 * len(self), _LEAST_CAPACITY):
+            self._move(max(3 * len(self) // 2, _LEAST_CAPACITY))
 
     def _move(self, room: int) -> None:
         rows = self.array
-        self._room = np.empty((room, *rows.shape[1:]), dtype=rows.dtype)
-        self._room[:len(rows)] = rows
+        self._storage = np.empty((room, *rows.shape[1:]), dtype=rows.dtype)
+        self._storage[:len(rows)] = rows
         self._first, self._end = 0, len(rows)
 
 
 class _FrameRows:
-    """A row for each frame. Rows that repeat the one before, as in silence, are not stored again.
+    """A queue with a row for each frame. Successive rows that are equal, as in silence, are stored once.
 
     Parameters
     ----------
-    dim, dtype : of a row
+    dim, dtype : size and dtype of a row
     """
 
     def __init__(self, dim: int, dtype: Any) -> None:
-        self._rows, self._dropped = Rows((dim,), dtype), 0               # those stored, and how many went before
-        self._places = Rows((), np.int64)                                # of frames, among all that were stored
+        self._rows, self._dropped = RowQueue((dim,), dtype), 0      # the stored rows, and the number of dropped ones
+        self._places = RowQueue((), np.int64)        # for each frame, number of its row, dropped rows counted, too
 
     def __len__(self) -> int:
         return len(self._places)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory, with the room for more."""
+        """Bytes of memory, unused capacity included."""
         return self._rows.nbytes + self._places.nbytes
 
     def append(self, rows: np.ndarray) -> None:
-        """Take those of more frames, (frames, dim)."""
+        """Append rows of further frames, (frames, dim)."""
         bits = np.concatenate((self._rows.array[-1:], rows)).view(f"i{rows.itemsize}")      # -0 is not 0
         is_new = np.ones(len(rows), dtype=bool)
         is_new[len(rows) + 1 - len(bits):] = (bits[1:] != bits[:-1]).any(axis=1)
@@ -164,26 +172,26 @@ class _FrameRows:
         self._rows.append(rows[is_new])
 
     def drop(self, count: int) -> None:
-        """Forget the first ``count`` frames."""
+        """Remove the first ``count`` frames."""
         self._places.drop(count)
         unused = int(self._places.array[0]) - self._dropped if len(self) else len(self._rows)
         self._rows.drop(unused)
         self._dropped += unused
 
     def between(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """The rows stored, a view; int64 (end - first,), which of them are those of these frames."""
+        """Return the stored rows, a view; and int64 (end - first,), the numbers in it of these frames' rows."""
         return self._rows.array, self._places.array[first:end] - self._dropped
 
 
 class PitchStream:
-    """The pitch of one stream of sound. What is said of a frame may be revised as more is heard.
+    """The pitch of one stream of sound. Results of a frame may be revised as more sound arrives.
 
-    A frame is open until all paths agree on it; from then on it is settled, and only its result is kept. In silence all
-    frames may stay open: the work for a piece of sound does not depend on how many they are.
+    A frame is open until all paths of the search agree on it. From then on it is settled, and only its result is kept.
+    In silence all frames may stay open; the work per piece of sound does not depend on their number.
 
     Parameters
     ----------
-    options : raises UsageError for those by which no pitch can be found
+    options : options of the search; raises UsageError for values out of range
     """
 
     def __init__(self, options: PitchOptions) -> None:
@@ -195,15 +203,15 @@ class PitchStream:
                                                                      options.resample_frequency),
                                     options.lowpass_filter_width)
         self._full = options.window + lags.first + lags.count - 1
-        self._signal, self._first = np.zeros(0, dtype=np.float32), 0       # samples from that number on
-        self._sums = np.zeros((1, 2))                        # of samples and their squares, before each of _signal
+        self._signal, self._first = np.zeros(0, dtype=np.float32), 0       # samples from number _first on
+        self._sums = np.zeros((1, 2))             # sums of samples and of their squares, before each of _signal
         num_states = len(lags.seconds)
         self._costs = np.zeros(num_states, dtype=np.float32)
-        self._back = _FrameRows(num_states, np.int16)                      # of the frames that are open
-        self._nccf = _FrameRows(lags.count, np.float32)                    # of these, without ballast
-        self._settled = Rows((2,), np.float32)                             # results of the frames before these
-        self._path = np.zeros(0, dtype=np.int64)                           # the best one, in the last frames, if traced
-        # Those that are to be settled next, and where the best paths to the states were in the last of these.
+        self._back = _FrameRows(num_states, np.int16)                      # back pointers of the open frames
+        self._nccf = _FrameRows(lags.count, np.float32)                    # their NCCF without ballast
+        self._settled = RowQueue((2,), np.float32)                         # results of the frames before them
+        self._path = np.zeros(0, dtype=np.int64)                           # best path in the last frames, if traced
+        # Number of the frames to be settled next, and for each state where its best path was in the last of them.
         self._num_waiting, self._ancestors = 0, np.arange(num_states, dtype=np.int16)
         self._early: list[_Early] = []
         self._may_revise = not options.nccf_ballast_online and options.recompute_frame > 0
@@ -211,23 +219,23 @@ class PitchStream:
 
     @property
     def num_frames(self) -> int:
-        """Frames that were searched."""
+        """Number of frames that were searched."""
         return len(self._settled) + len(self._back)
 
     @property
     def num_ready(self) -> int:
-        """Frames that may be asked for."""
+        """Number of frames that may be asked for."""
         return self.num_frames - self._latency
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take float32 (samples,) of the range of 16 bits. NumericError for NaN or infinity."""
+        """Take more sound, float32 (samples,) in the range of 16 bits. Raises NumericError for NaN or infinity."""
         samples = np.asarray(samples, dtype=np.float32)
         if not np.isfinite(samples).all():
             raise NumericError("NaN or infinity among the samples")
         self._accept(self._resampler.accept(samples))
 
     def finish(self) -> None:
-        """Say that there is no more sound: all frames are ready, and final."""
+        """End the sound: all frames are ready, and final."""
         if self._is_finished:
             return
         self._is_finished = True
@@ -237,18 +245,18 @@ class PitchStream:
         self._latency = 0
 
     def frames(self, first: int, end: int) -> np.ndarray:
-        """float32 (end - first, 2): NCCF and pitch in Hz, as known now."""
+        """Return float32 (end - first, 2): NCCF, and pitch in Hz, as known now."""
         settled, skipped = self._settled.array[first:end], len(self._settled)
         if end <= max(first, skipped):
             return settled
         begin, num_open = max(0, first - skipped), len(self._back)
         if len(self._path) < num_open - begin:
-            self._path = self._traced(begin, num_open, int(self._costs.argmin()))
+            self._path = self._trace_back(begin, num_open, int(self._costs.argmin()))
         untraced = num_open - len(self._path)
         return np.concatenate((settled, self._results(begin, self._path[begin - untraced:end - skipped - untraced])))
 
     def _accept(self, signal: np.ndarray) -> None:
-        """Take more of the resampled signal."""
+        """Take more of the resampled signal, and search its frames."""
         sums = np.cumsum(np.stack((signal, np.square(signal, dtype=np.float64)), axis=1), axis=0, dtype=np.float64)
         self._sums = np.concatenate((self._sums, sums + self._sums[-1]))
         self._signal = np.concatenate((self._signal, signal))
@@ -256,7 +264,7 @@ class PitchStream:
         end = self._frames_in(total)
         while self.num_frames < end:
             before = self.num_frames
-            until = min(end, before + _AT_A_TIME)
+            until = min(end, before + _BLOCK_FRAMES)
             if self._may_revise:
                 until = min(until, max(self.options.recompute_frame, before + 1))
             self._add(np.arange(before, until), total)
@@ -272,7 +280,7 @@ class PitchStream:
             self._latency = int(_meeting(*self._back.between(max(0, num_open - most - 1), num_open), most))
 
     def _frames_in(self, total: int) -> int:
-        """How many frames there are in so many samples."""
+        """Return the number of frames in ``total`` samples."""
         options = self.options
         size = options.window if self._is_finished else self._full
         if total < size:
@@ -286,12 +294,12 @@ class PitchStream:
         return frame * shift if self.options.snip_edges else (2 * frame + 1) * shift // 2 - self._full // 2
 
     def _mean_squares(self, ends: np.ndarray) -> np.ndarray:
-        """float64, of the signal up to these samples, less the square of its mean."""
+        """Return float64: for each of ``ends``, the variance of the signal up to that sample."""
         sums = self._sums[np.clip(ends - self._first, 0, len(self._signal))] / np.maximum(ends, 1)[:, None]
         return np.asarray(sums[:, 1] - np.square(sums[:, 0]))
 
     def _add(self, frames: np.ndarray, total: int) -> None:
-        """Search these frames, the next ones."""
+        """Compute the NCCF of the next frames, and search them."""
         options, lags = self.options, self._lags
         starts = np.array([self._start_of(int(frame)) for frame in frames], dtype=np.int64)
         ends = np.full(len(frames), total, dtype=np.int64)
@@ -315,10 +323,10 @@ class PitchStream:
         return self.options.nccf_ballast * np.square(squares * self.options.window)
 
     def _search(self, nccf: np.ndarray) -> None:
-        """Go on with the search in frames of which nccf is float32 (frames, states)."""
+        """Continue the search with frames whose NCCF is float32 (frames, states)."""
         options, states = self.options, nccf.shape[1]
         back = np.empty(nccf.shape, dtype=np.int16)
-        # Without a cost of changes the way does not matter; a tiny one decides for the nearest.
+        # Without a cost of changes all back pointers would be equally good; a tiny cost prefers the nearest state.
         cost = max(options.penalty_factor * math.log1p(options.delta_pitch) ** 2, 1e-12)
         _search(nccf, self._lags.seconds, float(options.soft_min_f0), cost, self._costs, back,
                 np.empty(states, dtype=np.int64), np.empty(states + 1), np.empty(states, dtype=np.float32))
@@ -327,14 +335,14 @@ class PitchStream:
         self._path = self._path[:0]
 
     def _revise(self) -> None:
-        """Search the first frames again, if they were judged by another loudness than that of all the sound."""
+        """Search the first frames again if the loudness of the whole sound differs from the one used before."""
         self._may_revise = False
         if not self._early:
             return
         nccf, squares, energies = (np.concatenate(parts) for parts in zip(*self._early, strict=True))
         self._early = []
         now = float(self._mean_squares(np.array([self._first + len(self._signal)]))[0])
-        if (np.abs(squares - now) <= _NEARLY * (np.abs(squares) + abs(now))).all():
+        if (np.abs(squares - now) <= _SAME_LOUDNESS * (np.abs(squares) + abs(now))).all():
             return
         before, after = self._ballasts(squares), float(self._ballasts(np.array([now]))[0])
         below = energies + after
@@ -342,66 +350,70 @@ class PitchStream:
         nccf *= factors[:, None].astype(np.float32)
         self._costs[:] = 0
         self._back.drop(len(self._back))
-        self._look_for_meeting()
+        self._begin_waiting()
         self._search(nccf)
 
-    def _traced(self, first: int, end: int, state: int) -> np.ndarray:
-        """int64 (end - first,): the best path to a state of the last of these open frames."""
+    def _trace_back(self, first: int, end: int, state: int) -> np.ndarray:
+        """Return int64 (end - first,): the best path to a state of the last of these open frames."""
         back, places = self._back.between(first, end)
         states = np.empty(end - first, dtype=np.int64)
         _trace(back, places, state, states)
         return states
 
     def _results(self, first: int, states: np.ndarray) -> np.ndarray:
-        """float32 (states, 2): NCCF and pitch for a path through open frames from number ``first`` on."""
+        """Return float32 (states, 2): NCCF and pitch along a path through the open frames from number ``first`` on."""
         lags, nccf = self._lags, np.empty(len(states), dtype=np.float32)
         _interpolate_along(*self._nccf.between(first, first + len(states)), states, lags.starts, lags.sizes,
                            lags.weights, nccf)
         return np.stack((nccf, 1 / lags.seconds[states]), axis=1)
 
     def _settle(self) -> None:
-        """Keep only the results of the frames on which all paths are seen to agree."""
+        """Replace open frames on which all paths agree by their results."""
         if self._may_revise or (self._ancestors != self._ancestors[0]).any():
             return
         count = self._num_waiting
         if count:
-            self._settled.append(self._results(0, self._traced(0, count, int(self._ancestors[0]))))
+            self._settled.append(self._results(0, self._trace_back(0, count, int(self._ancestors[0]))))
             self._back.drop(count)
             self._nccf.drop(count)
-        self._look_for_meeting()
+        self._begin_waiting()
 
-    def _look_for_meeting(self) -> None:
-        """From now on, look for the frame in which all paths come from the same state of what is now the last frame.
-        """
+    def _begin_waiting(self) -> None:
+        """Wait from now on until all paths come from one state of the frame that is now the last one."""
         self._num_waiting = len(self._back)
         self._ancestors[:] = np.arange(len(self._ancestors))
 
 
 def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions | None = None) -> np.ndarray:
-    """The pitch of a whole sound. Kaldi: ComputeKaldiPitch.
+    """Compute the pitch of a frames_of_sound sound. Kaldi: ComputeKaldiPitch.
 
     Parameters
     ----------
-    samples : float32 (samples,) of the range of 16 bits
-    rate : samples a second; that of the options
-    options : :func:`pitch_options` makes them; None: Kaldi's defaults, at this rate
+    samples : float32 (samples,) in the range of 16 bits
+    rate : samples per second; must be the rate in the options
+    options : options from :func:`pitch_options`; None: Kaldi's defaults, at this rate
 
     Returns
     -------
-    float32 (frames, 2) : NCCF, which says how periodic the sound is, and the pitch in Hz; a frame for each 10 ms
+    float32 (frames, 2) : NCCF, from -1 to 1, near 1 where the sound is periodic; and the pitch in Hz. A frame for
+        each 10 ms
 
     Raises
     ------
     Nnet3Error : another rate than that of the options
-    NumericError : NaN or infinity
+    NumericError : NaN or infinity among the samples
     """
     options = pitch_options({"sample-frequency": rate}) if options is None else options
     stream = PitchStream(options)
-    return whole(stream, samples, rate, options)
+    return frames_of_sound(stream, samples, rate, options)
 
 
-def whole(stream: Any, samples: np.ndarray, rate: float, options: PitchOptions) -> np.ndarray:
-    """What a stream of pitch, raw or processed, makes of a sound, in pieces if ``frames_per_chunk`` says so."""
+def frames_of_sound(stream: Any, samples: np.ndarray, rate: float, options: PitchOptions) -> np.ndarray:
+    """Return the frames of a stream of pitch, raw or processed, for a whole sound.
+
+    With ``frames_per_chunk`` the sound is given in pieces; with ``simulate_first_pass_online`` too, each frame is taken
+    as it is first known. Raises Nnet3Error for another rate than that of the options.
+    """
     if rate != options.sample_frequency:
         raise Nnet3Error(f"the sound has {rate:g} samples a second, --sample-frequency is {options.sample_frequency:g}")
     size = int(options.frames_per_chunk * options.sample_frequency * 0.001 * options.frame_shift) or len(samples)

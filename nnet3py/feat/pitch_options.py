@@ -1,4 +1,4 @@
-"""Options of pitch and of features computed from it. Light."""
+"""Options of the search for pitch, and of features and curves made of it. Light."""
 from __future__ import annotations
 
 import math
@@ -7,38 +7,40 @@ from dataclasses import dataclass
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
 
-_MOST_STATES = 1 << 15       # pitches that are told apart
+_MOST_STATES = 1 << 15       # states of the search for pitch
 
 
 @dataclass(frozen=True)
 class PitchOptions:
-    """Options of finding pitch; defaults are Kaldi's. Kaldi: PitchExtractionOptions."""
+    """Options of the search for pitch, with Kaldi's defaults. Kaldi: PitchExtractionOptions."""
 
-    sample_frequency: float = opt("sample-frequency", 16000.0, "Samples a second of the sound (as in the files)")
+    sample_frequency: float = opt("sample-frequency", 16000.0, "Sampling rate of the sound in Hz (as in the files)")
     frame_length: float = opt("frame-length", 25.0, "Length of a window in milliseconds")
     frame_shift: float = opt("frame-shift", 10.0, "From one window to the next, in milliseconds")
     preemphasis_coefficient: float = opt("preemphasis-coefficient", 0.0, "Coefficient of the filter that raises "
                                          "high frequencies; best left at 0")
-    min_f0: float = opt("min-f0", 50.0, "Lowest pitch that is looked for, in Hz")
-    max_f0: float = opt("max-f0", 400.0, "Highest pitch that is looked for, in Hz")
+    min_f0: float = opt("min-f0", 50.0, "Lowest pitch that is searched, in Hz")
+    max_f0: float = opt("max-f0", 400.0, "Highest pitch that is searched, in Hz")
     soft_min_f0: float = opt("soft-min-f0", 10.0, "The larger, the less likely are low pitches; at most min-f0, in Hz")
     penalty_factor: float = opt("penalty-factor", 0.1, "Cost of changes of the pitch")
-    lowpass_cutoff: float = opt("lowpass-cutoff", 1000.0, "Where the low-pass filter cuts off, in Hz")
-    resample_frequency: float = opt("resample-frequency", 4000.0, "Samples a second after that filter; more than "
-                                    "twice lowpass-cutoff")
-    delta_pitch: float = opt("delta-pitch", 0.005, "Smallest relative change of the pitch that is told apart")
-    nccf_ballast: float = opt("nccf-ballast", 7000.0, "The larger, the less count quiet frames")
-    nccf_ballast_online: bool = opt("nccf-ballast-online", False, "Judge what is quiet by the sound up to a frame")
+    lowpass_cutoff: float = opt("lowpass-cutoff", 1000.0, "Cutoff frequency of the low-pass filter in Hz")
+    resample_frequency: float = opt("resample-frequency", 4000.0, "Sampling rate after the low-pass filter in Hz; more "
+                                    "than twice lowpass-cutoff")
+    delta_pitch: float = opt("delta-pitch", 0.005, "Smallest relative change of the pitch that is distinguished")
+    nccf_ballast: float = opt("nccf-ballast", 7000.0, "The larger, the less weight have quiet frames")
+    nccf_ballast_online: bool = opt("nccf-ballast-online", False, "Measure the loudness up to each frame, not of the "
+                                    "whole sound")
     lowpass_filter_width: int = opt("lowpass-filter-width", 1, "Zeros of the low-pass filter on each side")
-    upsample_filter_width: int = opt("upsample-filter-width", 5, "The same of the filter between measured lags")
-    frames_per_chunk: int = opt("frames-per-chunk", 0, "Give whole sounds in pieces of so many frames, as when they "
-                                "are heard; 0: at once")
-    simulate_first_pass_online: bool = opt("simulate-first-pass-online", False, "Give each frame as it is first "
-                                           "known, in pieces of frames-per-chunk")
-    recompute_frame: int = opt("recompute-frame", 500, "The frame at which those before are judged again by how "
-                               "loud the sound is")
-    max_frames_latency: int = opt("max-frames-latency", 0, "Frames that may be waited for, as long as their pitch "
-                                  "is open")
+    upsample_filter_width: int = opt("upsample-filter-width", 5, "Zeros of the filter that interpolates between "
+                                     "measured lags")
+    frames_per_chunk: int = opt("frames-per-chunk", 0, "Process whole sounds in chunks of so many frames, as online; "
+                                "0: at once")
+    simulate_first_pass_online: bool = opt("simulate-first-pass-online", False, "Write each frame as it is first "
+                                           "known after a chunk of frames-per-chunk")
+    recompute_frame: int = opt("recompute-frame", 500, "Frame at which the frames before it are searched again with "
+                               "the loudness so far")
+    max_frames_latency: int = opt("max-frames-latency", 0, "Frames that may be held back as long as the pitch is "
+                                  "undecided")
     snip_edges: bool = opt("snip-edges", True, "Take only windows that lie within the sound; false: as many as "
                            "there are shifts")
 
@@ -53,7 +55,7 @@ class PitchOptions:
         return int(self.resample_frequency * self.frame_shift / 1000.0)
 
     def check(self) -> None:
-        """UsageError for values by which no pitch can be found."""
+        """Raise UsageError for values out of range, or that contradict each other."""
         for name in ("sample_frequency", "resample_frequency", "frame_length", "frame_shift", "min_f0", "max_f0",
                      "lowpass_cutoff", "delta_pitch", "lowpass_filter_width", "upsample_filter_width"):
             _positive(name, getattr(self, name))
@@ -81,42 +83,43 @@ class PitchOptions:
             raise UsageError(f"--delta-pitch={self.delta_pitch:g} --max-f0={self.max_f0:g}: expected less than 1, and "
                              f"less than half of --resample-frequency, {self.resample_frequency / 2:g}")
         if math.log(self.max_f0 / self.min_f0) / math.log1p(self.delta_pitch) > _MOST_STATES - 2:
-            raise UsageError(f"--delta-pitch={self.delta_pitch:g}: there would be more than {_MOST_STATES} pitches")
+            raise UsageError(f"--delta-pitch={self.delta_pitch:g}: the search would have more than {_MOST_STATES} "
+                             "states", "try a larger --delta-pitch")
         if self.simulate_first_pass_online and not self.frames_per_chunk:
             raise UsageError("--simulate-first-pass-online needs --frames-per-chunk")
 
 
 @dataclass(frozen=True)
 class ProcessPitchOptions:
-    """Options of the features that are computed from pitch; defaults are Kaldi's. Kaldi: ProcessPitchOptions."""
+    """Options of pitch features for networks, with Kaldi's defaults. Kaldi: ProcessPitchOptions."""
 
     pitch_scale: float = opt("pitch-scale", 2.0, "Factor of the normalized log pitch")
     pov_scale: float = opt("pov-scale", 2.0, "Factor of the feature of voicing")
-    pov_offset: float = opt("pov-offset", 0.0, "What is added to the feature of voicing")
+    pov_offset: float = opt("pov-offset", 0.0, "Offset of the feature of voicing")
     delta_pitch_scale: float = opt("delta-pitch-scale", 10.0, "Factor of the change of the log pitch")
-    delta_pitch_noise_stddev: float = opt("delta-pitch-noise-stddev", 0.005, "How much noise is added to that "
-                                          "change, before its factor")
-    normalization_left_context: int = opt("normalization-left-context", 75, "Frames before over which the mean is "
-                                          "taken")
-    normalization_right_context: int = opt("normalization-right-context", 75, "Frames after over which the mean is "
-                                           "taken")
-    delta_window: int = opt("delta-window", 2, "Frames on each side by which the change is found")
-    delay: int = opt("delay", 0, "Frames by which everything comes later")
-    add_pov_feature: bool = opt("add-pov-feature", True, "Give the feature of voicing")
-    add_normalized_log_pitch: bool = opt("add-normalized-log-pitch", True, "Give the log pitch less its mean nearby")
-    add_delta_pitch: bool = opt("add-delta-pitch", True, "Give the change of the log pitch")
-    add_raw_log_pitch: bool = opt("add-raw-log-pitch", False, "Give the log pitch")
+    delta_pitch_noise_stddev: float = opt("delta-pitch-noise-stddev", 0.005, "Standard deviation of the noise added to "
+                                          "the change of the log pitch, before its factor")
+    normalization_left_context: int = opt("normalization-left-context", 75, "Frames before a frame in the mean that "
+                                          "normalizes its log pitch")
+    normalization_right_context: int = opt("normalization-right-context", 75, "Frames after a frame in the mean that "
+                                           "normalizes its log pitch")
+    delta_window: int = opt("delta-window", 2, "Frames on each side from which the change is computed")
+    delay: int = opt("delay", 0, "Frames by which the features are delayed")
+    add_pov_feature: bool = opt("add-pov-feature", True, "Write the feature of voicing")
+    add_normalized_log_pitch: bool = opt("add-normalized-log-pitch", True, "Write the log pitch less its mean nearby")
+    add_delta_pitch: bool = opt("add-delta-pitch", True, "Write the change of the log pitch")
+    add_raw_log_pitch: bool = opt("add-raw-log-pitch", False, "Write the log pitch")
 
     @property
     def dim(self) -> int:
-        """Columns of what is made."""
+        """Number of columns of the features."""
         return sum((self.add_pov_feature, self.add_normalized_log_pitch, self.add_delta_pitch, self.add_raw_log_pitch))
 
     def check(self) -> None:
-        """UsageError for values out of range."""
+        """Raise UsageError for values out of range."""
         if not self.dim:
-            raise UsageError("nothing is to be made of pitch", "one of --add-pov-feature, --add-normalized-log-pitch, "
-                             "--add-delta-pitch and --add-raw-log-pitch must be true")
+            raise UsageError("all pitch features are switched off", "one of --add-pov-feature, "
+                             "--add-normalized-log-pitch, --add-delta-pitch and --add-raw-log-pitch must be true")
         for name in ("normalization_left_context", "normalization_right_context", "delay", "delta_pitch_noise_stddev"):
             value = getattr(self, name)
             if not 0 <= value < float("inf"):
@@ -132,22 +135,22 @@ class ProcessPitchOptions:
 class InterpolationOptions:
     """Options of interpolating pitch over unvoiced frames. Kaldi: PitchInterpolatorOptions."""
 
-    pitch_interval: float = opt("pitch-interval", 4.0, "Hz between the pitches that are told apart")
+    pitch_interval: float = opt("pitch-interval", 4.0, "Distance of the pitches on the search's grid, in Hz")
     interpolator_factor: float = opt("interpolator-factor", 1.0e-05,
-                                     "The less, the nearer the curve is to what was measured")
-    max_voicing_prob: float = opt("max-voicing-prob", 0.9, "What a voicing of 1 counts")
+                                     "The smaller, the nearer the curve is to the measured pitch")
+    max_voicing_prob: float = opt("max-voicing-prob", 0.9, "Probability of being voiced that a voicing of 1 stands for")
     max_pitch_change_per_frame: float = opt("max-pitch-change-per-frame", 10.0,
                                             "The largest step of the curve, in Hz")
 
     def check(self) -> None:
-        """UsageError for values out of range."""
+        """Raise UsageError for values out of range."""
         if not (0 < self.pitch_interval < 20 and 0 < self.interpolator_factor < 1 and 0.5 <= self.max_voicing_prob <= 1
                 and 2 * self.pitch_interval < self.max_pitch_change_per_frame < float("inf")):
             raise UsageError(
                 f"--pitch-interval={self.pitch_interval:g} --interpolator-factor={self.interpolator_factor:g} "
                 f"--max-voicing-prob={self.max_voicing_prob:g} "
-                f"--max-pitch-change-per-frame={self.max_pitch_change_per_frame:g}: expected 0 to 20, 0 to 1, 0.5 to "
-                "1, and more than twice the interval")
+                f"--max-pitch-change-per-frame={self.max_pitch_change_per_frame:g}: expected values from 0 to 20, from "
+                "0 to 1, from 0.5 to 1, and of more than twice the interval")
 
 
 def _positive(name: str, value: float) -> None:

@@ -1,31 +1,36 @@
-"""What networks are given of pitch: how likely a frame is voiced, the log pitch less its mean nearby, its change.
+"""Pitch features for networks: voicing, log pitch less its mean nearby, change of the pitch. Interpolation of pitch.
 
-Ghahremani et al. 2014. Kaldi: ``OnlineProcessPitch``.
+Ghahremani et al., ICASSP 2014. Kaldi: ``OnlineProcessPitch``, ``interpolate-pitch``.
 """
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from nnet3py.errors import ShapeError, UsageError
-from nnet3py.feat.pitch import PitchStream, Rows
-from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
+from nnet3py.feat.pitch import PitchStream, RowQueue
+from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
 from nnet3py.option_fields import OptionValue, with_values
+from nnet3py.random_sequence import CRandom
 
-_SEED = 0                  # of the noise: the same for each sound
+_SEED = 0                  # of the random noise: the same for each sound
+_DEFAULT_PITCH = 100.0    # Hz, if no frame of a sound is voiced
+_EDGE_FACTOR = 0.9        # pitch at a sound's unvoiced beginning or end, as a part of the nearest pitch
+_NOISE = 0.01             # standard deviation, added to log-likelihoods so that ties are not decided by the grid
 
 
 def process_pitch_options(values: Mapping[str, OptionValue]) -> ProcessPitchOptions:
-    """Options from values by Kaldi's names.
+    """Make options from values by Kaldi's names.
 
     Parameters
     ----------
-    values : such as ``{"delta-window": 3}``; Kaldi's defaults for those not given
+    values : for example ``{"delta-window": 3}``; Kaldi's defaults for the options that are not given
 
     Returns
     -------
-    For :func:`process_pitch`.
+    Options for :func:`process_pitch`.
 
     Raises
     ------
@@ -37,22 +42,22 @@ def process_pitch_options(values: Mapping[str, OptionValue]) -> ProcessPitchOpti
 
 
 class _Processor:
-    """Makes features of the pitch that is known; the noise of a frame is drawn once."""
+    """A converter of raw pitch to features, with the noise that it has drawn for each frame."""
 
     def __init__(self, options: ProcessPitchOptions) -> None:
         options.check()
         self._options = options
         self._generator = np.random.default_rng(_SEED)
-        self._noise = Rows((), np.float64)
+        self._noise = RowQueue((), np.float64)
 
     def process(self, raw: np.ndarray, raw_first: int, frames: np.ndarray) -> np.ndarray:
-        """float32 (frames, dim).
+        """Compute the features of some frames: float32 (frames, dim).
 
         Parameters
         ----------
-        raw, raw_first : float32 (frames, 2), NCCF and pitch of the frames from number ``raw_first`` on, as far as the
-            contexts of ``frames`` reach; those that there are not were not heard
-        frames : int64, numbers
+        raw, raw_first : float32, NCCF and pitch of the frames from number ``raw_first`` on, as far as the contexts of
+            ``frames`` reach within the sound
+        frames : int64 (frames,), numbers of the frames
         """
         options, rows = self._options, frames - raw_first
         nccf, logs = np.clip(raw[:, 0].astype(np.float64), -1.0, 1.0), np.log(raw[:, 1].astype(np.float64))
@@ -60,7 +65,7 @@ class _Processor:
         if options.add_pov_feature:
             columns.append(options.pov_scale * ((1.0001 - nccf[rows]) ** 0.15 - 1.0) + options.pov_offset)
         if options.add_normalized_log_pitch:
-            voiced = _voicing(nccf)
+            voiced = _voicing_probabilities(nccf)
             sums = np.cumsum(np.vstack((np.zeros((1, 2)), np.stack((voiced, voiced * logs), axis=1))), axis=0)
             begin = np.maximum(rows - options.normalization_left_context, 0)
             end = np.minimum(rows + options.normalization_right_context + 1, len(raw))
@@ -86,35 +91,35 @@ class _Processor:
 
     @property
     def context(self) -> tuple[int, int]:
-        """Frames before and after a frame that it is made of."""
+        """Numbers of frames before and after a frame that its features depend on."""
         options = self._options
         return (max(options.normalization_left_context, options.delta_window),
                 max(options.normalization_right_context, options.delta_window))
 
 
-def _voicing(nccf: np.ndarray) -> np.ndarray:
-    """float64: the probability that a frame is voiced."""
+def _voicing_probabilities(nccf: np.ndarray) -> np.ndarray:
+    """Return float64: the probability that a frame is voiced. Kaldi: NccfToPov."""
     size = np.abs(nccf)
     odds = -5.2 + 5.4 * np.exp(7.5 * (size - 1)) + 4.8 * size - 2 * np.exp(-10 * size) + 4.2 * np.exp(20 * (size - 1))
     return np.asarray(1 / (1 + np.exp(-odds)))
 
 
 def process_pitch(raw: np.ndarray, options: ProcessPitchOptions) -> np.ndarray:
-    """What networks are given of the pitch of a whole sound. Kaldi: ProcessPitch.
+    """Compute pitch features for networks from the raw pitch of a whole sound. Kaldi: ProcessPitch.
 
     Parameters
     ----------
-    raw : float (frames, 2), NCCF and pitch in Hz, as :func:`compute_pitch` gives them
-    options : :func:`process_pitch_options` makes them
+    raw : float (frames, 2), NCCF and pitch in Hz, the result of :func:`compute_pitch`
+    options : options from :func:`process_pitch_options`
 
     Returns
     -------
-    float32 (frames + delay, dim) : how likely a frame is voiced, log pitch less its mean nearby, its change; as far as
-    the options ask for them
+    float32 (frames + delay, dim) : feature of voicing, log pitch less its mean nearby, change of the log pitch, log
+        pitch; those that the options ask for
 
     Raises
     ------
-    ShapeError : another shape
+    ShapeError : an array of another shape
     UsageError : a pitch that is not above 0
     """
     raw = np.asarray(raw, dtype=np.float32)
@@ -129,15 +134,15 @@ def process_pitch(raw: np.ndarray, options: ProcessPitchOptions) -> np.ndarray:
 
 
 class ProcessedPitchStream:
-    """What networks are given of the pitch of one stream of sound, as it arrives. Values may be revised later.
+    """Pitch features for networks of one stream of sound, as it arrives. Values may be revised later.
 
     Parameters
     ----------
-    pitch, process : raises UsageError for options that cannot be used
+    pitch, process : options of the search for pitch, and of the features; raises UsageError for values out of range
 
     Attributes
     ----------
-    dim : columns of the frames
+    dim : number of columns
     """
 
     def __init__(self, pitch: PitchOptions, process: ProcessPitchOptions) -> None:
@@ -147,7 +152,7 @@ class ProcessedPitchStream:
 
     @property
     def num_ready(self) -> int:
-        """Frames that may be asked for."""
+        """Number of frames that may be asked for."""
         ready, options = self._pitch.num_ready, self._options
         if not ready:
             return 0
@@ -156,16 +161,16 @@ class ProcessedPitchStream:
         return max(0, ready - options.normalization_right_context + options.delay)
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take float32 (samples,) of the range of 16 bits. NumericError for NaN or infinity."""
+        """Take more sound, float32 (samples,) in the range of 16 bits. Raises NumericError for NaN or infinity."""
         self._pitch.accept(samples)
 
     def finish(self) -> None:
-        """Say that there is no more sound: all frames are ready, and final."""
+        """End the sound: all frames are ready, and final."""
         self._pitch.finish()
         self._is_finished = True
 
     def frames(self, first: int, end: int) -> np.ndarray:
-        """float32 (end - first, dim), as known now."""
+        """Return float32 (end - first, dim), as known now."""
         if end <= first:
             return np.zeros((0, self.dim), dtype=np.float32)
         before, after = self._processor.context
@@ -173,3 +178,99 @@ class ProcessedPitchStream:
         begin = max(0, int(frames[0]) - before)
         raw = self._pitch.frames(begin, min(self._pitch.num_ready, int(frames[-1]) + after + 1))
         return self._processor.process(raw, begin, frames)
+
+
+# -- interpolation -----------------------------------------------------------------------------------------------------
+
+
+class InterpolatedPitch(NamedTuple):
+    """Pitch without gaps.
+
+    Attributes
+    ----------
+    features : float32 (frames, 2), voicing and pitch in Hz
+    num_zero : number of frames that had no pitch
+    num_changed : number of frames whose pitch was changed
+    """
+
+    features: np.ndarray
+    num_zero: int
+    num_changed: int
+
+
+def check_pitch(features: np.ndarray) -> np.ndarray:
+    """Return a float32 copy of voicing and pitch, (frames, 2).
+
+    Raises ShapeError for an array of another shape, UsageError for a pitch that is neither 0 nor positive.
+    """
+    if features.ndim != 2 or features.shape[1] != 2 or not len(features):
+        raise ShapeError(f"expected voicing and pitch, (frames, 2), found an array of shape {features.shape}")
+    if not np.isfinite(features).all() or (features[:, 1] < 0).any():
+        raise UsageError("expected pitches of 0 or above, found others or NaN")
+    return np.array(features, dtype=np.float32)
+
+
+def interpolate_linearly(features: np.ndarray) -> np.ndarray:
+    """Replace pitches of 0 by lines between their neighbors: float32 (frames, 2). Raises as :func:`check_pitch`."""
+    result = check_pitch(features)
+    pitch = result[:, 1]
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], pitch == 0, [False]))))
+    for begin, end in edges.reshape(-1, 2):
+        # Kaldi does not count a pitch in the first frame of a sound.
+        before, after = pitch[begin - 1] if begin > 1 else 0.0, pitch[end] if end < len(pitch) else 0.0
+        if not before and not after:
+            before = after = 1.0
+        before, after = before or _EDGE_FACTOR * after, after or _EDGE_FACTOR * before
+        steps = np.arange(1, end - begin + 1)
+        pitch[begin:end] = before + (after - before) / (end - begin + 1) * steps
+    return result
+
+
+def interpolate_pitch(features: np.ndarray, options: InterpolationOptions, random: CRandom) -> InterpolatedPitch:
+    """Find the likeliest smooth pitch by a Viterbi search; a step costs half its square in Hz.
+
+    Parameters
+    ----------
+    features : float (frames, 2), voicing from -1 to 1, and pitch in Hz, 0 where unknown
+    options : grid of pitches, costs
+    random : generator for the offset of each frame's grid, and for noise
+
+    Raises as :func:`check_pitch`.
+    """
+    result = check_pitch(features)
+    interval, pitch = np.float32(options.pitch_interval), result[:, 1]
+    voicing = np.where(pitch == 0, np.float32(0), result[:, 0] * np.float32(options.max_voicing_prob))
+    voiced = pitch[pitch > 0]
+    low, high = (voiced.min(), voiced.max()) if len(voiced) else (_DEFAULT_PITCH, _DEFAULT_PITCH)
+    high = max(high, low + 2 * interval)
+    count = int((high - low) / interval + 0.5) + 2
+    lows = np.array([low - interval * np.float32(random.uniform()) for _ in pitch], dtype=np.float32)
+    places = np.where(pitch == 0, 0, np.floor((pitch - lows) / interval + 0.5)).astype(np.int64)
+    others = ((1 - voicing) * np.float32(options.interpolator_factor)).astype(np.float32)
+    with np.errstate(invalid="ignore"):
+        ratios = np.log((voicing + others) / others)
+    reach = int(options.max_pitch_change_per_frame / options.pitch_interval + 0.5)
+    sources = np.arange(count)[:, None] + np.arange(-reach, reach + 1)
+    is_inside = (sources >= 0) & (sources < count)
+    sources = np.clip(sources, 0, count - 1)
+    back = np.zeros((len(pitch), count), dtype=np.int64)
+    grid = np.arange(count, dtype=np.float32) * interval
+    likely = np.zeros(count, dtype=np.float32)
+    for frame in range(len(pitch)):
+        if frame:
+            steps = lows[frame - 1] + grid[sources] - (lows[frame] + grid)[:, None]
+            scores = np.where(is_inside & ~np.isnan(likely[sources]),
+                              likely[sources] - 0.5 * np.square(steps.astype(np.float64)), -np.inf).astype(np.float32)
+            best = scores.argmax(axis=1)
+            back[frame], likely = sources[np.arange(count), best], scores[np.arange(count), best]
+        likely = likely + np.log(others[frame])
+        likely[places[frame]] += ratios[frame]
+        likely += np.float32(_NOISE) * random.normal_matrix(1, count)[0].astype(np.float32)
+    # A voicing below 0 has no logarithm. Kaldi's search for the maximum stays at a NaN in the first place.
+    state = 0 if np.isnan(likely[0]) else int(np.nanargmax(likely))
+    path = np.zeros(len(pitch), dtype=np.int64)
+    for frame in range(len(pitch) - 1, -1, -1):
+        path[frame], state = state, int(back[frame, state])
+    is_zero = places == 0
+    result[:, 1] = lows + interval * path.astype(np.float32)
+    return InterpolatedPitch(result, int(is_zero.sum()), int((~is_zero & (path != places)).sum()))

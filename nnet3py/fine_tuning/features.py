@@ -15,7 +15,7 @@ import numpy as np
 
 from nnet3py.drivers.egs.data_folder import read_list, write_list
 from nnet3py.errors import Nnet3Error
-from nnet3py.feat.perturb import random_volume, with_speed
+from nnet3py.feat.sound import random_volume, with_speed
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX

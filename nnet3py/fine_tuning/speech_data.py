@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
-from nnet3py.feat.resample import resample
+from nnet3py.feat.sound import resample
 from nnet3py.fine_tuning.plan import Problem, SpeechData, Utterance
 from nnet3py.formats.foreign_files import FULL_SCALE, read_wave
 from nnet3py.io.object_files import read_object

@@ -1,34 +1,204 @@
-"""Estimating mixtures from statistics, and from features by expectation and maximization.
+"""Statistics of Gaussian mixtures, and estimation of mixtures by expectation and maximization.
 
-Kaldi: ``MleDiagGmmUpdate``, ``MleFullGmmUpdate``, gmm-global-init-from-feats.
+Kaldi: ``AccumDiagGmm``, ``AccumFullGmm``, ``MleDiagGmmUpdate``, ``MleFullGmmUpdate``, gmm-global-init-from-feats.
 """
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, fields
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from nnet3py.errors import Nnet3Error
-from nnet3py.gaussians.accumulators import MEANS, VARIANCES, WEIGHTS, GmmStats
-from nnet3py.gaussians.diag_gmm import DiagGmm
-from nnet3py.gaussians.full_gmm import FullGmm
+from nnet3py.errors import FormatError, Nnet3Error, ShapeError
+from nnet3py.formats.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
+from nnet3py.gaussians.mixtures import DiagGmm, FullGmm, log_sum
 from nnet3py.gaussians.options import DiagOptions, FullOptions
-from nnet3py.gaussians.posteriors import log_likelihoods, log_sum
-from nnet3py.gaussians.symmetric import unpacked
+from nnet3py.gaussians.symmetric import outer_products, unpacked
+from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.random_sequence import CRandom, float32
 
 logger = logging.getLogger(__name__)
 
-_SPLIT_PERTURBATION = 0.1
-_NO_DATA = 1.0e-10                 # frames, and the weight of a Gaussian that has no data
-_FRAMES_PER_GAUSSIAN = 10          # at least, to begin with
-_BLOCK = 2000                      # frames whose posteriors are computed at a time: they stay in the processor's caches
+MEANS, VARIANCES, WEIGHTS, TRANSITIONS = 1, 2, 4, 8
+_LETTERS = {"m": MEANS, "v": VARIANCES, "w": WEIGHTS, "t": TRANSITIONS, "a": MEANS | VARIANCES | WEIGHTS | TRANSITIONS}
+_LEAST_BYTES = 4                   # of a Gaussian's statistics in a file
+_SPLIT_PERTURBATION = 0.1          # standard deviations
+_NO_DATA = 1.0e-10                 # frames below which a Gaussian has no data, and its weight
+_FRAMES_PER_GAUSSIAN = 10          # least number, to begin with
+_BLOCK_FRAMES = 2000               # frames whose posteriors are computed at a time: they stay in the processor's caches
+
+
+def parse_flags(text: str) -> int:
+    """Return the flags that letters such as ``mvw`` name; raise FormatError for others. Kaldi: StringToGmmFlags."""
+    flags = 0
+    for letter in text:
+        if letter not in _LETTERS:
+            raise FormatError(f"expected some of the letters m, v and w, found '{text}'")
+        flags |= _LETTERS[letter]
+    return flags
+
+
+def with_required(flags: int) -> int:
+    """Add the flags that others need: variances need means, means need weights. Kaldi: AugmentGmmFlags."""
+    if flags & VARIANCES:
+        flags |= MEANS
+    if flags & MEANS:
+        flags |= WEIGHTS
+    return flags
+
+
+@dataclass
+class GmmStats:
+    """Statistics of a mixture: sums of frames by Gaussian.
+
+    Attributes
+    ----------
+    flags : kinds of statistics that were accumulated: MEANS, VARIANCES, WEIGHTS
+    occupancy : float64 (gaussians,), numbers of frames
+    means : float64 (gaussians, dim), sums of features
+    squares : float64, sums of squares (gaussians, dim), or of products (gaussians, dim (dim + 1) / 2)
+    is_full : whether ``squares`` are sums of products
+    """
+
+    flags: int
+    occupancy: np.ndarray
+    means: np.ndarray
+    squares: np.ndarray
+    is_full: bool
+
+    @classmethod
+    def zeros(cls, num_gaussians: int, dim: int, flags: int, is_full: bool) -> GmmStats:
+        """Make statistics of no frames."""
+        size = dim * (dim + 1) // 2 if is_full else dim
+        return cls(with_required(flags), np.zeros(num_gaussians), np.zeros((num_gaussians, dim)),
+                   np.zeros((num_gaussians, size)), is_full)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the features."""
+        return self.means.shape[1]
+
+    def add(self, features: np.ndarray, posteriors: np.ndarray) -> None:
+        """Add features, float32 (frames, dim), with posteriors of the Gaussians, float32 (frames, gaussians).
+
+        Posteriors are multiplied by the weights of the frames before.
+        """
+        moments = [np.ones((len(features), 1))]
+        double = features.astype(np.float64)
+        if self.flags & MEANS:
+            moments.append(double)
+        if self.flags & VARIANCES:
+            moments.append(outer_products(double) if self.is_full else double * double)
+        sums = posteriors.astype(np.float64).T @ np.concatenate(moments, axis=1)  # one product is faster than three
+        self.occupancy += sums[:, 0]
+        if self.flags & MEANS:
+            self.means += sums[:, 1:1 + self.dim]
+        if self.flags & VARIANCES:
+            self.squares += sums[:, 1 + self.dim:]
+
+    def add_stats(self, other: GmmStats) -> None:
+        """Add statistics of other features; raise ShapeError for statistics of another kind."""
+        if self.means.shape != other.means.shape or self.flags != other.flags or self.is_full != other.is_full:
+            raise ShapeError(f"expected statistics of {self.means.shape[0]} Gaussians of dimension {self.dim} with "
+                             f"flags {self.flags}, found {other.means.shape[0]} of dimension {other.dim} with flags "
+                             f"{other.flags}")
+        self.occupancy += other.occupancy
+        self.means += other.means
+        self.squares += other.squares
+
+    @classmethod
+    def read(cls, reader: TokenReader) -> GmmStats:
+        """Read statistics; raise FormatError for anything else."""
+        reader.expect("<GMMACCS>")
+        reader.expect("<VECSIZE>")
+        dim = reader.integer()
+        reader.expect("<NUMCOMPONENTS>")
+        count = reader.integer()
+        reader.check_count(count, _LEAST_BYTES, "Gaussians")
+        reader.check_count(dim, 0, "dimensions")
+        reader.expect("<FLAGS>")
+        flags = reader.integer("uint16")
+        statistics: dict[str, np.ndarray] = {}
+        is_full = False
+        while (token := reader.token()) != "</GMMACCS>":
+            if token == "<OCCUPANCY>":
+                statistics[token] = read_vector(reader, np.float64)
+            elif token == "<FULLVARACCS>":
+                is_full = True
+                statistics["squares"] = np.array([read_packed(reader, np.float64) for _ in range(count)])
+            elif token in ("<MEANACCS>", "<DIAGVARACCS>"):
+                statistics["squares" if token == "<DIAGVARACCS>" else token] = read_matrix(reader, np.float64)
+            else:
+                raise reader.unexpected(token, "a part of the statistics of Gaussians")
+        return _assemble(reader, statistics, count, dim, flags, is_full)
+
+    def write(self, writer: TokenWriter) -> None:
+        """Write the statistics, as text or binary. Sums of products are written about the mean, as by Kaldi."""
+        writer.token("<GMMACCS>")
+        writer.token("<VECSIZE>")
+        writer.integer(self.dim)
+        writer.token("<NUMCOMPONENTS>")
+        writer.integer(len(self.occupancy))
+        writer.token("<FLAGS>")
+        writer.integer(self.flags, "uint16")
+        writer.token("<OCCUPANCY>")
+        write_vector(writer, self.occupancy.astype(np.float32))
+        writer.token("<MEANACCS>")
+        write_matrix(writer, self._stored(self.means, MEANS))
+        if not self.is_full:
+            writer.token("<DIAGVARACCS>")
+            write_matrix(writer, self._stored(self.squares, VARIANCES))
+        elif self.flags & VARIANCES:
+            writer.token("<FULLVARACCS>")
+            for triangle in (self.squares - self._about_means(self.occupancy, self.means)).astype(np.float32):
+                write_packed(writer, triangle)
+        writer.token("</GMMACCS>")
+
+    def _stored(self, values: np.ndarray, flag: int) -> np.ndarray:
+        return values.astype(np.float32) if self.flags & flag else np.zeros((0, 0), dtype=np.float32)
+
+    @staticmethod
+    def _about_means(occupancy: np.ndarray, means: np.ndarray) -> np.ndarray:
+        """Return the part of the sums of products that is due to the means."""
+        safe = np.where(occupancy != 0, occupancy, 1.0)[:, None]
+        return np.where(occupancy[:, None] != 0, outer_products(means) / safe, 0.0)
+
+
+def _assemble(reader: TokenReader, statistics: dict[str, np.ndarray], count: int, dim: int, flags: int,
+               is_full: bool) -> GmmStats:
+    stats = GmmStats.zeros(count, dim, flags, is_full)
+    stats.flags = flags
+    places = (("<OCCUPANCY>", stats.occupancy), ("<MEANACCS>", stats.means), ("squares", stats.squares))
+    for name, place in places:
+        values = statistics.get(name)
+        if values is None or not values.size:
+            continue
+        if values.shape != place.shape or not np.isfinite(values).all():
+            raise reader.error(f"expected finite statistics of {count} Gaussians of dimension {dim}, found "
+                               f"{' x '.join(map(str, values.shape))} numbers")
+        place[...] = values
+    if is_full:
+        stats.squares += GmmStats._about_means(stats.occupancy, stats.means)
+    return stats
+
+
+# -- estimation ------------------------------------------------------------------------------------------------------
+
+
+AnyGmm = TypeVar("AnyGmm", DiagGmm, FullGmm)
 
 
 class Estimated(NamedTuple):
-    """A mixture, by how much the objective grew, and the frames that it was estimated from."""
+    """An estimated mixture.
+
+    Attributes
+    ----------
+    gmm : the mixture
+    improvement : increase of the log-likelihood
+    frames : number of frames in the statistics
+    """
 
     gmm: DiagGmm | FullGmm
     improvement: float
@@ -36,7 +206,7 @@ class Estimated(NamedTuple):
 
 
 def _learned(stats: GmmStats, min_weight: float, min_occupancy: float) -> np.ndarray:
-    """bool (gaussians,): which have enough frames."""
+    """Return bool (gaussians,): Gaussians with enough frames."""
     total = stats.occupancy.sum()
     return (stats.occupancy > min_occupancy) & (stats.occupancy > min_weight * total)
 
@@ -46,20 +216,21 @@ def _new_weights(stats: GmmStats, learned: np.ndarray, min_weight: float, old: n
     return np.where(learned, shares, np.maximum(shares, min_weight)) if flags & WEIGHTS else old.astype(np.float64)
 
 
-def _kept(learned: np.ndarray, remove: bool) -> np.ndarray:
-    """Which Gaussians remain: at least one."""
-    if not remove or learned.all():
-        return np.ones_like(learned)
-    if not learned.any():
-        keep = np.zeros_like(learned)
-        keep[-1] = True
-        return keep
-    logger.warning("Removing %d Gaussians with too little data", np.count_nonzero(~learned))
-    return learned
+def _without_low_count(gmm: AnyGmm, learned: np.ndarray) -> AnyGmm:
+    """Return a mixture of the Gaussians that are ``learned``; of the last one if none is."""
+    if learned.all():
+        return gmm
+    if learned.any():
+        keep = learned
+        logger.warning("Removing %d Gaussians with too little data", np.count_nonzero(~learned))
+    else:
+        keep = np.arange(len(learned)) == len(learned) - 1
+    weights, *parameters = (getattr(gmm, field.name)[keep] for field in fields(gmm))
+    return type(gmm)((weights / weights.sum()).astype(np.float32), *parameters)
 
 
 def diag_objective(stats: GmmStats, gmm: DiagGmm) -> float:
-    """The log-likelihood of the frames in the statistics. Kaldi: MlObjective."""
+    """Return the log-likelihood of the frames in the statistics. Kaldi: MlObjective."""
     value = float(stats.occupancy @ gmm.log_constants().astype(np.float64))
     if stats.flags & MEANS:
         value += float((stats.means * gmm.means_inv_vars).sum())
@@ -69,7 +240,10 @@ def diag_objective(stats: GmmStats, gmm: DiagGmm) -> float:
 
 
 def estimate_diag(stats: GmmStats, gmm: DiagGmm, options: DiagOptions, flags: int) -> Estimated:
-    """A mixture from the statistics; what ``flags`` do not name is kept from the old one. Kaldi: MleDiagGmmUpdate."""
+    """Estimate a mixture from statistics. Kaldi: MleDiagGmmUpdate.
+
+    ``flags`` name the parameters to estimate; others keep the values of the old mixture ``gmm``.
+    """
     if stats.means.shape != gmm.means_inv_vars.shape:
         raise Nnet3Error(f"statistics of {len(stats.occupancy)} Gaussians of dimension {stats.dim} do not fit a "
                          f"mixture of {len(gmm.weights)} of dimension {gmm.dim}")
@@ -90,22 +264,20 @@ def estimate_diag(stats: GmmStats, gmm: DiagGmm, options: DiagOptions, flags: in
     inv_vars = (1.0 / variances.astype(np.float32)).astype(np.float32)
     made = DiagGmm(weights.astype(np.float32), means.astype(np.float32) * inv_vars, inv_vars)
     after = diag_objective(stats, made)
-    keep = _kept(learned, options.remove_low_count)
-    if not keep.all():
-        remaining = made.weights[keep]
-        made = DiagGmm((remaining / remaining.sum()).astype(np.float32), made.means_inv_vars[keep], made.inv_vars[keep])
+    if options.remove_low_count:
+        made = _without_low_count(made, learned)
     return Estimated(made, after - before, float(stats.occupancy.sum()))
 
 
 def full_objective(stats: GmmStats, gmm: FullGmm) -> float:
-    """The log-likelihood of the frames in the statistics."""
+    """Return the log-likelihood of the frames in the statistics. Kaldi: MlObjective."""
     value = float(stats.occupancy @ gmm.log_constants().astype(np.float64))
     value += float((stats.means * gmm.means_inv_covars).sum())
     return value - 0.5 * float((unpacked(stats.squares) * gmm.inverses()).sum())
 
 
 def estimate_full(stats: GmmStats, gmm: FullGmm, options: FullOptions, flags: int) -> Estimated:
-    """A mixture from the statistics. Kaldi: MleFullGmmUpdate."""
+    """Estimate a mixture from statistics. Arguments as of :func:`estimate_diag`. Kaldi: MleFullGmmUpdate."""
     if stats.means.shape != gmm.means_inv_covars.shape or not stats.is_full:
         raise Nnet3Error(f"statistics of {len(stats.occupancy)} Gaussians of dimension {stats.dim} do not fit a "
                          f"mixture of {len(gmm.weights)} of dimension {gmm.dim} with full covariances")
@@ -120,26 +292,22 @@ def estimate_full(stats: GmmStats, gmm: FullGmm, options: FullOptions, flags: in
         if not flags & MEANS:
             away = old_means - own_means
             own = own + np.einsum("id,ie->ide", away, away)
-        covariances = np.where(learned[:, None, None], _floored(own, options), old_covariances)
+        covariances = np.where(learned[:, None, None], _with_floored_eigenvalues(own, options), old_covariances)
     weights = _new_weights(stats, learned, options.min_weight, gmm.weights, flags)
     made = FullGmm.of_moments(weights, means, covariances)
     after = full_objective(stats, made)
-    keep = _kept(learned, options.remove_low_count)
-    if not keep.all():
-        remaining = made.weights[keep]
-        made = FullGmm((remaining / remaining.sum()).astype(np.float32), made.means_inv_covars[keep],
-                       made.inv_covars[keep])
+    if options.remove_low_count:
+        made = _without_low_count(made, learned)
     return Estimated(made, after - before, float(stats.occupancy.sum()))
 
 
 def begin_full(stats: GmmStats, options: FullOptions, random: CRandom) -> FullGmm:
-    """A mixture from the statistics alone. Kaldi: fgmm-global-init-from-accs.
+    """Make a mixture from statistics alone. Kaldi: fgmm-global-init-from-accs.
 
-    A Gaussian without data gets next to no weight, a mean at random and covariance 1.
+    A Gaussian without data gets nearly no weight, a random mean and covariance 1.
     """
     if not stats.is_full or not stats.flags & VARIANCES:
-        raise Nnet3Error("the statistics have no products of features", "gather them by fgmm-global-acc-stats, or by "
-                                                                        "others for full covariances")
+        raise Nnet3Error("the statistics have no products of features", "fgmm-global-acc-stats accumulates them")
     learned = stats.occupancy >= _NO_DATA
     if not learned.any():
         raise Nnet3Error("the statistics have no frames")
@@ -147,18 +315,18 @@ def begin_full(stats: GmmStats, options: FullOptions, random: CRandom) -> FullGm
     for number in np.flatnonzero(~learned):
         logger.warning("Gaussian %d has no data", number)
         means[number] = [random.normal() for _ in range(stats.dim)]
-    covariances = np.where(learned[:, None, None], _floored(covariances, options), np.eye(stats.dim))
+    covariances = np.where(learned[:, None, None], _with_floored_eigenvalues(covariances, options), np.eye(stats.dim))
     return FullGmm.of_moments(np.where(learned, stats.occupancy / stats.occupancy.sum(), _NO_DATA), means, covariances)
 
 
 def _full_moments(stats: GmmStats, learned: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means and covariances of the statistics, float64, meaningless for Gaussians that are not ``learned``."""
+    """Return means and covariances, float64; meaningless for Gaussians that are not ``learned``."""
     safe = np.where(learned, stats.occupancy, 1.0)[:, None]
     means = stats.means / safe
     return means, unpacked(stats.squares) / safe[:, :, None] - np.einsum("id,ie->ide", means, means)
 
 
-def _floored(covariances: np.ndarray, options: FullOptions) -> np.ndarray:
+def _with_floored_eigenvalues(covariances: np.ndarray, options: FullOptions) -> np.ndarray:
     values, vectors = np.linalg.eigh(covariances)
     floors = np.maximum(options.variance_floor, np.abs(values).max(axis=1, keepdims=True) / options.max_condition)
     if (values < floors).any():
@@ -168,9 +336,7 @@ def _floored(covariances: np.ndarray, options: FullOptions) -> np.ndarray:
 
 
 def split(gmm: DiagGmm, num_gaussians: int, perturbation: float, random: CRandom) -> DiagGmm:
-    """The mixture with its heaviest Gaussians halved and moved a little apart at random, up to ``num_gaussians``.
-
-    Kaldi: DiagGmm::Split.
+    """Halve the heaviest Gaussians and move the halves apart at random, up to ``num_gaussians``. Kaldi: DiagGmm::Split.
     """
     weights, means, inv_vars = [*gmm.weights], [*gmm.means_inv_vars], [*gmm.inv_vars]
     while len(weights) < num_gaussians:
@@ -185,7 +351,7 @@ def split(gmm: DiagGmm, num_gaussians: int, perturbation: float, random: CRandom
 
 
 class FrameSample:
-    """Keeps at most that many of the frames that it is given, each as likely. Kaldi: gmm-global-init-from-feats."""
+    """A random sample of at most ``most`` of the frames that are offered. Kaldi: gmm-global-init-from-feats."""
 
     def __init__(self, most: int, random: CRandom) -> None:
         self._most, self._random = most, random
@@ -193,7 +359,7 @@ class FrameSample:
         self.num_kept = self.num_seen = 0
 
     def add(self, features: np.ndarray) -> None:
-        """Offer float32 (frames, dim)."""
+        """Offer frames, float32 (frames, dim)."""
         if self._kept is None:
             self._kept = np.empty((0, features.shape[1]), dtype=np.float32)
         elif features.shape[1] != self._kept.shape[1]:
@@ -215,14 +381,14 @@ class FrameSample:
         self._kept[place] = row
 
     def frames(self) -> np.ndarray:
-        """float32 (kept, dim). Nnet3Error if there are none."""
+        """Return the sample, float32 (kept, dim). Raises Nnet3Error if no frames were offered."""
         if self._kept is None or not self.num_kept:
-            raise Nnet3Error("there are no features")
+            raise Nnet3Error("expected features of one frame or more, found none")
         return self._kept[:self.num_kept]
 
 
 def begin_mixture(frames: np.ndarray, num_gaussians: int, random: CRandom) -> DiagGmm:
-    """Gaussians about frames chosen at random, with the variance of all. Nnet3Error for too few frames."""
+    """Make Gaussians around random frames, with the variance of all frames. Raises Nnet3Error for too few frames."""
     if len(frames) < _FRAMES_PER_GAUSSIAN * num_gaussians:
         raise Nnet3Error(f"{len(frames)} frames are too few for {num_gaussians} Gaussians",
                          f"give at least {_FRAMES_PER_GAUSSIAN * num_gaussians}, or ask for fewer Gaussians")
@@ -230,7 +396,8 @@ def begin_mixture(frames: np.ndarray, num_gaussians: int, random: CRandom) -> Di
     mean = double.mean(axis=0)
     variance = (double * double).mean(axis=0) - mean * mean
     if not (variance > 0).all():
-        raise Nnet3Error(f"column {int((variance <= 0).argmax())} of the features does not vary")
+        raise Nnet3Error(f"column {int((variance <= 0).argmax())} of the features has variance 0",
+                         "leave out columns that are constant, for example by select-feats")
     used: list[int] = []
     while len(used) < num_gaussians:
         number = random.integer(0, len(frames) - 1)
@@ -242,7 +409,15 @@ def begin_mixture(frames: np.ndarray, num_gaussians: int, random: CRandom) -> Di
 
 
 class Iteration(NamedTuple):
-    """What an iteration found: log-likelihood and improvement per frame; ``split_to`` Gaussians after it, or 0."""
+    """An iteration of training.
+
+    Attributes
+    ----------
+    number : number of the iteration, from 0
+    log_like, improvement : log-likelihood per frame, and its increase
+    split_to : number of Gaussians after splitting; 0 if none was split
+    gmm : the mixture
+    """
 
     number: int
     log_like: float
@@ -253,7 +428,7 @@ class Iteration(NamedTuple):
 
 def train_mixture(frames: np.ndarray, gmm: DiagGmm, num_gaussians: int, num_iters: int, options: DiagOptions,
                   random: CRandom) -> Iterator[Iteration]:
-    """Expectation and maximization on all frames, with more and more Gaussians; yields an item per iteration."""
+    """Train a mixture by expectation and maximization, with more and more Gaussians; yield each iteration."""
     current = len(gmm.weights)
     step = (num_gaussians - current) // max(num_iters // 2, 1) if num_iters > 1 else 0
     for number in range(num_iters):
@@ -269,16 +444,16 @@ def train_mixture(frames: np.ndarray, gmm: DiagGmm, num_gaussians: int, num_iter
 
 def add_frames(stats: GmmStats, gmm: DiagGmm | FullGmm, features: np.ndarray,
                weights: np.ndarray | None = None) -> float:
-    """Add frames with the posteriors of all Gaussians; returns the sum of (weighted) log-likelihoods."""
+    """Add frames with the posteriors of all Gaussians; return the sum of the (weighted) log-likelihoods."""
     total = 0.0
-    for first in range(0, len(features), _BLOCK):
-        block = features[first:first + _BLOCK]
-        log_likes = log_likelihoods(gmm, block)
+    for first in range(0, len(features), _BLOCK_FRAMES):
+        block = features[first:first + _BLOCK_FRAMES]
+        log_likes = gmm.log_likelihoods(block)
         of_frames = log_sum(log_likes)
         with np.errstate(under="ignore"):
             posteriors = np.exp(log_likes - of_frames[:, None])
         if weights is not None:
-            of_block = weights[first:first + _BLOCK].astype(np.float32)
+            of_block = weights[first:first + _BLOCK_FRAMES].astype(np.float32)
             posteriors *= of_block[:, None]
             of_frames = of_frames * of_block
         stats.add(block, posteriors)

@@ -8,18 +8,18 @@ from nnet3py.option_fields import like, opt
 
 @dataclass(frozen=True)
 class DiagOptions:
-    """Bounds of Gaussians with diagonal covariance; a Gaussian with less data is removed, or stays as it was."""
+    """Limits of Gaussians with diagonal covariance. Gaussians with less data are removed, or stay as they were."""
 
     min_weight: float = opt("min-gaussian-weight", 1.0e-5, "Least weight of a Gaussian that is kept")
     min_occupancy: float = opt("min-gaussian-occupancy", 10.0, "Frames that a Gaussian must have")
     min_variance: float = opt("min-variance", 0.001, "Variance floor")
     remove_low_count: bool = opt("remove-low-count-gaussians", True,
-                                 "Remove Gaussians with too little data, or keep them as they were")
+                                 "Remove Gaussians with too little data; false: keep them as they were")
 
 
 @dataclass(frozen=True)
 class FullOptions:
-    """Bounds of Gaussians with full covariance, whose eigenvalues are floored."""
+    """Limits of Gaussians with full covariance, whose eigenvalues are floored."""
 
     min_weight: float = like(DiagOptions, "min_weight")
     min_occupancy: float = like(DiagOptions, "min_occupancy", default=100.0)

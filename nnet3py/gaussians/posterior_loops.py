@@ -1,4 +1,4 @@
-"""The loop that chooses the Gaussians that frames belong to."""
+"""Compiled loop: the posteriors of the likeliest Gaussians of each frame."""
 from __future__ import annotations
 
 import math
@@ -7,17 +7,18 @@ from typing import Any
 import numpy as np
 
 
-def pruned(log_likes: Any, cuts: Any, starts: Any, ids: Any, weights: Any, sums: Any, most: int) -> None:
-    """Write the posteriors of each frame's likeliest Gaussians, one entry after the other.
+def pruned_posteriors(log_likes: Any, cuts: Any, starts: Any, ids: Any, weights: Any, sums: Any,
+                      most: int) -> None:
+    """Write the posteriors of each frame's likeliest Gaussians, one frame after the other.
 
     Parameters
     ----------
     log_likes : float32 (frames, gaussians)
-    cuts : float32 (frames,), the least posterior that is kept; the likeliest Gaussian is kept always
-    starts : int64 (frames + 1,), where each frame's entries begin; the first is 0 already
-    ids, weights : int32 and float32 (frames most,), room for the entries
-    sums : float32 (frames,), the log-likelihood of each frame by what is kept
-    most : Gaussians of each frame, at most ``gaussians``
+    cuts : float32 (frames,), smallest posterior that is kept; the likeliest Gaussian is always kept
+    starts : int64 (frames + 1,), result: first entry of each frame; the first number is 0 already
+    ids, weights : int32 and float32 (frames most,), results: Gaussians and posteriors
+    sums : float32 (frames,), result: log-likelihood of each frame by the Gaussians that are kept
+    most : largest number of Gaussians per frame, at most ``gaussians``
     """
     frames, count = log_likes.shape
     place = np.int64(0)

@@ -1,9 +1,12 @@
-"""i-vectors, which say what is special about a speaker's or an utterance's sound, and what is done with them.
+"""I-vectors: what distinguishes the sound of speakers or utterances, and the comparison of speakers' vectors.
 
-``extractor.py`` (``IvectorExtractor``, the statistics of an utterance, the distribution of its i-vector),
-``training.py``, ``online.py`` (``OnlineIvectors``: estimates while frames come in, with what is known of the
-speaker), ``plda.py``, ``vectors.py``. Everything is float64 except likelihoods and posteriors, which are in single
-precision as in Kaldi.
+Most important: ``IvectorExtractor`` (``extractor.py``) with ``UtteranceStats``, ``OnlineIvectors`` (``online.py``:
+i-vectors while frames arrive, with the statistics of the speaker's earlier utterances) and ``Plda`` (``scoring.py``,
+with LDA, clustering and error rates). ``training.py`` estimates extractors. Float64, but likelihoods and posteriors are
+in single precision as in Kaldi.
+
+The room imports ``feat`` and ``gaussians``, no networks and no ``ops``; ``options.py`` imports no numpy. scikit-learn
+has LDA and speechbrain a PLDA; neither has i-vector extractors, or reads Kaldi's files.
 """
 from __future__ import annotations
 
@@ -22,14 +25,14 @@ if TYPE_CHECKING:
     from nnet3py.ivectors.online import ivectors_of_posteriors as ivectors_of_posteriors
     from nnet3py.ivectors.options import EstimationOptions as EstimationOptions
     from nnet3py.ivectors.options import StatsOptions as StatsOptions
-    from nnet3py.ivectors.plda import Plda as Plda
-    from nnet3py.ivectors.plda import PldaTraining as PldaTraining
+    from nnet3py.ivectors.scoring import EqualErrorRate as EqualErrorRate
+    from nnet3py.ivectors.scoring import Lda as Lda
+    from nnet3py.ivectors.scoring import Plda as Plda
+    from nnet3py.ivectors.scoring import PldaTraining as PldaTraining
+    from nnet3py.ivectors.scoring import equal_error_rate as equal_error_rate
+    from nnet3py.ivectors.scoring import linear_discriminants as linear_discriminants
     from nnet3py.ivectors.training import ExtractorStats as ExtractorStats
     from nnet3py.ivectors.training import estimate as estimate
-    from nnet3py.ivectors.vectors import EqualErrorRate as EqualErrorRate
-    from nnet3py.ivectors.vectors import Lda as Lda
-    from nnet3py.ivectors.vectors import equal_error_rate as equal_error_rate
-    from nnet3py.ivectors.vectors import linear_discriminants as linear_discriminants
 
 _PUBLIC = {
     "IvectorExtractor": "nnet3py.ivectors.extractor",
@@ -43,12 +46,12 @@ _PUBLIC = {
     "StatsOptions": "nnet3py.ivectors.options",
     "estimate": "nnet3py.ivectors.training",
     "EstimationOptions": "nnet3py.ivectors.options",
-    "Plda": "nnet3py.ivectors.plda",
-    "PldaTraining": "nnet3py.ivectors.plda",
-    "linear_discriminants": "nnet3py.ivectors.vectors",
-    "Lda": "nnet3py.ivectors.vectors",
-    "equal_error_rate": "nnet3py.ivectors.vectors",
-    "EqualErrorRate": "nnet3py.ivectors.vectors",
+    "Plda": "nnet3py.ivectors.scoring",
+    "PldaTraining": "nnet3py.ivectors.scoring",
+    "linear_discriminants": "nnet3py.ivectors.scoring",
+    "Lda": "nnet3py.ivectors.scoring",
+    "equal_error_rate": "nnet3py.ivectors.scoring",
+    "EqualErrorRate": "nnet3py.ivectors.scoring",
 }
 give_names(__name__, _PUBLIC, elsewhere(**{
     "extract ivector extract_ivector": "feats, ivector = nnet3py.front_end('model-folder')('a.wav')",

@@ -1,4 +1,4 @@
-"""The model of i-vectors: means of Gaussians that depend on a vector. Kaldi: ``IvectorExtractor``."""
+"""The model of i-vectors: Gaussians whose means depend on a vector. Kaldi: ``IvectorExtractor``."""
 from __future__ import annotations
 
 import logging
@@ -12,27 +12,27 @@ from nnet3py.cached_property import cached_property
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.gaussians.full_gmm import FullGmm
-from nnet3py.gaussians.symmetric import lower_triangle, outer_products, packed, unpacked
+from nnet3py.gaussians.mixtures import FullGmm
+from nnet3py.gaussians.symmetric import lower_triangle, outer_products, packed, symmetrized, unpacked
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.random_sequence import CRandom
 
 logger = logging.getLogger(__name__)
 
-_FIRST_OFFSET = 100.0          # of the prior, in a new extractor
-_WEIGHT_ITERATIONS = 4         # of the weights that depend on the i-vector
-_CONVERGED = 0.1               # 2-norm of a change of the i-vector after which they are enough
+_FIRST_OFFSET = 100.0          # prior offset of a new extractor
+_WEIGHT_ITERATIONS = 4         # most iterations if weights depend on the i-vector
+_CONVERGED = 0.1               # 2-norm of a change of the i-vector below which the iterations end
 
 
 @dataclass
 class UtteranceStats:
-    """What an i-vector is estimated from.
+    """Statistics of an utterance, from which its i-vector is estimated.
 
     Attributes
     ----------
     gamma : float64 (gaussians,), occupancies
     first : float64 (gaussians, dim), sums of features
-    second : float64 (gaussians, dim (dim + 1) / 2), sums of products, or None
+    second : float64 (gaussians, dim (dim + 1) / 2), sums of products of features, or None
     """
 
     gamma: np.ndarray
@@ -42,7 +42,10 @@ class UtteranceStats:
     @classmethod
     def of(cls, num_gaussians: int, features: np.ndarray, posterior: Posterior,
            need_second: bool = False) -> UtteranceStats:
-        """Statistics of float32 features (frames, dim). ShapeError for posteriors of other Gaussians or frames."""
+        """Accumulate statistics of float32 features (frames, dim).
+
+        Raises ShapeError for posteriors of other Gaussians or of another number of frames.
+        """
         from scipy.sparse import csr_matrix
 
         check_posterior(num_gaussians, features, posterior)
@@ -61,13 +64,13 @@ class UtteranceStats:
             self.second = self.second + other.second
 
     def scaled(self, factor: float) -> UtteranceStats:
-        """All times a factor."""
+        """Return the statistics times a factor."""
         second = None if self.second is None else self.second * factor
         return UtteranceStats(self.gamma * factor, self.first * factor, second)
 
 
 def check_posterior(num_gaussians: int, features: np.ndarray, posterior: Posterior) -> None:
-    """ShapeError for posteriors of other Gaussians, or of another number of frames."""
+    """Raise ShapeError for posteriors of other Gaussians, or of another number of frames."""
     if len(posterior) != len(features):
         raise ShapeError(f"expected posteriors of {len(features)} frames, found {len(posterior)}")
     if len(posterior.ids) and not 0 <= posterior.ids.min() <= posterior.ids.max() < num_gaussians:
@@ -76,18 +79,24 @@ def check_posterior(num_gaussians: int, features: np.ndarray, posterior: Posteri
 
 
 class UtteranceTerms(NamedTuple):
-    """float64 (ivector dim,), Σ Kᵀ X, and (ivector dim, ivector dim), Σ γ U, of an utterance."""
+    """Terms of the problem whose solution is the i-vector of an utterance.
+
+    Attributes
+    ----------
+    linear : float64 (ivector dim,), sum over Gaussians of Mᵀ Σ⁻¹ times the sums of features
+    quadratic : float64 (ivector dim, ivector dim), sum over Gaussians of occupancy times Mᵀ Σ⁻¹ M
+    """
 
     linear: np.ndarray
     quadratic: np.ndarray
 
 
 class Distribution(NamedTuple):
-    """Where the i-vector of an utterance may be.
+    """The Gaussian distribution of an utterance's i-vector.
 
     Attributes
     ----------
-    mean : float64 (ivector dim,), the i-vector, with the prior's offset in its first number
+    mean : float64 (ivector dim,), the i-vector, with the prior's offset in its first element
     covariance : float64 (ivector dim, ivector dim)
     """
 
@@ -97,15 +106,15 @@ class Distribution(NamedTuple):
 
 @dataclass
 class IvectorExtractor:
-    """An extractor: the mean of Gaussian i is ``projections[i]`` times the i-vector.
+    """An i-vector extractor: the mean of Gaussian i is ``projections[i]`` times the i-vector.
 
     Attributes
     ----------
-    weight_projections : float64 (gaussians, ivector dim), of weights that depend on the i-vector, or (0, 0)
-    weights : float64 (gaussians,), or (0,) if they do
+    weight_projections : float64 (gaussians, ivector dim), for weights that depend on the i-vector; else (0, 0)
+    weights : float64 (gaussians,), weights; (0,) if they depend on the i-vector
     projections : float64 (gaussians, dim, ivector dim). Kaldi: M
-    inverses : float64 (gaussians, dim, dim), inverse covariances
-    offset : of the prior, in the first dimension
+    inverses : float64 (gaussians, dim, dim), inverse covariances. Kaldi: Sigma_inv
+    offset : prior mean of the first dimension
     """
 
     weight_projections: np.ndarray
@@ -116,7 +125,7 @@ class IvectorExtractor:
 
     @classmethod
     def of_mixture(cls, gmm: FullGmm, ivector_dim: int, weights_depend: bool, random: CRandom) -> IvectorExtractor:
-        """A new extractor, with random directions. Kaldi: ivector-extractor-init."""
+        """Make a new extractor with random projections. Kaldi: ivector-extractor-init."""
         count = len(gmm.weights)
         projections = np.stack([random.normal_matrix(gmm.dim, ivector_dim) for _ in range(count)]).astype(np.float64)
         projections[:, :, 0] = gmm.means() / _FIRST_OFFSET
@@ -126,7 +135,7 @@ class IvectorExtractor:
 
     @property
     def num_gaussians(self) -> int:
-        """Gaussians."""
+        """Number of Gaussians."""
         return len(self.projections)
 
     @property
@@ -141,36 +150,37 @@ class IvectorExtractor:
 
     @property
     def weights_depend(self) -> bool:
-        """Whether the Gaussians' weights depend on the i-vector."""
+        """True if the Gaussians' weights depend on the i-vector."""
         return self.weight_projections.size > 0
 
     # -- derived ---------------------------------------------------------------------------------------------------
 
     @cached_property
     def precisions(self) -> np.ndarray:
-        """float64 (gaussians, dim, ivector dim), inverse covariance times projection."""
+        """Inverse covariances times projections, float64 (gaussians, dim, ivector dim). Kaldi: Sigma_inv_M."""
         projected: np.ndarray = self.inverses @ self.projections
         return projected
 
     @cached_property
     def quadratics(self) -> np.ndarray:
-        """float64 (gaussians, ivector dim (ivector dim + 1) / 2): Mᵀ Σ⁻¹ M. Kaldi: U."""
+        """Mᵀ Σ⁻¹ M of each Gaussian, packed: float64 (gaussians, ivector dim (ivector dim + 1) / 2). Kaldi: U."""
         return np.ascontiguousarray(packed(np.swapaxes(self.projections, 1, 2) @ self.precisions))
 
     @cached_property
     def doubled_inverses(self) -> np.ndarray:
-        """float64 (gaussians, dim (dim + 1) / 2), whose product with a packed matrix is the trace of theirs."""
+        """Inverse covariances, float64 (gaussians, dim (dim + 1) / 2), whose product with a packed matrix is the trace.
+        """
         rows, cols = lower_triangle(self.dim)
         return np.ascontiguousarray(packed(self.inverses) * np.where(rows == cols, 1.0, 2.0))
 
     @cached_property
     def log_constants(self) -> np.ndarray:
-        """float64 (gaussians,), of the densities, without weights."""
+        """Logarithms of the densities' normalizers, without weights: float64 (gaussians,)."""
         log_factors: np.ndarray = 0.5 * (np.linalg.slogdet(self.inverses)[1] - self.dim * math.log(2 * math.pi))
         return log_factors
 
     def prior_mean(self) -> np.ndarray:
-        """float64 (ivector dim,)."""
+        """Return float64 (ivector dim,): the mean of the prior."""
         mean = np.zeros(self.ivector_dim)
         mean[0] = self.offset
         return mean
@@ -178,35 +188,31 @@ class IvectorExtractor:
     # -- i-vectors -------------------------------------------------------------------------------------------------
 
     def linear_term(self, stats: UtteranceStats) -> np.ndarray:
-        """float64 (ivector dim,): Σ Kᵀ X."""
+        """Return float64 (ivector dim,): the linear term of :class:`UtteranceTerms`."""
         flat: np.ndarray = stats.first.reshape(-1) @ self.precisions.reshape(-1, self.ivector_dim)
         return flat
 
     def quadratic_term(self, gamma: np.ndarray) -> np.ndarray:
-        """float64 (ivector dim, ivector dim): Σ γ U."""
+        """Return float64 (ivector dim, ivector dim): the quadratic term of :class:`UtteranceTerms`."""
         return unpacked(gamma @ self.quadratics)
 
     def terms(self, stats: UtteranceStats) -> UtteranceTerms:
-        """What the statistics say about the i-vector."""
+        """Return the terms of an utterance's statistics."""
         return UtteranceTerms(self.linear_term(stats), self.quadratic_term(stats.gamma))
 
     def distribution(self, stats: UtteranceStats, terms: UtteranceTerms | None = None) -> Distribution:
-        """The i-vector's distribution. Kaldi: GetIvectorDistribution.
+        """Compute the distribution of an utterance's i-vector. Kaldi: GetIvectorDistribution.
 
         Parameters
         ----------
-        stats : of the utterance
-        terms : what they say about the i-vector, if that is known already
-
-        Returns
-        -------
-        Mean float64 (ivector dim,), and covariance float64 (ivector dim, ivector dim).
+        stats : statistics of the utterance
+        terms : their terms, if the caller has computed them already
         """
         terms = terms or self.terms(stats)
         linear = terms.linear + self.prior_mean()
         quadratic = terms.quadratic + np.eye(self.ivector_dim)
         if not self.weights_depend:
-            covariance = _inverse(quadratic)
+            covariance = symmetrized(np.linalg.inv(quadratic))
             return Distribution(covariance @ linear, covariance)
         covariance = _floored_inverse(quadratic)
         mean = covariance @ linear
@@ -221,9 +227,12 @@ class IvectorExtractor:
         return Distribution(mean, covariance)
 
     def weight_terms(self, gamma: np.ndarray, ivector: np.ndarray) -> WeightTerms:
-        """What the weights, at an i-vector, add to the problem of finding one.
+        """Compute the terms of the Gaussians' weights near an i-vector, by a quadratic approximation.
 
-        ``gamma`` float64 (gaussians,), ``ivector`` float64 (ivector dim,).
+        Parameters
+        ----------
+        gamma : float64 (gaussians,), occupancies
+        ivector : float64 (ivector dim,)
         """
         logs = self.weight_projections @ ivector
         weights = np.exp(logs - logs.max())
@@ -236,7 +245,7 @@ class IvectorExtractor:
 
     @classmethod
     def read(cls, reader: TokenReader) -> IvectorExtractor:
-        """Read an extractor; FormatError for anything else."""
+        """Read an extractor; raise FormatError for anything else."""
         reader.expect("<IvectorExtractor>")
         reader.expect("<w>")
         by_ivector = read_matrix(reader, np.float64)
@@ -246,7 +255,7 @@ class IvectorExtractor:
         count = reader.integer()
         reader.check_count(count, 8, "Gaussians")
         if not count:
-            raise reader.error("an extractor has no Gaussians")
+            raise reader.error("expected an extractor of one Gaussian or more, found none")
         projections = [read_matrix(reader, np.float64) for _ in range(count)]
         reader.expect("<SigmaInv>")
         inverses = [read_packed(reader, np.float64) for _ in range(count)]
@@ -258,15 +267,16 @@ class IvectorExtractor:
                 and all(len(projection) == dim * (dim + 1) // 2 for projection in inverses)
                 and (len(weights) == count or by_ivector.shape == (count, ivector_dim)))
         if not fits or not dim or not ivector_dim:
-            raise reader.error(f"the parts of an extractor of {count} Gaussians do not fit each other")
+            raise reader.error(f"expected weights, projections and covariances of {count} Gaussians and of the same "
+                               "dimensions, found others")
         extractor = cls(by_ivector, weights, np.stack(projections), unpacked(np.stack(inverses)), offset)
         parts = (by_ivector, weights, extractor.projections, extractor.inverses)
         if not all(np.isfinite(part).all() for part in parts):
-            raise reader.error("an extractor has numbers that are not finite")
+            raise reader.error("an extractor has NaN or infinity")
         return extractor
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it, text or binary."""
+        """Write the extractor, as text or binary."""
         writer.token("<IvectorExtractor>")
         writer.token("<w>")
         write_matrix(writer, self.weight_projections)
@@ -285,37 +295,49 @@ class IvectorExtractor:
 
 
 class WeightTerms(NamedTuple):
-    """float64 (gaussians,) each: the linear and the quadratic factors, and the weights."""
+    """Terms of weights that depend on the i-vector.
+
+    Attributes
+    ----------
+    linear, quadratic : float64 (gaussians,), factors of the weight projections and of their squares
+    weights : float64 (gaussians,), weights at the i-vector
+    """
 
     linear: np.ndarray
     quadratic: np.ndarray
     weights: np.ndarray
 
 
-def _inverse(matrix: np.ndarray) -> np.ndarray:
-    inverse: np.ndarray = np.linalg.inv(matrix)
-    return 0.5 * (inverse + inverse.T)
-
-
 def _floored_inverse(matrix: np.ndarray) -> np.ndarray:
-    """The inverse of a symmetric matrix whose eigenvalues are at least 1, but for rounding."""
+    """Return the inverse of a symmetric matrix whose eigenvalues are at least 1 up to rounding."""
     values, vectors = np.linalg.eigh(matrix)
     repaired: np.ndarray = (vectors / np.maximum(values, 1.0)) @ vectors.T
     return repaired
 
 
-class Objective(NamedTuple):
-    """How likely the features of an utterance are, given its i-vector; for logs. Kaldi: GetAuxf."""
+class Auxf(NamedTuple):
+    """The auxiliary function of an utterance: how likely its features are, given its i-vector. Kaldi: GetAuxf.
+
+    Attributes
+    ----------
+    acoustic : log-likelihood of the features
+    prior : log-likelihood of the i-vector
+    """
 
     acoustic: float
     prior: float
 
 
-def objective_of(extractor: IvectorExtractor, stats: UtteranceStats, mean: np.ndarray,
-                 covariance: np.ndarray | None = None, terms: UtteranceTerms | None = None) -> Objective:
-    """The auxiliary function of an i-vector, or of its distribution, without what does not depend on it.
+def ivector_auxf(extractor: IvectorExtractor, stats: UtteranceStats, mean: np.ndarray,
+                 covariance: np.ndarray | None = None, terms: UtteranceTerms | None = None) -> Auxf:
+    """Compute the auxiliary function of an i-vector, without the part that does not depend on the i-vector.
 
-    ``terms`` : of the statistics, if they are known
+    Parameters
+    ----------
+    extractor : model of i-vectors
+    stats : statistics of the utterance
+    mean, covariance : float64 (ivector dim,), and (ivector dim, ivector dim) for a distribution of the i-vector
+    terms : terms of the statistics, if the caller has computed them already
     """
     linear, quadratic = terms or extractor.terms(stats)
     acoustic = float(mean @ linear - 0.5 * mean @ quadratic @ mean)
@@ -327,18 +349,18 @@ def objective_of(extractor: IvectorExtractor, stats: UtteranceStats, mean: np.nd
         prior -= 0.5 * float(np.trace(covariance) - len(mean) - log_det)
     if extractor.weights_depend:
         acoustic += float(stats.gamma @ np.log(extractor.weight_terms(stats.gamma, mean).weights))
-    return Objective(acoustic, prior)
+    return Auxf(acoustic, prior)
 
 
 def check_dimensions(extractor: IvectorExtractor, num_gaussians: int, dim: int) -> None:
-    """ShapeError if a mixture of that many Gaussians, or features of dimension ``dim``, are not the extractor's."""
+    """Raise ShapeError unless a mixture of Gaussians has the number and the dimension of the extractor's Gaussians."""
     if (num_gaussians, dim) != (extractor.num_gaussians, extractor.dim):
-        raise ShapeError(f"expected {extractor.num_gaussians} Gaussians of dimension {extractor.dim}, as the extractor "
-                         f"has, found {num_gaussians} of dimension {dim}")
+        raise ShapeError(f"expected {extractor.num_gaussians} Gaussians of dimension {extractor.dim}, as the i-vector "
+                         f"extractor has, found {num_gaussians} of dimension {dim}")
 
 
 def check_online(extractor: IvectorExtractor) -> None:
-    """Nnet3Error for an extractor whose weights depend on the i-vector: those cannot be estimated frame by frame."""
+    """Raise Nnet3Error for an extractor whose weights depend on the i-vector: it cannot estimate frame by frame."""
     if extractor.weights_depend:
         raise Nnet3Error("an extractor whose weights depend on the i-vector cannot be used online",
                          "train one with ivector-extractor-init --use-weights=false")

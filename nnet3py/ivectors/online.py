@@ -1,4 +1,4 @@
-"""i-vectors estimated while frames come in, with what is known of a speaker from earlier utterances.
+"""I-vectors estimated while frames arrive, with statistics of a speaker's earlier utterances.
 
 Kaldi: ``OnlineIvectorEstimationStats``, ``OnlineIvectorFeature``.
 """
@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,8 +19,7 @@ from nnet3py.feat.cmvn import OnlineNormalizer, empty_stats
 from nnet3py.feat.frames import splice, transform
 from nnet3py.feat.options import OnlineOptions
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.gaussians.diag_gmm import DiagGmm
-from nnet3py.gaussians.posteriors import Chosen, log_likelihoods, pruned_posteriors
+from nnet3py.gaussians.mixtures import DiagGmm, PrunedPosteriors, pruned_posteriors
 from nnet3py.ivectors.extractor import IvectorExtractor, check_dimensions, check_online, check_posterior
 from nnet3py.ivectors.options import OnlineSettings
 
@@ -31,13 +31,20 @@ _sum_terms = Loop("nnet3py.ivectors.online_loops", "sum_terms",
 _add_triangle = Loop("nnet3py.ivectors.online_loops", "add_triangle", "f8[] f8[,]")
 
 CG_ITERATIONS = 15
-_GREATEST_PRUNING = np.float32(0.99)                  # of posteriors: at this value only the likeliest Gaussian is left
-_PIECES = 64                                          # of an utterance: their terms are in memory together
-_PITCH = 3                                            # columns that may follow the features, and are ignored
+_MOST_MIN_POST = np.float32(0.99)      # threshold of posteriors at which only the likeliest Gaussian is left
+_PIECES_AT_ONCE = 64                   # pieces of an utterance whose terms are computed together
+_PITCH_COLUMNS = 3                     # columns of pitch that may follow the features, and are ignored
 
 
 class Terms(NamedTuple):
-    """What some frames add to the problem: how many they are, linear float64 (ivector dim,), and quadratic, packed."""
+    """Terms of some frames in the problem whose solution is the i-vector.
+
+    Attributes
+    ----------
+    frames : number of frames, weighted by posteriors
+    linear : float64 (ivector dim,)
+    quadratic : float64 (ivector dim (ivector dim + 1) / 2,), packed
+    """
 
     frames: float
     linear: np.ndarray
@@ -46,14 +53,25 @@ class Terms(NamedTuple):
 
 def terms_of_pieces(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior,
                     ends: np.ndarray) -> Iterator[Terms]:
-    """What successive pieces of an utterance add. ``ends`` int (pieces,): the frame after each, ascending.
+    """Compute the terms of successive pieces of an utterance.
 
-    Pieces are computed together, some at a time: few Gaussians have posteriors in each, so that the sums are products
-    of sparse matrices with what is stored of all Gaussians. ShapeError as of UtteranceStats.
+    Pieces are computed together, some at a time: few Gaussians have posteriors in each piece, so that the sums are
+    products of sparse matrices with matrices of all Gaussians.
+
+    Parameters
+    ----------
+    extractor : model of i-vectors
+    features : float32 (frames, dim)
+    posterior : posteriors of the extractor's Gaussians
+    ends : int (pieces,), ascending: the frame after each piece
+
+    Raises
+    ------
+    ShapeError : posteriors of other Gaussians or of another number of frames
     """
     check_posterior(extractor.num_gaussians, features, posterior)
     if len(ends) == 1 and int(ends[0]) == len(features):
-        yield _terms(extractor, features, posterior)
+        yield _terms_of_frames(extractor, features, posterior)
         return
     from scipy.sparse import csr_matrix  # takes longer to load than a recognizer should need to start
 
@@ -62,8 +80,8 @@ def terms_of_pieces(extractor: IvectorExtractor, features: np.ndarray, posterior
     starts, weights = np.asarray(posterior.row_starts), posterior.weights.astype(np.float64)
     frames = np.repeat(np.arange(len(features)), np.diff(starts))
     bounds = np.concatenate(([0], starts[np.asarray(ends)]))
-    for first in range(0, len(ends), _PIECES):
-        borders = bounds[first:first + _PIECES + 1]
+    for first in range(0, len(ends), _PIECES_AT_ONCE):
+        borders = bounds[first:first + _PIECES_AT_ONCE + 1]
         entries = slice(borders[0], borders[-1])
         rows, ids, own = borders - borders[0], posterior.ids[entries].astype(np.int64), weights[entries]
         gamma = csr_matrix((own, ids, rows), shape=(len(rows) - 1, extractor.num_gaussians))
@@ -74,8 +92,8 @@ def terms_of_pieces(extractor: IvectorExtractor, features: np.ndarray, posterior
         yield from map(Terms, counts.tolist(), sums @ projections, gamma @ extractor.quadratics)
 
 
-def _terms(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior) -> Terms:
-    """What some frames add, all together."""
+def _terms_of_frames(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior) -> Terms:
+    """Compute the terms of all frames together."""
     gaussians, dim, size = extractor.num_gaussians, extractor.dim, extractor.ivector_dim
     linear, quadratic = np.zeros(size), np.zeros(extractor.quadratics.shape[1])
     given = (np.require(array, requirements=["C", "A", "W"]) for array in (
@@ -87,11 +105,14 @@ def _terms(extractor: IvectorExtractor, features: np.ndarray, posterior: Posteri
 
 
 class EstimationStats:
-    """The problem whose solution is the i-vector: ``quadratic`` x = ``linear``.
+    """The linear problem whose solution is the i-vector: ``quadratic`` x = ``linear``.
 
     Parameters
     ----------
-    max_count : frames (times the posteriors' scale) from which on the prior counts more; 0 for never
+    ivector_dim : dimension of the i-vector
+    offset : prior mean of the first dimension
+    max_count : number of frames (times the scale of posteriors) above which the prior is scaled up with them; 0 for
+        never
     """
 
     def __init__(self, ivector_dim: int, offset: float, max_count: float = 0.0) -> None:
@@ -110,7 +131,7 @@ class EstimationStats:
             self._change_prior((max(self.count, self.max_count) - max(before, self.max_count)) / self.max_count)
 
     def scale(self, factor: float) -> None:
-        """Forget some of the frames, but nothing of the prior; ``factor`` from 0 to 1."""
+        """Scale down the frames, not the prior; ``factor`` from 0 to 1. Kaldi: Scale."""
         before = self.count
         self.count *= factor
         self.linear *= factor
@@ -126,7 +147,7 @@ class EstimationStats:
         self.quadratic[np.diag_indices_from(self.quadratic)] += weight
 
     def estimate(self, start: np.ndarray, iterations: int = CG_ITERATIONS) -> np.ndarray:
-        """float64 (ivector dim,): the i-vector, by conjugate gradients from ``start``. Kaldi: GetIvector."""
+        """Estimate the i-vector, float64 (ivector dim,), by conjugate gradients from ``start``. Kaldi: GetIvector."""
         if self.count <= 0:
             prior = np.zeros_like(self.linear)
             prior[0] = self.offset
@@ -137,7 +158,7 @@ class EstimationStats:
         return _conjugate_gradients(self.quadratic, self.linear, first, iterations)
 
     def objective_change(self, ivector: np.ndarray) -> float:
-        """What the i-vector gains over the prior's mean, per frame."""
+        """Return the gain of the i-vector over the prior's mean in log-likelihood per frame."""
         if self.count <= 0:
             return 0.0
         gained = float(self.linear @ ivector - 0.5 * ivector @ self.quadratic @ ivector)
@@ -145,14 +166,12 @@ class EstimationStats:
         return float(gained - default) / self.count
 
     def copy(self) -> EstimationStats:
-        """A copy with the same frames."""
-        duplicate = EstimationStats(len(self.linear), self.offset, self.max_count)
-        duplicate.linear, duplicate.quadratic, duplicate.count = self.linear.copy(), self.quadratic.copy(), self.count
-        return duplicate
+        """Return a copy."""
+        return deepcopy(self)
 
 
 def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarray, most: int) -> np.ndarray:
-    """Solve matrix x = right in at most ``most`` steps; exactly if that made it worse. Kaldi: LinearCgd."""
+    """Solve matrix x = right in at most ``most`` steps; exactly if these made it worse. Kaldi: LinearCgd."""
     solution = start.copy()
     if _improve(matrix, right, solution, np.empty((3, len(right))), min(most, len(right) + 5)):
         logger.warning("Conjugate gradients did not converge; the problem is solved exactly")
@@ -162,14 +181,15 @@ def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarra
 
 @dataclass
 class OnlineModels(OnlineSettings):
-    """What i-vectors are estimated with, and how: ``OnlineSettings`` by name.
+    """Models and settings for estimating i-vectors online; ``OnlineSettings`` by name.
 
     Attributes
     ----------
-    extractor, ubm : the model of i-vectors, and of the Gaussians that frames belong to
-    lda : float32 (dim, spliced dim, or one more), applied to spliced features
-    global_stats : float64 (2, base dim + 1), for normalizing
-    cmvn : how features are normalized
+    extractor : model of i-vectors
+    ubm : mixture of Gaussians that frames belong to
+    lda : float32 (dim, spliced dim), or (dim, spliced dim + 1) with offsets, applied to spliced features
+    global_stats : float64 (2, base dim + 1), normalization statistics
+    cmvn : options of normalization
     """
 
     extractor: IvectorExtractor
@@ -179,7 +199,7 @@ class OnlineModels(OnlineSettings):
     cmvn: OnlineOptions = field(default_factory=OnlineOptions)
 
     def check(self) -> None:
-        """UsageError for settings, ShapeError for models that do not fit each other."""
+        """Raise UsageError for settings out of range, ShapeError for models of other dimensions than each other."""
         check_online(self.extractor)
         if self.period < 1 or self.num_gselect < 1 or not 0 <= self.min_post < 0.5 or not (
                 0 < self.posterior_scale <= 1) or self.max_remembered_frames < 0 or self.max_count < 0:
@@ -190,58 +210,62 @@ class OnlineModels(OnlineSettings):
             raise ShapeError(f"expected global normalization statistics of 2 rows, found {self.global_stats.shape[0]}")
         spliced = self.base_dim * (self.left_context + 1 + self.right_context)
         if self.lda.shape[1] not in (spliced, spliced + 1):
-            raise ShapeError(f"the transform has {self.lda.shape[1]} columns, spliced features have dimension "
-                             f"{spliced}")
+            raise ShapeError(f"expected a transform of spliced features of dimension {spliced}, found a matrix of "
+                             f"{self.lda.shape[1]} columns")
         check_dimensions(self.extractor, len(self.ubm.weights), self.ubm.dim)
         if self.lda.shape[0] != self.ubm.dim:
-            raise ShapeError(f"the transform makes dimension {self.lda.shape[0]}, the Gaussians have {self.ubm.dim}")
+            raise ShapeError(f"expected a transform to dimension {self.ubm.dim}, as the Gaussians have, found a matrix "
+                             f"of {self.lda.shape[0]} rows")
 
     @property
     def base_dim(self) -> int:
-        """Dimension of the features as they come in."""
+        """Dimension of the features that are given."""
         return self.global_stats.shape[1] - 1
 
     def without_pitch(self, features: np.ndarray) -> np.ndarray:
-        """float32 (frames, base dim): the columns that are used. ShapeError for another dimension."""
-        if features.shape[1] == self.base_dim + _PITCH:
+        """Return the features without columns of pitch: float32 (frames, base dim).
+
+        Raises ShapeError for another dimension.
+        """
+        if features.shape[1] == self.base_dim + _PITCH_COLUMNS:
             return features[:, :self.base_dim]
         if features.shape[1] != self.base_dim:
             raise ShapeError(f"expected features of dimension {self.base_dim}, found {features.shape[1]}")
         return features
 
     def transformed(self, features: np.ndarray) -> np.ndarray:
-        """float32 (frames, dim), new: features, float32 (frames, base dim), spliced and transformed."""
+        """Return features, float32 (frames, base dim), spliced and transformed: float32 (frames, dim), new."""
         return transform(splice(features, self.left_context, self.right_context), self.lda)
 
     @cached_property
     def _log_constants(self) -> np.ndarray:
         return self.ubm.log_constants()
 
-    def posteriors(self, features: np.ndarray, weights: np.ndarray) -> Chosen:
-        """Scaled posteriors of normalized, transformed features, and log-likelihoods.
+    def posteriors(self, features: np.ndarray, weights: np.ndarray) -> PrunedPosteriors:
+        """Compute scaled posteriors of normalized, transformed features, and the frames' log-likelihoods.
 
-        ``weights`` is float32 (frames,), and may be negative: what each frame counts. Frames that count little keep
-        fewer posteriors.
+        ``weights``, float32 (frames,), are factors of the frames, which may be negative. Of frames with little weight
+        fewer posteriors are kept.
         """
         with np.errstate(divide="ignore"):
-            least = np.minimum(_GREATEST_PRUNING, np.float32(self.min_post) / np.abs(weights))
-        log_likes = log_likelihoods(self.ubm, features, self._log_constants)
+            least = np.minimum(_MOST_MIN_POST, np.float32(self.min_post) / np.abs(weights))
+        log_likes = self.ubm.log_likelihoods(features, self._log_constants)
         chosen = pruned_posteriors(log_likes, self.num_gselect, least)
         scales = np.float32(self.posterior_scale) * weights
         posterior = chosen.posterior
         scaled = Posterior(posterior.row_starts, posterior.ids,
                            posterior.weights * np.repeat(scales, np.diff(posterior.row_starts)))
-        return Chosen(scaled, chosen.log_likes)
+        return PrunedPosteriors(scaled, chosen.log_likes)
 
 
 @dataclass
 class AdaptationState:
-    """What is remembered of a speaker.
+    """Statistics of a speaker's utterances for the speaker's next one.
 
     Attributes
     ----------
     cmvn : float64 (2, base dim + 1), normalization statistics
-    stats : those of i-vectors
+    stats : statistics of i-vectors
     """
 
     cmvn: np.ndarray
@@ -249,13 +273,13 @@ class AdaptationState:
 
     @classmethod
     def fresh(cls, models: OnlineModels) -> AdaptationState:
-        """The state for a speaker about whom nothing is known."""
+        """Make the state for a speaker without earlier utterances."""
         extractor = models.extractor
         return cls(empty_stats(models.base_dim),
                    EstimationStats(extractor.ivector_dim, extractor.offset, models.max_count))
 
     def limited(self, most_frames: float, posterior_scale: float) -> AdaptationState:
-        """The state with at most that many frames. Kaldi: LimitFrames."""
+        """Return the state scaled down to at most ``most_frames``. Kaldi: LimitFrames."""
         count = float(self.cmvn[0, -1])
         cmvn = self.cmvn * float(np.float32(most_frames) / np.float32(count)) if count > most_frames else self.cmvn
         stats, most = self.stats.copy(), float(np.float32(most_frames * posterior_scale))
@@ -265,18 +289,18 @@ class AdaptationState:
 
 
 class OnlineIvectors:
-    """The i-vectors of an utterance, frame by frame. Kaldi: OnlineIvectorFeature.
+    """I-vectors of an utterance, frame by frame. Kaldi: OnlineIvectorFeature.
 
     Parameters
     ----------
-    models : what they are estimated with, and how
+    models : models and settings
     features : float32 (frames, base dim) of the whole utterance
-    state : of the speaker
+    state : statistics of the speaker
     frame_weights : float32 (frames,), or None for 1 everywhere
 
     Attributes
     ----------
-    log_likes : float32 (frames,), of the frames by the mixture of Gaussians
+    log_likes : float32 (frames,), log-likelihoods of the frames by the mixture of Gaussians
     """
 
     def __init__(self, models: OnlineModels, features: np.ndarray, state: AdaptationState,
@@ -293,17 +317,17 @@ class OnlineIvectors:
         self._posterior, self.log_likes = models.posteriors(for_posteriors, weights)
         self._stats = state.stats.copy()
         self._done = 0
-        self._coming: Iterator[Terms] | None = None       # what the next pieces add, if they are whole periods
+        self._coming: Iterator[Terms] | None = None       # terms of the next pieces, if pieces are whole periods
         self._current = models.extractor.prior_mean()
         self._history: list[np.ndarray] = []
 
     @property
     def num_frames(self) -> int:
-        """Frames of the utterance."""
+        """Number of frames of the utterance."""
         return len(self._features)
 
     def at(self, frame: int) -> np.ndarray:
-        """float32 (ivector dim,): the i-vector for a frame. Frames are asked for in their order."""
+        """Return the i-vector for a frame, float32 (ivector dim,). Frames must be asked for in ascending order."""
         models = self._models
         most_recent = models.use_most_recent or models.greedy
         target = self.num_frames - 1 if models.greedy else frame
@@ -323,7 +347,7 @@ class OnlineIvectors:
         return ivector.astype(np.float32)
 
     def _add(self, first: int, end: int) -> None:
-        """Take frames into the statistics."""
+        """Add frames to the statistics."""
         if first >= end:
             return
         models = self._models
@@ -339,15 +363,15 @@ class OnlineIvectors:
 
     @property
     def _is_periodic(self) -> bool:
-        """Whether frames are taken into the statistics a period at a time."""
+        """True if frames are added to the statistics a period at a time."""
         return not (self._models.use_most_recent or self._models.greedy)
 
     def objective_change(self) -> float:
-        """What the latest estimate gains over none, per frame."""
+        """Return the gain of the latest estimate over the prior's mean in log-likelihood per frame."""
         return self._stats.objective_change(self._current)
 
     def state(self) -> AdaptationState:
-        """What the speaker's next utterance begins with."""
+        """Return the state for the speaker's next utterance."""
         models = self._models
         return AdaptationState(self._cmvn, self._stats).limited(models.max_remembered_frames, models.posterior_scale)
 
@@ -355,17 +379,17 @@ class OnlineIvectors:
 def ivectors_of_posteriors(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior, period: int,
                            iterations: int, max_count: float, after: Callable[[EstimationStats, np.ndarray], None]
                            ) -> np.ndarray:
-    """I-vectors from given posteriors, as frames come in. Kaldi: EstimateIvectorsOnline.
+    """Estimate i-vectors from given posteriors, as frames arrive. Kaldi: EstimateIvectorsOnline.
 
     Parameters
     ----------
-    extractor : the model of i-vectors
+    extractor : model of i-vectors
     features : float32 (frames, dim)
-    posterior : of its Gaussians, for each frame
+    posterior : posteriors of the extractor's Gaussians
     period : frames from one estimate to the next
-    iterations : of conjugate gradients, for each estimate
-    max_count : frames above which earlier ones count less; 0: no limit
-    after : gets the statistics and the last i-vector, float64 (ivector dim,)
+    iterations : largest number of steps of conjugate gradients per estimate
+    max_count : number of frames above which the prior is scaled up with them; 0 for never
+    after : function that is called with the final statistics and i-vector, float64 (ivector dim,)
 
     Returns
     -------
@@ -374,10 +398,10 @@ def ivectors_of_posteriors(extractor: IvectorExtractor, features: np.ndarray, po
     Raises
     ------
     Nnet3Error : no frames, or an extractor whose weights depend on the i-vector
-    ShapeError : posteriors of other Gaussians or frames
+    ShapeError : posteriors of other Gaussians or of another number of frames
     """
     if not len(features):
-        raise Nnet3Error("an utterance has no frames")
+        raise Nnet3Error("expected an utterance of one frame or more, found none")
     check_online(extractor)
     stats = EstimationStats(extractor.ivector_dim, extractor.offset, max_count)
     current, rows = extractor.prior_mean(), []

@@ -1,4 +1,4 @@
-"""The loops that add frames to the problem whose solution is an i-vector, and that solve it."""
+"""Compiled loops of online i-vectors: sums over frames, and conjugate gradients."""
 from __future__ import annotations
 
 from typing import Any
@@ -6,13 +6,23 @@ from typing import Any
 import numpy as np
 
 _TINY = 2.2e-308
-_RESIDUAL_CHANGE = float(np.float32(0.01)) ** 2       # after so many steps residuals are computed anew
+_RESIDUAL_CHANGE = float(np.float32(0.01)) ** 2       # of its square, after which the residual is computed anew
 
 
 def conjugate_gradients(matrix: Any, right: Any, solution: Any, work: Any, most: int) -> int:
-    """Improve the ``solution`` of matrix x = right in at most ``most`` steps, in place; 1 if it became worse, else 0.
+    """Improve the ``solution`` of matrix x = right by conjugate gradients, in place. Kaldi: LinearCgd.
 
-    ``matrix`` is symmetric; ``work`` (3, dim) is scratch. All float64. Kaldi: LinearCgd.
+    Parameters
+    ----------
+    matrix : float64 (dim, dim), symmetric
+    right : float64 (dim,)
+    solution : float64 (dim,), changed in place
+    work : float64 (3, dim), scratch
+    most : largest number of steps
+
+    Returns
+    -------
+    1 if the solution became worse, else 0
     """
     size = len(right)
     direction, residual, product = work[0], work[1], work[2]
@@ -65,14 +75,15 @@ def conjugate_gradients(matrix: Any, right: Any, solution: Any, work: Any, most:
 
 def sum_terms(features: Any, starts: Any, ids: Any, weights: Any, projections: Any, quadratics: Any, sums: Any,
               gamma: Any, used: Any, linear: Any, quadratic: Any) -> float:
-    """Add what frames add to the ``linear`` and the packed ``quadratic`` term; returns how many frames they count as.
+    """Add the frames' ``linear`` and packed ``quadratic`` terms; return the number of frames that they count as.
 
     Parameters
     ----------
     features : float32 (frames, dim)
-    starts, ids, weights : their posteriors, as :class:`~nnet3py.formats.posteriors.Posterior` has them
-    projections, quadratics : float64 (gaussians dim, ivector dim) and (gaussians, packed), of the extractor
-    sums, gamma, used : float64 (gaussians, dim) and (gaussians,), uint8 (gaussians,), scratch that is 0
+    starts, ids, weights : their posteriors, arrays of a :class:`~nnet3py.formats.posteriors.Posterior`
+    projections, quadratics : float64 (gaussians dim, ivector dim) and (gaussians, packed): the extractor's
+        ``precisions`` and ``quadratics``
+    sums, gamma, used : float64 (gaussians, dim) and (gaussians,), uint8 (gaussians,), scratch filled with 0
     """
     dim, size = features.shape[1], len(linear)
     count = 0.0

@@ -8,13 +8,10 @@ from nnet3py.option_fields import opt
 
 @dataclass(kw_only=True)
 class OnlineSettings:
-    """Options of estimating i-vectors as frames arrive; contexts are those of splicing.
+    """Options of estimating i-vectors as frames arrive. Kaldi: OnlineIvectorExtractionConfig."""
 
-    Kaldi: OnlineIvectorExtractionConfig.
-    """
-
-    left_context: int = opt("left-context", 4, "Frames before")
-    right_context: int = opt("right-context", 4, "Frames after")
+    left_context: int = opt("left-context", 4, "Frames before a frame that are spliced")
+    right_context: int = opt("right-context", 4, "Frames after a frame that are spliced")
     use_cmvn_for_stats: bool = opt("online-cmvn-iextractor", False,
                                    "Normalize the features of the i-vectors' statistics, too")
     period: int = opt("ivector-period", 10, "Frames from one i-vector to the next")
@@ -23,21 +20,22 @@ class OnlineSettings:
     posterior_scale: float = opt("posterior-scale", 0.1,
                                  "Factor of the posteriors, as neighboring frames are not independent")
     max_count: float = opt("max-count", 0.0,
-                           "Frames, times --posterior-scale, from which on more count no more; 0 for never")
-    max_remembered_frames: float = opt("max-remembered-frames", 1000.0, "Frames of a speaker that are remembered")
+                           "Frames, times --posterior-scale, above which the prior is scaled up with them; 0 for never")
+    max_remembered_frames: float = opt("max-remembered-frames", 1000.0,
+                                       "Most frames of a speaker that count in the next utterance")
     use_most_recent: bool = opt("use-most-recent-ivector", True, "Estimate i-vectors at the frames that are asked for")
-    greedy: bool = opt("greedy-ivector-extractor", False, "Use all frames that are there, for every frame")
+    greedy: bool = opt("greedy-ivector-extractor", False, "Use all frames that have arrived for every i-vector")
 
 
 @dataclass(frozen=True)
 class StatsOptions:
-    """Options of the statistics of utterances for training an extractor."""
+    """Options of accumulating statistics for the training of an extractor."""
 
-    update_variances: bool = opt("update-variances", True, "Gather what the variances need")
+    update_variances: bool = opt("update-variances", True, "Accumulate the statistics for the variances, too")
     compute_auxf: bool = opt("compute-auxf", True, "Compute the auxiliary function, for logs")
     num_samples_for_weights: int = opt("num-samples-for-weights", 10,
-                                       "i-vectors drawn for each utterance, if weights depend on them")
-    cache_size: int = opt("cache-size", 100, "Utterances that are added at a time")
+                                       "i-vectors drawn for each utterance, if weights depend on i-vectors")
+    cache_size: int = opt("cache-size", 100, "Utterances that are added to the statistics at a time")
 
 
 @dataclass(frozen=True)
@@ -45,6 +43,6 @@ class EstimationOptions:
     """Options of estimating an extractor from statistics."""
 
     variance_floor_factor: float = opt("variance-floor-factor", 0.1,
-                                       "Part of the mean variance that is the floor of all")
+                                       "Floor of all variances, as a part of the mean variance")
     gaussian_min_count: float = opt("gaussian-min-count", 100.0, "Frames that a Gaussian must have to be estimated")
-    diagonalize: bool = opt("diagonalize", True, "Choose the axes of the i-vectors, most important first")
+    diagonalize: bool = opt("diagonalize", True, "Sort the dimensions of i-vectors by importance")

@@ -1,4 +1,5 @@
-"""Training of extractors: statistics of utterances, and what follows from them. Kaldi: ``IvectorExtractorStats``."""
+"""Training of i-vector extractors: statistics of utterances, and estimates from them. Kaldi: ``IvectorExtractorStats``.
+"""
 from __future__ import annotations
 
 import logging
@@ -8,10 +9,9 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.matrices import read_matrix, read_packed, read_vector, write_matrix, write_packed, write_vector
-from nnet3py.gaussians.symmetric import packed, unpacked
+from nnet3py.gaussians.symmetric import packed, symmetric_eigen, symmetrized, unpacked
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.ivectors.eigen import symmetric_eigen
-from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, UtteranceTerms, objective_of
+from nnet3py.ivectors.extractor import Distribution, IvectorExtractor, UtteranceStats, UtteranceTerms, ivector_auxf
 from nnet3py.ivectors.options import EstimationOptions, StatsOptions
 from nnet3py.random_sequence import CRandom
 
@@ -20,20 +20,20 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class ExtractorStats:
-    """Statistics of utterances, with their i-vectors. Kaldi: IvectorExtractorStats.
+    """Statistics of utterances and their i-vectors. Kaldi: IvectorExtractorStats.
 
     Attributes
     ----------
-    total_auxf : the auxiliary function
-    gamma : float64 (gaussians,)
-    cross : float64 (gaussians, dim, ivector dim), features times i-vectors. Kaldi: Y
-    scatter : float64 (gaussians, ivector dim (ivector dim + 1) / 2), of i-vectors. Kaldi: R
+    total_auxf : sum of the auxiliary functions
+    gamma : float64 (gaussians,), occupancies
+    cross : float64 (gaussians, dim, ivector dim), sums of features times i-vectors. Kaldi: Y
+    scatter : float64 (gaussians, ivector dim (ivector dim + 1) / 2), sums of products of i-vectors. Kaldi: R
     weight_quadratic, weight_linear : float64 (gaussians, ivector dim (ivector dim + 1) / 2) and (gaussians, ivector
-        dim), for weights that depend on the i-vector; or of no rows. Kaldi: Q, G
-    second : float64 (gaussians, dim (dim + 1) / 2), of features, or of no rows. Kaldi: S
-    num_ivectors : for the prior, with what follows
-    ivector_sum : float64 (ivector dim,)
-    ivector_scatter : float64 (ivector dim (ivector dim + 1) / 2,)
+        dim), for weights that depend on the i-vector; else of no rows. Kaldi: Q, G
+    second : float64 (gaussians, dim (dim + 1) / 2), sums of products of features, or of no rows. Kaldi: S
+    num_ivectors : number of i-vectors, for the prior
+    ivector_sum : float64 (ivector dim,), sum of the i-vectors
+    ivector_scatter : float64 (ivector dim (ivector dim + 1) / 2,), sum of their products
     """
 
     total_auxf: float
@@ -50,7 +50,7 @@ class ExtractorStats:
 
     @classmethod
     def zeros(cls, extractor: IvectorExtractor, options: StatsOptions) -> ExtractorStats:
-        """Statistics of no utterances."""
+        """Make statistics of no utterances."""
         count, dim, size = extractor.num_gaussians, extractor.dim, extractor.ivector_dim
         triangle = size * (size + 1) // 2
         rows = count if extractor.weights_depend else 0
@@ -77,7 +77,7 @@ class ExtractorStats:
             self.flush()
 
     def flush(self) -> None:
-        """Add what waits: products of many utterances at once cost less."""
+        """Add the waiting utterances: products of many utterances at once cost less."""
         if not self._waiting:
             return
         gammas = np.stack([stats.gamma for stats, _, _ in self._waiting])
@@ -90,7 +90,7 @@ class ExtractorStats:
 
     def _add_samples(self, extractor: IvectorExtractor, stats: UtteranceStats, distribution: Distribution, count: int,
                      random: CRandom) -> None:
-        """Statistics for the weights, from i-vectors drawn from the distribution, their mean being its mean."""
+        """Add statistics for the weights, from i-vectors drawn from the distribution and shifted to its mean."""
         factor = np.linalg.cholesky(distribution.covariance)
         noise = random.normal_matrix(count, len(distribution.mean)).astype(np.float64)
         away = (noise - noise.mean(axis=0)) * np.sqrt(count / (count - 1.0)) @ factor.T
@@ -100,15 +100,15 @@ class ExtractorStats:
             self.weight_quadratic += np.outer(terms.quadratic / count, packed(np.outer(ivector, ivector)))
 
     def add_stats(self, other: ExtractorStats) -> None:
-        """Add statistics of other utterances; ShapeError if they are of another extractor or kind."""
+        """Add statistics of other utterances; raise ShapeError for statistics of another extractor or kind."""
         self.flush()
         other.flush()
         for name in ("gamma", "cross", "scatter", "weight_quadratic", "weight_linear", "second", "ivector_sum",
                      "ivector_scatter"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine.shape != theirs.shape:
-                raise ShapeError(f"statistics of i-vectors do not fit each other: {mine.shape} and {theirs.shape} "
-                                 f"numbers", "were they gathered with the same extractor and options?")
+                raise ShapeError(f"expected i-vector statistics '{name}' of shape {mine.shape}, found {theirs.shape}",
+                                 "were they accumulated with the same extractor and options?")
             mine += theirs
         self.total_auxf += other.total_auxf
         self.num_ivectors += other.num_ivectors
@@ -117,7 +117,7 @@ class ExtractorStats:
 
     @classmethod
     def read(cls, reader: TokenReader) -> ExtractorStats:
-        """Read statistics; FormatError for anything else."""
+        """Read statistics; raise FormatError for anything else."""
         reader.expect("<IvectorExtractorStats>")
         reader.expect("<TotAuxf>")
         auxf = reader.real()
@@ -127,7 +127,7 @@ class ExtractorStats:
         count = reader.integer()
         reader.check_count(count, 8, "Gaussians")
         cross = [read_matrix(reader, np.float64) for _ in range(count)]
-        scatter, quadratic, linear = (_named_matrix(reader, name) for name in ("<R>", "<Q>", "<G>"))
+        scatter, quadratic, linear = (_read_named_matrix(reader, name) for name in ("<R>", "<Q>", "<G>"))
         reader.expect("<S>")
         num_second = reader.integer()
         reader.check_count(num_second, 8, "covariances")
@@ -143,13 +143,14 @@ class ExtractorStats:
         if (not count or len(gamma) != count or any(array.shape != (len(cross[0]), size) for array in cross)
                 or scatter.shape != (count, size * (size + 1) // 2) or num_second not in (0, count)
                 or len({len(array) for array in second}) > 1 or len(ivector_scatter) != size * (size + 1) // 2):
-            raise reader.error("the parts of the statistics of i-vectors do not fit each other")
+            raise reader.error(f"expected i-vector statistics of {count} Gaussians and i-vectors of dimension {size}, "
+                               "found matrices of other sizes")
         triangle = len(cross[0]) * (len(cross[0]) + 1) // 2
         return cls(auxf, gamma, np.stack(cross), scatter, quadratic, linear,
                    np.array(second).reshape(num_second, triangle), num_ivectors, ivector_sum, ivector_scatter)
 
     def write(self, writer: TokenWriter) -> None:
-        """Write them, text or binary."""
+        """Write the statistics, as text or binary."""
         self.flush()
         writer.token("<IvectorExtractorStats>")
         writer.token("<TotAuxf>")
@@ -177,53 +178,62 @@ class ExtractorStats:
         writer.token("</IvectorExtractorStats>")
 
 
-def _named_matrix(reader: TokenReader, name: str) -> np.ndarray:
+def _read_named_matrix(reader: TokenReader, name: str) -> np.ndarray:
     reader.expect(name)
     return read_matrix(reader, np.float64)
 
 
 def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, distribution: Distribution,
                    terms: UtteranceTerms | None = None) -> float:
-    """The auxiliary function of an utterance, for logs; ``terms`` of it, if they are known. Kaldi: GetAuxf."""
+    """Compute the whole auxiliary function of an utterance. Kaldi: GetAuxf.
+
+    Parameters
+    ----------
+    extractor : model of i-vectors
+    stats : statistics of the utterance
+    distribution : distribution of its i-vector
+    terms : terms of the statistics, if the caller has computed them already
+    """
     used = stats.gamma > 0
     gamma = stats.gamma[used]
     total = float(gamma @ extractor.log_constants[used])
-    if stats.second is not None:          # about the means, and these about the origin: their sum is about the origin
+    if stats.second is not None:          # products about the origin include those of the means
         total -= 0.5 * float(np.vdot(stats.second, extractor.doubled_inverses))
     else:
         means = stats.first[used] / gamma[:, None]
         total -= 0.5 * float(np.einsum("i,id,ide,ie->", gamma, means, extractor.inverses[used], means, optimize=True))
     if not extractor.weights_depend:
         total += float(gamma @ np.log(extractor.weights[used]))
-    depends = objective_of(extractor, stats, distribution.mean, distribution.covariance, terms)
+    depends = ivector_auxf(extractor, stats, distribution.mean, distribution.covariance, terms)
     return total + depends.acoustic + depends.prior
 
 
 def estimate(extractor: IvectorExtractor, stats: ExtractorStats, options: EstimationOptions) -> IvectorExtractor:
-    """A better extractor for the statistics. Kaldi: ivector-extractor-est.
+    """Estimate an extractor from statistics. Kaldi: ivector-extractor-est.
 
     Parameters
     ----------
-    extractor : with which they were gathered; left as it is
-    stats : of many utterances
-    options : floors and the like
+    extractor : extractor that the statistics were accumulated with; not changed
+    stats : statistics of many utterances
+    options : floors and limits
 
     Returns
     -------
-    The new extractor.
+    A new extractor
 
     Raises
     ------
-    Nnet3Error : statistics of nothing
+    Nnet3Error : statistics of no utterances
     ShapeError : statistics of another extractor
     """
     stats.flush()
     if stats.cross.shape != extractor.projections.shape:
-        raise ShapeError(f"the statistics are of {stats.cross.shape[0]} Gaussians of dimension {stats.cross.shape[1]}, "
-                         f"i-vectors of dimension {stats.cross.shape[2]}; the extractor is not")
+        raise ShapeError("expected statistics of {} Gaussians, features of dimension {} and i-vectors of dimension {}, "
+                         "as the extractor has, found {}, {} and {}".format(*extractor.projections.shape,
+                                                                            *stats.cross.shape))
     frames = float(stats.gamma.sum())
     if not frames > 0 or not stats.num_ivectors > 0:
-        raise Nnet3Error("the statistics are of no utterance")
+        raise Nnet3Error("expected statistics of one utterance or more, found none")
     logger.info("Overall auxf/frame on training data was %.6g per frame over %.6g frames.", stats.total_auxf / frames,
                 frames)
     projections, gain = _new_projections(extractor, stats, options)
@@ -239,20 +249,20 @@ def estimate(extractor: IvectorExtractor, stats: ExtractorStats, options: Estima
         inverses, variance_gain = _new_inverses(extractor, stats, projections, options)
         logger.info("Overall objf impr/frame for variances was %.6g over %.6g frames.", variance_gain / frames, frames)
     updated = IvectorExtractor(by_ivector, extractor.weights, projections, inverses, extractor.offset)
-    result, prior_gain = _with_new_prior(updated, stats, options)
+    result, prior_gain = _to_standard_prior(updated, stats, options)
     logger.info("Overall auxf improvement from prior is %.6g per frame, or %.6g per iVector.", prior_gain / frames,
                 prior_gain / stats.num_ivectors)
     logger.info("Overall objective-function improvement per frame was %.6g",
                 (gain + weight_gain + variance_gain + prior_gain) / frames)
     logger.info("The proportion of within-Gaussian variance explained by the iVectors is %.6g.",
-                _explained(result, stats.gamma))
+                _explained_variance(result, stats.gamma))
     return result
 
 
-def _solved(quadratic: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np.ndarray:
+def _maximize_quadratic(quadratic: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np.ndarray:
     """Maximize tr(Mᵀ linear) - ½ tr(M quadratic Mᵀ) from ``start``; directions of small eigenvalues move only in part.
 
-    ``linear`` and ``start`` (rows, dim), ``quadratic`` (dim, dim). Kaldi: SolveQuadraticMatrixProblem.
+    ``linear`` and ``start`` are (rows, dim), ``quadratic`` (dim, dim). Kaldi: SolveQuadraticMatrixProblem.
     """
     scale = np.sqrt(np.maximum(np.diagonal(quadratic), 1.0e-300))
     values, vectors = np.linalg.eigh(quadratic / np.outer(scale, scale))
@@ -264,13 +274,13 @@ def _solved(quadratic: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np.
 
 
 def _quadratic_objective(quadratic: np.ndarray, linear: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Matrix (rows, rows) whose product with a weight gives the objective of :func:`_solved`."""
+    """Return the matrix (rows, rows) whose product with a weight is the objective of :func:`_maximize_quadratic`."""
     product: np.ndarray = linear @ at.T - 0.5 * (at @ quadratic @ at.T)
     return product
 
 
-def _counted(stats: ExtractorStats, options: EstimationOptions) -> np.ndarray:
-    """The Gaussians with enough frames."""
+def _gaussians_with_data(stats: ExtractorStats, options: EstimationOptions) -> np.ndarray:
+    """Return the numbers of the Gaussians with enough frames."""
     few = np.flatnonzero(stats.gamma < options.gaussian_min_count)
     for number in few.tolist():
         logger.warning("Skipping Gaussian index %d because count %.6g is below min-count.", number, stats.gamma[number])
@@ -280,9 +290,9 @@ def _counted(stats: ExtractorStats, options: EstimationOptions) -> np.ndarray:
 def _new_projections(extractor: IvectorExtractor, stats: ExtractorStats,
                      options: EstimationOptions) -> tuple[np.ndarray, float]:
     projections, gain = extractor.projections.copy(), 0.0
-    for number in _counted(stats, options).tolist():
+    for number in _gaussians_with_data(stats, options).tolist():
         quadratic, linear = unpacked(stats.scatter[number]), stats.cross[number]
-        moved = _solved(quadratic, linear, projections[number])
+        moved = _maximize_quadratic(quadratic, linear, projections[number])
         before, after = (float((extractor.inverses[number] * _quadratic_objective(quadratic, linear, at)).sum())
                          for at in (projections[number], moved))
         if after >= before:
@@ -297,7 +307,7 @@ def _new_weights(extractor: IvectorExtractor, stats: ExtractorStats,
     for number in np.flatnonzero(stats.gamma >= options.gaussian_min_count).tolist():
         quadratic, linear = unpacked(stats.weight_quadratic[number]), stats.weight_linear[number][None]
         start = by_ivector[number][None]
-        moved = _solved(quadratic, linear, start)
+        moved = _maximize_quadratic(quadratic, linear, start)
         change = float(_quadratic_objective(quadratic, linear, moved)[0, 0]
                        - _quadratic_objective(quadratic, linear, start)[0, 0])
         if change >= 0:
@@ -327,8 +337,7 @@ def _new_inverses(extractor: IvectorExtractor, stats: ExtractorStats, projection
         floored = np.count_nonzero(values < 1.0)
         num_floored += floored
         root = factor @ (vectors * np.sqrt(np.maximum(values, 1.0)))
-        inverse = np.linalg.inv(root @ root.T) if floored else np.linalg.inv(raw[place])
-        inverse = 0.5 * (inverse + inverse.T)
+        inverse = symmetrized(np.linalg.inv(root @ root.T if floored else raw[place]))
         before, after = (0.5 * stats.gamma[number] * (np.linalg.slogdet(matrix)[1] - float((matrix * raw[place]).sum()))
                          for matrix in (inverses[number], inverse))
         gain += after - before
@@ -337,17 +346,17 @@ def _new_inverses(extractor: IvectorExtractor, stats: ExtractorStats, projection
     return inverses, gain
 
 
-def _with_new_prior(extractor: IvectorExtractor, stats: ExtractorStats,
+def _to_standard_prior(extractor: IvectorExtractor, stats: ExtractorStats,
                     options: EstimationOptions) -> tuple[IvectorExtractor, float]:
-    """The extractor in coordinates in which the i-vectors' distribution is the prior."""
+    """Change the coordinates of i-vectors so that their distribution is the prior; return the gain, too."""
     mean = stats.ivector_sum / stats.num_ivectors
     covariance = unpacked(stats.ivector_scatter) / stats.num_ivectors - np.outer(mean, mean)
     values, rows = symmetric_eigen(covariance)
     logger.info("Eigenvalues of iVector covariance range from %.6g to %.6g", values.min(), values.max())
     values = np.maximum(values, 1.0e-7)
-    transform = _mirrored(rows / np.sqrt(values)[:, None], mean)
+    transform = _mean_to_first_axis(rows / np.sqrt(values)[:, None], mean)
     if options.diagonalize:
-        transform[1:] = _diagonalizing(extractor, transform) @ transform[1:]
+        transform[1:] = _diagonalizing_rotation(extractor, transform) @ transform[1:]
     inverse = np.linalg.inv(transform)
     offset = float((transform @ mean)[0])
     logger.info("Setting iVector prior offset to %.6g", offset)
@@ -357,8 +366,8 @@ def _with_new_prior(extractor: IvectorExtractor, stats: ExtractorStats,
     return with_prior, _prior_gain(extractor, mean, covariance, values, stats.num_ivectors)
 
 
-def _mirrored(transform: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """The transform, mirrored so that the mean points along the first dimension."""
+def _mean_to_first_axis(transform: np.ndarray, mean: np.ndarray) -> np.ndarray:
+    """Reflect a transform so that it maps the mean to the first axis."""
     moved = transform @ mean
     direction = moved / np.linalg.norm(moved)
     normal = direction.copy()
@@ -371,8 +380,8 @@ def _mirrored(transform: np.ndarray, mean: np.ndarray) -> np.ndarray:
     return mirrored
 
 
-def _diagonalizing(extractor: IvectorExtractor, transform: np.ndarray) -> np.ndarray:
-    """The rotation of all but the first dimension that makes the mean precision diagonal."""
+def _diagonalizing_rotation(extractor: IvectorExtractor, transform: np.ndarray) -> np.ndarray:
+    """Return the rotation of all dimensions but the first that makes the mean precision diagonal."""
     weights = (np.full(extractor.num_gaussians, 1.0 / extractor.num_gaussians) if extractor.weights_depend
                else extractor.weights)
     mean_quadratic = unpacked(weights @ extractor.quadratics)[1:, 1:]
@@ -386,14 +395,14 @@ def _diagonalizing(extractor: IvectorExtractor, transform: np.ndarray) -> np.nda
 
 def _prior_gain(extractor: IvectorExtractor, mean: np.ndarray, covariance: np.ndarray, floored: np.ndarray,
                 num_ivectors: float) -> float:
-    """By how much the prior of the i-vectors that were seen is better than the old one."""
+    """Return the gain of the estimated prior over the old one in log-likelihood."""
     away = mean - extractor.prior_mean()
     before = -0.5 * (np.trace(covariance) + float(away @ away))
     after = -0.5 * (np.log(floored).sum() + len(mean))
     return float(num_ivectors * (after - before))
 
 
-def _explained(extractor: IvectorExtractor, gamma: np.ndarray) -> float:
+def _explained_variance(extractor: IvectorExtractor, gamma: np.ndarray) -> float:
     shares = gamma / gamma.sum()
     between = float(np.einsum("i,ids,ids->", shares, extractor.projections, extractor.projections))
     within = float(shares @ np.trace(np.linalg.inv(extractor.inverses), axis1=1, axis2=2))

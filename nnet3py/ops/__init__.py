@@ -1,7 +1,11 @@
-"""The matrix operations, the same names and arguments on every device.
+"""The matrix operations that networks compute with, with the same names and arguments on every device.
 
-``get_ops("cpu")`` gives the object that components and the executor compute with. Importing this module imports
-neither numba nor numpy.
+The three most important names: ``get_ops("cpu")`` returns the object that components and the executor compute with,
+``table.Ops`` is its type, and ``table.FAMILIES`` lists the operations. ``README.md`` in this folder is the contract.
+
+Imports the engine and nothing of networks. Importing this module imports neither numba nor numpy. numpy alone could do
+it on a CPU, PyTorch or CuPy on both devices: numpy makes a temporary array for every step of a formula and has no fused
+kernels, and the other two are far larger than this package; a GPU needs numba's CUDA target and cuBLAS only.
 """
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ _local = threading.local()
 
 
 def get_ops(device: str = "cpu") -> Ops:
-    """The operations of a device, one object per device and thread.
+    """Return the operations of a device, one object per device and thread.
 
     Parameters
     ----------
@@ -31,7 +35,7 @@ def get_ops(device: str = "cpu") -> Ops:
     by_device = _local.__dict__.setdefault("ops", {})
     if device not in by_device:
         by_device[device] = _make_ops(device)
-    return cast("Ops", by_device[device])        # on its own device's arrays; __getattr__ finds operations by the table
+    return cast("Ops", by_device[device])        # __getattr__ finds operations by the table
 
 
 def _make_ops(device: str) -> object:

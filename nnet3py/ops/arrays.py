@@ -1,8 +1,7 @@
-"""The types of what operations are given; ``table.py`` reads the names that its declarations use.
+"""The types of operations' arguments, from whose names ``table.py`` makes kinds of kernels' arguments.
 
-A matrix or vector is an array of a device: numpy's on the CPU, one of numba.cuda on a GPU. Both have what
-:class:`DeviceArray` says, and nothing more can be asked of an array whose device is not known. Light: no numpy, no
-numba.
+A matrix or vector is an array of a device: numpy's on the CPU, numba.cuda's on a GPU. :class:`DeviceArray` has what
+both have, and so all that may be used of an array whose device is not known. Light: no numpy, no numba.
 """
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
 
     Place: TypeAlias = int | slice | tuple[slice, ...]
 else:
-    Protocol = object       # protocols take long to make, and at run time nobody asks for them
+    Protocol = object       # protocols take long to make, and are not needed at run time
 
 
 class DeviceArray(Protocol):
@@ -52,7 +51,7 @@ Mat: TypeAlias = DeviceArray        # float32 (rows, cols)
 DMat: TypeAlias = DeviceArray       # float64 (rows, cols)
 IMat: TypeAlias = DeviceArray       # int32 (rows, cols), contiguous
 Vec: TypeAlias = DeviceArray        # float32 (dim,)
-RowVec: TypeAlias = DeviceArray     # float32 (rows,): in a formula of elements, that of the row and not of the column
+RowVec: TypeAlias = DeviceArray     # float32 (rows,): an element for each row in a formula of elements
 DVec: TypeAlias = DeviceArray       # float64 (dim,)
 IVec: TypeAlias = DeviceArray       # int32 (dim,); -1 for none
 LVec: TypeAlias = DeviceArray       # int64 (dim,); -1 for none

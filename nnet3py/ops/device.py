@@ -1,4 +1,4 @@
-"""The GPU: whether there is one, and which. Only this module imports ``numba.cuda``; others take ``cuda`` from here."""
+"""The GPU that this process uses, if there is one. The only module that imports ``numba.cuda``."""
 from __future__ import annotations
 
 import logging
@@ -16,14 +16,14 @@ _ADVICE = "use device='cpu', or install NVIDIA's driver and the CUDA toolkit; `n
 
 
 def toolkit_folders() -> list[Path]:
-    """Folders laid out like NVIDIA's CUDA toolkit: what ``CUDA_HOME`` names, the usual place, and wheels from PyPI."""
+    """Return folders laid out like NVIDIA's CUDA toolkit: that of ``CUDA_HOME``, the usual place, and wheels."""
     named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     wheels = [Path(entry) / "nvidia" / "cuda_nvcc" for entry in sys.path]
     return [folder for folder in (*named, Path("/usr/local/cuda"), *wheels) if folder.is_dir()]
 
 
 def _show_compiler_to_numba() -> None:
-    """numba looks for its compiler, NVVM, in toolkits only: where there is none, point it to the wheel that has it."""
+    """Point numba to NVVM, its compiler, in a wheel: it looks only in toolkits."""
     folder = next((folder for folder in toolkit_folders() if (folder / "nvvm").is_dir()), None)
     if folder is None or folder.name != "cuda_nvcc" or is_simulated():
         return
@@ -37,8 +37,8 @@ def _show_compiler_to_numba() -> None:
         paths["nvvm"] = paths["nvvm"]._replace(info=str(library))
 
 
-# What we want of numba, unless the user wants something else: it warns at each launch of few blocks, and small matrices
-# have only few; and after every ten arrays that are no longer used it waits for the GPU, to free them.
+# Settings of numba, unless the user has set them: it warns at each launch of few blocks, and small matrices have only
+# few; and after every ten arrays that are no longer used it waits for the GPU, to free them.
 _NUMBA_SETTINGS = {"NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS": ("CUDA_LOW_OCCUPANCY_WARNINGS", 0),
                    "NUMBA_CUDA_MAX_PENDING_DEALLOCS_COUNT": ("CUDA_DEALLOCS_COUNT", 1000)}
 
@@ -51,7 +51,7 @@ def _set_up_numba() -> None:
 
 
 def _restore_row_stack() -> None:
-    """numpy 2.5 no longer has ``row_stack``, which numba-cuda up to 0.30 asks for when it compiles its first kernel."""
+    """Restore ``row_stack`` of numpy, absent from 2.5 on, which numba-cuda up to 0.30 needs for its first kernel."""
     import numpy as np
 
     if not hasattr(np, "row_stack"):
@@ -59,7 +59,7 @@ def _restore_row_stack() -> None:
 
 
 def cuda() -> Any:
-    """The module ``numba.cuda``.
+    """Return the module ``numba.cuda``.
 
     Raises
     ------
@@ -81,7 +81,7 @@ def cuda() -> Any:
 
 
 def libdevice() -> Any:
-    """NVIDIA's mathematical functions, for code inside kernels; the simulator has none."""
+    """Return NVIDIA's mathematical functions for code inside kernels; the simulator has none."""
     cuda()
     from numba.cuda import libdevice as module
     return module
@@ -89,7 +89,7 @@ def libdevice() -> Any:
 
 @cache
 def compiler() -> str:
-    """The version of the package numba-cuda as part of a file's name; empty where numba's own target compiles."""
+    """Return the version of the package numba-cuda for a file name; empty where numba's own target compiles."""
     try:
         return f"-numba-cuda-{version('numba-cuda')}"
     except PackageNotFoundError:
@@ -97,7 +97,7 @@ def compiler() -> str:
 
 
 def driver_library() -> Any:
-    """The NVIDIA driver as a ctypes library, the one that numba uses. OSError or AttributeError if there is none."""
+    """Return the NVIDIA driver that numba uses as a ctypes library. Raises OSError or AttributeError without one."""
     import ctypes
 
     module = cuda()
@@ -108,12 +108,12 @@ def driver_library() -> Any:
 
 
 def is_simulated() -> bool:
-    """True if ``NUMBA_ENABLE_CUDASIM=1`` makes numba run CUDA kernels as Python."""
+    """Return whether ``NUMBA_ENABLE_CUDASIM=1`` makes numba run CUDA kernels as Python."""
     return os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
 
 
 def unavailable_reason() -> str | None:
-    """Why no GPU can be used, in a few words; None if one can."""
+    """Return why no GPU can be used, in a few words; None if one can."""
     try:
         module = cuda()
         if module.is_available():
@@ -125,12 +125,12 @@ def unavailable_reason() -> str | None:
 
 
 def is_available() -> bool:
-    """True if ``device="cuda"`` can be used here."""
+    """Return whether ``device="cuda"`` can be used here."""
     return unavailable_reason() is None
 
 
 class DeviceBusy(DeviceError):
-    """There are GPUs, but other processes hold them, or all of their memory."""
+    """The error for GPUs that other processes hold, or whose memory is full."""
 
 
 _selected: int | None = None
@@ -138,7 +138,7 @@ _selecting = threading.Lock()
 
 
 def _forget_lock() -> None:
-    """After a fork, the thread that held it may not be there; the child can be told why it has no GPU."""
+    """Make a new lock in a forked child: the thread that held the old one may not be there."""
     global _selecting
     _selecting = threading.Lock()
 
@@ -148,14 +148,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def require_cuda() -> None:
-    """Take the GPU with the most free memory, of those that ``CUDA_VISIBLE_DEVICES`` shows; the same for all threads.
+    """Select the GPU with the most free memory of those in ``CUDA_VISIBLE_DEVICES``, the same for all threads.
 
     Raises
     ------
     DeviceError
-        There is none; the message says why and what to try.
+        There is no usable GPU; the message says why and what to try.
     DeviceBusy
-        There are some, but none gives this process a context now.
+        There are GPUs, but none gives this process a context now.
     """
     global _selected
     reason = unavailable_reason()
@@ -176,7 +176,7 @@ def require_cuda() -> None:
 
 
 def _roomiest(module: Any) -> int:
-    """The number of the GPU with the most free memory; the first one of several. Kaldi: SelectGpuIdAuto."""
+    """Return the number of the GPU with the most free memory, the first of equal ones. Kaldi: SelectGpuIdAuto."""
     count, causes, by_memory = len(module.gpus), [], []
     if count == 1:
         return 0
@@ -191,10 +191,10 @@ def _roomiest(module: Any) -> int:
 
 
 def _free_memory_of(number: int) -> int:
-    """Bytes of a GPU's memory that are free; OSError if it gives this process no context.
+    """Return the free bytes of a GPU's memory. Raises OSError if it gives this process no context.
 
-    Asked of the driver: numba would keep the contexts of all GPUs, which take memory, or destroy also those of others
-    in this process.
+    The driver is asked directly: numba would keep the contexts of all GPUs, which take memory, or destroy those that
+    others in this process have made.
     """
     import ctypes
 
@@ -225,7 +225,7 @@ def _busy(causes: list[str]) -> DeviceBusy:
 
 
 def describe(device: str) -> str:
-    """One line about a device for logs: its name, and its cores or its compute capability.
+    """Return a line about a device for logs: its name, and its threads or its compute capability.
 
     Raises
     ------

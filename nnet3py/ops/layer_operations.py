@@ -1,4 +1,4 @@
-"""Operations on the layers of a network: values, derivatives, statistics and self-repair."""
+"""Declarations of operations on the layers of a network: values, derivatives, statistics and self-repair."""
 from __future__ import annotations
 
 from nnet3py.ops.arrays import F32, Bool, DMat, DVec, F32Cell, IMat, Int, IntCell, IVec, Mat, Out, Protocol, Vec
@@ -8,51 +8,51 @@ class Nonlinear(Protocol):
     """Sigmoid, tanh, rectifiers and softmax: values, derivatives, statistics and self-repair."""
 
     def softmax(self, dst: Out[Mat], src: Mat) -> None:
-        """Each row: exp(src) over its sum, floored at 1e-20; ``dst`` may be ``src``.
+        """Compute in each row exp(src) over its sum, floored at 1e-20; ``dst`` may be ``src``.
 
         Kaldi: SoftMaxPerRow, ApplyFloor.
         """
 
     def log_softmax(self, dst: Out[Mat], src: Mat) -> None:
-        """Each row: src - log(sum of exp(src)). Kaldi: LogSoftMaxPerRow."""
+        """Compute in each row src - log(sum of exp(src)). Kaldi: LogSoftMaxPerRow."""
 
     def softmax_backprop(self, dx: Out[Mat], y: Mat, dy: Mat) -> None:
-        """Each row: ``dx = y (dy - sum of y dy)``; ``dx`` may be ``dy``. Kaldi: DiffSoftmaxPerRow."""
+        """Compute in each row ``dx = y (dy - sum of y dy)``; ``dx`` may be ``dy``. Kaldi: DiffSoftmaxPerRow."""
 
     def log_softmax_backprop(self, dx: Out[Mat], y: Mat, dy: Mat) -> None:
-        """Each row: ``dx = dy - exp(y) (sum of dy)``; ``dx`` may be ``dy``. Kaldi: DiffLogSoftmaxPerRow."""
+        """Compute in each row ``dx = dy - exp(y) (sum of dy)``; ``dx`` may be ``dy``. Kaldi: DiffLogSoftmaxPerRow."""
 
     def sigmoid_stats(self, value_sum: Out[DVec], deriv_sum: Out[DVec], counters: Out[DVec], y: Mat,
                       draw: IntCell) -> None:
-        """Add the columns' sums of ``y`` and y (1 - y), and the rows to ``counters[0]``.
+        """Add the columns' sums of ``y`` and y (1 - y), and the number of rows to ``counters[0]``.
 
         Nothing is added if ``draw`` is 0 and ``counters[0]`` is not.
         """
 
     def tanh_stats(self, value_sum: Out[DVec], deriv_sum: Out[DVec], counters: Out[DVec], y: Mat,
                    draw: IntCell) -> None:
-        """The same as ``sigmoid_stats`` with 1 - y^2."""
+        """Add sums as ``sigmoid_stats``, with 1 - y^2 in place of y (1 - y)."""
 
     def relu_stats(self, value_sum: Out[DVec], deriv_sum: Out[DVec], counters: Out[DVec], y: Mat,
                    draw: IntCell) -> None:
-        """The same as ``sigmoid_stats`` with 1 where ``y`` is positive, and 0 elsewhere."""
+        """Add sums as ``sigmoid_stats``, with 1 where ``y`` is positive and 0 elsewhere in place of y (1 - y)."""
 
     def value_stats(self, value_sum: Out[DVec], counters: Out[DVec], y: Mat) -> None:
-        """Add the columns' sums of ``y``, and its rows to ``counters[0]``."""
+        """Add the columns' sums of ``y``, and the number of rows to ``counters[0]``."""
 
     def output_deriv_stats(self, oderiv_sumsq: Out[DVec], counters: Out[DVec], dy: Mat, draw: IntCell) -> None:
-        """Add the columns' sums of squares of ``dy``, and its rows to ``counters[1]``.
+        """Add the columns' sums of squares of ``dy``, and the number of rows to ``counters[1]``.
 
         Nothing is added if ``draw`` is 0 and ``counters[1]`` is not.
         """
 
     def output_deriv_stats_of_parts(self, oderiv_sumsq: Out[DVec], counters: Out[DVec], squares: Mat,
                                     num_rows: Int, draw: IntCell) -> None:
-        """The same of a matrix of ``num_rows`` rows; the sums of its squares are the columns' sums of ``squares``."""
+        """Add as ``output_deriv_stats``; sums of squares of ``num_rows`` rows are the columns' sums of ``squares``."""
 
     def low_slope_repair(self, repair: Out[Vec], updated_counters: Out[DVec], deriv_sum: DVec, counters: DVec,
                          threshold: F32, scale: F32, draw: F32Cell) -> None:
-        """What ``sigmoid_backprop`` and ``tanh_backprop`` need to repair columns of low average derivative.
+        """Find the repair that ``sigmoid_backprop`` and ``tanh_backprop`` make in columns of low average derivative.
 
         ``repair`` becomes 2 ``scale`` in the columns whose average derivative is below ``threshold``, 0 in the others;
         0 everywhere if nothing is stored or ``draw`` is above 0.5. ``updated_counters`` may be ``counters``.
@@ -60,7 +60,7 @@ class Nonlinear(Protocol):
 
     def relu_repair(self, repair: Out[Vec], updated_counters: Out[DVec], deriv_sum: DVec, counters: DVec,
                     block_dim: Int, lower: F32, upper: F32, scale: F32, draw: F32Cell) -> None:
-        """What ``relu_backprop`` needs to repair units that are too rarely or too often active.
+        """Find the repair that ``relu_backprop`` makes in units that are too rarely or too often active.
 
         ``repair`` becomes -2 ``scale`` where a unit is active in at most ``lower`` of the rows, 2 ``scale`` where in
         more than ``upper``, 0 between; 0 everywhere if nothing is stored or ``draw`` is above 0.5. A unit is a place in
@@ -75,20 +75,20 @@ class Normalize(Protocol):
     def normalize_rows(self, dst: Out[Mat], src: Mat, target_rms: F32) -> None:
         """Scale each row to the rms ``target_rms``; ``dst`` may be ``src``. Kaldi: NormalizePerRow.
 
-        If ``dst`` has a column more than ``src``, it gets the logarithm of the row's rms.
+        If ``dst`` has a column more than ``src``, the column gets the logarithm of the row's rms.
         """
 
     def normalize_rows_backprop(self, dx: Out[Mat], x: Mat, dy: Mat, target_rms: F32, beta: F32) -> None:
-        """Derivative of ``normalize_rows``, plus ``beta`` (0 or 1) times ``dx``; ``dx`` may be ``dy`` if ``beta`` is 0.
+        """Differentiate ``normalize_rows``, and add ``beta`` (0 or 1) ``dx``; ``dx`` may be ``dy`` if ``beta`` is 0.
 
         Kaldi: DiffNormalizePerRow.
         """
 
     def column_moments(self, sums: Out[Mat], src: Mat) -> None:
-        """The same as ``column_products`` of ``src``, and of its squares."""
+        """Compute ``column_products`` with ``y`` and ``dy`` both ``src``: sums of columns and of their squares."""
 
     def column_products(self, sums: Out[Mat], y: Mat, dy: Mat) -> None:
-        """Row p of ``sums``: sums of columns of ``dy`` over rows 64 p to 64 p + 63; of y dy in the second half."""
+        """Set row p of ``sums`` to sums of columns of ``dy`` over rows 64 p to 64 p + 63; second half: of y dy."""
 
     def batch_norm_propagate(self, dst: Out[Mat], memo: Out[Mat], src: Mat, sums: Mat, epsilon: F32,
                              target_rms: F32) -> None:
@@ -99,41 +99,40 @@ class Normalize(Protocol):
         """
 
     def batch_norm_backprop(self, dx: Out[Mat], memo: Out[Mat], y: Mat, dy: Mat, sums: Mat, target_rms: F32) -> None:
-        """Derivative of ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``.
+        """Differentiate ``batch_norm_propagate``, which filled ``memo``; ``dx`` may be ``dy``.
 
         ``sums`` are the ``column_products`` of ``y`` and ``dy``.
         """
 
     def batch_norm_relu_backprop(self, dx: Out[Mat], squares: Out[Mat], memo: Out[Mat], y: Mat, dy: Mat,
                                  sums: Mat, active: Mat, floor: Vec, repair: Vec, target_rms: F32) -> None:
-        """``batch_norm_backprop``, and then ``relu_backprop``: a unit was active where ``active`` is above ``floor``.
+        """Run ``batch_norm_backprop``, then ``relu_backprop``: a unit was active where ``active`` is above ``floor``.
 
-        These are the rectifier's output and 0; or ``y``, and what 0 has become there.
-
-        Row p of ``squares`` gets the columns' sums of squares of what is between the two, over rows 64 p to 64 p + 63.
-        ``dx`` may be ``dy``.
+        ``active`` and ``floor`` are the rectifier's output and 0; or ``y``, and the value that 0 has become there. Row
+        p of ``squares`` gets the columns' sums of squares of the derivative between the two steps, over rows 64 p to
+        64 p + 63. ``dx`` may be ``dy``.
         """
 
     def batch_norm_store_stats(self, count: Out[DVec], total: Out[DVec], total_square: Out[DVec], memo: Mat,
                                num_rows: Int) -> None:
-        """Add to the sums what ``batch_norm_propagate`` found in ``num_rows`` rows."""
+        """Add to the sums the moments that ``batch_norm_propagate`` left in ``memo``, of ``num_rows`` rows."""
 
 class Recurrent(Protocol):
     """LSTM and GRU cells."""
 
     def lstm_propagate(self, dst: Out[Mat], src: Mat, params: Mat) -> None:
-        """The cells of every row: ``dst`` = (c, m), from ``src`` = (i, f, c, o parts, c_prev, perhaps 3 masks).
+        """Compute the cells of every row: ``dst`` = (c, m), from ``src`` = (i, f, c, o parts, c_prev, perhaps 3 masks).
 
         ``params`` are the peephole weights (3, cells). Kaldi: ComputeLstmNonlinearity.
         """
 
     def lstm_backprop(self, dx: Out[Mat], sums: Out[Mat], x: Mat, dy: Mat, params: Mat, repair: Mat,
                       want_dx: Bool) -> None:
-        """Derivatives of ``lstm_propagate`` with self-repair, and sums over the rows. Kaldi: BackpropLstmNonlinearity.
+        """Differentiate ``lstm_propagate``, with self-repair, and sum over the rows. Kaldi: BackpropLstmNonlinearity.
 
         ``dx`` gets the derivatives at the five parts, if ``want_dx``; columns of masks stay as they are. ``sums`` (13,
         cells) gets the derivatives of ``params``, then the sums of the five nonlinearities' values, then of their
-        derivatives. ``repair`` (5, cells) is what ``lstm_self_repair`` made.
+        derivatives. ``repair`` (5, cells) is made by ``lstm_self_repair``.
         """
 
     def lstm_self_repair(self, repair: Out[Mat], flagged: Out[Vec], deriv_sum: DMat, count: DVec, config: Vec) -> None:
@@ -145,19 +144,19 @@ class Recurrent(Protocol):
 
     def lstm_store_stats(self, value_sum: Out[DMat], deriv_sum: Out[DMat], self_repair_total: Out[DVec],
                          count: Out[DVec], sums: Mat, flagged: Vec, num_rows: Int) -> None:
-        """Add to the statistics what ``lstm_backprop`` and ``lstm_self_repair`` found in ``num_rows`` rows."""
+        """Add to the statistics the results of ``lstm_backprop`` and ``lstm_self_repair`` in ``num_rows`` rows."""
 
     def gru_propagate(self, dst: Out[Mat], z: Mat, c_prev: Mat) -> None:
-        """``dst`` = (h, c), whose first half holds the sums that h is the tanh of; c = h - z h + z c_prev."""
+        """Compute ``dst`` = (h, c), whose first half holds the arguments of h = tanh; c = h - z h + z c_prev."""
 
     def gru_sum_deriv(self, dst: Out[Mat], z: Mat, y: Mat, dy: Mat) -> None:
-        """``dst = (dh + dc - z dc) (1 - h^2)``, the derivative at the sums of ``gru_propagate``.
+        """Compute ``dst = (dh + dc - z dc) (1 - h^2)``, the derivative at the sums of ``gru_propagate``.
 
         ``y`` = (h, c) is its output, ``dy`` = (dh, dc) the derivative there.
         """
 
     def gru_gate_deriv(self, dz: Out[Mat], dc_prev: Out[Mat], z: Mat, c_prev: Mat, y: Mat, dy: Mat) -> None:
-        """``dz += dc (c_prev - h)`` and ``dc_prev += dc z``, of ``y`` = (h, c) and ``dy`` = (dh, dc)."""
+        """Compute ``dz += dc (c_prev - h)`` and ``dc_prev += dc z``, of ``y`` = (h, c) and ``dy`` = (dh, dc)."""
 
     def gru_repair(self, repair: Out[Vec], value_sum: Out[DVec], deriv_sum: Out[DVec], counters: Out[DVec],
                    h: Mat, threshold: F32, draw: F32Cell) -> None:
@@ -168,40 +167,46 @@ class Recurrent(Protocol):
 
 
 class Structural(Protocol):
-    """Columns: permutations, blocks and groups; the clipping of derivatives, row by row."""
+    """Permutations, blocks and groups of columns; the clipping of derivatives, row by row."""
 
     def copy_cols(self, dst: Out[Mat], src: Mat, indexes: IVec) -> None:
-        """``dst[i, j] = src[i, indexes[j]]``, a zero column where the index is -1. Kaldi: CopyCols."""
+        """Compute ``dst[i, j] = src[i, indexes[j]]``, a zero column where the index is -1. Kaldi: CopyCols."""
 
     def multiply_blocks(self, dst: Out[Mat], src: Mat) -> None:
-        """``dst`` = the elementwise product of the blocks of ``src`` that are as wide as ``dst``."""
+        """Compute ``dst`` = the elementwise product of the blocks of ``src`` that are as wide as ``dst``."""
 
     def multiply_blocks_backprop(self, dx: Out[Mat], x: Mat, dy: Mat) -> None:
-        """Derivative of ``multiply_blocks``: each block gets ``dy`` times the product of the other blocks of ``x``."""
+        """Differentiate ``multiply_blocks``: each block gets ``dy`` times the product of the other blocks of ``x``."""
 
     def add_sum_of_blocks(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
-        """``dst += alpha`` times the sum of the blocks of ``src`` that are as wide as ``dst``. Kaldi: AddMatBlocks."""
+        """Compute ``dst += alpha`` times the sum of the blocks of ``src`` that are as wide as ``dst``.
+
+        Kaldi: AddMatBlocks.
+        """
 
     def add_to_blocks(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
-        """Every block of ``dst`` that is as wide as ``src`` gets ``alpha src`` added. Kaldi: AddMatBlocks."""
+        """Add ``alpha src`` to every block of ``dst`` that is as wide as ``src``. Kaldi: AddMatBlocks."""
 
     def sum_column_groups(self, dst: Out[Mat], src: Mat, groups: IMat) -> None:
-        """``dst[i, j]`` = sum of ``src[i, groups[j, 0]:groups[j, 1]]``. Kaldi: SumColumnRanges."""
+        """Compute ``dst[i, j]`` = sum of ``src[i, groups[j, 0]:groups[j, 1]]``. Kaldi: SumColumnRanges."""
 
     def copy_to_column_groups(self, dst: Out[Mat], src: Mat, groups: IMat) -> None:
-        """``dst[i, groups[j, 0]:groups[j, 1]] = src[i, j]``. Kaldi: CopyCols."""
+        """Compute ``dst[i, groups[j, 0]:groups[j, 1]] = src[i, j]``. Kaldi: CopyCols."""
 
     def copy_row_pieces(self, dst: Out[Mat], src: Mat, places: IMat) -> None:
-        """``dst[i]`` = the columns of ``src[places[i, 0]]`` from ``places[i, 1]`` on. Kaldi: CopyRows of pointers."""
+        """Compute ``dst[i]`` = the columns of ``src[places[i, 0]]`` from ``places[i, 1]`` on.
+
+        Kaldi: CopyRows of pointers.
+        """
 
     def copy_to_row_pieces(self, dst: Out[Mat], src: Mat, places: IMat) -> None:
-        """The columns of ``dst[places[i, 0]]`` from ``places[i, 1]`` on = ``src[i]``. Kaldi: CopyToRows."""
+        """Set the columns of ``dst[places[i, 0]]`` from ``places[i, 1]`` on to ``src[i]``. Kaldi: CopyToRows."""
 
     def clip_elements(self, dx: Out[Mat], counters: Out[DVec], dy: Mat, limit: F32, store: Bool) -> None:
-        """``dx = dy`` held between -``limit`` and ``limit``; ``dx`` may be ``dy``; with ``store``, counters[3] += 1."""
+        """Clip ``dy`` to -``limit`` to ``limit``; ``dx`` may be ``dy``; with ``store``, counters[3] += 1."""
 
     def clip_rows(self, dx: Out[Mat], counters: Out[DVec], dy: Mat, limit: F32, store: Bool) -> None:
-        """``dx = dy``, rows of a larger norm than ``limit`` scaled down to it; ``dx`` may be ``dy``.
+        """Compute ``dx = dy``, rows of a larger norm than ``limit`` scaled down to it; ``dx`` may be ``dy``.
 
         With ``store``, ``counters`` (rows clipped, rows seen, -, calls) go up; a row of just that norm counts as
         clipped.
@@ -218,53 +223,27 @@ class Structural(Protocol):
 
     def truncate_gradient(self, dx: Out[Mat], counters: Out[DVec], dy: Mat, zeroing: Vec, scale: F32,
                           clipping_threshold: F32, zeroing_threshold: F32, store: Bool) -> None:
-        """``dx = scale dy``, its rows clipped to a norm, or 0 where ``zeroing`` is -1 and the norm above a threshold.
+        """Set ``dx = scale dy``, rows clipped to a norm, or 0 where ``zeroing`` is -1 and the norm above a threshold.
 
         With ``store``, ``counters`` (rows clipped, rows zeroed, rows seen, rows at boundaries) go up. ``dx`` may be
         ``dy``. Kaldi: BackpropTruncationComponent::Backprop.
         """
 
 
-class Dropout(Protocol):
-    """Masks, made from uniform random numbers that the caller drew."""
-
-    def dropout_rows(self, dst: Out[Mat], src: Mat, draws: Mat, proportion: F32) -> None:
-        """``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""
-
-    def complementary_masks(self, mask: Out[Mat], draws: Mat, proportion: F32) -> None:
-        """Two columns of ``mask`` from one draw (uniform): 1 if above ``proportion``; 1 if below 1 minus that."""
-
-    def specaugment_mask(self, mask: Out[Mat], draws: Mat, max_zeroed: Int) -> None:
-        """Each row of ``mask`` becomes 1 with a random band of at most ``max_zeroed`` zeros, split into regions.
-
-        ``draws`` (uniform) has a column for the band's width, one for its start, and one for each region after the
-        first: there a stretch of a quarter of the row is mirrored around its middle, which cuts a band in two.
-        """
-
-    def time_mask(self, mask: Out[Vec], draws: Mat, rows: IVec, starts: IVec, start_kept: F32,
-                  longest_zeroed: Int, longest_kept: Int) -> None:
-        """Stretches of zeros and ones by turns in each sequence of frames, ``rows[starts[s]:starts[s + 1]]``.
-
-        A sequence begins with ones with probability ``start_kept``; lengths are uniform from 1 to the longest, and what
-        reaches beyond the end is cut off. ``draws`` (1, rows + sequences) holds uniform numbers; sequence s uses
-        those from ``starts[s] + s`` on. Kaldi: SpecAugmentTimeMaskComponent::GetMemo.
-        """
-
-    def mul_mask_rows(self, dst: Out[Mat], src: Mat, mask: Mat, indexes: IVec) -> None:
-        """``dst[i] = src[i] mask[indexes[i]]``, elementwise; ``dst`` may be ``src``. Kaldi: MulRows."""
-
-
 class Pooling(Protocol):
-    """Norms and maxima over columns."""
+    """Norms and maxima over columns; sums over ranges of frames, their means and standard deviations."""
 
     def pnorm(self, dst: Out[Mat], src: Mat) -> None:
-        """``dst[i, j]`` = the 2-norm of the j-th group of consecutive columns of ``src[i]``. Kaldi: GroupPnorm."""
+        """Compute ``dst[i, j]`` = the 2-norm of the j-th group of consecutive columns of ``src[i]``.
+
+        Kaldi: GroupPnorm.
+        """
 
     def pnorm_backprop(self, dx: Out[Mat], x: Mat, y: Mat, dy: Mat) -> None:
-        """Derivative of ``pnorm``: ``dx = dy x / y`` with y and dy of the group, 0 where ``y`` is 0."""
+        """Differentiate ``pnorm``: ``dx = dy x / y`` with y and dy of the group, 0 where ``y`` is 0."""
 
     def max_pool(self, dst: Out[Mat], src: Mat, shape: IVec) -> None:
-        """``dst`` = the maxima of boxes of the tensors that the rows of ``src`` are.
+        """Compute ``dst`` = the maxima of boxes of the tensors that the rows of ``src`` are.
 
         ``shape`` (12,) is the tensor's x, y, z dimensions, the box's, its steps, and how many boxes there are, along
         each.
@@ -274,52 +253,6 @@ class Pooling(Protocol):
         """Add the derivative of ``max_pool`` to ``dx``: every member of a box equal to its maximum gets all of ``dy``.
         """
 
-
-class Convolution(Protocol):
-    """Columns gathered for the products with the filters, and given back."""
-
-    def copy_col_blocks(self, dst: Out[Mat], src: Mat, blocks: IVec) -> None:
-        """Block j of the columns of ``dst`` = block ``blocks[j]`` of ``src``, zeros for -1. Kaldi: CopyCols."""
-
-    def add_to_col_blocks(self, dst: Out[Mat], src: Mat, blocks: IVec) -> None:
-        """Block ``blocks[j]`` of the columns of ``dst`` += block j of ``src``, nothing for -1. Kaldi: AddCols.
-
-        Several blocks of ``src`` may go to one of ``dst``; they are added in their order.
-        """
-
-    def copy_transposed(self, dst: Out[Mat], src: Mat) -> None:
-        """``dst[i, j] = src[j, i]``. Kaldi: CopyFromMat with kTrans."""
-
-
-class Attention(Protocol):
-    """Products and sums of rows that lie a fixed number apart."""
-
-    def add_shifted_dots(self, dst: Out[Mat], a: Mat, b: Mat, shift: Int, alpha: F32) -> None:
-        """``dst[i, o] += alpha`` (``a[i]`` times ``b[i + o * shift]``). Kaldi: GetAttentionDotProducts."""
-
-    def add_shifted_rows(self, dst: Out[Mat], scales: Mat, src: Mat, shift: Int, alpha: F32) -> None:
-        """``dst[i] += alpha`` (sum over o of ``scales[i, o] src[i + o * shift]``), o rising.
-
-        Kaldi: ApplyScalesToOutput.
-        """
-
-    def add_to_shifted_rows(self, dst: Out[Mat], scales: Mat, src: Mat, shift: Int, alpha: F32) -> None:
-        """``dst[i + o * shift] += alpha scales[i, o] src[i]``, for each row with i rising.
-
-        Kaldi: ApplyScalesToInput.
-        """
-
-    def attention_store_stats(self, count: Out[DVec], entropy: Out[DVec], posterior: Out[DMat], weights: Mat,
-                              draw: IntCell) -> None:
-        """Add the rows of ``weights`` (rows, heads * positions), their entropy for each head, and the columns' sums.
-
-        Nothing if ``draw`` is 0. Kaldi: RestrictedAttentionComponent::StoreStats.
-        """
-
-
-class StatisticsPooling(Protocol):
-    """Sums over ranges of frames, and their means and standard deviations."""
-
     def extract_statistics(self, dst: Out[Mat], src: Mat, ranges: IMat) -> None:
         """``dst[i]`` += the number of rows in ``ranges[i]``, their sum in ``src``, and the sum of their squares.
 
@@ -327,7 +260,7 @@ class StatisticsPooling(Protocol):
         """
 
     def extract_statistics_backprop(self, dx: Out[Mat], x: Mat, dy: Mat, rows: IVec) -> None:
-        """``dx[r]`` = the derivative of the sums in ``dy[rows[r]]``, and 2 ``x`` times that of the squares."""
+        """Compute ``dx[r]`` = the derivative of the sums in ``dy[rows[r]]``, and 2 ``x`` times that of the squares."""
 
     def pool_statistics(self, dst: Out[Mat], src: Mat, ranges: IMat, num_log_counts: Int, stddevs: Bool,
                         variance_floor: F32) -> None:
@@ -344,4 +277,42 @@ class StatisticsPooling(Protocol):
 
         ``counts`` (rows, 1) holds the counts, or their logarithms if there are log-count columns. Nothing flows through
         the counts, and the floor of the variance has no effect. ``y`` is read only with ``stddevs``.
+        """
+
+
+class Convolution(Protocol):
+    """Columns gathered for products with filters, and added back; products and sums of rows a fixed number apart."""
+
+    def copy_col_blocks(self, dst: Out[Mat], src: Mat, blocks: IVec) -> None:
+        """Set block j of the columns of ``dst`` to block ``blocks[j]`` of ``src``, zeros for -1. Kaldi: CopyCols."""
+
+    def add_to_col_blocks(self, dst: Out[Mat], src: Mat, blocks: IVec) -> None:
+        """Add block j of ``src`` to block ``blocks[j]`` of the columns of ``dst``, nothing for -1. Kaldi: AddCols.
+
+        Several blocks of ``src`` may go to one of ``dst``; they are added in their order.
+        """
+
+    def copy_transposed(self, dst: Out[Mat], src: Mat) -> None:
+        """Compute ``dst[i, j] = src[j, i]``. Kaldi: CopyFromMat with kTrans."""
+
+    def add_shifted_dots(self, dst: Out[Mat], a: Mat, b: Mat, shift: Int, alpha: F32) -> None:
+        """Compute ``dst[i, o] += alpha`` (``a[i]`` times ``b[i + o * shift]``). Kaldi: GetAttentionDotProducts."""
+
+    def add_shifted_rows(self, dst: Out[Mat], scales: Mat, src: Mat, shift: Int, alpha: F32) -> None:
+        """Compute ``dst[i] += alpha`` (sum over o of ``scales[i, o] src[i + o * shift]``), o rising.
+
+        Kaldi: ApplyScalesToOutput.
+        """
+
+    def add_to_shifted_rows(self, dst: Out[Mat], scales: Mat, src: Mat, shift: Int, alpha: F32) -> None:
+        """Compute ``dst[i + o * shift] += alpha scales[i, o] src[i]``, for each row with i rising.
+
+        Kaldi: ApplyScalesToInput.
+        """
+
+    def attention_store_stats(self, count: Out[DVec], entropy: Out[DVec], posterior: Out[DMat], weights: Mat,
+                              draw: IntCell) -> None:
+        """Add the rows of ``weights`` (rows, heads * positions), their entropy for each head, and the columns' sums.
+
+        Nothing if ``draw`` is 0. Kaldi: RestrictedAttentionComponent::StoreStats.
         """

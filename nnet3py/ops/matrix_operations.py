@@ -1,4 +1,4 @@
-"""Operations on matrices and vectors: moving, adding, multiplying and summing them."""
+"""Declarations of operations on matrices and vectors: move, add, multiply, sum, fill with random numbers."""
 from __future__ import annotations
 
 from nnet3py.ops.arrays import F32, F64, Bool, DVec, IMat, Int, IntCell, IVec, LVec, Mat, Out, Protocol, RowVec, Vec
@@ -8,200 +8,236 @@ class Rows(Protocol):
     """Moving, scaling and adding rows: the command list's own operations."""
 
     def copy_rows(self, dst: Out[Mat], src: Mat, indexes: IVec, alpha: F32) -> None:
-        """``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows."""
+        """Compute ``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows."""
 
     def add_rows(self, dst: Out[Mat], src: Mat, indexes: IVec, alpha: F32) -> None:
-        """``dst[i] += alpha src[indexes[i]]``, nothing where the index is -1. Kaldi: AddRows."""
+        """Compute ``dst[i] += alpha src[indexes[i]]``, nothing where the index is -1. Kaldi: AddRows."""
 
     def copy_rows_multi(self, dst: Out[Mat], arena: Vec, offsets: LVec, alpha: F32) -> None:
-        """``dst[i] = alpha`` (the row that starts at ``arena[offsets[i]]``), a zero row for -1.
+        """Compute ``dst[i] = alpha`` (the row that starts at ``arena[offsets[i]]``), a zero row for -1.
 
         Kaldi: CopyRows of pointers.
         """
 
     def add_rows_multi(self, dst: Out[Mat], arena: Vec, offsets: LVec, alpha: F32) -> None:
-        """``dst[i] += alpha`` (the row at ``arena[offsets[i]]``), nothing where it is -1.
+        """Compute ``dst[i] += alpha`` (the row at ``arena[offsets[i]]``), nothing where it is -1.
 
         Kaldi: AddRows of pointers.
         """
 
     def copy_to_rows_multi(self, arena: Out[Vec], offsets: LVec, src: Mat) -> None:
-        """The row that starts at ``arena[offsets[i]]`` becomes ``src[i]``, nothing where it is -1.
+        """Set the row that starts at ``arena[offsets[i]]`` to ``src[i]``, nothing where the offset is -1.
 
         Kaldi: CopyToRows.
         """
 
     def add_to_rows_multi(self, arena: Out[Vec], offsets: LVec, src: Mat, alpha: F32) -> None:
-        """``alpha src[i]`` is added to the row at ``arena[offsets[i]]``; the rows are distinct. Kaldi: AddToRows."""
+        """Add ``alpha src[i]`` to the row at ``arena[offsets[i]]``; the rows are distinct. Kaldi: AddToRows."""
 
     def add_row_ranges(self, dst: Out[Mat], src: Mat, ranges: IMat, alpha: F32) -> None:
-        """``dst[i] += alpha`` (sum of ``src[r]``, ``ranges[i, 0] <= r < ranges[i, 1]``), r rising. Kaldi: AddRowRanges.
+        """Compute ``dst[i] += alpha`` (sum of ``src[r]``, ``ranges[i, 0] <= r < ranges[i, 1]``), r rising.
 
-        (-1, -1) is an empty range.
+        (-1, -1) is an empty range. Kaldi: AddRowRanges.
         """
 
 
 class Elementwise(Protocol):
-    """Each element is computed from the elements at the same place, by a formula in ``formulas/elements.py``."""
+    """Elements computed from the elements at the same place, by a formula in ``formulas/elements.py``."""
 
     def set_const(self, dst: Out[Mat], value: F32) -> None:
         """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
 
     def copy_mat(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
-        """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromMat, then Scale."""
+        """Compute ``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromMat, then Scale."""
 
     def add_mat(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
-        """``dst += alpha src``. Kaldi: AddMat."""
+        """Compute ``dst += alpha src``. Kaldi: AddMat."""
 
     def sum_mats(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
-        """``dst = alpha a + beta b``; ``dst`` may be ``a`` or ``b``. Kaldi: CopyFromMat, Scale, then AddMat."""
+        """Compute ``dst = alpha a + beta b``; ``dst`` may be ``a`` or ``b``. Kaldi: CopyFromMat, Scale, then AddMat."""
 
     def add_vec_to_rows(self, dst: Out[Mat], vec: Vec, alpha: F32, beta: F32) -> None:
-        """``dst[i] = alpha vec + beta dst[i]``. Kaldi: AddVecToRows, CopyRowsFromVec."""
+        """Compute ``dst[i] = alpha vec + beta dst[i]``. Kaldi: AddVecToRows, CopyRowsFromVec."""
 
     def mul_cols_vec(self, dst: Out[Mat], src: Mat, vec: Vec) -> None:
-        """``dst[i, j] = src[i, j] vec[j]``; ``dst`` may be ``src``. Kaldi: MulColsVec."""
+        """Compute ``dst[i, j] = src[i, j] vec[j]``; ``dst`` may be ``src``. Kaldi: MulColsVec."""
 
     def mul_rows_vec(self, dst: Out[Mat], src: Mat, vec: RowVec) -> None:
-        """``dst[i, j] = src[i, j] vec[i]``; ``dst`` may be ``src``. Kaldi: MulRowsVec."""
+        """Compute ``dst[i, j] = src[i, j] vec[i]``; ``dst`` may be ``src``. Kaldi: MulRowsVec."""
 
     def add_mat_diag_vec(self, dst: Out[Mat], src: Mat, vec: Vec, alpha: F32, beta: F32) -> None:
-        """``dst[i, j] = alpha src[i, j] vec[j] + beta dst[i, j]``. Kaldi: AddMatDiagVec."""
+        """Compute ``dst[i, j] = alpha src[i, j] vec[j] + beta dst[i, j]``. Kaldi: AddMatDiagVec."""
 
     def add_diag_vec_mat(self, dst: Out[Mat], vec: RowVec, src: Mat, alpha: F32, beta: F32) -> None:
-        """``dst[i, j] = alpha vec[i] src[i, j] + beta dst[i, j]``. Kaldi: AddDiagVecMat."""
+        """Compute ``dst[i, j] = alpha vec[i] src[i, j] + beta dst[i, j]``. Kaldi: AddDiagVecMat."""
 
     def mul_elements(self, dst: Out[Mat], a: Mat, b: Mat) -> None:
-        """``dst = a * b``, element by element; ``dst`` may be ``a`` or ``b``. Kaldi: MulElements."""
+        """Compute ``dst = a * b``, element by element; ``dst`` may be ``a`` or ``b``. Kaldi: MulElements."""
 
     def add_mat_elements(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
-        """``dst = alpha a * b + beta dst``, element by element. Kaldi: AddMatMatElements."""
+        """Compute ``dst = alpha a * b + beta dst``, element by element. Kaldi: AddMatMatElements."""
 
     def set_vec(self, dst: Out[Vec], value: F32) -> None:
         """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
 
     def copy_vec(self, dst: Out[Vec], src: Vec, alpha: F32) -> None:
-        """``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromVec, Scale."""
+        """Compute ``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromVec, Scale."""
 
     def add_vec(self, dst: Out[Vec], src: Vec, alpha: F32, beta: F32) -> None:
-        """``dst = alpha src + beta dst``. Kaldi: AddVec."""
+        """Compute ``dst = alpha src + beta dst``. Kaldi: AddVec."""
 
     def sigmoid(self, dst: Out[Mat], src: Mat) -> None:
-        """``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
+        """Compute ``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
 
     def tanh(self, dst: Out[Mat], src: Mat) -> None:
-        """``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
+        """Compute ``dst = tanh(src)``; ``dst`` may be ``src``. Kaldi: Tanh."""
 
     def relu(self, dst: Out[Mat], src: Mat) -> None:
-        """``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
+        """Compute ``dst = max(src, 0)``; ``dst`` may be ``src``; NaN stays. Kaldi: ApplyFloor."""
 
     def sigmoid_backprop(self, dx: Out[Mat], y: Mat, dy: Mat, repair: Vec) -> None:
-        """``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column. Kaldi: DiffSigmoid."""
+        """Compute ``dx = dy y (1 - y) - repair (2 y - 1)``; ``repair`` has an element for each column.
+
+        Kaldi: DiffSigmoid.
+        """
 
     def tanh_backprop(self, dx: Out[Mat], y: Mat, dy: Mat, repair: Vec) -> None:
-        """``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
+        """Compute ``dx = dy (1 - y^2) - repair y``; ``repair`` has an element for each column. Kaldi: DiffTanh."""
 
     def relu_backprop(self, dx: Out[Mat], y: Mat, dy: Mat, repair: Vec) -> None:
-        """``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column. Kaldi: Heaviside."""
+        """Compute ``dx = (dy where y > 0, else 0) - repair``; ``repair`` has an element for each column.
+
+        Kaldi: Heaviside.
+        """
 
     def dropout_elements(self, dst: Out[Mat], src: Mat, draws: Mat, proportion: F32) -> None:
-        """``dst = src`` where ``draws`` (uniform, of the same size) is above ``proportion``, else 0."""
+        """Compute ``dst = src`` where ``draws`` (uniform, of the same size) is above ``proportion``, else 0."""
 
     def dropout_backprop(self, dx: Out[Mat], x: Mat, y: Mat, dy: Mat) -> None:
-        """``dx = dy y / x``, and ``dy`` where ``x`` is 0; ``dx`` may be ``dy``. Kaldi: AddMatMatDivMat."""
+        """Compute ``dx = dy y / x``, and ``dy`` where ``x`` is 0; ``dx`` may be ``dy``. Kaldi: AddMatMatDivMat."""
 
     def binary_mask(self, mask: Out[Mat], proportion: F32, kept: F32) -> None:
-        """Uniform numbers become ``kept`` where they are above ``proportion``, else 0."""
+        """Replace uniform numbers by ``kept`` where they are above ``proportion``, else by 0."""
 
     def continuous_mask(self, mask: Out[Mat], proportion: F32) -> None:
-        """Uniform numbers u become 4 proportion u + 1 - 2 proportion."""
+        """Replace uniform numbers u by 4 proportion u + 1 - 2 proportion."""
 
     def scale_and_offset(self, dst: Out[Mat], src: Mat, scales: Vec, offsets: Vec, smallest: F32) -> None:
-        """``dst[i, j] = s[j] src[i, j] + offsets[j]``; ``dst`` may be ``src``.
+        """Compute ``dst[i, j] = s[j] src[i, j] + offsets[j]``; ``dst`` may be ``src``.
 
         ``s`` are the scales, those closer to 0 than ``smallest`` moved to +-``smallest``.
         """
 
     def scale_gradient_from_output(self, dst: Out[Mat], y: Mat, dy: Mat, scales: Vec, offsets: Vec,
                                    smallest: F32) -> None:
-        """``dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j]``, s as in ``scale_and_offset``."""
+        """Compute ``dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j]``, s as in ``scale_and_offset``."""
 
 
 class Products(Protocol):
-    """Products of matrices."""
+    """Products of matrices; additions with a factor that lies on the device."""
 
     def add_mat_mat(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32, trans_a: Bool = False,
                     trans_b: Bool = False) -> None:
-        """``dst = alpha op(a) op(b) + beta dst``, where op transposes if asked to. Kaldi: AddMatMat.
+        """Compute ``dst = alpha op(a) op(b) + beta dst``, where op transposes if ``trans_…`` is True. Kaldi: AddMatMat.
 
-        With beta 0 the old content of ``dst`` does not count, not even NaN. ``dst`` overlaps neither ``a`` nor ``b``.
+        With beta 0 the old content of ``dst`` has no effect, not even NaN. ``dst`` overlaps neither ``a`` nor ``b``.
         """
 
     def affine(self, dst: Out[Mat], src: Mat, weights: Mat, bias: Vec) -> None:
-        """``dst[i] = weights src[i] + bias``."""
+        """Compute ``dst[i] = weights src[i] + bias``."""
 
     def spliced_affine(self, dst: Out[Mat], sums: Out[Mat], src: Mat, weights: Mat, bias: Vec, scale: Vec,
                        offset: Vec, starts: IVec, stride: Int, floor: F32) -> None:
-        """``dst[i] = max(floor, bias + sum over p of W_p src[starts[p] + stride i]) scale + offset``, in one pass.
+        """Set ``dst[i] = max(floor, bias + sum over p of W_p src[starts[p] + stride i]) scale + offset``, in one pass.
 
         W_p are blocks of columns of ``weights``. ``scale`` and ``offset`` are empty, or have an element for each
         column. ``sums`` is empty, or gets sums of columns after the floor, as ``column_moments`` makes them. ``floor``
         may be -inf.
         """
 
-
-class Reductions(Protocol):
-    """Sums over rows, columns or everything."""
-
-    def add_row_sum(self, dst: Out[Vec], src: Mat, alpha: F32, beta: F32) -> None:
-        """``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
-
-    def add_row_sum_sq(self, dst: Out[Vec], src: Mat, alpha: F32, beta: F32) -> None:
-        """``dst[j] = alpha (sum over i of src[i, j]^2) + beta dst[j]``. Kaldi: AddDiagMat2 of the transpose."""
-
-    def add_row_sum_product(self, dst: Out[Vec], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
-        """``dst[j] = alpha (sum over i of a[i, j] b[i, j]) + beta dst[j]``. Kaldi: AddDiagMatMat of the transposes."""
-
-    def add_row_sum_double(self, dst: Out[DVec], src: Mat, alpha: F64) -> None:
-        """``dst[j] += alpha (sum over i of src[i, j])`` in float64. Kaldi: AddRowSumMat, then an addition in double."""
-
-    def add_row_sum_sq_double(self, dst: Out[DVec], src: Mat, alpha: F64) -> None:
-        """``dst[j] += alpha (sum over i of src[i, j]^2)`` in float64.
-
-        Kaldi: AddDiagMat2, then an addition in double.
-        """
-
-    def add_col_sum_product(self, dst: Out[Vec], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
-        """``dst[i] = alpha (sum over j of a[i, j] b[i, j]) + beta dst[i]``, summed in float64. Kaldi: AddDiagMatMat."""
-
-    def sum_sq(self, src: Mat) -> float:
-        """The sum of all ``src[i, j]^2``, in float64. Kaldi: TraceMatMat(src, src, trans)."""
-
-    def sum_product(self, a: Mat, b: Mat) -> float:
-        """The sum of all ``a[i, j] b[i, j]``, in float64. Kaldi: TraceMatMat(a, b, trans)."""
-
-    def dot(self, a: Vec, b: Vec) -> float:
-        """The sum of all ``a[i] b[i]``, in float64. Kaldi: VecVec."""
-
-
-class ByFactor(Protocol):
-    """Additions with a factor that lies on the device."""
-
     def add_mat_by(self, dst: Out[Mat], src: Mat, factor: Vec) -> None:
-        """``dst += factor[0] src``; nothing if that factor is 0, whatever ``src`` holds."""
+        """Compute ``dst += factor[0] src``; nothing if that factor is 0, whatever ``src`` holds."""
 
     def add_mat_mat_by(self, dst: Out[Mat], a: Mat, b: Mat, factor: Vec) -> None:
-        """``dst += factor[0] aᵀ b``; nothing if that factor is 0, whatever ``a`` and ``b`` hold."""
+        """Compute ``dst += factor[0] aᵀ b``; nothing if that factor is 0, whatever ``a`` and ``b`` hold."""
 
     def add_row_sum_by(self, dst: Out[Vec], src: Mat, factor: Vec) -> None:
         """``dst[j] += factor[0] (sum over i of src[i, j])``; nothing if that factor is 0, whatever ``src`` holds."""
 
 
+class Reductions(Protocol):
+    """Sums over rows, columns or everything."""
+
+    def add_row_sum(self, dst: Out[Vec], src: Mat, alpha: F32, beta: F32) -> None:
+        """Compute ``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
+
+    def add_row_sum_sq(self, dst: Out[Vec], src: Mat, alpha: F32, beta: F32) -> None:
+        """Compute ``dst[j] = alpha (sum over i of src[i, j]^2) + beta dst[j]``. Kaldi: AddDiagMat2 of the transpose."""
+
+    def add_row_sum_product(self, dst: Out[Vec], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
+        """Compute ``dst[j] = alpha (sum over i of a[i, j] b[i, j]) + beta dst[j]``.
+
+        Kaldi: AddDiagMatMat of the transposes.
+        """
+
+    def add_row_sum_double(self, dst: Out[DVec], src: Mat, alpha: F64) -> None:
+        """Compute ``dst[j] += alpha (sum over i of src[i, j])`` in float64.
+
+        Kaldi: AddRowSumMat, then an addition in double.
+        """
+
+    def add_row_sum_sq_double(self, dst: Out[DVec], src: Mat, alpha: F64) -> None:
+        """Compute ``dst[j] += alpha (sum over i of src[i, j]^2)`` in float64.
+
+        Kaldi: AddDiagMat2, then an addition in double.
+        """
+
+    def add_col_sum_product(self, dst: Out[Vec], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
+        """Compute ``dst[i] = alpha (sum over j of a[i, j] b[i, j]) + beta dst[i]``, summed in float64.
+
+        Kaldi: AddDiagMatMat.
+        """
+
+    def sum_sq(self, src: Mat) -> float:
+        """Return the sum of all ``src[i, j]^2``, in float64. Kaldi: TraceMatMat(src, src, trans)."""
+
+    def sum_product(self, a: Mat, b: Mat) -> float:
+        """Return the sum of all ``a[i, j] b[i, j]``, in float64. Kaldi: TraceMatMat(a, b, trans)."""
+
+    def dot(self, a: Vec, b: Vec) -> float:
+        """Return the sum of all ``a[i] b[i]``, in float64. Kaldi: VecVec."""
+
+
 class Random(Protocol):
-    """What ``ops.random`` fills arrays with."""
+    """Random numbers for ``ops.random``, and dropout masks made from uniform numbers that the caller drew."""
 
     def philox_uniform(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
         """Fill ``dst`` with numbers in [0, 1) from the stream's blocks that start at ``block``, row by row."""
 
     def philox_normal(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
         """Fill ``dst`` with standard normal numbers from the stream's blocks that start at ``block``, row by row."""
+
+    def dropout_rows(self, dst: Out[Mat], src: Mat, draws: Mat, proportion: F32) -> None:
+        """Compute ``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""
+
+    def complementary_masks(self, mask: Out[Mat], draws: Mat, proportion: F32) -> None:
+        """Set two columns of ``mask`` from one draw (uniform): 1 if above ``proportion``; 1 if below 1 minus it."""
+
+    def specaugment_mask(self, mask: Out[Mat], draws: Mat, max_zeroed: Int) -> None:
+        """Set each row of ``mask`` to ones, and a random band of at most ``max_zeroed`` zeros, split into regions.
+
+        ``draws`` (uniform) has a column for the band's width, one for its start, and one for each region after the
+        first: there a stretch of a quarter of the row is mirrored around its middle, which cuts a band in two.
+        """
+
+    def time_mask(self, mask: Out[Vec], draws: Mat, rows: IVec, starts: IVec, start_kept: F32,
+                  longest_zeroed: Int, longest_kept: Int) -> None:
+        """Set stretches of zeros and ones by turns in each sequence of frames, ``rows[starts[s]:starts[s + 1]]``.
+
+        A sequence begins with ones with probability ``start_kept``; lengths are uniform from 1 to the longest, and a
+        stretch that reaches beyond the end is cut off. ``draws`` (1, rows + sequences) holds uniform numbers; sequence
+        s uses those from ``starts[s] + s`` on. Kaldi: SpecAugmentTimeMaskComponent::GetMemo.
+        """
+
+    def mul_mask_rows(self, dst: Out[Mat], src: Mat, mask: Mat, indexes: IVec) -> None:
+        """Compute ``dst[i] = src[i] mask[indexes[i]]``, elementwise; ``dst`` may be ``src``. Kaldi: MulRows."""

@@ -1,4 +1,4 @@
-"""Whether tiles or BLAS are faster here: both are measured for each class of products (``engine/product_rule.py``)."""
+"""Measurement of tiles and BLAS for each class of products (``engine/product_rule.py``), for ``nnet3py tune``."""
 from __future__ import annotations
 
 import time
@@ -13,7 +13,7 @@ from nnet3py.ops import get_ops
 
 SHAPES = ((3456, 96, 768), (3456, 768, 96), (100, 40, 40),                    # m, k, n: small ones
           (512, 512, 512), (3712, 192, 768), (768, 1536, 256))               # and large ones
-MARGIN = 1.03                # BLAS has to be faster by this: what tiles finish with a product is done separately then
+MARGIN = 1.03                # BLAS has to be faster by this factor: less may be noise
 _RUNS, _LEAST_SECONDS = 5, 5e-3
 
 
@@ -32,11 +32,11 @@ class Measured(NamedTuple):
 
 
 def measure(seconds: Callable[[Callable[[], object]], float] | None = None) -> Iterator[Measured]:
-    """Measure class after class, with the threads that computing uses; afterwards the old rule holds again.
+    """Measure class after class, with the threads that compute; afterwards the old rule holds again.
 
     Parameters
     ----------
-    seconds : how long a call takes; None for a stop watch
+    seconds : function that returns the seconds of a call; None for a stop watch
     """
     clock, before = seconds or _seconds, product_rule.rule()
     rng = np.random.default_rng(0)
@@ -56,13 +56,13 @@ def measure(seconds: Callable[[Callable[[], object]], float] | None = None) -> I
 
 
 def rule_of(results: list[Measured]) -> int:
-    """The rule that takes what was faster, of all classes in their order."""
+    """Return the rule that takes the faster way in each class, from results in the order of classes."""
     return sum(1 << number for number, result in enumerate(results) if result.chosen == "BLAS")
 
 
 def _rates(rng: np.random.Generator, shape: tuple[int, int, int], transposed: tuple[bool, bool],
            clock: Callable[[Callable[[], object]], float]) -> tuple[float, float]:
-    """Operations a second of tiles and of BLAS."""
+    """Return operations per second of tiles and of BLAS."""
     (m, k, n), ops = shape, get_ops("cpu")
     a, b = (rng.standard_normal(size).astype(np.float32) for size in
             ((k, m) if transposed[0] else (m, k), (n, k) if transposed[1] else (k, n)))
@@ -79,7 +79,7 @@ def _rates(rng: np.random.Generator, shape: tuple[int, int, int], transposed: tu
 
 
 def _seconds(function: Callable[[], object]) -> float:
-    """Seconds of one call, the least of some measurements: what else the machine does only adds to them."""
+    """Return the seconds of a call, the least of some measurements: other work of the machine only adds to them."""
     function()
     times: list[float] = []
     repeat = 1

@@ -1,16 +1,16 @@
-"""The table of operations: what every ops object answers to, each operation declared once.
+"""The table of operations, each declared once, and the interface of ops objects.
 
 The declarations stand in ``matrix_operations.py``, ``layer_operations.py`` and ``training_operations.py``, as methods
 of a class for each family. A family has a module of its name in ``cpu/`` and in ``cuda/``, with a kernel of each
-operation's name::
+operation's name; operations that are plain functions on the CPU are in ``cpu/plain.py``::
 
     class Rows(Protocol):
         def copy_rows(self, dst: Out[Mat], src: Mat, indexes: IVec, alpha: F32) -> None:
             \"\"\"``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows.\"\"\"
 
 The types are those of ``arrays.py``; ``Out`` marks what the operation writes. Destinations come first, then sources,
-index arrays and scalars. A call is checked against the declaration by mypy, since it is what ``get_ops`` returns;
-kernels get the kinds of their arguments from it, and their documentation. Light: no numpy, no numba.
+index arrays and scalars. mypy checks calls against the declarations, since ``get_ops`` returns :class:`Ops`;
+kernels get the kinds of their arguments, and their documentation, from them. Light: no numpy, no numba.
 """
 from __future__ import annotations
 
@@ -32,93 +32,91 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.ops.arrays import DeviceArray
-    from nnet3py.ops.random import Random
+    from nnet3py.ops.resources import Random
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-class Operations(matrix.Rows, matrix.Elementwise, matrix.Products, matrix.Reductions, matrix.ByFactor, matrix.Random,
-                 layer.Nonlinear, layer.Normalize, layer.Recurrent, layer.Structural, layer.Dropout,
-                 layer.Pooling, layer.Convolution, layer.Attention, layer.StatisticsPooling,
-                 training.Objective, training.Chain, training.Numerators, training.NaturalGradient, training.Eigen,
-                 training.Orthogonal, training.Orthonormal, Protocol):
+class Operations(matrix.Rows, matrix.Elementwise, matrix.Products, matrix.Reductions, matrix.Random,
+                 layer.Nonlinear, layer.Normalize, layer.Recurrent, layer.Structural, layer.Pooling, layer.Convolution,
+                 training.Chain, training.Numerators, training.NaturalGradient, training.SmallMatrices, Protocol):
     """The operations of all families."""
 
 
 class Memory(Protocol):
-    """What gives memory."""
+    """A device's memory, as parameter stores need it."""
 
     def new_vector(self, size: int, /) -> DeviceArray:
-        """Uninitialized float32 memory that lasts."""
+        """Return an uninitialized float32 vector that lasts."""
 
 
 class Device(Memory, Protocol):
-    """What an ops object has beside operations: scratch space, memory, copies and random numbers."""
+    """The part of an ops object beside operations: scratch space, memory, copies and random numbers."""
 
     @property
     def device(self) -> str:
-        """Its name: "cpu" or "cuda"."""
+        """The device's name: "cpu" or "cuda"."""
 
     @property
     def random(self) -> Random:
-        """Its random stream."""
+        """The random stream."""
 
     def scratch(self, rows: int, cols: int) -> DeviceArray:
-        """An uninitialized contiguous float32 (rows, cols) matrix, valid until the next reset."""
+        """Return an uninitialized contiguous float32 (rows, cols) matrix, valid until the next reset."""
 
     def scratch_vector(self, dim: int) -> DeviceArray:
-        """An uninitialized contiguous float32 (dim,) vector, valid until the next reset."""
+        """Return an uninitialized contiguous float32 (dim,) vector, valid until the next reset."""
 
     def mark_scratch(self) -> int:
-        """A mark for ``release_scratch``."""
+        """Return a mark for ``release_scratch``."""
 
     def release_scratch(self, mark: int) -> None:
-        """Take back what was handed out since ``mark_scratch`` returned ``mark``; what came before it stays valid."""
+        """Take back arrays handed out since ``mark_scratch`` returned ``mark``; earlier ones stay valid."""
 
     def reset_scratch(self) -> None:
-        """Take back all that was handed out."""
+        """Take back all arrays of scratch space."""
 
     def new_vector(self, size: int, /, dtype: type = ...) -> DeviceArray:
-        """The same; of float32 unless ``dtype`` says otherwise."""
+        """Return an uninitialized vector that lasts, float32 unless ``dtype`` says otherwise."""
 
     def upload(self, table: np.ndarray) -> DeviceArray:
-        """A host array where kernels can read it."""
+        """Return a host array's copy that kernels can read; on the CPU the array itself."""
 
     def keep(self, table: np.ndarray) -> DeviceArray:
-        """The same of an array that never changes: operations can then be given the host array itself."""
+        """Upload an array that never changes: operations can then be given the host array itself."""
 
     def copy_in(self, dst: DeviceArray, src: np.ndarray) -> None:
         """Fill a matrix of this device from a host array of any float type."""
 
     def copy_out(self, src: DeviceArray) -> np.ndarray:
-        """A host copy (contiguous) of a matrix of this device."""
+        """Return a contiguous host copy of a matrix of this device."""
 
     def staged(self, *arrays: np.ndarray) -> AbstractContextManager[tuple[DeviceArray, ...]]:
-        """Host arrays where kernels can read them, for the time of a ``with``."""
+        """Make host arrays readable for kernels inside a ``with``."""
 
     def read_later(self, src: DeviceArray) -> Callable[[], np.ndarray]:
-        """A function that gives a host copy of what a vector of this device holds now, to be called only once."""
+        """Return a function that returns a host copy of a vector as it is now, to be called only once."""
 
     def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
-        """A function that gives the number which an operation returns; the host waits for it only when it asks."""
+        """Queue an operation and return a function that waits for its number."""
 
     def replay(self, run: Callable[..., None], /, *args: Any) -> None:
-        """``run(*args)``, which calls operations that depend on nothing else; a device may remember what it queued."""
+        """Call ``run(*args)``, whose operations depend on nothing else; a GPU may capture and replay the launches."""
 
     def free_memory(self) -> tuple[int, int]:
-        """Bytes of the device's memory that are free, and all of them; 0 if that is not known."""
+        """Return the free and all bytes of the device's memory; 0 if unknown."""
 
     def natural_gradient_failed(self) -> Callable[[], bool]:
-        """A function that says whether a preconditioner may have got what it cannot use."""
+        """Return a function that tells whether a preconditioner may have got unusable rows."""
 
 
 class Ops(Operations, Device, Protocol):
-    """What ``get_ops`` returns: the operations of a device, for one thread."""
+    """The operations of a device for one thread, as ``get_ops`` returns them."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument of an operation: ``kind`` is its type's name in small letters; ``default`` as it is written."""
+    """An argument of an operation: ``kind`` is its type's name in small letters, ``default`` its source text."""
 
     name: str
     kind: str
@@ -132,7 +130,7 @@ INDEXES = ("imat", "ivec", "lvec")
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation, as its declaration says."""
+    """An operation, described by its declaration."""
 
     declaration: Callable[..., Any]
 
@@ -143,12 +141,12 @@ class Operation:
 
     @property
     def meaning(self) -> str:
-        """What it does."""
+        """The documentation."""
         return inspect.getdoc(self.declaration) or ""
 
     @property
     def returns(self) -> str:
-        """The type of what it returns, "None" for nothing."""
+        """The type of the result, "None" for none."""
         return str(self.declaration.__annotations__["return"])
 
     @cached_property
@@ -165,7 +163,7 @@ class Operation:
         return " ".join(argument.kind for argument in self.arguments)
 
     def stand_in(self, file: str, module: str) -> Callable[..., Any]:
-        """A function of its name and documentation, which does nothing and stands in a module."""
+        """Return an empty function with the operation's name and documentation, as if defined in a module."""
         code = self.declaration.__code__.replace(co_filename=file)
         function = FunctionType(code, {"__name__": module}, self.name)
         function.__doc__ = self.meaning
@@ -180,11 +178,11 @@ def _argument(name: str, text: str, default: str | None) -> Argument:
 
 
 def _family_name(declared: type) -> str:
-    """``statistics_pooling`` for ``StatisticsPooling``."""
+    """Return ``natural_gradient`` for ``NaturalGradient``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", declared.__name__).lower()
 
 
-FAMILIES: dict[str, tuple[Operation, ...]] = {     # the family's name is that of its module in cpu/ and cuda/
+FAMILIES: dict[str, tuple[Operation, ...]] = {     # also the name of its module in cpu/ and cuda/
     _family_name(family): tuple(Operation(value) for name, value in vars(family).items() if not name.startswith("_"))
     for family in Operations.__bases__ if family is not Protocol}
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}
@@ -192,6 +190,6 @@ OPERATIONS: dict[str, Operation] = {operation.name: operation for members in FAM
 
 
 def documented(function: Function) -> Function:
-    """A function of an operation's name, which gets the documentation that the declaration has."""
+    """Give a function with an operation's name the documentation of the declaration."""
     function.__doc__ = OPERATIONS[function.__name__].meaning
     return function

@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.ivectors.clustering import agglomerate_in_parts
-from nnet3py.ivectors.plda import dense_ratios
+from nnet3py.ivectors.scoring import agglomerate_in_parts, dense_ratios
 from nnet3py.recognition.front_end import Sounds, read_sound, speech_frames
 from nnet3py.recognition.options import DiarizationOptions
 from nnet3py.recognition.results import Result, Word

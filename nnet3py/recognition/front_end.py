@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from nnet3py import option_file
 from nnet3py.advice import arguments_elsewhere
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
-from nnet3py.feat.cmvn import sliding_mean_normalized
-from nnet3py.feat.options import VadOptions
+from nnet3py.feat.cmvn import normalize_sliding
+from nnet3py.feat.frames import voiced_frames
+from nnet3py.feat.options import KIND_OPTIONS, VadOptions, conf_settings
 from nnet3py.feat.pitch import compute_pitch, pitch_options
 from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
-from nnet3py.feat.resample import resample
+from nnet3py.feat.sound import resample
 from nnet3py.feat.speech import SpeechFeatures, speech_options
-from nnet3py.feat.speech_options import KIND_OPTIONS, conf_settings
-from nnet3py.feat.vad import voiced_frames
 from nnet3py.formats.foreign_files import FULL_SCALE
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
@@ -235,7 +234,7 @@ def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, 
         raise Nnet3Error("the sound has no voiced frame")
     nnet = model if isinstance(model, Nnet) else read_nnet(os.fspath(model))
     computer = XvectorComputer(nnet, XvectorOptions(min_chunk_size=1))
-    return computer.compute(sliding_mean_normalized(frames, _VAD_WINDOW)[said])
+    return computer.compute(normalize_sliding(frames, _VAD_WINDOW, center=True)[said])
 
 
 # -- sounds and options ------------------------------------------------------------------------------------------------

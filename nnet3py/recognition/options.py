@@ -11,9 +11,8 @@ from typing import Any
 from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import UsageError
-from nnet3py.feat.options import OnlineOptions
+from nnet3py.feat.options import OUTPUT_FORMAT, OnlineOptions, conf_settings
 from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
-from nnet3py.feat.speech_options import OUTPUT_FORMAT, conf_settings
 from nnet3py.ivectors.options import OnlineSettings
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.option_fields import Setting, defaults, opt, settings_of, with_values

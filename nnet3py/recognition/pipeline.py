@@ -17,10 +17,10 @@ from nnet3py.feat.options import OnlineOptions
 from nnet3py.feat.pitch import pitch_options
 from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
 from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch_options
-from nnet3py.feat.resample import Resampler
+from nnet3py.feat.sound import Resampler
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 from nnet3py.formats.holders import read_matrix_file
-from nnet3py.gaussians.diag_gmm import DiagGmm
+from nnet3py.gaussians.mixtures import DiagGmm
 from nnet3py.io.object_files import read_object
 from nnet3py.ivectors.extractor import IvectorExtractor
 from nnet3py.ivectors.online import AdaptationState, OnlineModels

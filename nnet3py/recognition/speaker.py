@@ -11,11 +11,11 @@ import numpy as np
 
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import Nnet3Error, ShapeError, within
-from nnet3py.feat.cmvn import sliding_mean_normalized
+from nnet3py.feat.cmvn import normalize_sliding
 from nnet3py.feat.speech import SpeechFeatures, speech_options
 from nnet3py.formats.matrices import read_matrix, read_vector
 from nnet3py.io.object_files import read_object
-from nnet3py.ivectors.plda import Plda
+from nnet3py.ivectors.scoring import Plda
 from nnet3py.network.model_file import read_nnet
 from nnet3py.option_file import read_conf
 from nnet3py.recognition import options as tables
@@ -105,7 +105,7 @@ class SpeakerModel:
         ``pieces`` have the first frame and the frame after the last. The mean of the three seconds around each frame,
         also beyond a piece, is subtracted.
         """
-        normalized = sliding_mean_normalized(frames, _WINDOW)
+        normalized = normalize_sliding(frames, _WINDOW, center=True)
         with self._lock:
             computed = np.stack([self._computer.compute(normalized[begin:end]) for begin, end in pieces])
         vectors = (computed - self.mean) @ self.transform.T

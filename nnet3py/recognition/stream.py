@@ -19,6 +19,7 @@ from nnet3py.recognition.results import Result, ResultMaker, Word
 from nnet3py.recognition.sound import Block, samples_of
 from nnet3py.recognition.speaker import SpeakerStream
 from nnet3py.recognition.stream_decoder import StreamDecoder
+from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.transducers.compact_lattice import CompactLattice
 
 logger = logging.getLogger(__name__)
@@ -186,7 +187,8 @@ class Stream(Advising):
         self._advance(stops=False)
         self._decode(len(self._waiting))
         self._is_finished, self._endpoint = True, False
-        self._decoder.finish()
+        with BlasAlone(numpy_too=True):
+            self._decoder.finish()
         return self._segment_result()
 
     # -- decoding ------------------------------------------------------------------------------------------------------
@@ -217,9 +219,10 @@ class Stream(Advising):
         if self._dither:
             places = np.arange(self._num_samples, self._num_samples + count) % _NOISE_LENGTH
             piece = piece + np.float32(self._dither) * _noise()[places]
-        self._decoder.accept_waveform(piece, self.sample_rate)
-        if self._speaker is not None:
-            self._speaker.accept_waveform(piece, self.sample_rate)
+        with BlasAlone(numpy_too=True):
+            self._decoder.accept_waveform(piece, self.sample_rate)
+            if self._speaker is not None:
+                self._speaker.accept_waveform(piece, self.sample_rate)
         self._num_samples += count
 
     def _segment_result(self) -> Result:

@@ -1,5 +1,8 @@
 """Threads of BLAS: none of its own while our threads compute with it, and the user's number of them after that.
 
+So do streams of sound, whose products of small matrices numpy computes: two threads of BLAS, which spin while they
+wait, double a stream's processor time and win no time.
+
 In the process of a command BLAS never has any (``engine/threads.py``).
 """
 from __future__ import annotations
@@ -19,12 +22,19 @@ class BlasAlone:
 
     After the last such context the user's number of threads is restored. It costs a few microseconds where products go
     to BLAS, and next to nothing elsewhere.
+
+    Parameters
+    ----------
+    numpy_too : whether numpy computes products within; False: only kernels do, of which BLAS may compute none
     """
 
-    __slots__ = ("_is_limited",)
+    __slots__ = ("_is_limited", "_numpy_too")
+
+    def __init__(self, numpy_too: bool = False) -> None:
+        self._numpy_too = numpy_too
 
     def __enter__(self) -> None:
-        self._is_limited = not threads.process_is_ours() and _calls_blas()
+        self._is_limited = not threads.process_is_ours() and (self._numpy_too or _calls_blas())
         if self._is_limited:
             _limit.enter()
 

@@ -14,7 +14,7 @@ then on a piece is one launch. Where no call needs the host, a stage is a single
 A graph holds addresses and numbers as they were. So it is dropped, and the stage observed again, when one of these
 has changed: the place of scratch memory, a setting of a component (a learning rate, a dropout proportion, a test mode),
 which statistics were ever stored, the seed, the arithmetic of products. Values that change with each minibatch are in
-device memory: the data, the minibatch's number and all draws (``ops/cuda/draws.py``), the statistics that self-repair
+device memory: the data, the minibatch's number and all draws (``ops/cuda/random.py``), the statistics that self-repair
 depends on, the sizes and estimates of natural gradient. The views of a stage are those of its arena; if that moves,
 the stage is bound again.
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.feat.cmvn import mean_and_variance
-from nnet3py.gaussians.diag_gmm import DiagGmm, GmmModel
+from nnet3py.gaussians.mixtures import DiagGmm, GmmModel
 from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import PDF_CLASS, Constant, ContextDependency, Map, Table, initial_transition_model

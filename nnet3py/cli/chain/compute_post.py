@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from nnet3py.chain.denominator import DenominatorComputation
 
 
-@kaldi_command("nnet3-chain-compute-post", usage="""
+@kaldi_command("nnet3-chain-compute-post", group="Chain training",
+               help="Compute posteriors of pdfs or phones by the denominator graph.", usage="""
 Compute, for each frame of utterances, how probable each pdf is given the network's output and the denominator graph:
 nothing is known about what was said except that the phone language model allows it. With --transform-mat these become
 posteriors of phones, or of whatever the rows of that matrix stand for.
@@ -44,7 +45,7 @@ def compute_post(args: list[str], options: Options) -> int:
     """Compute posteriors; 1 if no utterance succeeded."""
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
-    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.ops import get_ops

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("chain-est-phone-lm", usage="""
+@kaldi_command("chain-est-phone-lm", group="Chain training", help="Make the phone language model of chain training.",
+               usage="""
 Make the phone language model of chain training from the phones of the training data: n-grams without smoothing, as a
 graph with few arcs. Phone sequences are integers, for example what ali-to-phones writes.
 
@@ -43,7 +44,8 @@ def est_phone_lm(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("chain-make-den-fst", usage="""
+@kaldi_command("chain-make-den-fst", group="Chain training", help="Make the denominator and normalization graphs.",
+               usage="""
 Make the graphs of the denominator of chain training: the denominator graph, for the trainers, and the normalization
 graph, for making examples.
 
@@ -71,7 +73,8 @@ def make_den_fst(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("chain-make-num-fst-e2e", usage="""
+@kaldi_command("chain-make-num-fst-e2e", group="Chain training",
+               help="Make the numerator graphs of end-to-end chain training.", usage="""
 Turn training graphs into the numerator graphs of end-to-end chain training, for trainers that take such graphs: labels
 become pdf-ids plus 1, epsilons are removed, and the costs of the normalization graph are added. A graph that the
 normalization graph does not let through comes out empty.

@@ -1,4 +1,7 @@
-"""train-ivector-extractor, extract-ivectors, nnet3-build-tree, prepare-e2e: what comes before a network is trained."""
+"""train-ivector-extractor, extract-ivectors, nnet3-build-tree, prepare-e2e: what comes before a network is trained.
+
+make-denlats, train-discriminative: lattices of training data, and a model trained on them.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -6,11 +9,19 @@ from collections.abc import Sequence
 from nnet3py.cli.drivers.staged_work import RESUMES, run_work
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared
-from nnet3py.drivers.staged_options import ExtractorOptions, FlatStartOptions, IvectorOptions, TreeOptions
+from nnet3py.drivers.staged_options import (
+    DiscriminativeTrainingOptions,
+    ExtractorOptions,
+    FlatStartOptions,
+    IvectorOptions,
+    LatticesOptions,
+    TreeOptions,
+)
 from nnet3py.option_fields import settings_of
 
 
-@kaldi_command("train-ivector-extractor", usage=f"""
+@kaldi_command("train-ivector-extractor", group="Speakers and i-vectors",
+               help="Train an extractor of i-vectors, from features on.", usage=f"""
 Train an extractor of i-vectors for online recognition: a transform of spliced features (PCA, or one that is given), a
 mixture of Gaussians, and the extractor. In the end the folder holds final.ie, final.dubm, final.mat, global_cmvn.stats,
 online_cmvn.conf and splice_opts, as those of Kaldi's steps/online/nnet2/train_ivector_extractor.sh do.
@@ -30,7 +41,8 @@ def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
     return run_work("ivectors", "train_ivector_extractor", ExtractorOptions, options)
 
 
-@kaldi_command("extract-ivectors", usage=f"""
+@kaldi_command("extract-ivectors", group="Speakers and i-vectors",
+               help="Extract the i-vectors of a data directory, for training and decoding.", usage=f"""
 Extract the i-vectors of a data directory, one every so many frames, as an online recognizer would: ivector_online.scp,
 ivector_period, final.ie.id and conf/, as of Kaldi's steps/online/nnet2/extract_ivectors_online.sh. The folder is what
 --feat.online-ivector-dir of train-chain wants.
@@ -48,7 +60,8 @@ def extract_ivectors(args: Sequence[str], options: Options) -> int:
     return run_work("ivectors", "extract_ivectors", IvectorOptions, options)
 
 
-@kaldi_command("nnet3-build-tree", usage=f"""
+@kaldi_command("nnet3-build-tree", group="Trees and topologies",
+               help="Build a tree from alignments and features, and convert the alignments to it.", usage=f"""
 Build a tree from alignments and features, for the topology of a lang folder: statistics, questions, tree, model,
 and the alignments converted to it. In the end the folder holds tree, final.mdl, ali.*.gz, num_jobs and phones.txt, as
 that of Kaldi's steps/nnet3/chain/build_tree.sh, and is what --tree-dir of train-chain wants. The program that builds a
@@ -69,7 +82,8 @@ def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
     return run_work("trees", "build_tree", TreeOptions, options)
 
 
-@kaldi_command("prepare-e2e", usage=f"""
+@kaldi_command("prepare-e2e", group="Chain training",
+               help="Make what end-to-end chain training needs: tree, graphs, phone language model.", usage=f"""
 Prepare end-to-end training from a flat start, which needs no alignments: a tree without statistics, a phone language
 model and a graph of each transcript. The folder is the --tree-dir of train-chain --e2e=true; it has what that of
 Kaldi's steps/nnet3/chain/e2e/prepare_e2e.sh has, and phone_lm.fst.
@@ -86,3 +100,44 @@ See also: train-chain, nnet3-chain-e2e-get-egs, text-to-phones
 def prepare_e2e(args: Sequence[str], options: Options) -> int:
     """Prepare a flat start."""
     return run_work("trees", "prepare_e2e", FlatStartOptions, options)
+
+
+@kaldi_command("train-discriminative", group="Discriminative training",
+               help="Train a model further with MMI, MPFE or sMBR, from data on.", usage=f"""
+Train a model further with a sequence-discriminative objective (MMI, MPFE or sMBR): the transcripts are aligned with the
+model, the data is decoded with a weak language model, and training prefers the transcripts to everything else in the
+lattices. For models with priors and for chain models alike. In the end the folder holds epoch1.mdl and so on,
+epoch1_adj.mdl with priors that fit, and final.mdl, the last of these; objectives are in log/.
+{RESUMES}
+
+The stages: -4 lists, -3 alignments, -2 graph and lattices, -1 examples, 0 and up the iterations.
+
+Usage:  train-discriminative [options]
+
+e.g.:
+train-discriminative --feat-dir=data/train --lang=data/lang --src-dir=exp/tdnn --dir=exp/tdnn_smbr --nj=4
+See also: train-dnn, train-chain, nnet3-discriminative-train
+""", arguments=(0, 0), options=declared(settings_of(DiscriminativeTrainingOptions)), detached_values=True)
+def train_discriminative(args: Sequence[str], options: Options) -> int:
+    """Train on lattices."""
+    return run_work("discriminative_training", "train_discriminative", DiscriminativeTrainingOptions, options)
+
+
+@kaldi_command("make-denlats", group="Discriminative training",
+               help="Make lattices of training data for discriminative training.", usage=f"""
+Make denominator lattices: training data decoded with a model and a weak language model, a unigram of its transcripts,
+as lattices at the level of states. The folder has lat.1.gz and so on, and num_jobs, like that of Kaldi's
+steps/nnet3/make_denlats.sh. train-discriminative makes its own.
+{RESUMES}
+
+The stages: -4 lists, -2 graph and lattices.
+
+Usage:  make-denlats [options]
+
+e.g.:
+make-denlats --feat-dir=data/train --lang=data/lang --src-dir=exp/tdnn --dir=exp/tdnn_denlats --nj=4
+See also: train-discriminative, nnet3-discriminative-get-egs
+""", arguments=(0, 0), options=declared(settings_of(LatticesOptions)), detached_values=True)
+def make_denlats(args: Sequence[str], options: Options) -> int:
+    """Make denominator lattices."""
+    return run_work("discriminative_training", "make_denlats", LatticesOptions, options)

@@ -9,7 +9,7 @@ from nnet3py.cli.process.options import Options, option
 logger = logging.getLogger(__name__)
 
 
-@kaldi_command("nnet3-monitor", usage="""
+@kaldi_command("nnet3-monitor", group="Training", help="Look for what goes wrong in a training.", usage="""
 Look for what goes wrong in a training: an objective that diverges or stalls, layers that are saturated or dead,
 changes that are nearly always cut by max-change, derivatives that are clipped. A line for each thing found, with
 what to try; training drivers print the same lines while they train. The exit status is 0 whatever is found.
@@ -34,7 +34,7 @@ def monitor(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-report", usage="""
+@kaldi_command("nnet3-report", group="Training", help="Write a page with plots about a training.", usage="""
 Write a report of a training: one page of HTML with what was reached and how (error rates, duration, command, options),
 plots of objective and accuracy, learning rate, changes and sizes of parameters, what the units of each layer do, how
 often changes were cut, warnings, and a drawing of the network. The page of a training that runs reloads itself in the

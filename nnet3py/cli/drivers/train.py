@@ -26,7 +26,8 @@ def _usage(name: str, first: str, example: str, script: str = "") -> str:
     return first + "\n" + _COMMON.format(script=script or name.replace("-", "_") + ".py", name=name, example=example)
 
 
-@kaldi_command("train-dnn", usage=_usage("train-dnn", "Train an acoustic model without recurrence.", (
+@kaldi_command("train-dnn", group="Training", help="Train an acoustic model, from features to the final model.",
+               usage=_usage("train-dnn", "Train an acoustic model without recurrence.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/tdnn/configs\n"
     "train-dnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/tdnn --trainer.num-epochs=4 \\\n"
     "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
@@ -36,7 +37,9 @@ def train_dnn(args: Sequence[str], options: Options) -> int:
     return run_work("frame_level", "train_dnn", DnnOptions, options)
 
 
-@kaldi_command("train-rnn", usage=_usage("train-rnn", "Train a recurrent acoustic model.", (
+@kaldi_command("train-rnn", group="Training",
+               help="Train a recurrent acoustic model, from features to the final model.",
+               usage=_usage("train-rnn", "Train a recurrent acoustic model.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/lstm/configs\n"
     "train-rnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/lstm --trainer.num-epochs=4 \\\n"
     "  --egs.chunk-width=20 --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
@@ -46,7 +49,8 @@ def train_rnn(args: Sequence[str], options: Options) -> int:
     return run_work("frame_level", "train_rnn", RnnOptions, options)
 
 
-@kaldi_command("train-raw-dnn", usage=_usage("train-raw-dnn", "Train a network without recurrence on targets.", (
+@kaldi_command("train-raw-dnn", group="Training", help="Train a network on targets, from features to the end.",
+               usage=_usage("train-raw-dnn", "Train a network without recurrence on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
     "train-raw-dnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
     "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
@@ -56,7 +60,9 @@ def train_raw_dnn(args: Sequence[str], options: Options) -> int:
     return run_work("frame_level", "train_raw_dnn", RawDnnOptions, options)
 
 
-@kaldi_command("train-raw-rnn", usage=_usage("train-raw-rnn", "Train a recurrent network on targets.", (
+@kaldi_command("train-raw-rnn", group="Training",
+               help="Train a recurrent network on targets, from features to the end.",
+               usage=_usage("train-raw-rnn", "Train a recurrent network on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
     "train-raw-rnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
     "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
@@ -66,7 +72,8 @@ def train_raw_rnn(args: Sequence[str], options: Options) -> int:
     return run_work("frame_level", "train_raw_rnn", RawRnnOptions, options)
 
 
-@kaldi_command("train-chain", usage=_usage("train-chain", """
+@kaldi_command("train-chain", group="Chain training", help="Train an acoustic model with LF-MMI, from alignments on.",
+               usage=_usage("train-chain", """
 Train an acoustic model with the LF-MMI objective: a phone language model of the alignments in --tree-dir, denominator
 graph, examples from lattices (--lat-dir) or alignments (--ali-dir), network, iterations, and the combination of the
 last models. The model is decoded with --acoustic-scale=1.0 and the factor in the file frame_subsampling_factor, on a

@@ -19,7 +19,8 @@ _JOBS = (
 )
 
 
-@kaldi_command("make-egs", usage="""
+@kaldi_command("make-egs", group="Examples", help="Make a folder of training examples from data and alignments.",
+               usage="""
 Make a folder of training examples from a data directory and either alignments (a folder with ali.*.gz, num_jobs,
 final.mdl and tree) or targets (a list, such as targets.scp): archives egs.N.ark, combine.egs, train_diagnostic.egs,
 valid_diagnostic.egs, and info/. Some utterances are held out. Started again after an interruption, it goes on where it
@@ -57,7 +58,8 @@ def make_egs(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("make-chain-egs", usage="""
+@kaldi_command("make-chain-egs", group="Chain training",
+               help="Make a folder of chain examples from data and alignments.", usage="""
 Make a folder of chain examples from a data directory, a folder with tree, 0.trans_mdl and normalization.fst, and
 either alignments (a folder with ali.*.gz, num_jobs, final.mdl and tree) or lattices (a folder with lat.*.gz and
 final.mdl; this needs Kaldi's lattice programs on PATH): archives cegs.N.ark, combine.cegs, train_diagnostic.cegs,

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from nnet3py.egs.example import NnetExample
 
 
-@kaldi_command("nnet3-compute-from-egs", usage="""
+@kaldi_command("nnet3-compute-from-egs", group="Computing outputs", help="Compute a network's output for examples.",
+               usage="""
 Compute a network's output for (merged) training examples, at their supervised frames; a matrix for each example. The
 network is in training mode: nnet3-copy --prepare-for-test puts it in test mode.
 
@@ -41,7 +42,7 @@ def write_outputs(args: list[str], options: Options,
     """Write the outputs of the network ``args[0]`` for examples to the table ``args[2]``; returns 0."""
     import numpy as np
 
-    from nnet3py.cli.process.compute_setup import compiler_options, set_up
+    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
     from nnet3py.network.model_file import read_nnet
@@ -68,7 +69,7 @@ _LDA_OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-acc-lda-stats", usage="""
+@kaldi_command("nnet3-acc-lda-stats", group="Training", help="Gather LDA statistics of outputs for examples.", usage="""
 Gather the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
 analysis: of a network's output for (merged) training examples, by class. The network usually only splices frames.
 
@@ -84,7 +85,8 @@ def acc_lda_stats(args: list[str], options: Options) -> int:
     return _acc_lda_stats(args, options, read_egs(args[1]), lambda eg: eg)
 
 
-@kaldi_command("nnet3-chain-acc-lda-stats", usage="""
+@kaldi_command("nnet3-chain-acc-lda-stats", group="Chain training",
+               help="Gather LDA statistics of outputs for chain examples.", usage="""
 Gather the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
 analysis: of a network's output for chain examples, which must not be merged, by pdf. The network usually only splices
 frames.
@@ -104,7 +106,7 @@ def chain_acc_lda_stats(args: list[str], options: Options) -> int:
 
 def _acc_lda_stats(args: list[str], options: Options, examples: Iterable[tuple[str, Any]],
                    frame_level: Callable[[Any], NnetExample]) -> int:
-    from nnet3py.cli.process.compute_setup import compiler_options, set_up
+    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.io.object_files import write_object
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.example_computation import ExampleOutputs

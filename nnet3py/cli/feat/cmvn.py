@@ -1,4 +1,4 @@
-"""compute-cmvn-stats, modify-cmvn-stats, apply-cmvn and apply-cmvn-online: mean and variance normalization."""
+"""Programs of mean and variance normalization: of utterances and speakers, online, over a sliding window, of calls."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -6,13 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nnet3py import log
-from nnet3py.cli.feat.speech_options import CMVN
+from nnet3py.cli.feat.options import CMVN
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table, copy_table
-from nnet3py.cli.process.lists import int_list
 from nnet3py.cli.process.option_groups import BINARY, without
-from nnet3py.cli.process.options import OptionError, Options, option
-from nnet3py.errors import within
+from nnet3py.cli.process.options import OptionError, Options, int_list, option
+from nnet3py.errors import FormatError, within
 from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
 from nnet3py.option_fields import with_values
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 
     from nnet3py.io.tables import RandomAccessReader, TableWriter
 
+
 UTT2SPK = option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for statistics per speaker")
 SPK2UTT = option("spk2utt", str, "", "Rspecifier of the lists of each speaker's utterances")
 
@@ -30,7 +30,8 @@ SPK2UTT = option("spk2utt", str, "", "Rspecifier of the lists of each speaker's 
 # -- statistics --------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("compute-cmvn-stats", usage="""
+@kaldi_command("compute-cmvn-stats", group="Transforming features",
+               help="Compute mean and variance statistics of features.", usage="""
 Compute statistics for mean and variance normalization: of each utterance, of each speaker (with --spk2utt), or of all
 features together, if the output is a plain file.
 
@@ -42,7 +43,7 @@ See also: apply-cmvn, modify-cmvn-stats
     option("weights", str, "", "Rspecifier of vectors with a weight for each frame; 0 leaves a frame out"),
 ])
 def compute_cmvn_stats(args: list[str], options: Options) -> int:
-    """Compute statistics; 1 if there was nothing to compute them from."""
+    """Compute statistics; return 1 if there was nothing to compute them from."""
     from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, TableWriter
 
@@ -67,14 +68,14 @@ def compute_cmvn_stats(args: list[str], options: Options) -> int:
 
 
 class _Tally:
-    """Adds utterances to statistics, with their weights; counts them and those that could not be added."""
+    """Accumulation of statistics of utterances, with their weights, and counts of those that were added or failed."""
 
     def __init__(self, weights: RandomAccessReader[np.ndarray] | None) -> None:
         self._weights = weights
         self.done = self.errors = 0
 
     def add(self, key: str, features: np.ndarray, stats: np.ndarray | None) -> np.ndarray | None:
-        """The statistics with the utterance in them (new ones, if None is given); None after an error."""
+        """Add an utterance to statistics and return them; new ones if ``stats`` is None, ``stats`` after an error."""
         from nnet3py.feat.cmvn import accumulate_stats, empty_stats
 
         weights = None
@@ -95,13 +96,13 @@ class _Tally:
         return stats
 
     def failed(self, message: str, stats: np.ndarray | None) -> np.ndarray | None:
-        """Warn, count, and leave the statistics as they are."""
+        """Warn, count an error, and return ``stats`` unchanged."""
         log.warning(message)
         self.errors += 1
         return stats
 
     def report(self) -> int:
-        """Log what was done; return the exit status."""
+        """Log the counts; return the exit status."""
         log.log(f"Done accumulating CMVN stats for {self.done} utterances; {self.errors} had errors.")
         return 0 if self.done else 1
 
@@ -130,7 +131,7 @@ def _stats_of_speakers(rspecifier: str, spk2utt: str, writer: TableWriter, tally
 
 
 def _speakers(rspecifier: str, spk2utt: str) -> Iterator[tuple[str, Iterator[tuple[str, np.ndarray | None]]]]:
-    """Each speaker with the features (None if there are none) of the utterances."""
+    """Yield each speaker with the features of the utterances; None for an utterance without features."""
     from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
 
@@ -160,7 +161,8 @@ def _write_global(wxfilename: str, stats: np.ndarray, binary: bool) -> None:
     log.log(f"Wrote global CMVN stats to {wxfilename}")
 
 
-@kaldi_command("modify-cmvn-stats", usage="""
+@kaldi_command("modify-cmvn-stats", group="Transforming features", help="Exempt dimensions from normalization.",
+               usage="""
 Copy normalization statistics so that some dimensions will not be normalized, or turn them into means and variances.
 
 Usage: modify-cmvn-stats [options] [<fake-dims>] <in-rspecifier> <out-wspecifier>
@@ -170,7 +172,7 @@ See also: compute-cmvn-stats
     option("convert-to-mean-and-var", bool, False, "Write two rows, means and variances, instead of sums"),
 ])
 def modify_cmvn_stats(args: list[str], options: Options) -> int:
-    """Modify a table of statistics; 1 if it was empty."""
+    """Modify a table of statistics; return 1 if it was empty."""
     from nnet3py.feat.cmvn import fake_stats, mean_and_variance
     from nnet3py.formats.holders import DOUBLE_MATRIX
 
@@ -189,7 +191,8 @@ def modify_cmvn_stats(args: list[str], options: Options) -> int:
 # -- normalization -----------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("apply-cmvn", usage="""
+@kaldi_command("apply-cmvn", group="Transforming features", help="Normalize the means and variances of features.",
+               usage="""
 Normalize the means, and optionally the variances, of features: of each utterance, or with --utt2spk of each speaker,
 or of all with the statistics in a plain file.
 
@@ -201,7 +204,7 @@ See also: compute-cmvn-stats, modify-cmvn-stats, matrix-sum
     option("reverse", bool, False, "Give normalized features the means and variances of the statistics"),
 ])
 def apply_cmvn(args: list[str], options: Options) -> int:
-    """Normalize a table; 1 if nothing was written."""
+    """Normalize a table; return 1 if nothing was written."""
     from nnet3py.feat.cmvn import fake_stats, normalize
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 
@@ -233,7 +236,7 @@ def apply_cmvn(args: list[str], options: Options) -> int:
 
 
 def _finder(stack: ExitStack, name: str, utt2spk: str) -> Callable[[str], np.ndarray | None]:
-    """A function that gives the statistics for an utterance."""
+    """Return a function that finds the statistics for an utterance."""
     from nnet3py.formats.holders import DOUBLE_MATRIX
     from nnet3py.io.tables import RandomAccessMappedReader
 
@@ -241,11 +244,8 @@ def _finder(stack: ExitStack, name: str, utt2spk: str) -> Callable[[str], np.nda
         return stack.enter_context(RandomAccessMappedReader(name, utt2spk, DOUBLE_MATRIX)).get
     if utt2spk:
         raise OptionError("--utt2spk option not compatible with rxfilename as input (did you forget ark:?)")
-    return partial(_the_same, _read_stats(name))
-
-
-def _the_same(stats: np.ndarray, key: str) -> np.ndarray | None:
-    return stats
+    stats = _read_stats(name)
+    return lambda key: stats
 
 
 def _read_stats(rxfilename: str) -> np.ndarray:
@@ -256,9 +256,10 @@ def _read_stats(rxfilename: str) -> np.ndarray:
     return read_matrix_file(rxfilename, dtype=np.float64)
 
 
-@kaldi_command("apply-cmvn-online", usage="""
-Normalize the means, and optionally the variances, of features frame by frame, with what was seen so far: in the
-utterance, then (with --spk2utt) in the speaker's earlier utterances, then in the global statistics.
+@kaldi_command("apply-cmvn-online", group="Transforming features", help="Normalize features by the frames so far.",
+               usage="""
+Normalize the means, and optionally the variances, of features frame by frame, with statistics of the utterance up to
+the frame, then (with --spk2utt) of the speaker's earlier utterances, then with global statistics.
 
 Usage: apply-cmvn-online [options] <global-cmvn-stats> <feature-rspecifier> <feature-wspecifier>
 e.g.: apply-cmvn-online global_cmvn.stats scp:data/train/feats.scp ark:-
@@ -266,7 +267,7 @@ or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/trai
  scp:data/train/feats.scp ark:-
 """, arguments=(3, 3), options=[SPK2UTT, *CMVN])
 def apply_cmvn_online(args: list[str], options: Options) -> int:
-    """Normalize a table; 1 if nothing was written."""
+    """Normalize a table; return 1 if nothing was written."""
     from nnet3py.feat.cmvn import OnlineNormalizer
     from nnet3py.feat.options import OnlineOptions
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -295,7 +296,7 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
 
 def _groups(rspecifier: str, spk2utt: str, new: Callable[[], Callable[[np.ndarray], np.ndarray]],
             ) -> Iterator[tuple[Callable[[np.ndarray], np.ndarray], Iterator[tuple[str, np.ndarray | None]]]]:
-    """Each speaker's normalizer with the features; without ``spk2utt``, of each utterance."""
+    """Yield each speaker's normalizer with the features of the utterances; without ``spk2utt``, each utterance's."""
     from nnet3py.formats.holders import read_matrices
 
     if spk2utt:
@@ -304,3 +305,117 @@ def _groups(rspecifier: str, spk2utt: str, new: Callable[[], Callable[[np.ndarra
     else:
         for key, features in read_matrices(rspecifier):
             yield new(), iter([(key, features)])
+
+
+# -- two channels, sliding window --------------------------------------------------------------------------------------
+
+_SIDES = 2
+
+
+@kaldi_command("compute-cmvn-stats-two-channel", group="Transforming features",
+               help="Compute mean and variance statistics of both sides of calls.", usage="""
+Compute statistics for mean and variance normalization of telephone calls whose two sides were recorded apart: a frame
+counts for the side on which it is louder, by the first column of the features (energy or C0), and little for the other.
+
+A line of the file reads <utterance-id> <call-id> <side>. An utterance whose call has no other side counts as it is.
+
+Usage: compute-cmvn-stats-two-channel [options] <reco2file-and-channel> <feats-rspecifier> <stats-wspecifier>
+e.g.: compute-cmvn-stats-two-channel data/train/reco2file_and_channel scp:data/train/feats.scp ark,scp:cmvn.ark,cmvn.scp
+See also: compute-cmvn-stats, apply-cmvn
+""", arguments=(3, 3), options=[
+    option("quieter-channel-weight", float, 0.01, "Weight of frames that are louder on the other side; above 0, so "
+           "that a side that is never louder has statistics, too"),
+])
+def compute_cmvn_stats_two_channel(args: list[str], options: Options) -> int:
+    """Compute statistics; return 1 if there was nothing to compute them from."""
+    from nnet3py.feat.cmvn import accumulate_stats, empty_stats, weights_of_two_channels
+    from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX
+    from nnet3py.io.tables import RandomAccessReader, TableWriter
+
+    if not 0.0 <= options.quieter_channel_weight <= 1.0:
+        raise OptionError(f"Invalid option --quieter-channel-weight={options.quieter_channel_weight:g}",
+                          "expected a weight from 0 to 1")
+    calls = _calls(args[0])
+    done = errors = 0
+    with TableWriter(args[2], DOUBLE_MATRIX) as writer, RandomAccessReader(args[1], FLOAT_MATRIX) as reader:
+        for keys in calls.values():
+            features: dict[str, np.ndarray] = {}
+            for key in keys:
+                matrix = reader.get(key)
+                if matrix is None or not matrix.size:
+                    log.warning(f"{'Did not find' if matrix is None else 'No frames in the'} features of {key}")
+                    errors += 1
+                else:
+                    features[key] = matrix
+            weights: tuple[np.ndarray | None, ...] = (None,) * len(features)
+            if len(features) == _SIDES:
+                first, other = features.values()
+                if len(first) != len(other):
+                    log.warning(f"Number of frames differs between the sides {' and '.join(features)}: {len(first)} "
+                                f"vs. {len(other)}")
+                weights = weights_of_two_channels(first, other, options.quieter_channel_weight)
+            for (key, matrix), weight in zip(features.items(), weights, strict=True):
+                stats = empty_stats(matrix.shape[1])
+                with within(f"utterance {key}"):
+                    accumulate_stats(matrix, stats, weight)
+                writer.write(key, stats)
+                done += 1
+    log.log(f"Done accumulating CMVN stats for {done} utterances; {errors} had errors.")
+    return 0 if done else 1
+
+
+def _calls(rxfilename: str) -> dict[str, list[str]]:
+    """Read the utterances of each call, one or two, in the order of their sides."""
+    from nnet3py.io.streams import failed_command, open_input
+
+    sides: dict[str, dict[str, str]] = {}
+    keys: set[str] = set()
+    with open_input(rxfilename) as stream:
+        for number, line in enumerate(stream.without_mark().readlines(), 1):
+            words = line.decode("utf-8", "surrogateescape").split()
+            if len(words) != 3:
+                raise FormatError(f"line {number} has {len(words)} words, expected '<utterance-id> <call-id> <side>'",
+                                  path=rxfilename)
+            key, call, side = words
+            of_call = sides.setdefault(call, {})
+            if side in of_call or len(of_call) == _SIDES or key in keys:
+                raise FormatError(f"line {number}: expected each utterance once, and of the call {call} two sides at "
+                                  f"most, found '{' '.join(words)}'", path=rxfilename)
+            of_call[side] = key
+            keys.add(key)
+    if stream.status:
+        raise failed_command(rxfilename, stream.status)
+    return {call: [of_call[side] for side in sorted(of_call)] for call, of_call in sides.items()}
+
+
+@kaldi_command("apply-cmvn-sliding", group="Transforming features", help="Normalize features over a sliding window.",
+               usage="""
+Normalize the means, and optionally the variances, of features over a sliding window, as speaker recognition does.
+
+Usage: apply-cmvn-sliding [options] <feats-rspecifier> <feats-wspecifier>
+e.g.: apply-cmvn-sliding --norm-vars=false --center=true --cmn-window=300 scp:feats.scp ark:-
+See also: apply-cmvn, apply-cmvn-online
+""", arguments=(2, 2), options=[
+    option("cmn-window", int, 600, "Frames of the window"),
+    option("min-cmn-window", int, 100, "Frames of the window at the beginning, without --center"),
+    option("center", bool, False, "The window lies around the frame, instead of ending with it"),
+    option("norm-vars", bool, False, "Normalize the variances, too"),
+    option("max-warnings", int, 5, "No effect: variances are floored without a warning"),
+])
+def apply_cmvn_sliding(args: list[str], options: Options) -> int:
+    """Normalize a table; return 1 if nothing was written."""
+    from nnet3py.cli.process.copying import convert_table
+    from nnet3py.feat.cmvn import normalize_sliding
+    from nnet3py.formats.holders import FLOAT_MATRIX
+
+    def normalized(key: str, features: np.ndarray) -> np.ndarray | None:
+        if not features.size:
+            log.warning(f"Empty feature matrix for utterance {key}")
+            return None
+        return normalize_sliding(features, options.cmn_window, options.min_cmn_window, options.center,
+                                 options.norm_vars)
+
+    done, errors = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, normalized)
+    log.log(f"Applied sliding-window cepstral {'mean and variance' if options.norm_vars else 'mean'} normalization to "
+            f"{done} utterances, {errors} had errors.")
+    return 0 if done else 1

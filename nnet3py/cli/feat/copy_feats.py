@@ -1,22 +1,35 @@
-"""copy-feats: copy feature matrices, and optionally compress them."""
+"""Programs that copy, convert, measure and compare features of a table.
+
+copy-feats, copy-feats-to-htk, copy-feats-to-sphinx, feat-to-dim, feat-to-len, compare-feats.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import chain, islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import between_tables, log_copied
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.errors import FormatError, ShapeError, UsageError, within
 from nnet3py.io.holder import BytePieces
+from nnet3py.io.specifiers import is_wspecifier
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from nnet3py.io.tokens import TokenWriter
+
 
 METHODS = range(1, 8)
 
 
-@kaldi_command("copy-feats", usage="""
+@kaldi_command("copy-feats", group="Sound and features", help="Copy features; optionally compress them.", usage="""
 Copy feature matrices; the options change their format.
 
 Usage: copy-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -33,7 +46,7 @@ See also: copy-matrix
     option("write-num-frames", str, "", "Wspecifier for the number of frames of each utterance"),
 ])
 def copy_feats(args: list[str], options: Options) -> int:
-    """Copy a table or a file; 1 if a table was empty."""
+    """Copy a table or a file; return 1 if a table was empty."""
     if options.compression_method not in METHODS:
         raise OptionError(f"Invalid option --compression-method={options.compression_method}", "expected 1 to 7")
     if options.htk_in and options.sphinx_in:
@@ -50,7 +63,7 @@ def copy_feats(args: list[str], options: Options) -> int:
 
 
 def _input_form(options: Options, binary: bool = True) -> Any:
-    """The holder for reading; where possible matrices are bytes, and if ``binary`` the bytes to be written."""
+    """Return the holder for reading: where possible it gives bytes, and if ``binary`` the bytes to be written."""
     if options.htk_in or options.sphinx_in:
         from nnet3py.formats.foreign_files import HTK_MATRIX, SPHINX_MATRIX
 
@@ -66,7 +79,7 @@ def _input_form(options: Options, binary: bool = True) -> Any:
 
 
 def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
-    """A matrix in the form in which it is written; ``binary`` says whether that may be bytes."""
+    """Return a matrix in the form to write; ``binary`` says whether that may be bytes."""
     if isinstance(matrix, bytes | BytePieces) and binary and not options.compress:
         return matrix
     from nnet3py.formats.compressed import CompressedMatrix
@@ -109,18 +122,19 @@ def _copy_table(args: list[str], options: Options) -> int:
 
 
 def _conversions(reader: Any, options: Options, binary: bool) -> Iterator[tuple[str, Any, Any]]:
-    """Key, matrix, and matrix in the form in which it is written."""
+    """Yield key, matrix, and the matrix in the form to write."""
     entries = iter(reader)
     if binary and options.compress:
         head = list(islice(entries, 1))
         entries = chain(head, entries)
-        if head and _is_much(head[0][1], reader):
-            return _in_batches(entries, options)
+        if head and _is_worth_compiling(head[0][1], reader):
+            return _compressed_in_batches(entries, options)
     return ((key, matrix, _converted(matrix, options, binary)) for key, matrix in entries)
 
 
-def _is_much(first: Any, reader: Any) -> bool:
-    """Whether an archive that begins with the matrix ``first`` is large enough for compressing by compiled code."""
+def _is_worth_compiling(first: Any, reader: Any) -> bool:
+    """Return whether an archive that begins with the matrix ``first`` is large enough to compress it by compiled code.
+    """
     size = reader.archive_size
     if not isinstance(first, bytes) or size is None or first[:3] != b"FM ":
         return False
@@ -129,8 +143,8 @@ def _is_much(first: Any, reader: Any) -> bool:
     return expect_compressing(size // 4)
 
 
-def _in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterator[tuple[str, Any, Any]]:
-    """Key, matrix, and matrix compressed, many of them at once by threads."""
+def _compressed_in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterator[tuple[str, Any, Any]]:
+    """Yield key, matrix, and compressed matrix; threads compress many at a time."""
     from nnet3py.engine.threads import num_threads
     from nnet3py.formats.matrix_batches import batches, compressed
     from nnet3py.io.read_ahead import map_ahead
@@ -155,3 +169,196 @@ def _copy_file(args: list[str], options: Options) -> None:
     else:
         matrix = read_matrix_file(args[0])
     write_object(args[1], lambda writer: STORED_MATRIX.write(writer, _converted(matrix, options)), options.binary)
+
+
+# -- files of other programs -------------------------------------------------------------------------------------------
+
+_USER_KIND = 9              # HTK's kind of features of any sort
+_LARGEST_KIND, _LARGEST_PERIOD = 0xFFFF, 0x7FFFFFFF
+
+OUTPUT_DIR = option("output-dir", str, ".", "Folder of the files, which must exist")
+
+
+def _write_files(rspecifier: str, options: Options, write: Callable[[TokenWriter, np.ndarray], None], what: str) -> int:
+    """Write a file for each matrix, named after its key; return 1 if there was none."""
+    from nnet3py.formats.holders import read_matrices
+    from nnet3py.io.streams import open_output
+    from nnet3py.io.tokens import TokenWriter
+
+    count = 0
+    for key, matrix in read_matrices(rspecifier):
+        if "/" in key or "\\" in key:
+            raise UsageError(f"the key {key} cannot be the name of a file", "expected keys without slashes")
+        with within(f"key {key}"), open_output(f"{options.output_dir or '.'}/{key}.{options.output_ext}") as stream:
+            write(TokenWriter(stream, True), matrix)
+        count += 1
+    log.log(f"{count} {what} feature files generated in the direcory: {options.output_dir}")
+    return 0 if count else 1
+
+
+@kaldi_command("copy-feats-to-htk", group="Sound and features", help="Write features as files of HTK.", usage="""
+Write features as files of HTK, one for each utterance: <output-dir>/<key>.<output-ext>.
+
+Usage: copy-feats-to-htk [options] <feats-rspecifier>
+e.g.: copy-feats-to-htk --output-dir=htk --output-ext=fea scp:feats.scp
+See also: copy-feats, copy-feats-to-sphinx
+""", arguments=(1, 1), options=[
+    OUTPUT_DIR,
+    option("output-ext", str, "fea", "Ending of the names of the files"),
+    option("sample-period", int, 100000, "Time from one frame to the next, in units of 100 ns"),
+    option("sample-kind", int, _USER_KIND, "HTK's number of the kind of features; 9 is of any sort, 6 MFCC"),
+])
+def copy_feats_to_htk(args: list[str], options: Options) -> int:
+    """Write the files; return 1 if there was none."""
+    from nnet3py.formats.foreign_files import htk_holder
+
+    if not 0 <= options.sample_kind <= _LARGEST_KIND or not 0 < options.sample_period <= _LARGEST_PERIOD:
+        raise OptionError(f"--sample-kind={options.sample_kind} and --sample-period={options.sample_period}: expected "
+                          f"a kind from 0 to {_LARGEST_KIND}, and a period from 1 to {_LARGEST_PERIOD}")
+    return _write_files(args[0], options, htk_holder(options.sample_kind, options.sample_period).write, "HTK")
+
+
+@kaldi_command("copy-feats-to-sphinx", group="Sound and features", help="Write features as files of Sphinx.", usage="""
+Write features as files of Sphinx, one for each utterance: <output-dir>/<key>.<output-ext>.
+
+Usage: copy-feats-to-sphinx [options] <feats-rspecifier>
+e.g.: copy-feats-to-sphinx --output-dir=sphinx --output-ext=mfc scp:feats.scp
+See also: copy-feats, copy-feats-to-htk
+""", arguments=(1, 1), options=[
+    OUTPUT_DIR,
+    option("output-ext", str, "mfc", "Ending of the names of the files"),
+])
+def copy_feats_to_sphinx(args: list[str], options: Options) -> int:
+    """Write the files; return 1 if there was none."""
+    from nnet3py.formats.foreign_files import write_sphinx_matrix
+
+    return _write_files(args[0], options, write_sphinx_matrix, "Sphinx")
+
+
+@kaldi_command("feat-to-dim", group="Sound and features", help="Print the dimension of features.", usage="""
+Write how many columns features have: those of the first matrix into a file, or those of every utterance into a table.
+
+Usage: feat-to-dim [options] <feat-rspecifier> (<dim-wspecifier>|<dim-wxfilename>)
+e.g.: feat-to-dim scp:feats.scp -
+""", arguments=(2, 2))
+def feat_to_dim(args: list[str], options: Options) -> int:
+    """Write the dimension of the first matrix, or the dimensions of all."""
+    from nnet3py.formats.holders import GENERAL_MATRIX
+    from nnet3py.io.streams import write_text
+    from nnet3py.io.tables import SequentialReader
+
+    if is_wspecifier(args[1]):
+        return _write_sizes(args[0], args[1], axis=1)
+    with SequentialReader(args[0], GENERAL_MATRIX) as features:
+        first = next(iter(features), None)
+    if first is None:
+        raise FormatError("Could not read any features (empty archive?)", path=args[0])
+    dim = first[1].shape[1]
+    write_text(args[1], f"{dim}\n")
+    return 0
+
+
+@kaldi_command("feat-to-len", group="Sound and features", help="Print the number of frames of features.", usage="""
+Write the number of frames of each utterance, or, without a second argument, print how many there are in all.
+
+Usage: feat-to-len [options] <in-rspecifier> [<out-wspecifier>]
+e.g.: feat-to-len scp:feats.scp ark,t:feats.lengths
+or: feat-to-len scp:feats.scp
+""", arguments=(1, 2))
+def feat_to_len(args: list[str], options: Options) -> int:
+    """Write the number of frames of each matrix, or print their sum."""
+    from nnet3py.formats.holders import GENERAL_MATRIX
+    from nnet3py.io.streams import write_text
+    from nnet3py.io.tables import SequentialReader
+
+    if len(args) == 2:
+        return _write_sizes(args[0], args[1], axis=0)
+    with SequentialReader(args[0], GENERAL_MATRIX) as features:
+        total = sum(matrix.shape[0] for _, matrix in features)
+    write_text("-", f"{total}\n")
+    return 0
+
+
+def _write_sizes(rspecifier: str, wspecifier: str, axis: int) -> int:
+    from nnet3py.formats.holders import GENERAL_MATRIX, INT32
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    with TableWriter(wspecifier, INT32) as writer, SequentialReader(rspecifier, GENERAL_MATRIX) as features:
+        for key, matrix in features:
+            writer.write(key, matrix.shape[axis])
+    return 0
+
+
+@kaldi_command("compare-feats", group="Sound and features", help="Tell how similar two sets of features are.", usage="""
+Tell how similar two sets of features are: for each dimension, twice the sum of the products of both over the sum of the
+squares of each, which is 1 for equal ones, and the mean of these. The exit status is 0 if that mean is high enough.
+
+Usage: compare-feats [options] <in-rspecifier1> <in-rspecifier2>
+e.g.: compare-feats --threshold=0.98 ark:feats1.ark ark:feats2.ark
+See also: copy-feats, paste-feats
+""", arguments=(2, 2), options=[
+    option("threshold", float, 0.99, "Least mean similarity of sets that are called similar"),
+])
+def compare_feats(args: list[str], options: Options) -> int:
+    """Compare two tables; return 1 if they differ or have nothing in common."""
+    import numpy as np
+
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import RandomAccessReader, SequentialReader
+
+    sums: np.ndarray | None = None           # float64 (3, dim): squares of both, products
+    done = errors = 0
+    with RandomAccessReader(args[1], FLOAT_MATRIX) as others, SequentialReader(args[0], FLOAT_MATRIX) as features:
+        for key, matrix in features:
+            other = others.get(key)
+            if other is None:
+                log.warning(f"Second table has no features for utterance {key}")
+                errors += 1
+                continue
+            if matrix.shape != other.shape:
+                if matrix.shape[1] != other.shape[1]:
+                    raise ShapeError(f"the features of {key} have {matrix.shape[1]} columns in the first table, and "
+                                     f"{other.shape[1]} in the second")
+                log.warning(f"Number of frames for utterance {key} differs: {len(matrix)} vs. {len(other)}")
+                errors += 1
+                continue
+            with np.errstate(all="ignore"):
+                here = np.stack([np.einsum("td,td->d", a, b, dtype=np.float64)
+                                 for a, b in ((matrix, matrix), (other, other), (matrix, other))])
+            if sums is not None and here.shape != sums.shape:
+                raise ShapeError(f"the features of {key} have {here.shape[1]} columns, and the ones before them "
+                                 f"{sums.shape[1]}")
+            sums = here if sums is None else sums + here
+            done += 1
+    if sums is None:
+        log.log(f"Processed {done} feature files, {errors} had errors.")
+        return 1
+    return 0 if _report(sums, done, errors, options.threshold) else 1
+
+
+def _report(sums: np.ndarray, done: int, errors: int, threshold: float) -> bool:
+    """Log the similarities; return whether the sets are similar."""
+    import numpy as np
+
+    ones, others, products = sums
+    total = ones + others
+    with np.errstate(all="ignore"):
+        similarity = np.where(total == 0.0, 1.0, 2.0 * products / total)         # columns of 0 are equal
+    log.log(f"self-product of 1st features for each column dimension: {_vector_text(ones)}")
+    log.log(f"self-product of 2nd features for each column dimension: {_vector_text(others)}")
+    log.log(f"cross-product for each column dimension: {_vector_text(products)}")
+    log.log(f"Similarity metric for each dimension {_vector_text(similarity)} (1.0 means identical, the smaller the "
+            "more different)")
+    overall = float(similarity.mean())
+    log.log(f"Overall similarity for the two feats is:{overall:g} (1.0 means identical, the smaller the more "
+            "different)")
+    log.log(f"Processed {done} feature files, {errors} had errors.")
+    similar = overall >= threshold
+    log.log(f"Features are considered {'similar' if similar else 'dissimilar'} since {overall:g} "
+            f"{'>=' if similar else '<'} {threshold:g}")
+    return similar
+
+
+def _vector_text(vector: np.ndarray) -> str:
+    """Format a vector as Kaldi's logs have it, with a newline at its end."""
+    return f" [ {''.join(f'{value:g} ' for value in vector)}]\n"

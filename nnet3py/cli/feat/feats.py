@@ -1,4 +1,7 @@
-"""splice-feats, add-deltas, select-feats, subset-feats, subsample-feats and shift-feats: other rows and columns."""
+"""Programs that take other rows and columns of features: context, slopes, selections, shifts in time.
+
+splice-feats, add-deltas, add-deltas-sdc, select-feats, subset-feats, subsample-feats, shift-feats, concat-feats.
+"""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -15,11 +18,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+
 DEFAULT_SUBSET = 10
 
 
-def _convert(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
-    """A table of features from another; empty matrices are skipped with a warning. Returns entries and errors."""
+def _convert_table(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
+    """Convert a table of features; skip empty matrices with a warning. Return the numbers of entries and errors."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     def converted(key: str, features: np.ndarray) -> np.ndarray | None:
@@ -31,7 +35,7 @@ def _convert(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tu
     return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, converted)
 
 
-@kaldi_command("splice-feats", usage="""
+@kaldi_command("splice-feats", group="Transforming features", help="Put frames beside their neighbors.", usage="""
 Put each frame beside its neighbors; at the ends of an utterance the outermost frame is repeated.
 
 Usage: splice-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -41,28 +45,28 @@ e.g.: splice-feats --left-context=3 --right-context=3 scp:feats.scp ark:-
     option("right-context", int, 4, "Number of frames of right context"),
 ])
 def splice_feats(args: list[str], options: Options) -> int:
-    """Splice a table; 1 if it was empty."""
+    """Splice a table; return 1 if it was empty."""
     from nnet3py.feat.frames import splice
 
     left, right = options.left_context, options.right_context
     if left < 0 or right < 0:
-        raise OptionError(f"--left-context and --right-context cannot be negative; found {left} and {right}")
-    done, _ = _convert(args, lambda features: splice(features, left, right))
+        raise OptionError(f"--left-context={left} and --right-context={right}: expected 0 or more")
+    done, _ = _convert_table(args, lambda features: splice(features, left, right))
     return 0 if done else 1
 
 
-@kaldi_command("add-deltas", usage="""
+@kaldi_command("add-deltas", group="Transforming features", help="Append the slopes of features over time.", usage="""
 Put the slopes of features over time, the slopes of the slopes and so on beside them.
 
 Usage: add-deltas [options] <feature-rspecifier> <feature-wspecifier>
 e.g.: add-deltas --delta-order=2 scp:feats.scp ark:-
 """, arguments=(2, 2), options=[
     option("truncate", int, 0, "Use this many columns of the features only (0: all)"),
-    option("delta-order", int, 2, "How many orders of deltas to add"),
+    option("delta-order", int, 2, "Order of the highest deltas"),
     option("delta-window", int, 2, "Frames on either side from which a slope is computed"),
 ])
 def add_deltas(args: list[str], options: Options) -> int:
-    """Add deltas to a table; 1 if it was empty."""
+    """Add deltas to a table; return 1 if it was empty."""
     from nnet3py.feat import frames
 
     filters = frames.delta_filters(options.delta_order, options.delta_window)
@@ -76,11 +80,11 @@ def add_deltas(args: list[str], options: Options) -> int:
                              f"dimension {truncate}.")
         return frames.add_deltas(features[:, :truncate or None], filters)
 
-    done, _ = _convert(args, with_deltas)
+    done, _ = _convert_table(args, with_deltas)
     return 0 if done else 1
 
 
-@kaldi_command("select-feats", usage="""
+@kaldi_command("select-feats", group="Transforming features", help="Copy some columns of features.", usage="""
 Copy some columns of features. The selection is a list of numbers from 0 and of ranges, which may run backwards.
 
 Usage: select-feats <selection> <feature-rspecifier> <feature-wspecifier>
@@ -100,7 +104,7 @@ def select_feats(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("subset-feats", usage="""
+@kaldi_command("subset-feats", group="Sound and features", help="Copy the features of some utterances.", usage="""
 Copy the first matrices of a table, or those that a list names (the first word of each line), or all others.
 
 Usage: subset-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -108,7 +112,7 @@ e.g.: subset-feats --n=10 ark:feats.ark ark:some.ark
 or: subset-feats --include=utterances ark:feats.ark ark:some.ark
 See also: select-feats, subsample-feats
 """, arguments=(2, 2), options=[
-    option("n", int, DEFAULT_SUBSET, "How many matrices to copy, from the first on"),
+    option("n", int, DEFAULT_SUBSET, "Number of matrices to copy, from the first on"),
     option("include", str, "", "File with the keys of the matrices to copy"),
     option("exclude", str, "", "File with the keys of the matrices not to copy"),
 ])
@@ -123,7 +127,7 @@ def subset_feats(args: list[str], options: Options) -> int:
     if by_list and options.n != DEFAULT_SUBSET:
         raise OptionError("should not have both --n and --include or --exclude")
     if options.n < 0:
-        raise OptionError(f"Invalid option --n={options.n}", "expected how many matrices to copy")
+        raise OptionError(f"Invalid option --n={options.n}", "expected a number of matrices to copy")
     listed = _first_words(by_list) if by_list else set()
     wanted, left = bool(options.include), options.n
     # The reader is not read to its end: with enough matrices, the rest does not matter.
@@ -149,7 +153,7 @@ def _first_words(rxfilename: str) -> set[str]:
     return {words[0] for words in lines}
 
 
-@kaldi_command("subsample-feats", usage="""
+@kaldi_command("subsample-feats", group="Transforming features", help="Copy every n-th frame of features.", usage="""
 Copy every n-th frame of features, or with a negative n every frame several times.
 
 Usage: subsample-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -159,13 +163,13 @@ e.g.: subsample-feats --n=2 ark:- ark:-
     option("offset", int, 0, "Frame to begin with"),
 ])
 def subsample_feats(args: list[str], options: Options) -> int:
-    """Subsample a table; 1 if nothing was written."""
+    """Subsample a table; return 1 if nothing was written."""
     from nnet3py.feat.frames import subsample
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     if options.n == 0 or options.offset < 0 or (options.n < 0 and options.offset):
-        raise OptionError(f"--n={options.n} and --offset={options.offset} make no sense",
-                          "n is not 0, the offset not negative, and 0 if n is negative")
+        raise OptionError(f"--n={options.n} and --offset={options.offset}",
+                          "expected an n that is not 0, and an offset of 0 or more, of 0 if n is negative")
 
     frames_in = frames_out = 0
 
@@ -184,7 +188,7 @@ def subsample_feats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("shift-feats", usage="""
+@kaldi_command("shift-feats", group="Transforming features", help="Shift features in time.", usage="""
 Shift features in time, keeping the number of frames: the outermost frame is repeated.
 
 Usage: shift-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -193,14 +197,14 @@ e.g.: shift-feats --shift=-1 ark:feats.ark ark:-
 See also: copy-feats, splice-feats, subsample-feats
 """, arguments=(2, 2), options=[
     BINARY,
-    option("shift", int, 0, "By how many frames to shift; negative: to earlier ones"),
+    option("shift", int, 0, "Number of frames to shift by; negative: to earlier frames"),
 ])
 def shift_feats(args: list[str], options: Options) -> int:
-    """Shift a table or a file; 1 if a table was empty."""
+    """Shift a table or a file; return 1 if a table was empty."""
     from nnet3py.feat.frames import shift
 
     if between_tables(args):
-        done, errors = _convert(args, lambda features: shift(features, options.shift))
+        done, errors = _convert_table(args, lambda features: shift(features, options.shift))
         log.log(f"Shifted {done} features by {options.shift} frames; {errors} with errors.")
         return 0 if done else 1
     from nnet3py.formats.holders import read_matrix_file
@@ -211,4 +215,65 @@ def shift_feats(args: list[str], options: Options) -> int:
     if not len(features):
         raise FormatError("Empty input matrix", path=args[0])
     write_object(args[1], lambda writer: write_matrix(writer, shift(features, options.shift)), options.binary)
+    return 0
+
+
+@kaldi_command("add-deltas-sdc", group="Transforming features", help="Append the slopes of features at several times.",
+               usage="""
+Put the slopes of features over time beside them, now and at several later times: shifted delta cepstra.
+
+Usage: add-deltas-sdc [options] <feature-rspecifier> <feature-wspecifier>
+e.g.: add-deltas-sdc --delta-window=1 --block-shift=3 --num-blocks=7 scp:feats.scp ark:-
+See also: add-deltas, apply-cmvn-sliding
+""", arguments=(2, 2), options=[
+    option("truncate", int, 0, "Use this many columns of the features only (0: all)"),
+    option("delta-window", int, 1, "Frames on either side from which a slope is computed"),
+    option("block-shift", int, 3, "Frames from one slope to the next"),
+    option("num-blocks", int, 7, "Number of slopes"),
+])
+def add_deltas_sdc(args: list[str], options: Options) -> int:
+    """Add shifted deltas to a table; return 1 if it was empty."""
+    from nnet3py.feat.frames import add_shifted_deltas
+    from nnet3py.formats.holders import FLOAT_MATRIX
+
+    if options.truncate < 0:
+        raise OptionError(f"Invalid option --truncate={options.truncate}", "expected a number of columns, or 0 for all")
+
+    def with_deltas(key: str, features: np.ndarray) -> np.ndarray | None:
+        if not features.size:
+            log.warning(f"Empty feature matrix for key {key}")
+            return None
+        if options.truncate > features.shape[1]:
+            raise ShapeError(f"Cannot truncate features as dimension {features.shape[1]} is smaller than truncation "
+                             f"dimension {options.truncate}.")
+        return add_shifted_deltas(features[:, :options.truncate or None], options.delta_window, options.block_shift,
+                                  options.num_blocks)
+
+    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, with_deltas)
+    return 0 if done else 1
+
+
+@kaldi_command("concat-feats", group="Transforming features", help="Put features one after the other in time.",
+               usage="""
+Put feature matrices one after the other in time, as the program cat does with files.
+
+Usage: concat-feats [options] <in-rxfilename1> <in-rxfilename2> [<in-rxfilename3> ...] <out-wxfilename>
+e.g.: concat-feats mfcc/foo.ark:12343 mfcc/foo.ark:56789 -
+See also: paste-feats, copy-feats, append-vector-to-feats
+""", arguments=(3, None), options=[BINARY])
+def concat_feats(args: list[str], options: Options) -> int:
+    """Write the features of all files; raise ShapeError if the dimensions differ."""
+    import numpy as np
+
+    from nnet3py.formats.holders import read_matrix_file
+    from nnet3py.formats.matrices import write_matrix
+    from nnet3py.io.object_files import write_object
+
+    parts = [read_matrix_file(name) for name in args[:-1]]
+    dims = [part.shape[1] for part in parts if len(part)]
+    for name, part in zip(args, parts, strict=False):
+        if len(part) and part.shape[1] != dims[0]:
+            raise ShapeError(f"{name} has {part.shape[1]} columns, expected {dims[0]}, as the files before it have")
+    whole = np.concatenate([part for part in parts if len(part)]) if dims else parts[0]
+    write_object(args[-1], lambda writer: write_matrix(writer, whole), options.binary)
     return 0

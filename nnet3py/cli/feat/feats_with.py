@@ -1,4 +1,7 @@
-"""paste-feats, append-vector-to-feats and transform-feats: features together with something else."""
+"""Programs that put features together with others, with vectors, transforms or posteriors.
+
+paste-feats, append-vector-to-feats, transform-feats, post-to-feats, append-post-to-feats.
+"""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -7,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import convert_table
+from nnet3py.cli.process.copying import between_tables, convert_table
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
-from nnet3py.errors import FormatError, Nnet3Error, ShapeError
+from nnet3py.errors import FormatError, Nnet3Error, ShapeError, within
 from nnet3py.io.specifiers import is_rspecifier
 
 if TYPE_CHECKING:
@@ -18,22 +21,27 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from nnet3py.formats.posteriors import Posterior
+
+
+NOTHING_DONE = 255      # exit status of Kaldi's programs for tables of which no utterance could be processed
+
 
 class NothingDone(Nnet3Error):
-    """No utterance could be processed, in which case Kaldi's program ends with status 255."""
+    """An error for tables of which no utterance could be processed; Kaldi's programs then end with status 255."""
 
 
-def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
+def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool, what: str = "appended features") -> None:
     from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
 
     write_object(wxfilename, lambda writer: write_matrix(writer, matrix), binary)
-    log.log(f"Wrote appended features to {wxfilename}")
+    log.log(f"Wrote {what} to {wxfilename}")
 
 
 def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarray], np.ndarray | None],
              inputs: ExitStack) -> int:
-    """A table of features from another; NothingDone if it would be empty."""
+    """Convert a table of features; raise NothingDone if the result is empty."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     def finish(done: int, errors: int) -> None:
@@ -45,7 +53,7 @@ def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarra
     return 0
 
 
-@kaldi_command("paste-feats", usage="""
+@kaldi_command("paste-feats", group="Transforming features", help="Put features side by side.", usage="""
 Put feature matrices side by side, as the program paste does with files.
 
 Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3> ...] <out-wspecifier>
@@ -54,10 +62,10 @@ Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3>
   or: paste-feats foo.mat bar.mat baz.mat
 """, arguments=(3, None), options=[
     BINARY,
-    option("length-tolerance", int, 0, "How many frames the lengths may differ; then all are cut to the shortest"),
+    option("length-tolerance", int, 0, "Largest difference of the lengths in frames; all are cut to the shortest"),
 ])
 def paste_feats(args: list[str], options: Options) -> int:
-    """Paste tables or files; 1 if files differ in length."""
+    """Paste tables or files; return 1 if files differ in length."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessReader
 
@@ -87,7 +95,7 @@ def paste_feats(args: list[str], options: Options) -> int:
 
 
 def _pasted(parts: Sequence[np.ndarray], key: str, tolerance: int) -> np.ndarray | None:
-    """The matrices side by side; None, after a warning, if their lengths differ too much."""
+    """Return the matrices side by side; None, after a warning, if their lengths differ too much."""
     from nnet3py.feat.frames import paste
 
     lengths = [len(part) for part in parts]
@@ -101,7 +109,8 @@ def _pasted(parts: Sequence[np.ndarray], key: str, tolerance: int) -> np.ndarray
     return paste(parts)
 
 
-@kaldi_command("append-vector-to-feats", usage="""
+@kaldi_command("append-vector-to-feats", group="Transforming features", help="Append a vector to every frame.",
+               usage="""
 Append the same vector to every frame of features: its elements become further columns.
 
 Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier> <out-wspecifier>
@@ -137,7 +146,8 @@ def append_vector_to_feats(args: list[str], options: Options) -> int:
         return _convert(args[0], args[2], append, stack)
 
 
-@kaldi_command("transform-feats", usage="""
+@kaldi_command("transform-feats", group="Transforming features", help="Multiply features by a matrix, such as LDA's.",
+               usage="""
 Multiply features by a matrix, such as an LDA or fMLLR transform. If the matrix has one more column than the features,
 that is an offset. There is one transform for all, or one for each utterance or, with --utt2spk, for each speaker.
 
@@ -148,7 +158,7 @@ See also: copy-feats, splice-feats, est-lda
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for transforms per speaker"),
 ])
 def transform_feats(args: list[str], options: Options) -> int:
-    """Transform a table; 1 if nothing was written."""
+    """Transform a table; return 1 if nothing was written."""
     from nnet3py.feat.frames import transform
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessMappedReader
@@ -160,7 +170,7 @@ def transform_feats(args: list[str], options: Options) -> int:
         elif options.utt2spk:
             raise OptionError("--utt2spk goes with a table of transforms, not with a plain file")
         else:
-            find = partial(_the_same, read_matrix_file(args[0]))
+            find = partial(lambda matrix, key: matrix, read_matrix_file(args[0]))
 
         def transformed(key: str, features: np.ndarray) -> np.ndarray | None:
             matrix = find(key)
@@ -181,18 +191,15 @@ def transform_feats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-def _the_same(matrix: np.ndarray, key: str) -> np.ndarray | None:
-    return matrix
-
 
 class _Volumes:
-    """By how much transforms stretch space: the average, over frames, of half the log-determinant of T Tᵀ."""
+    """Changes of volume by transforms: the average over frames of half the log-determinant of T Tᵀ."""
 
     def __init__(self) -> None:
         self.total, self.frames, self.kind = 0.0, 0, ""
 
     def add(self, matrix: np.ndarray, frames: int) -> None:
-        """Count the linear part of a transform for this many frames."""
+        """Add the linear part of a transform, for this many frames."""
         import numpy as np
 
         rows, cols = matrix.shape
@@ -212,3 +219,92 @@ class _Volumes:
         """Log the average."""
         if self.kind and self.frames:
             log.log(f"Overall average {self.kind} is {self.total / self.frames:g} over {self.frames:g} frames.")
+
+
+# -- posteriors --------------------------------------------------------------------------------------------------------
+
+POST_DIM = option("post-dim", int, 0, "Number of columns, one for each id from 0; must be given")
+
+
+def _posterior_matrix(posterior: Posterior, options: Options) -> np.ndarray:
+    """Return float32 (frames, post-dim); raise ShapeError for an id without a column."""
+    from nnet3py.formats.general import SparseMatrix
+
+    return SparseMatrix.from_arrays(posterior.row_starts, posterior.ids, posterior.weights, options.post_dim).to_dense()
+
+
+def _check_post_dim(options: Options) -> None:
+    if options.post_dim <= 0:
+        raise OptionError("You have to set the dimensionality of posteriors with '--post-dim=D'")
+
+
+@kaldi_command("post-to-feats", group="Sound and features", help="Turn posteriors into features.", usage="""
+Turn posteriors into features: a row for each frame, a column for each id.
+
+Usage: post-to-feats [options] <in-rspecifier> <out-wspecifier>
+ or: post-to-feats [options] <in-rxfilename> <out-wxfilename>
+e.g.: post-to-feats --post-dim=50 ark:post.ark ark:feat.ark
+See also: post-to-smat, post-to-weights, append-post-to-feats
+""", arguments=(2, 2), options=[BINARY, POST_DIM])
+def post_to_feats(args: list[str], options: Options) -> int:
+    """Convert a table or a file; return 255 if a table was empty."""
+    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
+    from nnet3py.io.object_files import read_object
+
+    _check_post_dim(options)
+    if not between_tables(args):
+        with within(args[0]):
+            matrix = _posterior_matrix(read_object(args[0], POSTERIOR.read), options)
+        _write_matrix(args[1], matrix, options.binary, "posteriors as feature-matrix")
+        return 0
+    done, errors = convert_table(args[0], args[1], POSTERIOR, FLOAT_MATRIX,
+                                 lambda key, posterior: _posterior_matrix(posterior, options))
+    log.log(f"Done {done} utts, errors on {errors}")
+    return 0 if done else NOTHING_DONE
+
+
+@kaldi_command("append-post-to-feats", group="Transforming features", help="Append posteriors to features.", usage="""
+Put posteriors beside features: a further column for each id.
+
+Usage: append-post-to-feats [options] <in-rspecifier1> <in-rspecifier2> <out-wspecifier>
+ or: append-post-to-feats [options] <in-rxfilename1> <in-rxfilename2> <out-wxfilename>
+e.g.: append-post-to-feats --post-dim=50 ark:input.ark scp:post.scp ark:output.ark
+See also: paste-feats, concat-feats, append-vector-to-feats
+""", arguments=(3, 3), options=[BINARY, POST_DIM])
+def append_post_to_feats(args: list[str], options: Options) -> int:
+    """Append to a table or a file; return 255 if nothing was written."""
+    from nnet3py.feat.frames import paste
+    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR, read_matrix_file
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.tables import RandomAccessReader
+
+    _check_post_dim(options)
+
+    def appended(features: np.ndarray, posterior: Posterior) -> np.ndarray:
+        matrix = _posterior_matrix(posterior, options)
+        if len(matrix) != len(features):
+            raise ShapeError(f"expected posteriors of {len(features)} frames, as of the features, found {len(matrix)}")
+        return paste([features, matrix])
+
+    if not is_rspecifier(args[0]):
+        with within(args[0]):
+            whole = appended(read_matrix_file(args[0]), read_object(args[1], POSTERIOR.read))
+        _write_matrix(args[2], whole, options.binary)
+        return 0
+    with ExitStack() as stack:
+        posteriors = stack.enter_context(RandomAccessReader(args[1], POSTERIOR))
+
+        def append(key: str, features: np.ndarray) -> np.ndarray | None:
+            posterior = posteriors.get(key)
+            if posterior is None:
+                log.warning(f"Could not read posteriors for utterance {key}")
+                return None
+            try:
+                return appended(features, posterior)
+            except ShapeError as error:
+                log.warning(f"Utterance {key}: {error.message}")
+                return None
+
+        done, errors = convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, append, inputs=stack)
+    log.log(f"Done {done} utts, errors on {errors}")
+    return 0 if done else NOTHING_DONE

@@ -1,4 +1,4 @@
-"""online2-wav-dump-features and compute-online-feats: what a recognizer computes from sound before the network."""
+"""online2-wav-dump-features and compute-online-feats: the network's inputs as an online recognizer computes them."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from nnet3py.recognition.pipeline import FeaturePipeline
 
 
-@kaldi_command("online2-wav-dump-features", usage="""
-Compute what a network takes of sound that arrives in chunks: features, and the i-vector of each frame beside them.
-What is learned about a speaker is kept from one utterance to the next.
+@kaldi_command("online2-wav-dump-features", group="Sound and features",
+               help="Compute features and i-vectors of sound as if it were arriving.", usage="""
+Compute the inputs of a network for sound that arrives in chunks: features, and the i-vector of each frame beside them.
+Statistics of a speaker are kept from one utterance to the next.
 
 Usage: online2-wav-dump-features [options] <spk2utt-rspecifier> <wav-rspecifier> <feature-wspecifier>
 or:    online2-wav-dump-features [options] --print-ivector-dim=true
@@ -32,7 +33,7 @@ See also: compute-online-feats, ivector-extract-online2, online2-wav-nnet3-latge
     option("print-ivector-dim", bool, False, "Print the dimension of i-vectors (0 without) and exit"),
 ])
 def dump_features(args: list[str], options: Options) -> int:
-    """Write the table; 1 if it is empty."""
+    """Write the table; return 1 if it is empty."""
     from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
@@ -59,7 +60,7 @@ def dump_features(args: list[str], options: Options) -> int:
                 with within(f"utterance {key}"):
                     pipeline = FeaturePipeline(models, state)
                     rows = _rows(pipeline, sounds[key], options.chunk_length)
-                    # The normalization of the network's input begins again.
+                    # Only statistics of i-vectors are kept: normalization begins anew.
                     state = SpeakerState(pipeline.adaptation_state().ivectors)
                 writer.write(key, rows)
                 done, frames = done + 1, frames + len(rows)
@@ -68,7 +69,7 @@ def dump_features(args: list[str], options: Options) -> int:
 
 
 def _rows(pipeline: FeaturePipeline, wave: Wave, chunk_length: float) -> np.ndarray:
-    """float32 (frames, input dim + ivector dim): what is ready after each chunk."""
+    """Return float32 (frames, input dim + ivector dim): the frames that are ready after each chunk."""
     import numpy as np
 
     samples = wave.samples[0]
@@ -89,16 +90,17 @@ def _rows(pipeline: FeaturePipeline, wave: Wave, chunk_length: float) -> np.ndar
     return np.concatenate(parts)
 
 
-@kaldi_command("compute-online-feats", usage="""
-Compute what a network takes of sound, all of it at once: features, and an i-vector of each utterance. Utterances do
-not influence each other.
+@kaldi_command("compute-online-feats", group="Sound and features",
+               help="Compute features and i-vectors of sound, as a recognizer does.", usage="""
+Compute the inputs of a network for whole sounds: features, and an i-vector of each utterance. Utterances do not
+influence each other.
 
 Usage: compute-online-feats [options] <wave-rspecifier> <ivector-wspecifier> <feats-wspecifier>
 e.g.: compute-online-feats --config=conf/online.conf scp:wav.scp ark,scp:ivectors.ark,ivectors.scp ark:feats.ark
 See also: online2-wav-dump-features, compute-mfcc-feats
 """, arguments=(3, 3), options=PIPELINE)
 def compute_online_feats(args: list[str], options: Options) -> int:
-    """Write both tables; 1 if they are empty."""
+    """Write both tables; return 1 if they are empty."""
     from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -118,7 +120,7 @@ def compute_online_feats(args: list[str], options: Options) -> int:
                 pipeline.finish()
                 ready = pipeline.num_frames_ready
                 if not ready:
-                    raise Nnet3Error("it is shorter than a window")
+                    raise Nnet3Error("the sound is shorter than a window")
                 ivector = None if pipeline.ivectors is None else pipeline.ivector(ready - 1)
             except Nnet3Error as error:
                 log.warning(f"Failed to compute features for utterance {key}: {error}")

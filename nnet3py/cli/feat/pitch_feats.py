@@ -1,4 +1,4 @@
-"""Pitch: found in sound, made into what networks are given, filled in where there is none."""
+"""compute-kaldi-pitch-feats and others: pitch of sound, pitch features for networks, interpolation of pitch."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from nnet3py import log
-from nnet3py.cli.feat.sound_channel import chosen_channel
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error
@@ -18,14 +17,16 @@ if TYPE_CHECKING:
 
     from nnet3py.formats.foreign_files import Wave
 
-_PITCH, _PROCESS = declared(settings_of(PitchOptions)), declared(settings_of(ProcessPitchOptions))
+
+_PITCH = declared(settings_of(PitchOptions))
+_PROCESS = declared(settings_of(ProcessPitchOptions))
 _CHANNEL = option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)")
-_SRAND = option("srand", int, 0, "No effect: the noise is the same for each sound")
 _REPORT_EVERY = 10                          # utterances
+_SRAND = option("srand", int, 0, "No effect: the noise is the same for each sound")
 
 
-@kaldi_command("compute-kaldi-pitch-feats", usage="""
-Find the pitch of sound: for each frame the correlation by which it was found (NCCF), and the pitch in Hz.
+@kaldi_command("compute-kaldi-pitch-feats", group="Sound and features", help="Find the pitch of sound.", usage="""
+Find the pitch of sound: for each frame the normalized cross-correlation (NCCF), and the pitch in Hz.
 
 Usage: compute-kaldi-pitch-feats [options] <wav-rspecifier> <feats-wspecifier>
 e.g.: compute-kaldi-pitch-feats --sample-frequency=8000 scp:wav.scp ark:- | \\
@@ -33,40 +34,43 @@ e.g.: compute-kaldi-pitch-feats --sample-frequency=8000 scp:wav.scp ark:- | \\
 See also: process-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PITCH, _CHANNEL])
 def compute_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    """Write the table; 1 if it is empty."""
+    """Write the table; return 1 if it is empty."""
     from nnet3py.feat.pitch import compute_pitch, pitch_options
 
     how = pitch_options(options.as_dict())
-    return _of_sounds(args, options, lambda samples, rate: compute_pitch(samples, rate, how))
+    return _compute_table(args, options, lambda samples, rate: compute_pitch(samples, rate, how))
 
 
-@kaldi_command("compute-and-process-kaldi-pitch-feats", usage="""
-Find the pitch of sound, and make of it what networks are given: how likely a frame is voiced, the log pitch less its
-mean nearby, and its change.
+@kaldi_command("compute-and-process-kaldi-pitch-feats", group="Sound and features",
+               help="Find the pitch of sound, and compute pitch features for networks.", usage="""
+Find the pitch of sound, and compute pitch features for networks: a feature of voicing, the log pitch less its mean
+nearby, and its change.
 
 Usage: compute-and-process-kaldi-pitch-feats [options] <wav-rspecifier> <feats-wspecifier>
 e.g.: compute-and-process-kaldi-pitch-feats --frames-per-chunk=10 --simulate-first-pass-online=true scp:wav.scp ark:out
 See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PITCH, *_PROCESS, _CHANNEL, _SRAND])
 def compute_and_process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    """Write the table; 1 if it is empty."""
-    from nnet3py.feat.pitch import pitch_options, whole
+    """Write the table; return 1 if it is empty."""
+    from nnet3py.feat.pitch import frames_of_sound, pitch_options
     from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch_options
 
     how, process = pitch_options(options.as_dict()), process_pitch_options(options.as_dict())
-    return _of_sounds(args, options,
-                      lambda samples, rate: whole(ProcessedPitchStream(how, process), samples, rate, how))
+    return _compute_table(args, options,
+                      lambda samples, rate: frames_of_sound(ProcessedPitchStream(how, process), samples, rate, how))
 
 
-@kaldi_command("process-kaldi-pitch-feats", usage="""
-Make of pitch what networks are given: how likely a frame is voiced, the log pitch less its mean nearby, and its change.
+@kaldi_command("process-kaldi-pitch-feats", group="Sound and features", help="Compute pitch features for networks.",
+               usage="""
+Compute pitch features for networks from the pitch of sound: a feature of voicing, the log pitch less its mean nearby,
+and its change.
 
 Usage: process-kaldi-pitch-feats [options] <feats-rspecifier> <feats-wspecifier>
 e.g.: compute-kaldi-pitch-feats scp:wav.scp ark:- | process-kaldi-pitch-feats ark:- ark:pitch.ark
 See also: compute-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PROCESS, _SRAND])
 def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    """Convert a table; 1 if it is empty."""
+    """Convert a table; return 1 if it is empty."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -85,7 +89,7 @@ def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-def _of_sounds(args: list[str], options: Options, compute: Callable[[np.ndarray, float], np.ndarray]) -> int:
+def _compute_table(args: list[str], options: Options, compute: Callable[[np.ndarray, float], np.ndarray]) -> int:
     from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -94,7 +98,7 @@ def _of_sounds(args: list[str], options: Options, compute: Callable[[np.ndarray,
     with ExitStack() as stack:
         writer = stack.enter_context(TableWriter(args[1], FLOAT_MATRIX))
         for key, wave in stack.enter_context(SequentialReader(args[0], WAVE)):
-            pitch = _of_sound(key, wave, options.channel, compute)
+            pitch = _pitch_of_sound(key, wave, options.channel, compute)
             if pitch is None:
                 errors += 1
                 continue
@@ -107,9 +111,11 @@ def _of_sounds(args: list[str], options: Options, compute: Callable[[np.ndarray,
     return 0 if done else 1
 
 
-def _of_sound(key: str, wave: Wave, wanted: int, compute: Callable[[np.ndarray, float], np.ndarray]) -> (
+def _pitch_of_sound(key: str, wave: Wave, wanted: int, compute: Callable[[np.ndarray, float], np.ndarray]) -> (
         np.ndarray | None):
-    """The pitch of a sound; None, with a warning, if there is none."""
+    """Compute the pitch of a sound; return None, with a warning, if it has none."""
+    from nnet3py.cli.feat.speech_feats import chosen_channel
+
     channel = chosen_channel(key, len(wave.samples), wanted)
     if channel is None:
         return None
@@ -123,20 +129,21 @@ def _of_sound(key: str, wave: Wave, wanted: int, compute: Callable[[np.ndarray, 
     return pitch
 
 
-@kaldi_command("interpolate-pitch", usage="""
-Give pitch to frames that have none (0): the likeliest smooth curve, or lines across the gaps.
+@kaldi_command("interpolate-pitch", group="Sound and features", help="Interpolate the pitch of frames without one.",
+               usage="""
+Interpolate the pitch of frames without one (0): by the likeliest smooth curve, or by lines.
 
 Usage: interpolate-pitch [options] <feats-rspecifier> <feats-wspecifier>
 e.g.: interpolate-pitch ark:pitch.ark ark:filled.ark
 See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[
-    option("linear-interpolation", bool, False, "Draw lines across gaps, and change nothing else"),
+    option("linear-interpolation", bool, False, "Interpolate by lines, and change no other frames"),
     *declared(settings_of(InterpolationOptions)),
 ])
 def interpolate_pitch(args: list[str], options: Options) -> int:
-    """Convert a table; 1 if it is empty."""
+    """Convert a table; return 1 if it is empty."""
     from nnet3py.cli.process.copying import convert_table
-    from nnet3py.feat.interpolate_pitch import interpolated, interpolated_by_lines
+    from nnet3py.feat.process_pitch import interpolate_linearly, interpolate_pitch
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom
 
@@ -148,8 +155,8 @@ def interpolate_pitch(args: list[str], options: Options) -> int:
         nonlocal total, zero, changed, errors
         try:
             if options.linear_interpolation:
-                return interpolated_by_lines(features)
-            result = interpolated(features, how, random)
+                return interpolate_linearly(features)
+            result = interpolate_pitch(features, how, random)
         except Nnet3Error as error:
             log.warning(f"Failed to interpolate the pitch of {key}: {error}")
             errors += 1

@@ -1,4 +1,4 @@
-"""wav-reverberate and extend-wav-with-silence: sound as in a room, with noise, and with silence after it."""
+"""wav-reverberate and extend-wav-with-silence: sound with reverberation, noise, and silence at its end."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -15,26 +15,27 @@ if TYPE_CHECKING:
     from nnet3py.formats.foreign_files import Wave
 
 
-def _read(rxfilename: str, rate: float | None = None) -> Wave:
-    """A file of sound; UsageError if it has another sampling rate than ``rate``."""
+def _read_sound(rxfilename: str, rate: float | None = None) -> Wave:
+    """Read a file of sound; raise UsageError if it has another sampling rate than ``rate``."""
     from nnet3py.formats.foreign_files import read_wave
     from nnet3py.io.object_files import read_object
 
     wave = read_object(rxfilename, read_wave)
     if rate is not None and wave.rate != rate:
-        raise UsageError(f"{rxfilename} has {wave.rate:g} samples a second, and the input {rate:g}",
+        raise UsageError(f"{rxfilename} has {wave.rate:g} samples per second, expected {rate:g}, as the input has",
                          "convert one of them with sox, which may be in a pipe: 'sox x.wav -r 16000 -t wav - |'")
     return wave
 
 
-def _write(wxfilename: str, wave: Wave) -> None:
+def _write_sound(wxfilename: str, wave: Wave) -> None:
     from nnet3py.formats.foreign_files import write_wave
     from nnet3py.io.object_files import write_object
 
     write_object(wxfilename, lambda writer: write_wave(writer, wave), binary=False)
 
 
-@kaldi_command("wav-reverberate", usage="""
+@kaldi_command("wav-reverberate", group="Sound and features", help="Reverberate sound, and add noise to it.",
+               usage="""
 Reverberate sound with the impulse response of a room, and add noise or other signals to it.
 
 Usage: wav-reverberate [options] <wav-in-rxfilename> <wav-out-wxfilename>
@@ -45,12 +46,12 @@ See also: wav-copy, wav-perturb
     option("impulse-response", str, "", "File with the impulse response of a room"),
     option("additive-signals", str, "", "Files with signals to add, with commas between them"),
     option("snrs", str, "", "Signal-to-noise ratios of these signals in dB, with commas between them"),
-    option("start-times", str, "", "When these signals begin, in seconds, with commas between them"),
-    option("multi-channel-output", bool, False, "Write a channel for each one of the impulse response, or else of the "
-           "additive signals"),
-    option("input-wave-channel", int, 0, "Channel of the input that is taken"),
-    option("rir-channel", int, 0, "Channel of the impulse response that is taken, if one is written"),
-    option("noise-channel", int, 0, "Channel of the additive signals that is taken, if one is written"),
+    option("start-times", str, "", "Start times of these signals in seconds, with commas between them"),
+    option("multi-channel-output", bool, False, "Write as many channels as the impulse response has, or without one "
+           "the additive signals"),
+    option("input-wave-channel", int, 0, "Channel of the input to take"),
+    option("rir-channel", int, 0, "Channel of the impulse response to take, without --multi-channel-output"),
+    option("noise-channel", int, 0, "Channel of the additive signals to take, without --multi-channel-output"),
     *declared(settings_of(RoomOptions)),
 ])
 def wav_reverberate(args: list[str], options: Options) -> int:
@@ -58,7 +59,7 @@ def wav_reverberate(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.feat.options import RoomOptions
-    from nnet3py.feat.reverberate import AddedSignal, reverberate
+    from nnet3py.feat.sound import AddedSignal, reverberate
     from nnet3py.formats.foreign_files import Wave
 
     names = options.additive_signals.split(",") if options.additive_signals else []
@@ -66,10 +67,10 @@ def wav_reverberate(args: list[str], options: Options) -> int:
     if not len(names) == len(snrs) == len(starts):
         raise OptionError(f"--additive-signals names {len(names)} signals, --snrs has {len(snrs)} numbers and "
                           f"--start-times {len(starts)}", "there must be as many of each")
-    wave = _read(args[0])
+    wave = _read_sound(args[0])
     sound = wave.samples[_channel(wave, options.input_wave_channel, "input-wave-channel")]
-    room = _read(options.impulse_response, wave.rate) if options.impulse_response else None
-    signals = [_read(name, wave.rate) for name in names]
+    room = _read_sound(options.impulse_response, wave.rate) if options.impulse_response else None
+    signals = [_read_sound(name, wave.rate) for name in names]
     settings = fields_from(options, RoomOptions())
     count = _num_outputs(room, signals) if options.multi_channel_output else 1
     channels = []
@@ -83,7 +84,7 @@ def wav_reverberate(args: list[str], options: Options) -> int:
             wanted = number if options.multi_channel_output and len(signal.samples) > 1 else options.noise_channel
             added.append(AddedSignal(signal.samples[_channel(signal, wanted, "noise-channel")], snr, start))
         channels.append(reverberate(sound, wave.rate, response, added, settings))
-    _write(args[1], Wave(wave.rate, np.stack(channels)))
+    _write_sound(args[1], Wave(wave.rate, np.stack(channels)))
     return 0
 
 
@@ -101,18 +102,18 @@ def _channel(wave: Wave, wanted: int, name: str) -> int:
 
 
 def _num_outputs(room: Wave | None, signals: list[Wave]) -> int:
-    """How many channels are written; UsageError if the files differ in them."""
+    """Return the number of channels to write; raise UsageError if the files differ in it."""
     counts = [len(wave.samples) for wave in signals if len(wave.samples) > 1]
     count = len(room.samples) if room is not None else max(counts, default=1)
     if any(other != count for other in counts):
-        raise UsageError(f"with --multi-channel-output, {count} channels are written, and an additive signal has "
-                         f"{next(other for other in counts if other != count)}", "it must have as many, or one")
+        raise UsageError(f"with --multi-channel-output, expected additive signals of {count} channels, or of one, "
+                         f"found one of {next(other for other in counts if other != count)}")
     return count
 
 
-@kaldi_command("extend-wav-with-silence", usage="""
-Append silence to sound: the quietest piece of its beginning and its end, repeated. So it is tested how recognition
-finds the end of what is said.
+@kaldi_command("extend-wav-with-silence", group="Sound and features", help="Append silence to sound.", usage="""
+Append silence to sound: the quietest piece of its beginning and its end, repeated. Such sound is for tests of how
+recognition detects the end of an utterance.
 
 Usage: extend-wav-with-silence [options] <wav-rspecifier> <wav-wspecifier>
 or:   extend-wav-with-silence [options] <wav-rxfilename> <wav-wxfilename>
@@ -122,11 +123,11 @@ See also: wav-copy, wav-reverberate, online2-wav-nnet3-latgen-faster
     *declared(settings_of(SilenceOptions)),
 ])
 def extend_wav_with_silence(args: list[str], options: Options) -> int:
-    """Extend a table or a file; 1 if a table was empty."""
+    """Extend a table or a file; return 1 if a table was empty."""
     import numpy as np
 
     from nnet3py.feat.options import SilenceOptions
-    from nnet3py.feat.reverberate import with_silence
+    from nnet3py.feat.sound import with_silence
     from nnet3py.formats.foreign_files import WAVE
 
     settings = fields_from(options, SilenceOptions())
@@ -137,8 +138,8 @@ def extend_wav_with_silence(args: list[str], options: Options) -> int:
 
     if not between_tables(args):
         with within(args[0]):
-            wave = extended("", _read(args[0]))
-        _write(args[1], wave)
+            wave = extended("", _read_sound(args[0]))
+        _write_sound(args[1], wave)
         log.log(f"Appended {options.extra_silence_length:g} seconds of silence to {args[0]}")
         return 0
     done, _ = convert_table(args[0], args[1], WAVE, WAVE, extended)

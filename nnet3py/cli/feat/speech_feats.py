@@ -1,15 +1,21 @@
-"""compute-mfcc-feats, compute-fbank-feats, compute-plp-feats and compute-spectrogram-feats: features of sound."""
+"""Programs that compute features of sound and detect voice activity.
+
+compute-mfcc-feats, compute-fbank-feats, compute-plp-feats, compute-spectrogram-feats, compute-vad,
+select-voiced-frames.
+"""
 from __future__ import annotations
 
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.feat.sound_channel import chosen_channel
-from nnet3py.cli.feat.speech_options import FBANK, FEATURE_OPTIONS, MFCC, PLP, SPECTROGRAM
+from nnet3py.cli.feat.options import FBANK, FEATURE_OPTIONS, MFCC, PLP, SPECTROGRAM
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import OptionError, Options
+from nnet3py.cli.process.copying import convert_table
+from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error
+from nnet3py.feat.options import VadOptions
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,12 +23,13 @@ if TYPE_CHECKING:
     from nnet3py.feat.speech import SpeechFeatures
     from nnet3py.formats.foreign_files import Wave
 
+
 _REPORT_EVERY = 10                          # utterances
-_HTK_MFCC, _HTK_FBANK, _HTK_PLP = 0o6, 0o7, 0o13             # kinds of HTK's files
+_HTK_MFCC, _HTK_FBANK, _HTK_PLP = 0o6, 0o7, 0o13             # kinds of features in HTK's files
 _HTK_ENERGY, _HTK_C0 = 0o100, 0o20000
 
 
-@kaldi_command("compute-mfcc-feats", usage="""
+@kaldi_command("compute-mfcc-feats", group="Sound and features", help="Compute MFCC features of sound.", usage="""
 Compute mel-frequency cepstral coefficients of sound.
 
 Usage: compute-mfcc-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -30,11 +37,12 @@ e.g.: compute-mfcc-feats --config=conf/mfcc.conf scp:wav.scp ark,scp:mfcc.ark,fe
 See also: compute-fbank-feats, compute-plp-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=MFCC)
 def compute_mfcc_feats(args: list[str], options: Options) -> int:
-    """Compute MFCCs; 1 if there was no utterance."""
+    """Compute MFCCs; return 1 if there was no utterance."""
     return _compute(args, options, "mfcc", _HTK_MFCC | (_HTK_ENERGY if options.use_energy else _HTK_C0))
 
 
-@kaldi_command("compute-fbank-feats", usage="""
+@kaldi_command("compute-fbank-feats", group="Sound and features", help="Compute filterbank features of sound.",
+               usage="""
 Compute the outputs of mel filterbanks for sound.
 
 Usage: compute-fbank-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -42,11 +50,11 @@ e.g.: compute-fbank-feats --num-mel-bins=40 scp:wav.scp ark,scp:fbank.ark,feats.
 See also: compute-mfcc-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=FBANK)
 def compute_fbank_feats(args: list[str], options: Options) -> int:
-    """Compute filterbank features; 1 if there was no utterance."""
+    """Compute filterbank features; return 1 if there was no utterance."""
     return _compute(args, options, "fbank", _HTK_FBANK | (_HTK_ENERGY if options.use_energy else 0))
 
 
-@kaldi_command("compute-plp-feats", usage="""
+@kaldi_command("compute-plp-feats", group="Sound and features", help="Compute PLP features of sound.", usage="""
 Compute perceptual linear prediction features of sound.
 
 Usage: compute-plp-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -54,19 +62,19 @@ e.g.: compute-plp-feats --config=conf/plp.conf scp:wav.scp ark,scp:plp.ark,feats
 See also: compute-mfcc-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=PLP)
 def compute_plp_feats(args: list[str], options: Options) -> int:
-    """Compute PLP features; 1 if there was no utterance."""
+    """Compute PLP features; return 1 if there was no utterance."""
     return _compute(args, options, "plp", _HTK_PLP | (_HTK_ENERGY if options.use_energy else _HTK_C0))
 
 
-@kaldi_command("compute-spectrogram-feats", usage="""
-Compute logarithms of power spectra of sound; the first column is the energy's.
+@kaldi_command("compute-spectrogram-feats", group="Sound and features", help="Compute spectrograms of sound.", usage="""
+Compute logarithms of power spectra of sound; the first column is the log-energy.
 
 Usage: compute-spectrogram-feats [options] <wav-rspecifier> <feats-wspecifier>
 e.g.: compute-spectrogram-feats --config=conf/spectrogram.conf scp:wav.scp ark,scp:spec.ark,feats.scp
 See also: compute-fbank-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=SPECTROGRAM)
 def compute_spectrogram_feats(args: list[str], options: Options) -> int:
-    """Compute spectrograms; 1 if there was no utterance."""
+    """Compute spectrograms; return 1 if there was no utterance."""
     return _compute(args, options, "spectrogram", _HTK_FBANK | _HTK_C0)
 
 
@@ -78,7 +86,7 @@ def _compute(args: list[str], options: Options, kind: str, htk_kind: int) -> int
 
     values = options.as_dict()
     if values.get("utt2spk") and not options.vtln_map:
-        raise OptionError("--utt2spk is only for --vtln-map, which is not given")
+        raise OptionError("--utt2spk needs --vtln-map, which is not given")
     own = {each.name: values[each.name] for each in FEATURE_OPTIONS[kind]}
     computer = SpeechFeatures(speech_options(kind, own), values.get("vtln-warp", 1.0))
     done = total = 0
@@ -109,7 +117,7 @@ def _compute(args: list[str], options: Options, kind: str, htk_kind: int) -> int
 
 
 def _features(key: str, wave: Wave, computer: SpeechFeatures, options: Options, warps: Any) -> np.ndarray | None:
-    """The features of an utterance; None, with a warning, if there are none."""
+    """Compute the features of an utterance; return None, with a warning, if it has none."""
     if wave.duration < options.min_duration:
         log.warning(f"File: {key} is too short ({wave.duration:g} sec): producing no output.")
         return None
@@ -132,3 +140,97 @@ def _features(key: str, wave: Wave, computer: SpeechFeatures, options: Options, 
     elif options.subtract_mean:
         features = features - features.mean(axis=0)
     return features
+
+
+def chosen_channel(key: str, count: int, wanted: int) -> int | None:
+    """Return the channel of ``count`` that the option ``--channel`` asks for; None, with a warning, if it is missing.
+    """
+    if wanted < 0:
+        if count != 1:
+            log.warning(f"Channel not specified but you have data with {count} channels; defaulting to zero [{key}]")
+        return 0
+    if wanted >= count:
+        log.warning(f"File with id {key} has {count} channels but you specified channel {wanted}, producing no output.")
+        return None
+    return wanted
+
+
+@kaldi_command("compute-vad", group="Sound and features", help="Find the frames that are voiced, by their energy.",
+               usage="""
+Find voiced frames by their energy, the first column of the features: vectors of 1 (voiced) and 0.
+
+Usage:  compute-vad [options] <feats-rspecifier> <vad-wspecifier>
+e.g.:
+ compute-vad scp:feats.scp ark:vad.ark
+See also: select-voiced-frames
+""", arguments=(2, 2), options=[
+    option("omit-unvoiced-utts", bool, False, "Write nothing for utterances without a voiced frame"),
+    *declared(settings_of(VadOptions)),
+])
+def compute_vad(args: list[str], options: Options) -> int:
+    """Convert a table; return 1 if nothing was done."""
+    from nnet3py.feat.frames import voiced_frames
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
+
+    if not 0.0 < options.vad_proportion_threshold < 1.0 or options.vad_frames_context < 0:
+        raise OptionError(f"--vad-proportion-threshold={options.vad_proportion_threshold:g} "
+                          f"--vad-frames-context={options.vad_frames_context}: expected a proportion between 0 and 1, "
+                          "and a context of 0 or more")
+    settings = fields_from(options, VadOptions())
+    num_empty = num_unvoiced = num_frames = num_voiced = 0
+
+    def voiced(key: str, features: np.ndarray) -> np.ndarray | None:
+        nonlocal num_empty, num_unvoiced, num_frames, num_voiced
+        if not features.size:
+            log.warning(f"Empty feature matrix for utterance {key}")
+            num_empty += 1
+            return None
+        voiced = voiced_frames(features, settings)
+        if not voiced.any():
+            log.warning(f"No frames were judged voiced for utterance {key}")
+            num_unvoiced += 1
+            if options.omit_unvoiced_utts:
+                return None
+        num_frames, num_voiced = num_frames + len(voiced), num_voiced + int(voiced.sum())
+        return voiced
+
+    written, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_VECTOR, voiced)
+    done = written if options.omit_unvoiced_utts else written - num_unvoiced
+    log.log(f"Applied energy based voice activity detection; processed {done} utterances successfully; {num_empty} had "
+            f"empty features, and {num_unvoiced} were completely unvoiced.")
+    log.log(f"Proportion of voiced frames was {num_voiced / max(num_frames, 1):g} over {num_frames} frames.")
+    return 0 if done else 1
+
+
+@kaldi_command("select-voiced-frames", group="Sound and features", help="Copy the frames of features that are voiced.",
+               usage="""
+Copy the frames of features that are voiced, as compute-vad has found.
+
+Usage:  select-voiced-frames [options] <feats-rspecifier> <vad-rspecifier> <feats-wspecifier>
+e.g.:
+ select-voiced-frames scp:feats.scp scp:vad.scp ark:-
+See also: compute-vad
+""", arguments=(3, 3))
+def select_voiced_frames(args: list[str], options: Options) -> int:
+    """Convert a table; return 1 if nothing was written."""
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
+    from nnet3py.io.tables import RandomAccessReader
+
+    with RandomAccessReader(args[1], FLOAT_VECTOR) as voices:
+        def selected(key: str, features: np.ndarray) -> np.ndarray | None:
+            if key not in voices:
+                log.warning(f"No VAD input found for utterance {key}")
+                return None
+            voiced = voices[key]
+            if len(voiced) != len(features):
+                log.warning(f"Mismatch in number for frames {len(features)} for features and VAD {len(voiced)}, for "
+                            f"utterance {key}")
+                return None
+            if not voiced.any():
+                log.warning(f"No features were judged as voiced for utterance {key}")
+                return None
+            return features[voiced != 0.0]
+
+        done, errors = convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, selected)
+    log.log(f"Done selecting voiced frames; processed {done} utterances, {errors} had errors.")
+    return 0 if done else 1

@@ -1,11 +1,14 @@
-"""ivector-extract, ivector-extract-online, ivector-extract-online2 and ivector-randomize: i-vectors of utterances."""
+"""Programs that extract i-vectors: of utterances or speakers, at regular frames, and as an online recognizer would.
+
+ivector-extract, ivector-extract-online, ivector-extract-online2, ivector-randomize.
+"""
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.ivectors.inputs import read_extractor, with_posteriors
+from nnet3py.cli.ivectors.extractor import read_extractor, with_posteriors
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, online_models
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import OptionError, Options, option
@@ -18,7 +21,7 @@ if TYPE_CHECKING:
     from nnet3py.ivectors.online import EstimationStats
 
 class _Averages:
-    """Averages over many utterances, weighted by their frames, for the log."""
+    """Averages over utterances, weighted by their frames, for the log."""
 
     def __init__(self) -> None:
         self.frames = self.change = self.length = self.last_length = 0.0
@@ -34,7 +37,7 @@ class _Averages:
         self.last_length += frames * float(lengths[-1])
 
     def log(self, ivector_dim: int) -> None:
-        """Write the averages."""
+        """Log the averages."""
         frames = self.frames or 1.0
         log.log(f"Average objective-function improvement was {self.change / frames:.6g} per frame, over "
                 f"{self.frames:.6g} frames (weighted).")
@@ -43,34 +46,35 @@ class _Averages:
                 f"{math.sqrt(ivector_dim):.6g}")
 
 
-@kaldi_command("ivector-extract", usage="""
+@kaldi_command("ivector-extract", group="Speakers and i-vectors",
+               help="Extract an i-vector of each utterance or speaker.", usage="""
 Extract an i-vector of each utterance, or (with --spk2utt) of each speaker.
 
 Usage:  ivector-extract [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <ivector-wspecifier>
 e.g.: ivector-extract final.ie scp:feats.scp ark:post.ark ark,t:ivectors.1.ark
 See also: ivector-extract-online2, ivector-mean
 """, arguments=(4, 4), options=[
-    option("compute-objf-change", bool, True, "Compute how much i-vectors gain, for logs"),
+    option("compute-objf-change", bool, True, "Log the gain of i-vectors in log-likelihood"),
     option("spk2utt", str, "", "Lists of each speaker's utterances (rspecifier), for an i-vector of each speaker"),
     option("acoustic-weight", float, 1.0, "Weight of the posteriors"),
     option("max-count", float, 0.0, "Frames (weighted) from which on more count no more; 0 for never"),
     option("num-threads", int, 1, "Threads; results do not depend on it"),
 ])
 def ivector_extract(args: list[str], options: Options) -> int:
-    """Extract i-vectors; 1 if there were none."""
+    """Extract i-vectors; return 1 if there were none."""
     if options.spk2utt and options.num_threads != 1:
-        raise UsageError("--spk2utt and --num-threads cannot be given together")
+        raise UsageError("--spk2utt and --num-threads cannot be given together", "leave out --num-threads")
     extractor = read_extractor(args[0])
-    return (_of_speakers if options.spk2utt else _of_utterances)(extractor, args, options)
+    return (_extract_of_speakers if options.spk2utt else _extract_of_utterances)(extractor, args, options)
 
 
-def _of_utterances(extractor: Any, args: list[str], options: Options) -> int:
+def _extract_of_utterances(extractor: Any, args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.io.tables import TableWriter
-    from nnet3py.ivectors.extractor import UtteranceStats, objective_of
+    from nnet3py.ivectors.extractor import UtteranceStats, ivector_auxf
 
     counts = {"errors": 0}
 
@@ -86,8 +90,8 @@ def _of_utterances(extractor: Any, args: list[str], options: Options) -> int:
             mean = extractor.distribution(stats, terms).mean
         change = 0.0
         if options.compute_objf_change:
-            change = sum(objective_of(extractor, stats, mean, terms=terms)) - sum(
-                objective_of(extractor, stats, extractor.prior_mean(), terms=terms))
+            change = sum(ivector_auxf(extractor, stats, mean, terms=terms)) - sum(
+                ivector_auxf(extractor, stats, extractor.prior_mean(), terms=terms))
         mean[0] -= extractor.offset
         return key, mean.astype(np.float32), total * limited, change
 
@@ -104,12 +108,12 @@ def _of_utterances(extractor: Any, args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-def _of_speakers(extractor: Any, args: list[str], options: Options) -> int:
+def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
-    from nnet3py.ivectors.extractor import UtteranceStats, objective_of
+    from nnet3py.ivectors.extractor import UtteranceStats, ivector_auxf
 
     done = errors = num_utterances = utterance_errors = 0
     frames = gained = norms = 0.0
@@ -146,8 +150,8 @@ def _of_speakers(extractor: Any, args: list[str], options: Options) -> int:
             terms = extractor.terms(total)
             mean = extractor.distribution(total, terms).mean
             if options.compute_objf_change:
-                change = sum(objective_of(extractor, total, mean, terms=terms)) - sum(
-                    objective_of(extractor, total, extractor.prior_mean(), terms=terms))
+                change = sum(ivector_auxf(extractor, total, mean, terms=terms)) - sum(
+                    ivector_auxf(extractor, total, extractor.prior_mean(), terms=terms))
                 log.log(f"Auxf change for speaker {speaker} was {change / count:.6g} per frame, over {count:.6g} "
                         f"frames (weighted).")
                 gained += change
@@ -166,7 +170,8 @@ def _of_speakers(extractor: Any, args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extract-online", usage="""
+@kaldi_command("ivector-extract-online", group="Speakers and i-vectors",
+               help="Extract i-vectors at regular frames, with given posteriors.", usage="""
 Extract an i-vector every so many frames, each from the frames up to there, with given posteriors.
 
 Usage:  ivector-extract-online [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <ivector-wspecifier>
@@ -179,7 +184,7 @@ See also: ivector-extract-online2
     option("num-threads", int, 8, "No effect: results do not depend on it"),
 ])
 def ivector_extract_online(args: list[str], options: Options) -> int:
-    """Extract i-vectors; 1 if there were none."""
+    """Extract i-vectors; return 1 if there were none."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -187,7 +192,8 @@ def ivector_extract_online(args: list[str], options: Options) -> int:
     from nnet3py.ivectors.online import ivectors_of_posteriors
 
     if options.ivector_period < 1 or options.num_cg_iters < 1:
-        raise OptionError("--ivector-period and --num-cg-iters must be above 0")
+        raise OptionError(f"--ivector-period={options.ivector_period} --num-cg-iters={options.num_cg_iters}: expected "
+                          "numbers above 0")
     extractor, averages, counts, done = read_extractor(args[0]), _Averages(), {"errors": 0}, 0
     with TableWriter(args[3], FLOAT_MATRIX) as writer:
         for key, matrix, posterior in with_posteriors(args[1], args[2], counts):
@@ -207,9 +213,10 @@ def ivector_extract_online(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extract-online2", usage="""
-Extract i-vectors as an online recognizer would: every so many frames, from the frames up to there and what is known of
-the speaker from earlier utterances.
+@kaldi_command("ivector-extract-online2", group="Speakers and i-vectors",
+               help="Extract i-vectors at regular frames, as an online recognizer would.", usage="""
+Extract i-vectors as an online recognizer would: every so many frames, from the frames up to there and from statistics
+of the speaker's earlier utterances.
 
 Usage:  ivector-extract-online2 [options] <spk2utt-rspecifier> <feature-rspecifier> <ivector-wspecifier>
 e.g.: ivector-extract-online2 --config=conf/ivector_extractor.conf ark:data/train/spk2utt scp:data/train/feats.scp
@@ -223,7 +230,7 @@ See also: ivector-extract-online, copy-feats
     option("frame-weights-rspecifier", str, "", "Weights of frames, vectors"),
 ])
 def ivector_extract_online2(args: list[str], options: Options) -> int:
-    """Extract i-vectors; 1 if there were none."""
+    """Extract i-vectors; return 1 if there were none."""
     from contextlib import ExitStack
 
     from nnet3py.formats.general import check_finite
@@ -232,7 +239,7 @@ def ivector_extract_online2(args: list[str], options: Options) -> int:
     from nnet3py.ivectors.online import AdaptationState, OnlineIvectors
 
     models = online_models(options)
-    models.use_most_recent = False           # i-vectors at regular frames are what is wanted
+    models.use_most_recent = False           # this program writes i-vectors at regular frames
     averages, done, errors = _Averages(), 0, 0
     with ExitStack() as stack:
         writer = stack.enter_context(TableWriter(args[2], FLOAT_MATRIX))
@@ -269,7 +276,7 @@ def ivector_extract_online2(args: list[str], options: Options) -> int:
 
 
 def _frame_weights(table: Any, key: str, num_frames: int, tolerance: int) -> Any:
-    """float32 (frames,), with 0 for frames that have none; None without a table, False if it lacks the utterance."""
+    """Return float32 (frames,), padded with 0; None without a table; False, after a warning, for an unusable entry."""
     import numpy as np
 
     if table is None:
@@ -292,7 +299,8 @@ def _rows(feature: Any, step: int) -> np.ndarray:
     return np.stack([feature.at(frame) for frame in range(0, feature.num_frames, step)])
 
 
-@kaldi_command("ivector-randomize", usage="""
+@kaldi_command("ivector-randomize", group="Speakers and i-vectors", help="Replace i-vectors at random by later ones.",
+               usage="""
 Copy matrices of i-vectors, with rows replaced at random by later ones, so that networks do not rely on their order.
 
 Usage:  ivector-randomize [options] <ivector-rspecifier> <ivector-wspecifier>
@@ -300,16 +308,16 @@ e.g.: ivector-randomize ark:- ark:-
 See also: ivector-extract-online2
 """, arguments=(2, 2), options=[
     option("srand", int, 0, "No effect, as in Kaldi"),
-    option("randomize-prob", float, 0.5, "How probably a row is replaced"),
+    option("randomize-prob", float, 0.5, "Probability that a row is replaced"),
 ])
 def ivector_randomize(args: list[str], options: Options) -> int:
-    """Randomize a table; 1 if it was empty."""
+    """Randomize a table; return 1 if it was empty."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom
 
     if not 0.0 <= options.randomize_prob <= 1.0:
-        raise OptionError(f"--randomize-prob must lie between 0 and 1, found {options.randomize_prob:g}")
+        raise OptionError(f"--randomize-prob={options.randomize_prob:g}: expected a number from 0 to 1")
     random = CRandom()
 
     def randomized(key: str, matrix: np.ndarray) -> np.ndarray:

@@ -1,10 +1,11 @@
-"""ivector-extractor-*: extractors of i-vectors, made, trained and copied."""
+"""Programs that make, train and copy i-vector extractors (ivector-extractor-init, -acc-stats, -sum-accs, -est, -copy).
+"""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.ivectors.inputs import read_extractor, with_posteriors
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
@@ -13,16 +14,59 @@ from nnet3py.ivectors.options import EstimationOptions, StatsOptions
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
-
     import numpy as np
 
     from nnet3py.formats.posteriors import Posterior
+    from nnet3py.ivectors.extractor import IvectorExtractor
+
+
+def read_extractor(rxfilename: str) -> Any:
+    """Read an extractor, and compute its derived variables."""
+    from nnet3py.io.object_files import read_object
+    from nnet3py.ivectors.extractor import IvectorExtractor
+
+    extractor = read_object(rxfilename, IvectorExtractor.read)
+    derive(extractor)
+    return extractor
+
+
+def derive(extractor: IvectorExtractor) -> None:
+    """Compute the derived variables of an extractor, which takes time, and log it."""
+    log.log("Computing derived variables for iVector extractor")
+    assert extractor.quadratics is not None
+    log.log("Done.")
+
+
+def with_posteriors(features: str, posteriors: str,
+                    counts: dict[str, int]) -> Iterator[tuple[str, np.ndarray, Posterior]]:
+    """Yield utterances with posteriors of all frames; warn of others, and count them in ``counts["errors"]``."""
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
+    from nnet3py.io.tables import RandomAccessReader, SequentialReader
+
+    with SequentialReader(features, FLOAT_MATRIX) as matrices, RandomAccessReader(posteriors, POSTERIOR) as table:
+        for key, matrix in matrices:
+            if key not in table:
+                log.warning(f"No posteriors for utterance {key}")
+                counts["errors"] += 1
+                continue
+            posterior = table[key]
+            if len(posterior) != len(matrix):
+                log.warning(f"Size mismatch between posterior {len(posterior)} and features {len(matrix)} for "
+                            f"utterance {key}")
+                counts["errors"] += 1
+                continue
+            with within(f"utterance {key}"):
+                check_finite(matrix, "features")
+            yield key, matrix, posterior
+
 
 NUM_THREADS = option("num-threads", int, 1, "Threads; results do not depend on it")
 
 
-@kaldi_command("ivector-extractor-init", usage="""
-Make an extractor of i-vectors from a mixture of Gaussians, with random directions.
+@kaldi_command("ivector-extractor-init", group="Speakers and i-vectors",
+               help="Make an extractor of i-vectors from a mixture of Gaussians.", usage="""
+Make an extractor of i-vectors from a mixture of Gaussians, with random projections.
 
 Usage:  ivector-extractor-init [options] <fgmm-in> <ivector-extractor-out>
 e.g.: ivector-extractor-init 4.fgmm 0.ie
@@ -35,7 +79,7 @@ See also: ivector-extractor-acc-stats, gmm-global-to-fgmm
 ])
 def ivector_extractor_init(args: list[str], options: Options) -> None:
     """Make an extractor."""
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.ivectors.extractor import IvectorExtractor
     from nnet3py.random_sequence import CRandom
@@ -48,8 +92,9 @@ def ivector_extractor_init(args: list[str], options: Options) -> None:
     log.log(f"Initialized iVector extractor with iVector dimension {options.ivector_dim} and wrote it to {args[1]}")
 
 
-@kaldi_command("ivector-extractor-acc-stats", usage="""
-Gather statistics for training an extractor of i-vectors.
+@kaldi_command("ivector-extractor-acc-stats", group="Speakers and i-vectors",
+               help="Accumulate statistics for training an extractor of i-vectors.", usage="""
+Accumulate statistics for training an extractor of i-vectors.
 
 Usage:  ivector-extractor-acc-stats [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <stats-out>
 e.g.: ivector-extractor-acc-stats 2.ie scp:feats.scp ark:post.ark 2.1.acc
@@ -59,7 +104,7 @@ See also: ivector-extractor-sum-accs, ivector-extractor-est
     *declared(settings_of(StatsOptions)),
 ])
 def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
-    """Gather statistics; 1 if there was no utterance."""
+    """Accumulate statistics; return 1 if there was no utterance."""
     from nnet3py.io.object_files import write_object
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.ivectors.extractor import UtteranceStats
@@ -68,7 +113,8 @@ def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
 
     settings = fields_from(options, StatsOptions())
     if settings.num_samples_for_weights < 2 or settings.cache_size < 1:
-        raise OptionError("--num-samples-for-weights must be above 1, --cache-size above 0")
+        raise OptionError(f"--num-samples-for-weights={settings.num_samples_for_weights} "
+                          f"--cache-size={settings.cache_size}: expected a number above 1, and one above 0")
     extractor = read_extractor(args[0])
     total, counts, random, done, frames = ExtractorStats.zeros(extractor, settings), {"errors": 0}, CRandom(), 0, 0
 
@@ -91,8 +137,9 @@ def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extractor-sum-accs", usage="""
-Add statistics for training an extractor of i-vectors, gathered on parts of the data.
+@kaldi_command("ivector-extractor-sum-accs", group="Speakers and i-vectors",
+               help="Add statistics for training an extractor of i-vectors.", usage="""
+Add statistics for training an extractor of i-vectors, accumulated on parts of the data.
 
 Usage:  ivector-extractor-sum-accs [options] <stats-in1> <stats-in2> ... <stats-out>
 e.g.: ivector-extractor-sum-accs 1.1.acc 1.2.acc 1.acc
@@ -113,7 +160,8 @@ def ivector_extractor_sum_accs(args: list[str], options: Options) -> None:
     log.log(f"Wrote stats to {args[-1]}")
 
 
-@kaldi_command("ivector-extractor-est", usage="""
+@kaldi_command("ivector-extractor-est", group="Speakers and i-vectors", help="Estimate an extractor of i-vectors.",
+               usage="""
 Estimate an extractor of i-vectors from statistics.
 
 Usage:  ivector-extractor-est [options] <model-in> <stats-in> <model-out>
@@ -137,7 +185,8 @@ def ivector_extractor_est(args: list[str], options: Options) -> None:
     log.log(f"Updated model and wrote it to {args[2]}")
 
 
-@kaldi_command("ivector-extractor-copy", usage="""
+@kaldi_command("ivector-extractor-copy", group="Speakers and i-vectors", help="Copy an extractor of i-vectors.",
+               usage="""
 Copy an extractor of i-vectors, in text or binary.
 
 Usage:  ivector-extractor-copy [options] <ivector-extractor-in> <ivector-extractor-out>

@@ -1,10 +1,11 @@
-"""gmm-global-* and fgmm-global-*: mixtures of Gaussians of all features, trained and converted."""
+"""Programs that train and convert Gaussian mixtures of all features (gmm-global-*, fgmm-global-*)."""
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
+from nnet3py.cli.ivectors.gmm_posteriors import mixture_class
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
@@ -15,9 +16,9 @@ from nnet3py.option_fields import settings_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from nnet3py.gaussians.accumulators import GmmStats
+    from nnet3py.gaussians.estimation import GmmStats
 
-_UPDATE_FLAGS = option("update-flags", str, "mvw", "What is estimated: means (m), variances (v), weights (w)")
+_UPDATE_FLAGS = option("update-flags", str, "mvw", "Parameters to estimate: means (m), variances (v), weights (w)")
 _DIAG_OPTIONS, _FULL_OPTIONS = declared(settings_of(DiagOptions)), declared(settings_of(FullOptions))
 _COVARIANCE_FLOORS = ("variance-floor", "max-condition")
 _ALL_STAY = "all Gaussians stay"
@@ -29,15 +30,16 @@ _ACC_OPTIONS = (BINARY, _UPDATE_FLAGS,
                 option("weights", str, "", "Weights of frames (rspecifier), vectors"))
 
 
-def _read_write(args: list[str], options: Options, read: Any, convert: Callable[[Any], Any], what: str) -> None:
-    """Read a mixture, and write what ``convert`` makes from it."""
+def _convert(args: list[str], options: Options, read: Any, convert: Callable[[Any], Any], what: str) -> None:
+    """Read a mixture, convert it, and write the result."""
     from nnet3py.io.object_files import read_object, write_object
 
     write_object(args[1], convert(read_object(args[0], read)).write, options.binary)
     log.log(f"Written {what} to {args[1]}")
 
 
-@kaldi_command("gmm-global-init-from-feats", usage="""
+@kaldi_command("gmm-global-init-from-feats", group="Speakers and i-vectors",
+               help="Train a mixture of Gaussians on features.", usage="""
 Train a mixture of Gaussians with diagonal covariance on features, starting from frames chosen at random.
 
 Usage:  gmm-global-init-from-feats [options] <feature-rspecifier> <model-out>
@@ -45,10 +47,10 @@ e.g.: gmm-global-init-from-feats --num-gauss=512 scp:train.scp 0.dubm
 See also: gmm-global-acc-stats, gmm-global-est
 """, arguments=(2, 2), options=[
     BINARY, *_DIAG_OPTIONS,
-    option("num-gauss", int, 100, "Gaussians in the end"),
-    option("num-gauss-init", int, 0, "Gaussians to begin with; 0 for all"),
-    option("num-iters", int, 50, "Iterations"),
-    option("num-frames", int, 200000, "Frames that are kept in memory, chosen at random"),
+    option("num-gauss", int, 100, "Final number of Gaussians"),
+    option("num-gauss-init", int, 0, "Initial number of Gaussians; 0 for the final one"),
+    option("num-iters", int, 50, "Number of iterations"),
+    option("num-frames", int, 200000, "Most frames to keep in memory, chosen at random"),
     option("srand", int, 0, "Seed of the random choices"),
     option("num-threads", int, 4, "No effect: results do not depend on it"),
 ])
@@ -62,7 +64,8 @@ def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
     from nnet3py.random_sequence import CRandom
 
     if min(options.num_gauss, options.num_iters, options.num_frames) < 1:
-        raise OptionError("--num-gauss, --num-iters and --num-frames must be above 0")
+        raise OptionError(f"--num-gauss={options.num_gauss} --num-iters={options.num_iters} "
+                          f"--num-frames={options.num_frames}: expected numbers above 0")
     random = CRandom(options.srand)
     sample = FrameSample(options.num_frames, random)
     log.log(f"Reading features (will keep {options.num_frames} frames.)")
@@ -93,20 +96,37 @@ def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
     log.log(f"Wrote model to {args[1]}")
 
 
-def _accumulate(args: list[str], options: Options, is_full: bool) -> int:
-    """Gather statistics; 1 if there was no utterance."""
+_ACC_USAGE = """
+Accumulate statistics for estimating a mixture of Gaussians with {kind} covariance.
+
+Usage:  {name} [options] <model-in> <feature-rspecifier> <stats-out>
+e.g.: {name} 1.{ending} scp:train.scp 1.acc
+See also: {prefix}-global-sum-accs, {prefix}-global-est
+"""
+
+
+@kaldi_command("gmm-global-acc-stats", group="Speakers and i-vectors",
+               help="Accumulate statistics of Gaussians with diagonal covariance.",
+               arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
+    kind="diagonal", name="gmm-global-acc-stats", ending="dubm", prefix="gmm"))
+@kaldi_command("fgmm-global-acc-stats", group="Speakers and i-vectors",
+               help="Accumulate statistics of Gaussians with full covariance.",
+               arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
+    kind="full", name="fgmm-global-acc-stats", ending="ubm", prefix="fgmm"))
+def gmm_global_acc_stats(args: list[str], options: Options) -> int:
+    """Accumulate statistics; return 1 if there was no utterance."""
     from contextlib import ExitStack
 
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR_VECTOR
-    from nnet3py.gaussians.accumulators import GmmStats, parse_flags
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.estimation import GmmStats, parse_flags
+    from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
 
-    gmm: Any = read_object(args[0], FullGmm.read if is_full else DiagGmm.read)
-    stats = GmmStats.zeros(len(gmm.weights), gmm.dim, parse_flags(options.update_flags), is_full)
+    gmm: Any = read_object(args[0], mixture_class().read)
+    stats = GmmStats.zeros(len(gmm.weights), gmm.dim, parse_flags(options.update_flags),
+                            isinstance(gmm, FullGmm))
     done = errors = 0
     log_like = total_weight = 0.0
     with ExitStack() as stack:
@@ -115,8 +135,8 @@ def _accumulate(args: list[str], options: Options, is_full: bool) -> int:
         all_weights = stack.enter_context(RandomAccessReader(options.weights, FLOAT_VECTOR)) if options.weights \
             else None
         for key, matrix in stack.enter_context(SequentialReader(args[1], FLOAT_MATRIX)):
-            weights = _of_utterance(all_weights, key, len(matrix), "weights")
-            selection = _of_utterance(selections, key, len(matrix), "gselect information")
+            weights = _entry_of_utterance(all_weights, key, len(matrix), "weights")
+            selection = _entry_of_utterance(selections, key, len(matrix), "gselect information")
             if weights is False or selection is False:
                 errors += 1
                 continue
@@ -133,8 +153,8 @@ def _accumulate(args: list[str], options: Options, is_full: bool) -> int:
     return 0 if done else 1
 
 
-def _of_utterance(table: Any, key: str, num_frames: int, what: str) -> Any:
-    """The table's value; None without a table, False, after a warning, where it is missing or does not fit."""
+def _entry_of_utterance(table: Any, key: str, num_frames: int, what: str) -> Any:
+    """Return the table's entry; None without a table; False, after a warning, for a missing or unusable entry."""
     if table is None:
         return None
     if key not in table:
@@ -149,11 +169,11 @@ def _of_utterance(table: Any, key: str, num_frames: int, what: str) -> Any:
 
 def _add_utterance(stats: GmmStats, gmm: Any, matrix: np.ndarray, selection: Any, weights: np.ndarray | None) -> float:
     from nnet3py.gaussians.estimation import add_frames
-    from nnet3py.gaussians.posteriors import dense_of_selection
+    from nnet3py.gaussians.mixtures import dense_posteriors
 
     if selection is None:
         return add_frames(stats, gmm, matrix, weights)
-    posteriors, log_likes = dense_of_selection(gmm, matrix, selection)
+    posteriors, log_likes = dense_posteriors(gmm, matrix, selection)
     if weights is not None:
         of_frames = weights.astype("float32")
         posteriors, log_likes = posteriors * of_frames[:, None], log_likes * of_frames
@@ -161,31 +181,24 @@ def _add_utterance(stats: GmmStats, gmm: Any, matrix: np.ndarray, selection: Any
     return float(log_likes.sum(dtype="float64"))
 
 
-_ACC_USAGE = """
-Gather statistics for estimating a mixture of Gaussians with {kind} covariance.
+_SUM_USAGE = """
+Add statistics of mixtures of Gaussians, accumulated on parts of the data.
 
-Usage:  {name} [options] <model-in> <feature-rspecifier> <stats-out>
-e.g.: {name} 1.{ending} scp:train.scp 1.acc
-See also: {prefix}-global-sum-accs, {prefix}-global-est
+Usage:  {name} [options] <stats-out> <stats-in1> <stats-in2> ...
+e.g.: {name} 1.acc 1.1.acc 1.2.acc
+See also: {acc}
 """
 
 
-@kaldi_command("gmm-global-acc-stats", arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
-    kind="diagonal", name="gmm-global-acc-stats", ending="dubm", prefix="gmm"))
-def gmm_global_acc_stats(args: list[str], options: Options) -> int:
-    """Gather statistics of diagonal Gaussians."""
-    return _accumulate(args, options, False)
-
-
-@kaldi_command("fgmm-global-acc-stats", arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
-    kind="full", name="fgmm-global-acc-stats", ending="ubm", prefix="fgmm"))
-def fgmm_global_acc_stats(args: list[str], options: Options) -> int:
-    """Gather statistics of full Gaussians."""
-    return _accumulate(args, options, True)
-
-
-def _sum(args: list[str], options: Options) -> None:
-    from nnet3py.gaussians.accumulators import GmmStats
+@kaldi_command("gmm-global-sum-accs", group="Speakers and i-vectors",
+               help="Add statistics of Gaussians with diagonal covariance.", arguments=(2, None), options=[BINARY],
+               usage=_SUM_USAGE.format(name="gmm-global-sum-accs", acc="gmm-global-acc-stats"))
+@kaldi_command("fgmm-global-sum-accs", group="Speakers and i-vectors",
+               help="Add statistics of Gaussians with full covariance.", arguments=(2, None), options=[BINARY],
+               usage=_SUM_USAGE.format(name="fgmm-global-sum-accs", acc="fgmm-global-acc-stats"))
+def gmm_global_sum_accs(args: list[str], options: Options) -> None:
+    """Add statistics."""
+    from nnet3py.gaussians.estimation import GmmStats
     from nnet3py.io.object_files import read_object, write_object
 
     total = read_object(args[1], GmmStats.read)
@@ -196,30 +209,8 @@ def _sum(args: list[str], options: Options) -> None:
     log.log(f"Written stats to {args[0]}")
 
 
-_SUM_USAGE = """
-Add statistics of mixtures of Gaussians, gathered on parts of the data.
-
-Usage:  {name} [options] <stats-out> <stats-in1> <stats-in2> ...
-e.g.: {name} 1.acc 1.1.acc 1.2.acc
-See also: {acc}
-"""
-
-
-@kaldi_command("gmm-global-sum-accs", arguments=(2, None), options=[BINARY],
-               usage=_SUM_USAGE.format(name="gmm-global-sum-accs", acc="gmm-global-acc-stats"))
-def gmm_global_sum_accs(args: list[str], options: Options) -> None:
-    """Add statistics of diagonal Gaussians."""
-    _sum(args, options)
-
-
-@kaldi_command("fgmm-global-sum-accs", arguments=(2, None), options=[BINARY],
-               usage=_SUM_USAGE.format(name="fgmm-global-sum-accs", acc="fgmm-global-acc-stats"))
-def fgmm_global_sum_accs(args: list[str], options: Options) -> None:
-    """Add statistics of full Gaussians."""
-    _sum(args, options)
-
-
-@kaldi_command("gmm-global-est", usage="""
+@kaldi_command("gmm-global-est", group="Speakers and i-vectors", help="Estimate Gaussians with diagonal covariance.",
+               usage="""
 Estimate a mixture of Gaussians with diagonal covariance from statistics.
 
 Usage:  gmm-global-est [options] <model-in> <stats-in> <model-out>
@@ -227,28 +218,28 @@ e.g.: gmm-global-est --min-gaussian-weight=1.0e-4 1.dubm 1.acc 2.dubm
 See also: gmm-global-acc-stats
 """, arguments=(3, 3), options=[
     BINARY, _UPDATE_FLAGS, *_DIAG_OPTIONS,
-    option("mix-up", int, 0, "Split Gaussians until there are that many"),
-    option("perturb-factor", float, 0.01, "How far apart the halves of a Gaussian are put, in standard deviations"),
+    option("mix-up", int, 0, "Number of Gaussians to reach by splitting"),
+    option("perturb-factor", float, 0.01, "Distance of the halves of a split Gaussian, in standard deviations"),
 ])
 def gmm_global_est(args: list[str], options: Options) -> None:
     """Estimate a mixture."""
-    from nnet3py.gaussians.accumulators import GmmStats, parse_flags
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.gaussians.estimation import estimate_diag, split
+    from nnet3py.gaussians.estimation import GmmStats, estimate_diag, parse_flags, split
+    from nnet3py.gaussians.mixtures import DiagGmm
     from nnet3py.io.object_files import read_object
     from nnet3py.random_sequence import CRandom
 
     gmm = read_object(args[0], DiagGmm.read)
-    estimate_ = estimate_diag(read_object(args[1], GmmStats.read), gmm, fields_from(options, DiagOptions()),
+    estimated = estimate_diag(read_object(args[1], GmmStats.read), gmm, fields_from(options, DiagOptions()),
                           parse_flags(options.update_flags))
-    assert isinstance(estimate_.gmm, DiagGmm)
-    made = estimate_.gmm
+    assert isinstance(estimated.gmm, DiagGmm)
+    made = estimated.gmm
     if options.mix_up > len(made.weights):
         made = split(made, options.mix_up, options.perturb_factor, CRandom())
-    _write_estimated(args[2], options, made, estimate_.improvement, estimate_.frames)
+    _write_estimated(args[2], options, made, estimated.improvement, estimated.frames)
 
 
-@kaldi_command("fgmm-global-est", usage="""
+@kaldi_command("fgmm-global-est", group="Speakers and i-vectors", help="Estimate Gaussians with full covariance.",
+               usage="""
 Estimate a mixture of Gaussians with full covariance from statistics.
 
 Usage:  fgmm-global-est [options] <model-in> <stats-in> <model-out>
@@ -257,17 +248,17 @@ See also: fgmm-global-acc-stats
 """, arguments=(3, 3), options=[BINARY, _UPDATE_FLAGS, *_FULL_OPTIONS])
 def fgmm_global_est(args: list[str], options: Options) -> None:
     """Estimate a mixture."""
-    from nnet3py.gaussians.accumulators import GmmStats, parse_flags
-    from nnet3py.gaussians.estimation import estimate_full
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.estimation import GmmStats, estimate_full, parse_flags
+    from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object
 
-    estimate_ = estimate_full(read_object(args[1], GmmStats.read), read_object(args[0], FullGmm.read),
+    estimated = estimate_full(read_object(args[1], GmmStats.read), read_object(args[0], FullGmm.read),
                               fields_from(options, FullOptions()), parse_flags(options.update_flags))
-    _write_estimated(args[2], options, estimate_.gmm, estimate_.improvement, estimate_.frames)
+    _write_estimated(args[2], options, estimated.gmm, estimated.improvement, estimated.frames)
 
 
-@kaldi_command("fgmm-global-init-from-accs", usage="""
+@kaldi_command("fgmm-global-init-from-accs", group="Speakers and i-vectors",
+               help="Make Gaussians with full covariance from statistics alone.", usage="""
 Make a mixture of Gaussians with full covariance from statistics alone, without an earlier model.
 
 Usage:  fgmm-global-init-from-accs [options] <stats-in> <number-of-components> <model-out>
@@ -276,8 +267,7 @@ See also: fgmm-global-acc-stats, fgmm-global-est
 """, arguments=(3, 3), options=[BINARY, *_FLOOR_OPTIONS])
 def fgmm_global_init_from_accs(args: list[str], options: Options) -> None:
     """Make a mixture."""
-    from nnet3py.gaussians.accumulators import GmmStats
-    from nnet3py.gaussians.estimation import begin_full
+    from nnet3py.gaussians.estimation import GmmStats, begin_full
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.random_sequence import CRandom
 
@@ -285,8 +275,8 @@ def fgmm_global_init_from_accs(args: list[str], options: Options) -> None:
         raise OptionError(f"expected a number of Gaussians, found '{args[1]}'")
     stats = read_object(args[0], GmmStats.read)
     if len(stats.occupancy) != int(args[1]):
-        raise ShapeError(f"the statistics are of {len(stats.occupancy)} Gaussians, not of {args[1]}",
-                         "give their number")
+        raise ShapeError(f"expected statistics of {args[1]} Gaussians, found {len(stats.occupancy)}",
+                         "give the number of Gaussians in the statistics")
     with within(args[0]):
         gmm = begin_full(stats, FullOptions(variance_floor=options.variance_floor, max_condition=options.max_condition),
                          CRandom())
@@ -298,41 +288,35 @@ def _write_estimated(wxfilename: str, options: Options, gmm: Any, improvement: f
     from nnet3py.io.object_files import write_object
 
     if not frames > 0:
-        raise ShapeError("the statistics have no frames")
+        raise ShapeError("expected statistics of one frame or more, found none")
     log.log(f"Overall objective function improvement is {improvement / frames:.6g} per frame over {frames:.6g} frames.")
     write_object(wxfilename, gmm.write, options.binary)
     log.log(f"Written model to {wxfilename}")
 
 
-@kaldi_command("gmm-global-copy", usage="""
+@kaldi_command("gmm-global-copy", group="Speakers and i-vectors",
+               help="Copy a mixture of Gaussians with diagonal covariance.", usage="""
 Copy a mixture of Gaussians with diagonal covariance, in text or binary.
 
 Usage:  gmm-global-copy [options] <model-in> <model-out>
 e.g.: gmm-global-copy --binary=false 1.dubm - | less
 See also: gmm-global-to-fgmm
 """, arguments=(2, 2), options=[BINARY])
-def gmm_global_copy(args: list[str], options: Options) -> None:
-    """Copy a mixture."""
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-
-    _read_write(args, options, DiagGmm.read, lambda gmm: gmm, "model")
-
-
-@kaldi_command("fgmm-global-copy", usage="""
+@kaldi_command("fgmm-global-copy", group="Speakers and i-vectors",
+               help="Copy a mixture of Gaussians with full covariance.", usage="""
 Copy a mixture of Gaussians with full covariance, in text or binary.
 
 Usage:  fgmm-global-copy [options] <model-in> <model-out>
 e.g.: fgmm-global-copy --binary=false 1.ubm - | less
 See also: fgmm-global-to-gmm
 """, arguments=(2, 2), options=[BINARY])
-def fgmm_global_copy(args: list[str], options: Options) -> None:
+def gmm_global_copy(args: list[str], options: Options) -> None:
     """Copy a mixture."""
-    from nnet3py.gaussians.full_gmm import FullGmm
-
-    _read_write(args, options, FullGmm.read, lambda gmm: gmm, "model")
+    _convert(args, options, mixture_class().read, lambda gmm: gmm, "model")
 
 
-@kaldi_command("gmm-global-to-fgmm", usage="""
+@kaldi_command("gmm-global-to-fgmm", group="Speakers and i-vectors", help="Turn diagonal covariances into full ones.",
+               usage="""
 Turn a mixture of Gaussians with diagonal covariance into one with full covariance.
 
 Usage:  gmm-global-to-fgmm [options] <diagonal-gmm> <full-gmm>
@@ -341,13 +325,13 @@ See also: fgmm-global-to-gmm
 """, arguments=(2, 2), options=[BINARY])
 def gmm_global_to_fgmm(args: list[str], options: Options) -> None:
     """Convert a mixture."""
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
 
-    _read_write(args, options, DiagGmm.read, FullGmm.of_diagonal, "full GMM")
+    _convert(args, options, DiagGmm.read, FullGmm.of_diagonal, "full GMM")
 
 
-@kaldi_command("fgmm-global-to-gmm", usage="""
+@kaldi_command("fgmm-global-to-gmm", group="Speakers and i-vectors", help="Turn full covariances into diagonal ones.",
+               usage="""
 Turn a mixture of Gaussians with full covariance into one with the variances only.
 
 Usage:  fgmm-global-to-gmm [options] <full-gmm> <diagonal-gmm>
@@ -356,6 +340,6 @@ See also: gmm-global-to-fgmm
 """, arguments=(2, 2), options=[BINARY])
 def fgmm_global_to_gmm(args: list[str], options: Options) -> None:
     """Convert a mixture."""
-    from nnet3py.gaussians.full_gmm import FullGmm
+    from nnet3py.gaussians.mixtures import FullGmm
 
-    _read_write(args, options, FullGmm.read, FullGmm.to_diagonal, "diagonal GMM")
+    _convert(args, options, FullGmm.read, FullGmm.to_diagonal, "diagonal GMM")

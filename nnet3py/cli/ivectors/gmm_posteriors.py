@@ -1,4 +1,7 @@
-"""gmm-gselect, gmm-global-get-post and their relatives: which Gaussians frames belong to."""
+"""Programs that select Gaussians for frames, compute their posteriors, and scale posteriors.
+
+gmm-gselect, fgmm-gselect, gmm-global-get-post, gmm-global-gselect-to-post, fgmm-global-gselect-to-post, scale-post.
+"""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -11,14 +14,14 @@ from nnet3py.errors import within
 if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
-_EVERY = 10          # files: how often the likelihood is logged
+_REPORT_EVERY = 10          # utterances
 _GSELECT_OPTIONS = (
     option("n", int, 50, "Gaussians that are kept for each frame"),
     option("write-likes", str, "", "Table (wspecifier) for the log-likelihood of each utterance, per frame"),
     option("gselect", str, "", "Gaussians of each frame to choose among (rspecifier)"),
 )
 _GSELECT_USAGE = """
-Write the likeliest Gaussians of each frame, the best first.
+Write the likeliest Gaussians of each frame, in descending order of likelihood.
 
 Usage:  {name} [options] <model-in> <feature-rspecifier> <gselect-wspecifier>
 e.g.: {name} --n=20 1.{ending} scp:train.scp ark:gselect.ark
@@ -26,20 +29,34 @@ See also: {post}
 """
 
 
-def _gselect(args: list[str], options: Options, read: Any) -> int:
-    """Select Gaussians; 1 if there was no utterance."""
+def mixture_class() -> Any:
+    """Return the class of the running program's mixtures: FullGmm for fgmm-*, else DiagGmm."""
+    from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
+
+    return FullGmm if log.program().startswith("fgmm-") else DiagGmm
+
+
+@kaldi_command("gmm-gselect", group="Speakers and i-vectors", help="Find the likeliest Gaussians of each frame.",
+               arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
+    name="gmm-gselect", ending="dubm", post="gmm-global-gselect-to-post"))
+@kaldi_command("fgmm-gselect", group="Speakers and i-vectors",
+               help="Find the likeliest Gaussians with full covariance of each frame.",
+               arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
+    name="fgmm-gselect", ending="ubm", post="fgmm-global-gselect-to-post"))
+def gmm_gselect(args: list[str], options: Options) -> int:
+    """Select Gaussians; return 1 if there was no utterance."""
     from contextlib import ExitStack
 
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, INT_VECTOR_VECTOR
-    from nnet3py.gaussians.posteriors import select, select_among
+    from nnet3py.gaussians.mixtures import select, select_among
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
     if options.n < 1:
         raise OptionError(f"--n must be above 0, found {options.n}")
-    gmm = read_object(args[0], read)
+    gmm = read_object(args[0], mixture_class().read)
     most = options.n
     if most > len(gmm.weights):
         log.warning(f"You asked for {most} Gaussians but GMM has only {len(gmm.weights)}, returning this many.")
@@ -64,31 +81,13 @@ def _gselect(args: list[str], options: Options, read: Any) -> int:
             writer.write(key, chosen)
             if likes is not None:
                 likes.write(key, log_like / max(len(matrix), 1))
-            if done % _EVERY == 0:
+            if done % _REPORT_EVERY == 0:
                 log.log(f"For {done}'th file, average UBM likelihood over {len(matrix)} frames is "
                         f"{log_like / max(len(matrix), 1):.6g}")
             done, num_frames, total = done + 1, num_frames + len(matrix), total + log_like
     log.log(f"Done {done} files, {errors} with errors, average UBM log-likelihood is {total / max(num_frames, 1):.6g} "
             f"over {num_frames} frames.")
     return 0 if done else 1
-
-
-@kaldi_command("gmm-gselect", arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
-    name="gmm-gselect", ending="dubm", post="gmm-global-gselect-to-post"))
-def gmm_gselect(args: list[str], options: Options) -> int:
-    """Select diagonal Gaussians."""
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-
-    return _gselect(args, options, DiagGmm.read)
-
-
-@kaldi_command("fgmm-gselect", arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
-    name="fgmm-gselect", ending="ubm", post="fgmm-global-gselect-to-post"))
-def fgmm_gselect(args: list[str], options: Options) -> int:
-    """Select full Gaussians."""
-    from nnet3py.gaussians.full_gmm import FullGmm
-
-    return _gselect(args, options, FullGmm.read)
 
 
 _MIN_POST = option("min-post", float, 0.0, "Smaller posteriors are left out")
@@ -101,15 +100,23 @@ See also: {select}, scale-post
 """
 
 
-def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
-    """Make posteriors; 1 if there was no utterance."""
+@kaldi_command("gmm-global-gselect-to-post", group="Speakers and i-vectors",
+               help="Compute posteriors of selected Gaussians.",
+               arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
+    name="gmm-global-gselect-to-post", ending="dubm", select="gmm-gselect"))
+@kaldi_command("fgmm-global-gselect-to-post", group="Speakers and i-vectors",
+               help="Compute posteriors of selected Gaussians with full covariance.",
+               arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
+    name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
+def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
+    """Compute posteriors; return 1 if there was no utterance."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR_VECTOR, POSTERIOR
-    from nnet3py.gaussians.posteriors import posteriors_of_selection
+    from nnet3py.gaussians.mixtures import selected_posteriors
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader
 
-    gmm = read_object(args[0], read)
+    gmm = read_object(args[0], mixture_class().read)
     total = 0.0
     num_frames = num_entries = 0
     with RandomAccessReader(args[2], INT_VECTOR_VECTOR) as selections:
@@ -118,7 +125,7 @@ def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
             if key not in selections or len(selections[key]) != len(matrix):
                 log.warning(f"No gselect information for utterance {key}, or of wrong size")
                 return None
-            posterior, log_like = posteriors_of_selection(gmm, matrix, selections[key], options.min_post)
+            posterior, log_like = selected_posteriors(gmm, matrix, selections[key], options.min_post)
             total, num_frames, num_entries = total + log_like, num_frames + len(matrix), num_entries + len(
                 posterior.ids)
             return posterior
@@ -131,25 +138,8 @@ def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("gmm-global-gselect-to-post", arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
-    name="gmm-global-gselect-to-post", ending="dubm", select="gmm-gselect"))
-def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
-    """Make posteriors of diagonal Gaussians."""
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-
-    return _gselect_to_post(args, options, DiagGmm.read)
-
-
-@kaldi_command("fgmm-global-gselect-to-post", arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
-    name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
-def fgmm_global_gselect_to_post(args: list[str], options: Options) -> int:
-    """Make posteriors of full Gaussians."""
-    from nnet3py.gaussians.full_gmm import FullGmm
-
-    return _gselect_to_post(args, options, FullGmm.read)
-
-
-@kaldi_command("gmm-global-get-post", usage="""
+@kaldi_command("gmm-global-get-post", group="Speakers and i-vectors",
+               help="Compute posteriors of the likeliest Gaussians.", usage="""
 Write posteriors of the likeliest Gaussians of each frame.
 
 Usage:  gmm-global-get-post [options] <model-in> <feature-rspecifier> <post-wspecifier>
@@ -157,13 +147,12 @@ e.g.: gmm-global-get-post --n=5 --min-post=0.025 1.dubm scp:train.scp ark:post.a
 See also: gmm-gselect, scale-post
 """, arguments=(3, 3), options=[option("n", int, 50, "Gaussians that are kept for each frame"), _MIN_POST])
 def gmm_global_get_post(args: list[str], options: Options) -> int:
-    """Make posteriors; 1 if there was no utterance."""
+    """Compute posteriors; return 1 if there was no utterance."""
     import numpy as np
 
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
-    from nnet3py.gaussians.diag_gmm import DiagGmm
-    from nnet3py.gaussians.posteriors import log_likelihoods, pruned_posteriors
+    from nnet3py.gaussians.mixtures import DiagGmm, pruned_posteriors
     from nnet3py.io.object_files import read_object
 
     if options.n < 1:
@@ -173,7 +162,7 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
 
     def converted(key: str, matrix: np.ndarray) -> Posterior:
         nonlocal total, num_frames
-        posteriors = pruned_posteriors(log_likelihoods(gmm, matrix), options.n, options.min_post)
+        posteriors = pruned_posteriors(gmm.log_likelihoods(matrix), options.n, options.min_post)
         total, num_frames = total + float(posteriors.log_likes.sum(dtype=np.float64)), num_frames + len(matrix)
         return posteriors.posterior
 
@@ -183,7 +172,7 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("scale-post", usage="""
+@kaldi_command("scale-post", group="Speakers and i-vectors", help="Multiply posteriors.", usage="""
 Multiply posteriors by a number, or by a number for each utterance.
 
 Usage:  scale-post [options] <post-rspecifier> (<scale>|<scale-rspecifier>) <post-wspecifier>
@@ -191,7 +180,7 @@ e.g.: scale-post ark:post.ark 0.1 ark:scaled.ark
 See also: copy-post, gmm-global-get-post
 """, arguments=(3, 3))
 def scale_post(args: list[str], options: Options) -> int:
-    """Scale a table; 1 if nothing was written."""
+    """Scale a table; return 1 if nothing was written."""
     from contextlib import ExitStack
 
     import numpy as np

@@ -1,13 +1,12 @@
-"""The options of i-vectors that are estimated as frames arrive, and what is made from them."""
+"""Options of online i-vectors, and the models that they name."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.feat.speech_options import CMVN
-from nnet3py.cli.ivectors.inputs import derive
-from nnet3py.cli.process.options import OptionError, Options, declared
-from nnet3py.cli.process.parser import options_of_file
+from nnet3py.cli.feat.options import CMVN
+from nnet3py.cli.ivectors.extractor import derive
+from nnet3py.cli.process.options import OptionError, Options, declared, options_of_file
 from nnet3py.recognition.options import IVECTOR_FILES, IVECTOR_SETTINGS, SPLICE_SETTINGS
 
 if TYPE_CHECKING:
@@ -17,11 +16,11 @@ SPLICE_OPTIONS, ONLINE_OPTIONS = declared(SPLICE_SETTINGS), declared(IVECTOR_SET
 
 
 def ivector_values(options: Options) -> dict[str, Any]:
-    """What recognition.pipeline.ivector_models takes. OptionError for a file that is missing."""
+    """Return the values that recognition.pipeline_files.ivector_models takes. Raises OptionError for a missing file."""
     for name in IVECTOR_FILES:
         if not options[name]:
             raise OptionError(f"--{name} option must be set",
-                              "it usually stands in the file that --config or --ivector-extraction-config names")
+                              "it is usually in the file of --config or --ivector-extraction-config")
     if options.greedy_ivector_extractor and not options.use_most_recent_ivector:
         log.warning("--use-most-recent-ivector is set because --greedy-ivector-extractor is")
     return {**options.as_dict(), "cmvn": options_of_file(options.cmvn_config, CMVN).as_dict(),
@@ -29,7 +28,8 @@ def ivector_values(options: Options) -> dict[str, Any]:
 
 
 def online_models(options: Options) -> OnlineModels:
-    """The models that options name. Raises as ivector_values, and Nnet3Error for files that do not fit."""
+    """Read the models that options name. Raises as :func:`ivector_values`; Nnet3Error for models of other dimensions.
+    """
     from nnet3py.recognition.pipeline import ivector_models
 
     models = ivector_models(ivector_values(options))

@@ -1,24 +1,63 @@
-"""ivector-mean, -normalize-length, -subtract-global-mean, transform-vec and others: what is done with i-vectors."""
+"""Programs that average, normalize and transform i-vectors and other vectors.
+
+ivector-mean, ivector-subtract-global-mean, ivector-normalize-length, transform-vec, ivector-transform,
+ivector-compute-lda.
+"""
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.ivectors.inputs import Moments, read_trials, read_vectors
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
-from nnet3py.errors import FormatError, ShapeError, UsageError
+from nnet3py.errors import ShapeError, UsageError
 
 if TYPE_CHECKING:
-
     import numpy as np
 
 
-@kaldi_command("ivector-mean", usage="""
-Compute the mean of the vectors of each speaker, or of all.
+def read_vectors(rspecifier: str) -> dict[str, np.ndarray]:
+    """Read all vectors of a table. Raises ShapeError if their dimensions differ."""
+    from nnet3py.formats.holders import FLOAT_VECTOR
+    from nnet3py.io.tables import SequentialReader
+
+    vectors: dict[str, np.ndarray] = {}
+    with SequentialReader(rspecifier, FLOAT_VECTOR) as table:
+        for key, vector in table:
+            first = next(iter(vectors.values()), vector)
+            if len(vector) != len(first):
+                raise ShapeError(f"expected vectors of dimension {len(first)}, found {len(vector)}, {key}")
+            vectors[key] = vector
+    return vectors
+
+
+class Moments:
+    """Mean and standard deviation of numbers, for logs."""
+
+    def __init__(self) -> None:
+        self.count, self._sum, self._squares = 0, 0.0, 0.0
+
+    def add(self, value: float) -> None:
+        """Add a number."""
+        self.count, self._sum, self._squares = self.count + 1, self._sum + value, self._squares + value * value
+
+    @property
+    def mean(self) -> float:
+        """Mean of the numbers."""
+        return self._sum / (self.count or 1)
+
+    @property
+    def deviation(self) -> float:
+        """Standard deviation of the numbers."""
+        return math.sqrt(max(0.0, self._squares / (self.count or 1) - self.mean ** 2))
+
+
+@kaldi_command("ivector-mean", group="Speakers and i-vectors",
+               help="Compute the mean of vectors, of each speaker or of all.", usage="""
+Compute the mean of vectors, of each speaker or of all.
 
 Usage:  ivector-mean [options] <spk2utt-rspecifier> <ivector-rspecifier> <ivector-wspecifier> [<num-utts-wspecifier>]
 or:  ivector-mean [options] <ivector-rspecifier> <mean-wxfilename>
@@ -27,7 +66,7 @@ e.g.: ivector-mean ark:data/spk2utt ark:ivectors.ark ark:speakers.ark ark,t:num_
 See also: ivector-subtract-global-mean
 """, arguments=(2, 4), options=[BINARY.but(default=False, help="Write the mean of all in binary mode")])
 def ivector_mean(args: list[str], options: Options) -> int:
-    """Compute means; 1 if there was nothing."""
+    """Compute means; return 1 if there was nothing."""
     if len(args) == 2:
         return _mean_of_all(args, options)
     from contextlib import ExitStack
@@ -77,7 +116,7 @@ def _mean_of_all(args: list[str], options: Options) -> int:
 
     vectors = read_vectors(args[0])
     if not vectors:
-        log.warning("No iVectors were read, no mean was made")
+        log.warning("No iVectors were read, no mean was written")
         return 1
     mean = np.add.reduce([*vectors.values()], dtype=np.float64) / len(vectors)
     write_object(args[1], lambda writer: write_vector(writer, mean), options.binary)
@@ -85,15 +124,16 @@ def _mean_of_all(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("ivector-subtract-global-mean", usage="""
-Subtract the mean from vectors: their own, or one from a file.
+@kaldi_command("ivector-subtract-global-mean", group="Speakers and i-vectors", help="Subtract the mean from vectors.",
+               usage="""
+Subtract from vectors their own mean, or a mean from a file.
 
 Usage:  ivector-subtract-global-mean [options] [<mean-rxfilename>] <ivector-rspecifier> <ivector-wspecifier>
 e.g.: ivector-subtract-global-mean mean.vec scp:ivectors.scp ark:-
 See also: ivector-mean
-""", arguments=(2, 3), options=[option("subtract-mean", bool, True, "Subtract it; if false, vectors are copied")])
+""", arguments=(2, 3), options=[option("subtract-mean", bool, True, "Subtract the mean; false: copy vectors")])
 def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
-    """Subtract a mean; 1 if there was nothing."""
+    """Subtract a mean; return 1 if there was nothing."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -123,18 +163,19 @@ def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-normalize-length", usage="""
-Give vectors the length that random ones have, the root of their dimension, or length 1.
+@kaldi_command("ivector-normalize-length", group="Speakers and i-vectors", help="Scale vectors to the same length.",
+               usage="""
+Scale vectors to the expected length of random ones, the square root of the dimension, or to length 1.
 
 Usage:  ivector-normalize-length [options] <ivector-rspecifier> <ivector-wspecifier>
 e.g.: ivector-normalize-length ark:ivectors.ark ark:normalized.ark
 See also: ivector-subtract-global-mean
 """, arguments=(2, 2), options=[
-    option("normalize", bool, True, "Change the lengths; if false, vectors are copied and lengths logged"),
-    option("scaleup", bool, True, "To the root of the dimension; if false, to 1"),
+    option("normalize", bool, True, "Scale the vectors; false: copy them, and log their lengths"),
+    option("scaleup", bool, True, "Scale to the square root of the dimension; false: to 1"),
 ])
 def ivector_normalize_length(args: list[str], options: Options) -> int:
-    """Normalize a table; 1 if it was empty."""
+    """Normalize a table; return 1 if it was empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -158,7 +199,7 @@ def ivector_normalize_length(args: list[str], options: Options) -> int:
 
 
 _TRANSFORM_USAGE = """
-Multiply vectors by a matrix; if it has one more column, that is an offset.
+Multiply vectors by a matrix; if it has one column more than the vectors have elements, the last column is an offset.
 
 Usage:  {name} [options] <transform-rxfilename> <vector-rspecifier> <vector-wspecifier>
 e.g.: {name} transform.mat ark:vectors.ark ark:transformed.ark
@@ -166,7 +207,12 @@ See also: ivector-compute-lda, transform-feats
 """
 
 
-def _transform(args: list[str], what: str) -> int:
+@kaldi_command("transform-vec", group="Speakers and i-vectors", help="Multiply vectors by a matrix.",
+               arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="transform-vec"))
+@kaldi_command("ivector-transform", group="Speakers and i-vectors", help="Multiply i-vectors by a matrix.",
+               arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="ivector-transform"))
+def transform_vec(args: list[str], options: Options) -> int:
+    """Transform a table; return 1 if it was empty."""
     import numpy as np
 
     from nnet3py.feat.frames import transform
@@ -175,82 +221,13 @@ def _transform(args: list[str], what: str) -> int:
     matrix = read_matrix_file(args[0])
     done, _ = convert_table(args[1], args[2], FLOAT_VECTOR, FLOAT_VECTOR,
                             lambda key, vector: np.ascontiguousarray(transform(vector[None], matrix)[0]))
+    what = "iVectors" if log.program() == "ivector-transform" else "vectors"
     log.log(f"Applied transform to {done} {what}.")
     return 0 if done else 1
 
 
-@kaldi_command("transform-vec", arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="transform-vec"))
-def transform_vec(args: list[str], options: Options) -> int:
-    """Transform a table; 1 if it was empty."""
-    return _transform(args, "vectors")
-
-
-@kaldi_command("ivector-transform", arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="ivector-transform"))
-def ivector_transform(args: list[str], options: Options) -> int:
-    """Transform a table; 1 if it was empty."""
-    return _transform(args, "iVectors")
-
-
-@kaldi_command("ivector-compute-dot-products", usage="""
-Write the products of pairs of vectors, one per line: first key, second key, product.
-
-Usage:  ivector-compute-dot-products [options] <trials-in> <ivector1-rspecifier> <ivector2-rspecifier> <scores-out>
-e.g.: ivector-compute-dot-products trials ark:train.ark ark:test.ark scores
-See also: ivector-plda-scoring, compute-eer
-""", arguments=(4, 4))
-def ivector_compute_dot_products(args: list[str], options: Options) -> int:
-    """Write products; 1 if there were none."""
-    import numpy as np
-
-    from nnet3py.io.streams import open_output
-
-    first, second = read_vectors(args[1]), read_vectors(args[2])
-    products, errors = Moments(), 0
-    with open_output(args[3]) as stream:
-        for enroll, other in read_trials(args[0]):
-            if enroll not in first or other not in second:
-                log.warning(f"No vector for the trial {enroll} {other}")
-                errors += 1
-                continue
-            product = float(np.dot(first[enroll], second[other]))
-            products.add(product)
-            stream.write(f"{enroll} {other} {product:.6g}\n".encode())
-    log.log(f"Processed {products.count} trials {errors} had errors.")
-    log.log(f"Mean dot-product was {products.mean:.6g}, standard deviation was {products.deviation:.6g}")
-    return 0 if products.count else 1
-
-
-@kaldi_command("compute-eer", usage="""
-Print the equal error rate, in per cent, of lines with a score and "target" or "nontarget".
-
-Usage:  compute-eer <scores-in>
-e.g.: compute-eer -
-See also: ivector-plda-scoring
-""", arguments=(1, 1))
-def compute_eer(args: list[str], options: Options) -> None:
-    """Print a rate."""
-    import numpy as np
-
-    from nnet3py.io.streams import read_lines, write_text
-    from nnet3py.ivectors.vectors import equal_error_rate
-
-    scores: dict[str, list[float]] = {"target": [], "nontarget": []}
-    for number, line in enumerate(read_lines(args[0]), 1):
-        words = line.split()
-        try:
-            score = float(words[0])
-            if math.isnan(score):
-                raise ValueError(line)
-            scores[words[1]].append(score)
-        except (IndexError, ValueError, KeyError):
-            raise FormatError(f"line {number} is not a score and 'target' or 'nontarget': {line.strip()[:80]!r}",
-                              path=args[0]) from None
-    threshold_and_rate = equal_error_rate(np.array(scores["target"]), np.array(scores["nontarget"]))
-    log.log(f"Equal error rate is {threshold_and_rate.per_cent:.6g}%, at threshold {threshold_and_rate.threshold:.6g}")
-    write_text("-", f"{threshold_and_rate.per_cent:.4g}")
-
-
-@kaldi_command("ivector-compute-lda", usage="""
+@kaldi_command("ivector-compute-lda", group="Speakers and i-vectors",
+               help="Estimate the directions in which speakers differ most.", usage="""
 Estimate the transform to the directions in which speakers differ most.
 
 Usage:  ivector-compute-lda [options] <ivector-rspecifier> <utt2spk-rspecifier> <lda-matrix-out>
@@ -259,23 +236,23 @@ See also: ivector-transform, ivector-compute-plda
 """, arguments=(3, 3), options=[
     BINARY,
     option("dim", int, 100, "Rows of the transform"),
-    option("total-covariance-factor", float, 0.0, "Weight of the total covariance (the rest: that within speakers) "
-           "in the covariance that is made the unit matrix"),
-    option("covariance-floor", float, 1.0e-6, "Floor of its eigenvalues, as part of the largest"),
+    option("total-covariance-factor", float, 0.0, "Weight of the total covariance in the covariance that becomes the "
+           "unit matrix; the rest is the weight of the covariance within speakers"),
+    option("covariance-floor", float, 1.0e-6, "Floor of this covariance's eigenvalues, as a part of the largest"),
 ])
 def ivector_compute_lda(args: list[str], options: Options) -> int:
-    """Estimate a transform; 1 if there were no vectors."""
+    """Estimate a transform; return 1 if there were no vectors."""
     import numpy as np
 
     from nnet3py.formats.holders import TOKEN
     from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import RandomAccessReader
-    from nnet3py.ivectors.vectors import linear_discriminants
+    from nnet3py.ivectors.scoring import linear_discriminants
 
     if not 0.0 <= options.total_covariance_factor <= 1.0:
-        raise OptionError(f"--total-covariance-factor must lie between 0 and 1, found "
-                          f"{options.total_covariance_factor:g}")
+        raise OptionError(f"--total-covariance-factor={options.total_covariance_factor:g}: expected a number from 0 to "
+                          "1")
     vectors, speakers, rows, errors = read_vectors(args[0]), [], [], 0
     with RandomAccessReader(args[1], TOKEN) as utt2spk:
         for key, vector in vectors.items():
@@ -287,7 +264,7 @@ def ivector_compute_lda(args: list[str], options: Options) -> int:
             rows.append(vector)
     log.log(f"Read {len(rows)} utterances, {errors} with errors.")
     if not rows:
-        raise UsageError("no utterance has both a vector and a speaker", "do the tables belong together?")
+        raise UsageError("no utterance has both a vector and a speaker", "do both tables have the same keys?")
     log.log("Computing within-class covariance.")
     stacked = np.stack(rows)
     log.log(f"2-norm of iVector mean is {np.linalg.norm(stacked.astype(np.float64).mean(axis=0)):.6g}")

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.nnet.utterance_batches import MissingData, UtteranceSource, write_outputs
-from nnet3py.cli.nnet.utterances import SIMPLE
+from nnet3py.cli.nnet.utterances import SIMPLE, MissingData, UtteranceSource, write_outputs
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, unprefixed, with_default
 from nnet3py.cli.process.options import Options, declared, fields_from, option
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
 _DEVICE = with_default(DEVICE, "use-gpu", "no")
 
 
-@kaldi_command("nnet3-xvector-compute", usage="""
+@kaldi_command("nnet3-xvector-compute", group="Speakers and i-vectors", help="Compute one vector for each utterance.",
+               usage="""
 Compute a vector for each utterance, such as an x-vector, which tells speakers apart:
-the output of a network that pools statistics over all frames. By default it is
-computed from the whole utterance, with --chunk-size from pieces, which are averaged.
+the output of a network that pools statistics over all frames. By default the vector is
+of the whole utterance; with --chunk-size it is the average of vectors of pieces.
 
 Usage: nnet3-xvector-compute [options] <raw-nnet-in> <features-rspecifier> <vector-wspecifier>
 
@@ -37,9 +37,9 @@ e.g.: nnet3-xvector-compute final.raw scp:feats.scp ark:xvectors.ark
     option("cached-compiler-out", str, "", "Write compiled computations to this file"),
 ])
 def xvector_compute(args: list[str], options: Options) -> int:
-    """Compute vectors of utterances; 1 if none succeeded."""
+    """Compute vectors of utterances; return 1 if none succeeded."""
     from nnet3py.cli.nnet.utterances import model_for_test
-    from nnet3py.cli.process.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import XvectorComputer
@@ -66,7 +66,7 @@ def xvector_compute(args: list[str], options: Options) -> int:
 
 
 def _whole_utterances(features: Any, options: Options) -> UtteranceSource:
-    """Utterances; those that are too short get an error."""
+    """Return a source of utterances, with an error for each that is too short."""
     from nnet3py.runtime.cutting import Utterance
 
     least_frames = 1 if options.pad_input else options.min_chunk_size
@@ -83,7 +83,8 @@ def _whole_utterances(features: Any, options: Options) -> UtteranceSource:
     return UtteranceSource(features, utterance)
 
 
-@kaldi_command("nnet3-xvector-compute-batched", usage="""
+@kaldi_command("nnet3-xvector-compute-batched", group="Speakers and i-vectors",
+               help="Compute vectors for many utterances at a time; faster.", usage="""
 Compute a vector for each utterance, such as an x-vector, from pieces of one length that
 are averaged, many at a time: faster than nnet3-xvector-compute.
 
@@ -95,9 +96,9 @@ e.g.: nnet3-xvector-compute-batched --chunk-size=300 final.raw scp:feats.scp ark
     *declared(settings_of(BatchedXvectorOptions)),
 ])
 def xvector_compute_batched(args: list[str], options: Options) -> int:
-    """Compute vectors of utterances; 1 unless more than half succeeded."""
+    """Compute vectors of utterances; return 1 unless more than half succeeded."""
     from nnet3py.cli.nnet.utterances import model_for_test
-    from nnet3py.cli.process.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import BatchedXvectorComputer
@@ -120,7 +121,7 @@ def xvector_compute_batched(args: list[str], options: Options) -> int:
 
 
 class _Utterances:
-    """Features by utterance, counted; warns of those that are empty or too short."""
+    """A source of utterances that counts them, and warns of empty or too short ones."""
 
     def __init__(self, features: Any, least_frames: int) -> None:
         self._features, self._least_frames = features, least_frames

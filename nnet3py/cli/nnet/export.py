@@ -19,7 +19,7 @@ FORMATS = ("onnx", "torch", "npz", "safetensors")
 ONNX_TOLERANCE = 2e-4        # of the largest value: float32 sums are formed in another order
 
 
-@kaldi_command("nnet3-export", usage="""
+@kaldi_command("nnet3-export", group="Models", help="Write a model as ONNX, torch, npz or safetensors.", usage="""
 Write a model in a format of other programs. onnx: a graph of standard operators for any number of sequences and frames,
 equal to what nnet3-compute gives; torch: a TorchScript file, with nothing merged; npz, safetensors: the numbers alone.
 
@@ -63,7 +63,8 @@ def export(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-import", usage="""
+@kaldi_command("nnet3-import", group="Models", help="Make a model of ONNX, or put ONNX, torch or npz into one.",
+               usage="""
 Put weights from another program into the model that they came from. What did not change keeps its bytes; learning
 rates, natural gradient and the like stay as they are, and an acoustic model stays one, with its transition model and
 priors. torch: a TorchScript file, or a state_dict that torch.save wrote.

@@ -1,1 +1,2 @@
-"""Commands on tables of matrices, vectors and integers."""
+"""Commands on tables of matrices, vectors and integers: ``copying.py`` (one table), ``arithmetic.py`` (sums, products).
+"""

@@ -1,7 +1,8 @@
 """The operations on the CPU, compiled by numba.
 
-An operation is found on first use: its kernel is loaded from the disk, without numba; if it is not there, its family's
-module (``ops/table.py`` says which) is imported and compiles it. From then on it is a plain attribute of the object.
+An operation is looked up on first use: its kernel is loaded from disk, without numba; if there is none, and it is no
+plain function either (``plain.py``), the module of its family (``ops/table.py`` has the families) is imported, and
+compiles it. Then it is an attribute of the object.
 """
 from __future__ import annotations
 
@@ -15,16 +16,15 @@ from typing import Any
 import numpy as np
 
 from nnet3py.engine import kernel_files
-from nnet3py.ops.random import Random
+from nnet3py.ops.resources import Random, Workspace
 from nnet3py.ops.table import FAMILY_OF
-from nnet3py.ops.workspace import Workspace
 
 _FOLDER = Path(__file__).resolve().parent
 
 
 @cache
 def load(name: str) -> Callable[..., Any]:
-    """The operation ``name``, compiled and ready; AttributeError if the table does not have it."""
+    """Return the operation ``name``, compiled and ready; AttributeError if the table does not have it."""
     family = FAMILY_OF.get(name)
     if family is None:
         raise AttributeError(f"no operation is called {name!r}; nnet3py/ops/table.py lists them")
@@ -32,19 +32,21 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def load_compiled() -> int:
-    """Load all operations already compiled on this machine, for the copies of a process; returns how many there are."""
+    """Load all operations already compiled on this machine, before a process forks; return how many there are."""
     return sum(kernel_files.find(_FOLDER / f"{family}.py", name) is not None for name, family in FAMILY_OF.items())
 
 
 def _imported(family: str, name: str) -> Callable[..., Any]:
-    """An operation that is not on disk: it is compiled now, or is a plain function."""
-    operation = getattr(import_module(f"{__name__}.{family}"), name)
-    prepare = getattr(operation, "compile", None)
-    return prepare() if prepare is not None else operation
+    """Return an operation that is not on disk: a plain function, or compiled now."""
+    plain: Callable[..., Any] | None = getattr(import_module(f"{__name__}.plain"), name, None)
+    if plain is not None:
+        return plain
+    compiled: Callable[..., Any] = getattr(import_module(f"{__name__}.{family}"), name).compile()
+    return compiled
 
 
 class CpuOps:
-    """The operations of ``ops/table.py`` on numpy arrays, with scratch space and a random stream; for one thread."""
+    """The operations of ``ops/table.py`` on numpy arrays, with scratch space and a random stream, for one thread."""
 
     device = "cpu"
 
@@ -59,19 +61,19 @@ class CpuOps:
 
     @staticmethod
     def new_vector(size: int, dtype: Any = np.float32) -> np.ndarray:
-        """Uninitialized memory that lasts."""
+        """Return an uninitialized vector that lasts."""
         return np.empty(size, dtype=dtype)
 
     @staticmethod
     def upload(table: np.ndarray) -> np.ndarray:
-        """A host array where kernels can read it: here, itself."""
+        """Return a host array that kernels can read: the array itself."""
         return table
 
     keep = upload
 
     @staticmethod
     def free_memory() -> tuple[int, int]:
-        """Bytes that are free, and all of them: here, not known."""
+        """Return free bytes and all bytes: 0, unknown."""
         return 0, 0
 
     @staticmethod
@@ -81,33 +83,33 @@ class CpuOps:
 
     @staticmethod
     def copy_out(src: np.ndarray) -> np.ndarray:
-        """A host copy (contiguous) of a matrix of this device."""
+        """Return a contiguous host copy of a matrix of this device."""
         return np.array(src, order="C")
 
     @staticmethod
     def staged(*arrays: np.ndarray) -> AbstractContextManager[tuple[np.ndarray, ...]]:
-        """Host arrays where kernels can read them, for the time of a ``with``: here, themselves."""
+        """Return a context with host arrays that kernels can read: the arrays themselves."""
         return nullcontext(arrays)
 
     @staticmethod
     def read_later(src: np.ndarray) -> Callable[[], np.ndarray]:
-        """A function that gives a host copy of what a vector of this device holds now, to be called once."""
+        """Return a function that returns a host copy of a vector as it is now, to be called once."""
         copied = np.array(src)
         return lambda: copied
 
     def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
-        """A function that gives the number which an operation returns: here, it is computed at once."""
+        """Return a function that returns an operation's number, which is computed at once."""
         value = getattr(self, operation)(*args)
         return lambda: value
 
     @staticmethod
     def replay(run: Callable[..., None], /, *args: Any) -> None:
-        """``run(*args)``."""
+        """Call ``run(*args)``."""
         run(*args)
 
     @staticmethod
     def natural_gradient_failed() -> Callable[[], bool]:
-        """A function that says whether a preconditioner may have got unusable rows: asking each one costs little."""
+        """Return a function that returns True: asking each preconditioner for unusable rows costs little."""
         return lambda: True
 
     def __getattr__(self, name: str) -> Any:

@@ -1,14 +1,14 @@
-"""The sums over paths of chain training, on the CPU. Kaldi: ``chain-denominator.cc`` and the numerators.
+"""Objectives on the CPU: sparse supervision, and the sums over paths of chain training.
 
-The denominator works on a block of sequences at a time, with a column for each sequence, so that the inner loops run
-along sequences and no sum crosses them: the result of a sequence depends neither on the width of its block nor on the
-number of threads. Sums over arcs are float32, in the arcs' order.
+The denominator (Kaldi: ``chain-denominator.cc``) works on a block of sequences at a time, with a column for each
+sequence, so that the inner loops run along sequences and no sum crosses them: the result of a sequence depends neither
+on the width of its block nor on the number of threads. Sums over arcs are float32, in the arcs' order.
 
 "Entries" are the pairs of a pdf and the state that it leads to, see ``chain/den_graph.py``. A frame's matrices lie
 below each other: frame t of a matrix of (T rows, columns) is its rows t rows to (t + 1) rows.
 
-``alpha`` and ``beta`` are work space of ``chain_work_rows`` rows (``ops/table.py``), of which a GPU needs more than is
-used here. In the end the first rows of ``beta``, one for each state, hold the backward sums of frame 0.
+``alpha`` and ``beta`` are work space of ``chain_work_rows`` rows (``ops/training_operations.py``), of which a GPU uses
+more than the CPU. In the end the first rows of ``beta``, one for each state, hold the backward sums of frame 0.
 """
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ import math
 import numpy as np
 
 from nnet3py.engine.jit import inline, row
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.formulas import functions
 
 exp = formula(functions.exp)
@@ -41,7 +40,7 @@ def chain_exp(dst, src, limit, first, num_sequences):
 
 @inline
 def _sum_of_arcs(dst, src, first_row, probs, others, begin, end):
-    """``dst`` = the sum of ``probs[k] src[first_row + others[k]]`` over arcs k; by twos, which halves dst's traffic."""
+    """Set ``dst`` to the sum of ``probs[k] src[first_row + others[k]]`` over arcs k, two at a time."""
     k = begin
     if (end - begin) % 2:
         a, p = row(src, first_row + others[k]), probs[k]
@@ -195,3 +194,26 @@ def chain_checks(totals, beta, y, sums, initial, num_pdfs, leaky):
 def chain_gather(dst, src, rows, columns):
     for k in range(dst.shape[0]):
         dst[k] = src[rows[k], columns[k]]
+
+
+# -- outputs against sparse supervision --------------------------------------------------------------------------------
+
+
+@operation()
+def sum_product_sparse(src, row_starts, columns, values):
+    total = 0.0
+    for r in range(src.shape[0]):
+        s = row(src, r)
+        for k in range(row_starts[r], row_starts[r + 1]):
+            total += s[columns[k]] * np.float64(values[k])
+    return total
+
+
+@operation()
+def copy_from_sparse(dst, row_starts, columns, values):
+    for r in range(dst.shape[0]):
+        d = row(dst, r)
+        for c in range(d.shape[0]):
+            d[c] = 0.0
+        for k in range(row_starts[r], row_starts[r + 1]):
+            d[columns[k]] += values[k]

@@ -1,13 +1,18 @@
-"""Convolutions on the CPU: blocks of columns gathered for the products with the filters, and given back."""
+"""Convolution and attention on the CPU: blocks of columns gathered for filters; rows that lie a fixed number apart."""
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from nnet3py.engine.jit import row, span
 from nnet3py.ops.cpu.operation import operation
 
+# -- convolution -------------------------------------------------------------------------------------------------------
+
+
 ZERO = np.float32(0)
-TILE = 32      # rows and columns of a transposition's tiles: read and written cache lines stay near
+TILE = 32      # rows and columns of a transposition's tiles, whose cache lines stay in the cache
 
 
 @operation()
@@ -52,3 +57,61 @@ def copy_transposed(dst, src):
                 d = row(dst, i)
                 for j in range(first_col, min(first_col + TILE, cols)):
                     d[j] = src[j, i]
+
+
+# -- attention over a fixed number of positions ------------------------------------------------------------------------
+
+# ``scales`` (rows, positions) has the rows of the narrow matrix of values; position o of row i belongs to row
+# ``i + o * shift`` of the tall matrix, which has ``(positions - 1) * shift`` rows more. Rows are visited in steps of
+# ``shift``, so that the tall matrix's rows are still in the cache when the next row needs them again.
+
+LOG_FLOOR = np.float32(1.0e-20)
+
+
+@operation(reassociate=True)
+def add_shifted_dots(dst, a, b, shift, alpha):
+    for first in range(min(shift, a.shape[0])):
+        for i in range(first, a.shape[0], shift):
+            d, s = row(dst, i), row(a, i)
+            for o in range(d.shape[0]):
+                other = row(b, i + o * shift)
+                total = ZERO
+                for j in range(s.shape[0]):
+                    total += s[j] * other[j]
+                d[o] += alpha * total
+
+
+@operation()
+def add_shifted_rows(dst, scales, src, shift, alpha):
+    for first in range(min(shift, dst.shape[0])):
+        for i in range(first, dst.shape[0], shift):
+            d, c = row(dst, i), row(scales, i)
+            for o in range(c.shape[0]):
+                s, scale = row(src, i + o * shift), alpha * c[o]
+                for j in range(d.shape[0]):
+                    d[j] += scale * s[j]
+
+
+@operation()
+def add_to_shifted_rows(dst, scales, src, shift, alpha):
+    for first in range(min(shift, src.shape[0])):
+        for i in range(first, src.shape[0], shift):
+            s, c = row(src, i), row(scales, i)
+            for o in range(c.shape[0]):
+                d, scale = row(dst, i + o * shift), alpha * c[o]
+                for j in range(s.shape[0]):
+                    d[j] += scale * s[j]
+
+
+@operation()
+def attention_store_stats(count, entropy, posterior, weights, draw):
+    if draw == 0:
+        return
+    num_heads, positions = posterior.shape
+    count[0] += weights.shape[0]
+    for i in range(weights.shape[0]):
+        for h in range(num_heads):
+            w = span(row(weights, i), h * positions, positions)
+            for o in range(positions):
+                posterior[h, o] += w[o]
+                entropy[h] -= np.float64(w[o]) * math.log(np.float64(max(w[o], LOG_FLOOR)))

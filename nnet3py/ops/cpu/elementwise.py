@@ -1,12 +1,12 @@
 """The elementwise operations on the CPU: loops around the formulas of ``ops/formulas/elements.py``.
 
-Rows are shared by the threads, and LLVM vectorizes along them.
+Threads share rows, and LLVM vectorizes along them.
 """
 from __future__ import annotations
 
 from nnet3py.engine.generated import function_of_text
 from nnet3py.engine.jit import Kernel, kernel, row
-from nnet3py.ops.cpu.formulas import formula
+from nnet3py.ops.cpu.operation import formula
 from nnet3py.ops.formulas import elements
 from nnet3py.ops.table import FAMILIES, Operation
 
@@ -26,7 +26,7 @@ def {name}({names}):
 
 
 def make_kernel(operation: Operation) -> Kernel:
-    """The kernel of an elementwise operation."""
+    """Return the kernel of an elementwise operation."""
     target, *_ = arguments = operation.arguments
     on_matrices = target.kind == "mat"
     rows = {"mat": "{0}_row = row({0}, i)", "rowvec": "{0}_here = {0}[i]"}
@@ -43,4 +43,4 @@ def make_kernel(operation: Operation) -> Kernel:
 
 
 KERNELS = {operation.name: make_kernel(operation) for operation in FAMILIES["elementwise"]}
-globals().update(KERNELS)       # so that they are found as those of other families are
+globals().update(KERNELS)       # as names of the module, where kernels are looked up

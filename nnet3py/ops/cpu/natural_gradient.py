@@ -1,7 +1,7 @@
 """The small matrices of the natural gradient's update on the CPU; ``components/natural_gradient.py`` has the algebra.
 
-``spectrum`` holds the R values d and then ρ; ``numbers`` what ``ops/formulas/natural_gradient.py`` says; η is the
-forgetting factor and α the smoothing. Kaldi: ``OnlineNaturalGradient::PreconditionDirectionsInternal``.
+``spectrum`` holds the R values d and then ρ; ``ops/formulas/updates.py`` describes ``numbers``; η is the forgetting
+factor and α the smoothing. Kaldi: ``OnlineNaturalGradient::PreconditionDirectionsInternal``.
 """
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.addresses import get_double, set_double, stack_doubles, stack_vector
+from nnet3py.engine.inline import get_double, set_double, stack_doubles, stack_vector
 from nnet3py.engine.jit import inline, row, segment
 from nnet3py.engine.numba_target import njit
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.cpu.reductions import BLOCKS, sum_all_products
-from nnet3py.ops.formulas import natural_gradient as formulas
-from nnet3py.ops.formulas.natural_gradient import (
+from nnet3py.ops.formulas import updates as formulas
+from nnet3py.ops.formulas.updates import (
     DELTA,
     EPSILON,
     LARGEST_CONDITION,
@@ -30,7 +29,7 @@ from nnet3py.ops.formulas.natural_gradient import (
     ZERO,
 )
 
-COLUMNS = 256       # of a row that are preconditioned at a time, in the nearest cache
+COLUMNS = 256       # of a row, preconditioned at a time in the first-level cache
 
 _smoothing, _direction_length, _moment = map(formula, (
     formulas.smoothing, formulas.direction_length, formulas.moment))
@@ -138,7 +137,7 @@ def natural_gradient_moments(z, numbers, inverse, square, cross, spectrum, num_r
 
 @inline
 def _sort_falling(order, values):
-    """``order`` = the places of ``values`` by falling absolute value; equal ones stay in order."""
+    """Set ``order`` to the places of ``values`` by falling absolute value; equal ones stay in order."""
     for i in range(values.shape[0]):
         k = i
         while k > 0 and abs(values[int(order[k - 1])]) < abs(values[i]):
@@ -162,7 +161,7 @@ def natural_gradient_directions(mix, kept, lengths, spectrum, numbers, order, in
     for i in range(rank):
         value = eigenvalues[int(order[i])] * scale
         suspect = suspect or value < floor
-        lengths[i] = np.float32(math.sqrt(value if value > floor else floor))     # for now, the roots
+        lengths[i] = np.float32(math.sqrt(value if value > floor else floor))     # the roots, for now
         old_total += spectrum[i]
         root_total += value if not math.isfinite(value) else lengths[i]
         largest_root = max(largest_root, lengths[i])

@@ -1,7 +1,7 @@
 """Sigmoid, tanh, rectifier and softmax on the CPU: values, derivatives, statistics and self-repair.
 
-``ops/formulas/self_repair.py`` says what ``counters`` holds. Whether a call's statistics count is decided here, by the
-counters and a random draw, so that a device need not ask its host.
+``ops/formulas/functions.py`` describes ``counters``. Counters and a random draw decide here whether a call's statistics
+count, so that a device need not ask its host.
 """
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ import numpy as np
 
 from nnet3py.engine.jit import CACHE_LINE, inline, row, segment, span
 from nnet3py.engine.team_code import address_of, part_address, share
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.formulas import functions
-from nnet3py.ops.formulas.self_repair import (
+from nnet3py.ops.formulas.functions import (
     COUNT,
     NUM_PROCESSED,
     NUM_REPAIRED,
@@ -30,7 +29,7 @@ _repair_direction = formula(repair_direction)
 SOFTMAX_FLOOR = np.float32(1.0e-20)
 ZERO, ONE = np.float32(0), np.float32(1)
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 @inline
@@ -64,7 +63,7 @@ def log_softmax(first, last, dst, src):
         largest = _maximum(s)
         total = ZERO
         for j in range(d.shape[0]):
-            shifted = s[j] - largest       # the largest first: with its logarithm in one sum, small digits are lost
+            shifted = s[j] - largest       # the largest first: added to the logarithm, it would lose small digits
             d[j] = shifted
             total += exp(shifted)
         shift = np.float32(math.log(total))
@@ -72,7 +71,7 @@ def log_softmax(first, last, dst, src):
             d[j] -= shift
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -------------------------------------------------------------------------------------------------------
 
 
 @operation(reassociate=True, rows_of="dx", cost=2)
@@ -97,7 +96,7 @@ def log_softmax_backprop(first, last, dx, y, dy):
             d[j] = e[j] - exp(v[j]) * total
 
 
-# -- statistics -------------------------------------------------------------------------------------------------------
+# -- statistics --------------------------------------------------------------------------------------------------------
 
 
 @inline
@@ -106,7 +105,7 @@ def _is_refused(counters, place, draw):
 
 
 def _sums_with(slope):
-    """What adds the columns' sums of values, and of what ``slope`` makes of each."""
+    """Return a function that adds the columns' sums of values, and of their slopes."""
     @inline
     def add_sums(first, last, value_sum, deriv_sum, y):
         total, slopes = span(value_sum, first, last - first), span(deriv_sum, first, last - first)
@@ -182,7 +181,7 @@ def output_deriv_stats_of_parts(oderiv_sumsq, counters, squares, num_rows, draw)
                 oderiv_sumsq[j] += part[j]
 
 
-# -- self-repair ------------------------------------------------------------------------------------------------------
+# -- self-repair -------------------------------------------------------------------------------------------------------
 
 
 @operation()

@@ -6,15 +6,16 @@ import math
 import numpy as np
 
 from nnet3py.engine.jit import inline, row
-from nnet3py.engine.partition import ROWS_OF_A_SUM
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.engine.threads import ROWS_OF_A_SUM
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.formulas import functions
 from nnet3py.ops.formulas.functions import FLOORED_SCALE, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
 _row_scale = inline(functions.row_scale)     # sums may be reordered, as in the kernels that call it
+_scale, _derivative = formula(functions.batch_norm_scale), formula(functions.batch_norm_derivative)
 
 MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
 
@@ -58,9 +59,9 @@ def normalize_rows_backprop(first, last, dx, x, dy, target_rms, beta):
                 d[j] += scale * e[j] + towards_x * s[j]
 
 
-# -- batch normalization ----------------------------------------------------------------------------------------------
-# Rows are shared, and sums of columns are kept for each ROWS_OF_A_SUM rows: passes along rows are the fastest, and sums
-# do not depend on the number of threads.
+# -- batch normalization -----------------------------------------------------------------------------------------------
+# Threads share rows, and sums of columns are kept for each ROWS_OF_A_SUM rows: passes along rows are the fastest, and
+# sums do not depend on the number of threads.
 
 
 @inline
@@ -126,9 +127,7 @@ def batch_norm_propagate(dst, memo, src, sums, epsilon, target_rms):
     for j in range(mean.shape[0]):
         mean[j] *= inverse_count
         square[j] *= inverse_count
-        variance = inverse_target * square[j] - inverse_target * (mean[j] * mean[j])
-        variance = ZERO if variance < ZERO else variance
-        scale[j] = ONE / np.float32(math.sqrt(variance + inverse_target * epsilon))
+        scale[j] = _scale(mean[j], square[j], epsilon, inverse_target)
     row(memo, MEAN_DERIV)[:] = ZERO
     row(memo, TOWARDS_Y)[:] = ZERO
     arguments = (dst, memo, src)
@@ -137,7 +136,7 @@ def batch_norm_propagate(dst, memo, src, sums, epsilon, target_rms):
 
 @inline
 def _put_deriv_moments(memo, sums, num_rows, target_rms):
-    """The columns' mean of the derivative, and how much of the output belongs to it."""
+    """Put into ``memo`` the columns' means of the derivative, and the factors of the output in the derivative."""
     count = sums.shape[0] // 2
     mean_deriv, towards_y, scale = row(memo, MEAN_DERIV), row(memo, TOWARDS_Y), row(memo, SCALE)
     _add_parts(mean_deriv, sums, 0, count)
@@ -155,7 +154,7 @@ def _standardize_backprop(first, last, dx, memo, y, dy):
     for i in range(first, last):
         d, v, e = row(dx, i), row(y, i), row(dy, i)
         for j in range(d.shape[0]):
-            d[j] = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
+            d[j] = _derivative(v[j], e[j], scale[j], mean_deriv[j], towards_y[j])
 
 
 @operation()
@@ -175,7 +174,7 @@ def _standardize_relu_backprop(first, last, dx, squares, memo, y, dy, active, fl
         for i in range(block * ROWS_OF_A_SUM, min((block + 1) * ROWS_OF_A_SUM, dy.shape[0])):
             d, v, e, a = row(dx, i), row(y, i), row(dy, i), row(active, i)
             for j in range(d.shape[0]):
-                between = scale[j] * (e[j] - mean_deriv[j]) + towards_y[j] * v[j]
+                between = _derivative(v[j], e[j], scale[j], mean_deriv[j], towards_y[j])
                 square[j] += between * between
                 d[j] = (between if a[j] > floor[j] else ZERO) - repair[j]
 

@@ -1,6 +1,6 @@
-"""Sums over the paths of each sequence's own graph on the CPU, with logarithms: numerators of chain training, lattices.
+"""Sums over the paths of each sequence's own graph on the CPU, as logarithms: numerators of chain training, lattices.
 
-``chain/numerator.py`` says what the tables hold. Threads share the sequences.
+``chain/numerator.py`` describes the tables. Threads share the sequences.
 """
 from __future__ import annotations
 
@@ -9,25 +9,17 @@ import math
 import numpy as np
 
 from nnet3py.engine.jit import inline, row
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.formulas import functions
 
-exp = formula(functions.exp)
+exp, _log_add = formula(functions.exp), formula(functions.log_add)
 
 ZERO, NOTHING = np.float32(0), np.float32(-np.inf)
 
 
 @inline
-def _log_add(a, b):
-    """log(exp(a) + exp(b)); minus infinity stands for 0."""
-    high, low = (a, b) if a > b else (b, a)
-    return high if low == -np.inf else high + math.log1p(math.exp(low - high))
-
-
-@inline
 def _forward(begin, last_level, end, alpha, scores, costs, finals, sources, in_starts, in_arcs):
-    """Logs of the sums over the paths to each node of a graph; returns that over all paths."""
+    """Compute the logs of the sums over the paths to each node of a graph; return that over all paths."""
     alpha[begin], total = 0.0, -np.inf
     for i in range(begin + 1, end):
         value = -np.inf
@@ -98,7 +90,7 @@ def lattice_accuracies(first, last, derivs, alpha, beta, left, right, sums, scor
 
 @inline
 def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
-    """log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
+    """Return log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
     best = NOTHING
     for k in range(begin, end):
         best = max(best, weights[k] + scores[columns[k]] + others[states[k]])
@@ -112,7 +104,7 @@ def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
 
 @inline
 def _log_sum(values, begin, end):
-    """log(sum of exp(values))."""
+    """Return log(sum of exp(values))."""
     best = NOTHING
     for i in range(begin, end):
         best = max(best, values[i])
@@ -136,7 +128,7 @@ def _all_finite(scores, begin, end):
 
 @inline
 def _cyclic_forward(s, begin, end, alpha, scales, scores, finals, in_weights, in_starts, in_sources, in_columns):
-    """The forward pass of a sequence; returns the log of the sum over its paths, and the log of the last frame's."""
+    """Run the forward pass of a sequence; return the log of the sum over its paths, and the log of the last frame's."""
     first, log_total = row(alpha, 0), 0.0
     for i in range(begin, end):
         first[i] = NOTHING

@@ -1,18 +1,25 @@
-"""How a CPU kernel becomes an operation: its name says which, and the table says the kinds of its arguments."""
+"""The decorator that makes an operation of a CPU kernel, and the formulas as functions that kernels call."""
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
 from nnet3py.engine.jit import Kernel, kernel
+from nnet3py.engine.numba_target import njit
+from nnet3py.ops.formulas import Formulas
 from nnet3py.ops.table import OPERATIONS, documented
 
 
 def operation(reassociate: bool = False, rows_of: str = "", columns_of: str = "",
               cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make the kernel of the operation that the function is named after; arguments as for ``engine.jit.kernel``."""
+    """Make a decorator that makes the kernel of the operation with a function's name; as ``engine.jit.kernel``."""
     def make(function: Callable[..., Any]) -> Kernel:
         kinds = OPERATIONS[function.__name__].kinds
         return kernel(kinds, reassociate, rows_of, columns_of, cost)(documented(function))
 
     return make
+
+
+# Always inlined, so that LLVM vectorizes the loops around formulas. fastmath=False must be explicit: a kernel that
+# allows reassociation would hand it on, and exp rounds by a sum's order.
+formula = Formulas(njit(forceinline=True, fastmath=False))

@@ -1,9 +1,12 @@
-"""Pooling over columns on the CPU: 2-norms of groups and maxima of boxes."""
+"""Pooling on the CPU: norms of groups of columns, maxima of boxes; sums over frames, means and standard deviations."""
 from __future__ import annotations
 
+import math
+
+import numpy as np
+
 from nnet3py.engine.jit import row, span
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.formulas import pooling
 
 _norm, _norm_derivative, _box_start, _largest_of_box = map(formula, (
@@ -49,3 +52,77 @@ def max_pool_backprop(dx, x, y, dy, shape):
                     for c in range(start + a * plane + b * line, start + a * plane + b * line + shape[5]):
                         if s[c] == largest[p]:
                             d[c] += e[p]
+
+
+# -- statistics over ranges of rows ------------------------------------------------------------------------------------
+
+
+ZERO, ONE = np.float32(0), np.float32(1)
+_extraction_derivative, _mean_derivative, _mean_square_derivative = map(formula, (
+    pooling.extraction_derivative, pooling.mean_derivative, pooling.mean_square_derivative))
+
+
+@operation()
+def extract_statistics(dst, src, ranges):
+    dim = src.shape[1]
+    with_squares = dst.shape[1] > dim + 1
+    for i in range(dst.shape[0]):
+        d = row(dst, i)
+        d[0] += np.float32(ranges[i, 1] - ranges[i, 0])
+        for r in range(ranges[i, 0], ranges[i, 1]):
+            s = row(src, r)
+            for j in range(dim):
+                d[1 + j] += s[j]
+            if with_squares:
+                for j in range(dim):
+                    d[1 + dim + j] += s[j] * s[j]
+
+
+@operation()
+def extract_statistics_backprop(dx, x, dy, rows):
+    dim = dx.shape[1]
+    for r in range(dx.shape[0]):
+        d, s, e = row(dx, r), row(x, r), row(dy, rows[r])
+        for j in range(dim):
+            d[j] = _extraction_derivative(s[j], e[1 + j], e[1 + dim + j])
+
+
+@operation()
+def pool_statistics(dst, src, ranges, num_log_counts, stddevs, variance_floor):
+    num_means = dst.shape[1] - num_log_counts
+    half = num_means // 2
+    for i in range(dst.shape[0]):
+        d = row(dst, i)
+        d[:] = ZERO
+        count = ZERO
+        for r in range(ranges[i, 0], ranges[i, 1]):
+            s = row(src, r)
+            count += s[0]
+            for j in range(num_means):
+                d[num_log_counts + j] += s[1 + j]
+        inverse = ONE / count
+        for j in range(num_log_counts):
+            d[j] = math.log(count)
+        for j in range(num_means):
+            d[num_log_counts + j] *= inverse
+        if stddevs:
+            for j in range(num_log_counts, num_log_counts + half):
+                variance = d[half + j] - d[j] * d[j]
+                d[half + j] = math.sqrt(max(variance, variance_floor))
+
+
+@operation()
+def pool_statistics_backprop(dst, y, dy, counts, num_log_counts, stddevs):
+    half = dst.shape[1] // 2
+    for i in range(dst.shape[0]):
+        d, v, e = row(dst, i), row(y, i), row(dy, i)
+        inverse = ONE / (np.float32(math.exp(counts[i, 0])) if num_log_counts > 0 else counts[i, 0])
+        for j in range(d.shape[0]):
+            d[j] = e[num_log_counts + j]
+        if stddevs:
+            for j in range(half):
+                mean, stddev = v[num_log_counts + j], v[num_log_counts + half + j]
+                d[half + j] = _mean_square_derivative(stddev, d[half + j])
+                d[j] = _mean_derivative(mean, d[j], d[half + j])
+        for j in range(d.shape[0]):
+            d[j] *= inverse

@@ -1,11 +1,11 @@
-"""Filling matrices with random numbers on the CPU; ``nnet3py/ops/random.py`` says which number goes where."""
+"""Random numbers, and dropout masks made from them, on the CPU; ``ops/resources.py`` says which number goes where.
+"""
 from __future__ import annotations
 
 import numpy as np
 
 from nnet3py.engine.jit import inline, row
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.formulas import random as formulas
 
 _block_words, _unit, _normal_pair = map(formula, (
@@ -14,7 +14,7 @@ _block_words, _unit, _normal_pair = map(formula, (
 
 @inline
 def _keys(seed):
-    """The two words of the seed."""
+    """Return the two words of the seed."""
     return np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32 & 0xFFFFFFFF)
 
 
@@ -50,3 +50,49 @@ def philox_normal(dst, seed, block, minibatch, component):
                 n2, n3 = _normal_pair(w2, w3)
             target[j] = n0 if place == 0 else n1 if place == 1 else n2 if place == 2 else n3
             position += 1
+
+
+# -- masks, from uniform random numbers that the caller drew -----------------------------------------------------------
+
+
+ZERO = np.float32(0)
+_complementary_pair, _specaugment_row, _time_stretches = map(formula, (
+    formulas.complementary_pair, formulas.specaugment_row, formulas.time_stretches))
+
+
+@operation()
+def dropout_rows(dst, src, draws, proportion):
+    for i in range(dst.shape[0]):
+        d, s = row(dst, i), row(src, i)
+        if draws[i, 0] > proportion:
+            for j in range(d.shape[0]):
+                d[j] = s[j]
+        else:
+            for j in range(d.shape[0]):
+                d[j] = ZERO
+
+
+@operation()
+def complementary_masks(mask, draws, proportion):
+    for i in range(mask.shape[0]):
+        _complementary_pair(row(mask, i), row(draws, i), proportion)
+
+
+@operation()
+def specaugment_mask(mask, draws, max_zeroed):
+    for i in range(mask.shape[0]):
+        _specaugment_row(row(mask, i), row(draws, i), max_zeroed)
+
+
+@operation()
+def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kept):
+    for s in range(starts.shape[0] - 1):
+        _time_stretches(mask, row(draws, 0), rows, starts, s, start_kept, longest_zeroed, longest_kept)
+
+
+@operation()
+def mul_mask_rows(dst, src, mask, indexes):
+    for i in range(dst.shape[0]):
+        d, s, m = row(dst, i), row(src, i), row(mask, indexes[i])
+        for j in range(d.shape[0]):
+            d[j] = s[j] * m[j]

@@ -1,19 +1,18 @@
 """LSTM and GRU cells on the CPU: values, derivatives, statistics and self-repair, each in one pass over the rows.
 
 The backward pass of an LSTM works on a tile of cells at a time, in a small work space where every quantity has a fixed
-place: so the compiler can see that they do not overlap, and vectorizes, which it would not do for twenty pointers into
+place: so the compiler sees that they do not overlap, and vectorizes, which it does not for twenty pointers into
 matrices. The work space stays in the first-level cache while all rows pass through it.
 """
 from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.engine.addresses import stack_vector
+from nnet3py.engine.inline import stack_vector
 from nnet3py.engine.jit import inline, row, span
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.formulas import functions
-from nnet3py.ops.formulas.self_repair import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
+from nnet3py.ops.formulas.functions import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
 
 dropout_scales = formula(functions.dropout_scales)
 lstm_cell, lstm_cell_backprop = formula(functions.lstm_cell), formula(functions.lstm_cell_backprop)
@@ -53,7 +52,7 @@ def _copy(dst, src):
 
 @inline
 def _differentiate_tile(work, length, i_scale, f_scale, o_scale):
-    """Derivatives at the inputs of one row's tile of cells, and what it adds to the sums; all are in ``work``."""
+    """Compute derivatives at the inputs of one row's tile of cells, and add to the sums; all are in ``work``."""
     i_part, f_part, c_part = span(work, 0, TILE), span(work, TILE, TILE), span(work, 2 * TILE, TILE)
     o_part, c_prev = span(work, 3 * TILE, TILE), span(work, 4 * TILE, TILE)
     w_ic, w_fc, w_oc = span(work, 5 * TILE, TILE), span(work, 6 * TILE, TILE), span(work, 7 * TILE, TILE)
@@ -141,7 +140,7 @@ def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagg
     count[0] += num_rows
 
 
-# -- GRU --------------------------------------------------------------------------------------------------------------
+# -- GRU ---------------------------------------------------------------------------------------------------------------
 
 
 @operation(rows_of="dst", cost=8)

@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.engine.addresses import get_double, set_double, stack_doubles
+from nnet3py.engine.inline import get_double, set_double, stack_doubles
 from nnet3py.engine.jit import inline, row, segment, span
 from nnet3py.engine.numba_target import njit
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.formulas import functions
 
 keep = formula(functions.keep)
-BLOCKS = 64     # of rows, that sums of a whole matrix are made of
+BLOCKS = 64     # of rows, whose sums make the sum of a whole matrix
 
 
 @inline
 def _four_rows(matrix, i, first, last):
-    """Columns ``first`` to ``last`` - 1 of four rows."""
+    """Return columns ``first`` to ``last`` - 1 of four rows."""
     return (segment(matrix, i, first, last), segment(matrix, i + 1, first, last),
             segment(matrix, i + 2, first, last), segment(matrix, i + 3, first, last))
 
@@ -142,7 +141,7 @@ def _sum_block_products(first, last, sums, a, b):
 
 @inline
 def sum_all_products(a, b):
-    """Sum by blocks of rows, whose number is always the same so that the result is."""
+    """Return the sum of all products, by a fixed number of blocks of rows so that the result is always the same."""
     sums = stack_doubles(BLOCKS)
     arguments = (sums, a, b)
     share(part_address(_sum_block_products, arguments), address_of(arguments), BLOCKS, a.size // BLOCKS + 1, 1,

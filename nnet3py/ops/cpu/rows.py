@@ -1,7 +1,7 @@
 """Row operations on the CPU: copying, scaling and adding rows. Kaldi: the row functions of ``cu-matrix.h``.
 
 Index arrays hold -1 for "no row": a copy then writes zeros, an addition does nothing. No destination overlaps its
-source, except where an operation says that it may be its source.
+source.
 """
 from __future__ import annotations
 

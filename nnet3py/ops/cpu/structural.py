@@ -1,4 +1,4 @@
-"""Columns on the CPU: permutations, blocks, groups; and the clipping of derivatives, row by row."""
+"""Permutations, blocks and groups of columns, and the clipping of derivatives row by row, on the CPU."""
 from __future__ import annotations
 
 import math
@@ -6,14 +6,13 @@ import math
 import numpy as np
 
 from nnet3py.engine.jit import inline, row, span
-from nnet3py.ops.cpu.formulas import formula
-from nnet3py.ops.cpu.operation import operation
+from nnet3py.ops.cpu.operation import formula, operation
 from nnet3py.ops.formulas import functions
 
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
-_excess = formula(functions.excess)
+_clip, _excess = formula(functions.clip), formula(functions.excess)
 
-# -- columns ----------------------------------------------------------------------------------------------------------
+# -- columns -----------------------------------------------------------------------------------------------------------
 
 
 @operation()
@@ -120,15 +119,14 @@ def clip_elements(dx, counters, dy, limit, store):
     for i in range(dx.shape[0]):
         d, e = row(dx, i), row(dy, i)
         for j in range(d.shape[0]):
-            value = limit if e[j] > limit else e[j]
-            d[j] = -limit if value < -limit else value
+            d[j] = _clip(e[j], limit)
     if store:
         counters[3] += 1.0
 
 
 @inline
 def _square(vector):
-    """Squared norm: eight sums side by side, which compilers turn into vector arithmetic."""
+    """Return the squared norm of a vector, of four sums side by side: a fixed order, and no long chain of additions."""
     a, b, c, d = ZERO, ZERO, ZERO, ZERO
     blocked = vector.shape[0] - vector.shape[0] % 4
     for j in range(0, blocked, 4):

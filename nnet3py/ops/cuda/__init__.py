@@ -7,12 +7,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from nnet3py.errors import DeviceError
+from nnet3py.ops.resources import Workspace
 from nnet3py.ops.table import FAMILY_OF
-from nnet3py.ops.workspace import Workspace
 
 
 def why_not_usable() -> str | None:
-    """Why networks cannot be computed with these operations, or None if they can."""
+    """Return why networks cannot be computed with these operations; None if they can."""
     missing = [name for name, family in FAMILY_OF.items() if not _has_kernel(name, family)]
     if missing:
         return f"{len(missing)} of {len(FAMILY_OF)} operations have no CUDA kernel in this version"
@@ -25,14 +25,14 @@ def _has_kernel(name: str, family: str) -> bool:
 
 
 def load(name: str) -> Any:
-    """The kernel ``name``.
+    """Return the kernel ``name``.
 
     Raises
     ------
     AttributeError
-        The table of operations does not have it.
+        The table of operations does not have the name.
     DeviceError
-        It has no CUDA kernel.
+        The operation has no CUDA kernel.
     """
     family = FAMILY_OF.get(name)
     if family is None:
@@ -45,14 +45,14 @@ def load(name: str) -> Any:
 
 
 class CudaOps:
-    """The operations of ``ops/table.py`` on device arrays, with scratch space and a random stream; for one thread."""
+    """The operations of ``ops/table.py`` on device arrays, with scratch space and a random stream, for one thread."""
 
     device = "cuda"
 
     def __init__(self) -> None:
         from nnet3py.ops.cuda import memory
-        from nnet3py.ops.cuda.draws import DeviceRandom
         from nnet3py.ops.cuda.graphs import replay
+        from nnet3py.ops.cuda.random import DeviceRandom
 
         self.workspace = Workspace(memory.new_array)
         self.scratch = self.workspace.scratch
@@ -64,7 +64,7 @@ class CudaOps:
         self.upload = memory.upload
         self.keep = memory.resident
         self.free_memory = memory.free_memory
-        copies = memory.Copies(lambda: self.copy_mat, self._packed)
+        copies = memory.Copies(lambda: self.copy_mat, self._passing_space)
         self.copy_in = copies.copy_in
         self.copy_out = copies.copy_out
         self.read_later = copies.read_later
@@ -73,15 +73,15 @@ class CudaOps:
         self.random = DeviceRandom(self)
         self._failures = 0.0
 
-    def _packed(self, rows: int, cols: int) -> Any:
-        """Scratch space that is free again for what is queued next."""
+    def _passing_space(self, rows: int, cols: int) -> Any:
+        """Return scratch space for a matrix that is used only by the next two launches in the stream."""
         mark = self.mark_scratch()
         matrix = self.scratch(rows, cols)
         self.release_scratch(mark)
         return matrix
 
     def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
-        """A function that waits, and gives the number which an operation returns; to be called once."""
+        """Queue an operation and return a function that waits for its number, to be called once."""
         from nnet3py.ops.cuda import memory
 
         count = load(operation).queue(*args)
@@ -91,9 +91,9 @@ class CudaOps:
         return lambda: float(parts().sum())
 
     def natural_gradient_failed(self) -> Callable[[], bool]:
-        """A function that waits, and says whether a preconditioner got unusable rows since the last such function.
+        """Return a function that tells whether a preconditioner got unusable rows since the last such function.
 
-        It covers what has been queued by now, and is to be called once.
+        The function covers all that has been queued by now, waits for it, and is to be called once.
         """
         from nnet3py.ops.cuda.natural_gradient import natural_gradient_failures
 

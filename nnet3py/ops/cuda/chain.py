@@ -1,12 +1,14 @@
-"""The sums over paths of chain training on the GPU; the twins of ``ops/cpu/chain.py``.
+"""Objectives on the GPU: sparse supervision, and the sums over paths of chain training.
+
+The twins of ``ops/cpu/chain.py``.
 
 A launch computes a frame of all sequences: neighboring threads work on neighboring sequences. A frame needs the sum
-over states of the frame before; each block of threads of that launch left its part of it in ``alpha`` or ``beta``, so
-no block waits for another inside a launch. The parts are summed in a fixed order: results are the same in each run.
+over states of the frame before; each block of threads of that launch left its part of the sum in ``alpha`` or ``beta``,
+so no block waits for another inside a launch. Parts are summed in a fixed order: results are the same in each run.
 
 The forward pass of T frames takes T + 2 launches, the backward pass T + 1; either is a CUDA graph from the second
-minibatch of a shape on. Posteriors come one launch late, since
-until then the frame's exponentials, which they replace, are still read.
+minibatch of a shape on. Posteriors come one launch late, since they replace the frame's exponentials, which are read
+until then.
 
 Work space of ``alpha`` and ``beta``: the states' sums of three frames, then three times CHAIN_PARTIAL_SUMS rows.
 """
@@ -19,9 +21,24 @@ import numpy as np
 
 from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda.graphs import replay
-from nnet3py.ops.cuda.launch import THREADS, cuda, kernel, launch_2d, operation
-from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_columns, sum_down_column
-from nnet3py.ops.cuda.threads import block_column, block_rows, column_blocks
+from nnet3py.ops.cuda.launch import THREADS, kernel, launch_2d, operation
+from nnet3py.ops.cuda.memory import results, summed_by_host
+from nnet3py.ops.cuda.threads import (
+    MOST_THREADS,
+    block_column,
+    block_rows,
+    column_blocks,
+    cuda,
+    device_function,
+    is_first_of_block,
+    launch_columns,
+    launch_parts,
+    own_columns,
+    own_rows,
+    row,
+    sum_down_column,
+    sum_over_block,
+)
 from nnet3py.ops.table import documented
 from nnet3py.ops.training_operations import CHAIN_PARTIAL_SUMS
 
@@ -79,12 +96,12 @@ def chain_gather(dst: DeviceArray, src: DeviceArray, rows: DeviceArray, columns:
     _gather(dst.reshape(1, dst.shape[0]), src, rows, columns)
 
 
-# -- the denominator -------------------------------------------------------------------------------------------------
+# -- the denominator ---------------------------------------------------------------------------------------------------
 
 
-@cuda.jit(device=True)
+@device_function
 def _sum_over_rows(shared, value):
-    """The sum of ``value`` over the threads of a block that share a column; every one of them gets it."""
+    """Return the sum of ``value`` over the threads of a block that share a column, to all of them."""
     x, y, width = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockDim.x
     shared[y * width + x] = value
     cuda.syncthreads()
@@ -95,9 +112,9 @@ def _sum_over_rows(shared, value):
     return total
 
 
-@cuda.jit(device=True)
+@device_function
 def _finished_sum(shared, work, first_row, column):
-    """The sum over all blocks of the parts that they left in ``work``; all threads of a block call it together."""
+    """Return the sum of the parts that all blocks left in ``work``; all threads of a block call it together."""
     part = ZERO
     if column < work.shape[1]:
         for block in range(cuda.threadIdx.y, cuda.gridDim.y, cuda.blockDim.y):
@@ -105,7 +122,7 @@ def _finished_sum(shared, work, first_row, column):
     return _sum_over_rows(shared, part)
 
 
-@cuda.jit(device=True)
+@device_function
 def _leave_part(shared, work, first_row, column, part):
     """Leave the block's part of a sum for the next launch."""
     total = _sum_over_rows(shared, part)
@@ -115,7 +132,7 @@ def _leave_part(shared, work, first_row, column, part):
 
 @kernel("mat mat mat mat vec vec lvec ivec lvec ivec f32 int")
 def _forward_frame(sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs, leaky, t):
-    """From frame t to t + 1; t = -1 starts, and the last frame is only summed up."""
+    """Compute the sums of frame t + 1 from those of t; t = -1 starts, and the last frame is only summed up."""
     shared = cuda.shared.array(THREADS, np.float32)
     num_states, num_entries, num_frames = initial.shape[0], entry_pdfs.shape[0], sums.shape[0] - 1
     num_pdfs, parts = y.shape[0] // num_frames, 3 * num_states
@@ -160,16 +177,16 @@ def _forward_frames(sums: Any, *args: Any) -> None:
         _forward_frame.launch(shape, sums, *args, t)
 
 
-@cuda.jit(device=True)
+@device_function
 def _beta(beta, initial, state, column, time, num_frames, end):
-    """The backward sum of a state, before the leak is added."""
+    """Return the backward sum of a state, before the leak is added."""
     return end if time == num_frames else beta[time % 3 * initial.shape[0] + state, column]
 
 
 @kernel("mat mat mat mat vec vec lvec ivec lvec ivec ivec ivec f32 int")
 def _backward_frame(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_pdfs,
                     entry_states, leaky, t):
-    """The backward sums of frame t, and the posteriors of frame t + 1."""
+    """Compute the backward sums of frame t, and the posteriors of frame t + 1."""
     shared = cuda.shared.array(THREADS, np.float32)
     num_states, num_entries, num_frames = initial.shape[0], entry_pdfs.shape[0], sums.shape[0] - 1
     num_pdfs, parts = pdf_starts.shape[0] - 1, 3 * num_states
@@ -222,7 +239,7 @@ def _backward_frames(y: Any, arriving: Any, beta: Any, sums: Any, initial: Any, 
 
 
 def _launch(num_states: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Grid and block over (states, sequences), of no more blocks of states than there are places for their sums."""
+    """Return grid and block over (states, sequences), with no more blocks of states than places for their sums."""
     (grid_x, grid_y), block = launch_2d(num_states, width)
     return (grid_x, min(grid_y, CHAIN_PARTIAL_SUMS)), block
 
@@ -243,7 +260,7 @@ def chain_log_probs(totals, sums, initial, leaky):
             totals[0, j] = part + _log(np.float64(sums[last, j]) * (DOUBLE_ONE + leaky * leak))
 
 
-@cuda.jit(device=True)
+@device_function
 def _log(value):
     return math.log(value) if value > 0.0 else -math.inf if value == 0.0 else math.nan
 
@@ -262,3 +279,46 @@ def chain_checks(totals, beta, y, sums, initial, num_pdfs, leaky):
         if mine:
             totals[1, j] = product
             totals[2, j] = posterior
+
+
+# -- outputs against sparse supervision --------------------------------------------------------------------------------
+
+
+# a thread searches the few entries of a row for those of its element
+@operation()
+def copy_from_sparse(dst, row_starts, columns, values):
+    for i in own_rows(dst.shape[0]):
+        d, first, last = row(dst, i), row_starts[i], row_starts[i + 1]
+        for place in own_columns(d.shape[0]):
+            j, total = np.int64(place), ZERO
+            for k in range(first, last):
+                if columns[k] == j:
+                    total += values[k]
+            d[j] = total
+
+
+@kernel("dvec mat lvec ivec vec")
+def _products(parts, src, row_starts, columns, values):
+    """Set ``parts[b]`` to the sum of the products in the rows of block b; neighboring threads have different rows."""
+    shared = cuda.shared.array(MOST_THREADS, np.float64)
+    part = DOUBLE_ZERO
+    for _ in own_rows(1):
+        for place in own_columns(src.shape[0]):
+            i = np.int64(place)
+            s = row(src, i)
+            for k in range(row_starts[i], row_starts[i + 1]):
+                part += np.float64(s[columns[k]]) * np.float64(values[k])
+    total = sum_over_block(shared, part)
+    if is_first_of_block():
+        parts[cuda.blockIdx.y * cuda.gridDim.x + cuda.blockIdx.x] = total
+
+
+@documented
+@summed_by_host
+def sum_product_sparse(src: DeviceArray, row_starts: DeviceArray, columns: DeviceArray, values: DeviceArray) -> int:
+    if not src.size:
+        return 0
+    shape = launch_parts(1, src.shape[0])
+    count = shape[0][0] * shape[0][1]
+    _products.launch(shape, results().place(count), src, row_starts, columns, values)
+    return count

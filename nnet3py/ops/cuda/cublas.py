@@ -1,8 +1,8 @@
-"""The door to cuBLAS: NVIDIA's matrix products, called through ctypes on the addresses of device arrays.
+"""NVIDIA's matrix products, cuBLAS, called through ctypes on the addresses of device arrays.
 
-The library is found where it is already installed: by ``cuda.pathfinder`` if that package is there, in the wheels
+The library is looked for where others install it: by ``cuda.pathfinder`` if that package is there, in the wheels
 ``nvidia-cublas…`` (which CuPy, PyTorch and nvmath bring along), in the CUDA toolkit, or wherever the system's loader
-looks. Nothing is copied: matrices are given by address, leading dimension and size, rows of any stride.
+looks. Nothing is copied: matrices are given by address, leading dimension and size, with any row stride.
 
 Products are computed in float32 throughout ("pedantic"). With ``NNET3PY_TF32=1`` in the environment, or after
 ``allow_tf32(True)``, the factors are rounded to TF32 (10 bits of mantissa) first: many times as fast on the tensor
@@ -32,12 +32,12 @@ MAJOR_VERSIONS = (13, 12, 11)
 PEDANTIC, TF32 = 2, 3                       # cublasMath_t
 NOT_TRANSPOSED, TRANSPOSED = 0, 1           # cublasOperation_t
 FACTORS_ON_HOST, FACTORS_ON_DEVICE = 0, 1   # cublasPointerMode_t
-WORKSPACE = 32 << 20                        # bytes, what NVIDIA advises for Hopper; given, so that nothing is allocated
+WORKSPACE = 32 << 20                        # bytes, as NVIDIA advises for Hopper; given, so that nothing is allocated
 _local = threading.local()
 
 
 def _folders() -> Iterator[Path]:
-    """Where the library may lie, the likeliest place first."""
+    """Yield folders where the library may be, the likeliest first."""
     for entry in map(Path, sys.path):
         nvidia = entry / "nvidia"
         if nvidia.is_dir():
@@ -58,7 +58,7 @@ def _names() -> list[str]:
 
 
 def _paths() -> Iterator[str]:
-    """What to try to load, in order: full paths of files that exist, then bare names for the system's loader."""
+    """Yield what to load: full paths of files that exist, then bare names for the system's loader."""
     if importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.pathfinder") is not None:
         pathfinder = importlib.import_module("cuda.pathfinder")
         try:
@@ -72,7 +72,7 @@ def _paths() -> Iterator[str]:
 
 @cache
 def library() -> Any:
-    """cuBLAS as a ctypes library, or None if it is not installed."""
+    """Return cuBLAS as a ctypes library, or None if it is not installed."""
     for path in _paths():
         try:
             loaded = ctypes.CDLL(path)
@@ -86,7 +86,7 @@ def library() -> Any:
 
 
 def _declare(loaded: Any) -> None:
-    """Say what the functions take; AttributeError if one is missing."""
+    """Declare the functions' arguments. Raises AttributeError if one is missing."""
     pointer, integer, number = ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_float)
     for name, types in (
             ("cublasCreate_v2", [ctypes.POINTER(pointer)]), ("cublasDestroy_v2", [pointer]),
@@ -100,7 +100,7 @@ def _declare(loaded: Any) -> None:
 
 
 def tf32_is_allowed() -> bool:
-    """Whether factors may be rounded to TF32."""
+    """Return whether factors may be rounded to TF32."""
     return _settings["tf32"]
 
 
@@ -113,11 +113,11 @@ _settings = {"tf32": os.environ.get("NNET3PY_TF32", "0") not in ("", "0")}
 
 
 class Cublas:
-    """One handle, on one stream.
+    """A handle of cuBLAS, on one stream.
 
     Parameters
     ----------
-    loaded : the library, see :func:`library`
+    loaded : the library of :func:`library`
     stream : the handle of the stream, an address or None for the default one
     workspace : a device array that the library may use, for as long as the handle lives
     """
@@ -137,12 +137,12 @@ class Cublas:
                               "is the installed cuBLAS made for this driver and GPU?")
 
     def sgemm(self, dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> None:
-        """``dst = alpha op(a) op(b) + beta dst`` on float32 device matrices with adjacent columns."""
+        """Compute ``dst = alpha op(a) op(b) + beta dst`` on float32 device matrices with adjacent columns."""
         factors = ctypes.byref(ctypes.c_float(alpha)), ctypes.byref(ctypes.c_float(beta))
         self._multiply(dst, a, b, factors, trans_a, trans_b)
 
     def sgemm_by(self, dst: Any, a: Any, b: Any, alpha: Any, beta: Any, trans_a: bool, trans_b: bool) -> None:
-        """The same with factors that are on the device, float32 (1,)."""
+        """Compute as :meth:`sgemm` with factors in device memory, float32 (1,)."""
         factors = [ctypes.cast(place_of(factor), ctypes.POINTER(ctypes.c_float)) for factor in (alpha, beta)]
         self._set_pointer_mode(FACTORS_ON_DEVICE)
         try:
@@ -160,7 +160,7 @@ class Cublas:
             self._mode = mode
         m, n = dst.shape
         k = a.shape[0] if trans_a else a.shape[1]
-        # A row-major matrix is the transpose of a column-major one, so we ask for dst' = op(b)' op(a)'.
+        # A row-major matrix is the transpose of a column-major one, so cuBLAS computes dst' = op(b)' op(a)'.
         self._check(self._library.cublasSgemm_v2(
             self._handle, TRANSPOSED if trans_b else NOT_TRANSPOSED, TRANSPOSED if trans_a else NOT_TRANSPOSED, n, m, k,
             factors[0], place_of(b), leading_dim(b), place_of(a), leading_dim(a), factors[1], place_of(dst),
@@ -168,12 +168,12 @@ class Cublas:
 
 
 def leading_dim(matrix: Any) -> int:
-    """Elements from one row to the next; at least the row's length even where there is no next row."""
+    """Return the elements from one row to the next; at least a row's length, even with one row."""
     return max(matrix.strides[0] // 4 if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
 
 
 def handle() -> Cublas | None:
-    """This thread's handle on its stream, or None if cuBLAS is not installed or nothing but simulated."""
+    """Return this thread's handle on its stream, or None without cuBLAS or in the simulator."""
     from nnet3py.ops import device
     from nnet3py.ops.cuda import memory
 
@@ -183,7 +183,7 @@ def handle() -> Cublas | None:
         if loaded is None:
             kept["handle"] = None
             if not device.is_simulated():
-                logger.warning("cuBLAS is not installed: products use a slower kernel of our own (%s)",
+                logger.warning("cuBLAS is not installed: products use a slower kernel of nnet3py (%s)",
                                install_command("cuda"))
         else:
             kept["handle"] = Cublas(loaded, memory.stream_handle(), memory.new_array(WORKSPACE // 4))

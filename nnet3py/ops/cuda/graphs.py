@@ -1,7 +1,7 @@
 """Launches that are captured once and replayed with a single call: CUDA graphs, through the driver's own interface.
 
 numba has no interface to graphs, but its streams are the driver's: between begin and end of a capture, whatever is
-queued in this thread's stream is recorded and not run. What is recorded are addresses and numbers as they are then.
+queued in this thread's stream is recorded and not run. Addresses and numbers are recorded as they are then.
 """
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _FUNCTIONS: dict[str, list[Any]] = {
 
 
 class CaptureFailed(Exception):
-    """The driver would not capture or make a graph; nothing was run."""
+    """The error of a driver that cannot capture or make a graph; nothing was run."""
 
 
 @cache
 def driver() -> Any:
-    """The driver's functions for graphs, or None if there are none: an old driver, or the simulator."""
+    """Return the driver's functions for graphs; None for an old driver, and in the simulator."""
     if device.is_simulated():
         return None
     try:
@@ -64,7 +64,7 @@ class Graph:
 
     Attributes
     ----------
-    num_nodes : how many launches and copies it holds
+    num_nodes : number of launches and copies
     """
 
     def __init__(self, functions: Any, graph: Any) -> None:
@@ -84,12 +84,12 @@ class Graph:
 
         Raises
         ------
-        DeviceError : the driver refuses
+        DeviceError : the driver cannot launch the graph
         """
         status = self._functions.cuGraphLaunch(self._executable, memory.stream_handle())
         if status != 0:
             raise DeviceError(f"a CUDA graph could not be launched (status {status})",
-                              "NNET3PY_CUDA_GRAPHS=0 does without")
+                              "NNET3PY_CUDA_GRAPHS=0 computes without graphs")
 
 
 def capture(run: Callable[[], None], functions: Any = None) -> Graph:
@@ -97,12 +97,12 @@ def capture(run: Callable[[], None], functions: Any = None) -> Graph:
 
     Parameters
     ----------
-    functions : the driver's (default: :func:`driver`'s, which must not be None)
+    functions : the driver's functions (default: those of :func:`driver`, which must not be None)
 
     Raises
     ------
     HostNeeded : ``run`` needs the host for a copy, a decision or memory
-    CaptureFailed : the driver cannot
+    CaptureFailed : the driver cannot capture
     """
     functions = functions or driver()
     stream, graph = memory.stream_handle(), _POINTER()
@@ -121,7 +121,7 @@ def capture(run: Callable[[], None], functions: Any = None) -> Graph:
     return Graph(functions, graph)
 
 
-MOST_REPLAYS = 64       # graphs that replay() keeps for a thread
+MOST_REPLAYS = 64       # graphs that :func:`replay` keeps for a thread
 _local = threading.local()
 
 
@@ -130,7 +130,7 @@ class Replays:
 
     Parameters
     ----------
-    most : how many graphs are kept, those that were used last
+    most : number of graphs to keep, those used last
     """
 
     def __init__(self, most: int = 4) -> None:
@@ -138,7 +138,7 @@ class Replays:
         self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()
 
     def run(self, key: Any, queue: Callable[[], None]) -> None:
-        """``queue()``, where that queues launches that depend on nothing but ``key``; or the graph of that key.
+        """Call ``queue()``, whose launches depend on nothing but ``key``, or launch the graph captured for the key.
 
         While other launches are being captured, these become part of them.
         """
@@ -161,9 +161,9 @@ class Replays:
 
 
 def replay(run: Callable[..., None], *args: Any) -> None:
-    """``run(*args)``, where that queues launches that depend on nothing else; as a graph if these arguments come again.
+    """Call ``run(*args)``, whose launches depend on nothing else; launch a graph if the same arguments come again.
 
-    Arrays count by their place in device memory and their shape.
+    Arrays are compared by place in device memory, shape and strides.
     """
     replays: Replays = _local.__dict__.setdefault("replays", Replays(MOST_REPLAYS))
     key = run, cublas.tf32_is_allowed(), *(_identity(arg) for arg in args)
@@ -171,6 +171,6 @@ def replay(run: Callable[..., None], *args: Any) -> None:
 
 
 def _identity(arg: Any) -> Any:
-    """The part of an argument that ends up in a launch."""
+    """Return the part of an argument that a launch holds."""
     shape = getattr(arg, "shape", None)
     return arg if shape is None else (memory.place_of(arg), shape, arg.strides)

@@ -1,6 +1,6 @@
-"""How the GPU kernels are compiled and launched.
+"""The decorators of GPU kernels: compilation, arguments, and launch shapes.
 
-A kernel has the name and the arguments that the table of operations gives it::
+An operation's kernel has the name and the arguments of the table of operations::
 
     @operation()
     def copy_rows(dst, src, indexes, alpha):
@@ -9,17 +9,17 @@ A kernel has the name and the arguments that the table of operations gives it::
         for i in range(first_row, dst.shape[0], row_step):
             for j in range(first_col, dst.shape[1], col_step): ...
 
-The loops run over whatever grid they get, so the launch shape decides the speed and never the result. Neighboring
+The loops cover the matrix with any grid, so the launch shape decides the speed and never the result. Neighboring
 threads work on neighboring columns. ``shape`` chooses the grid: :func:`launch_2d` (the default) spreads threads over a
-matrix; ``reduce.py`` has the shapes of kernels that reduce.
+matrix; ``threads.py`` has the shapes of kernels that reduce.
 
 Operations that return a sum to the host are made by ``memory.summed_by_host`` of functions that queue a kernel, which
-writes ``count`` parts of it into ``memory.results().place(count)``, and return ``count``. Calling the operation is the
-only way by which one may wait; ``ops.later`` queues the same, and reads the parts when it is asked for the sum.
+writes ``count`` parts of the sum into ``memory.results().place(count)``, and return ``count``. Calling the operation
+waits for the sum; ``ops.later`` queues the kernel, and reads the parts when the sum is asked for.
 
 Scalars that differ from minibatch to minibatch (random draws, the minibatch's number) cannot be part of a captured
 launch. Their kinds are ``f32cell`` and ``intcell``: a device array of one element (float32, int64), read as
-``draw[0]``; a caller may give a number. Kernels that are parts of operations name their arguments' kinds themselves::
+``draw[0]``; a caller may give a number. Kernels that are parts of operations are given their arguments' kinds::
 
     @kernel("dvec int intcell")
     def _add_count(count, num_rows, draw): ...
@@ -47,19 +47,19 @@ from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
 from nnet3py.ops.table import INDEXES, OPERATIONS, documented
 
 logger = logging.getLogger(__name__)
-_count = count(1)              # numbers the compiled kernels, for the notice
+_count = count(1)              # of compiled kernels, for the notice
 cuda = device.cuda()
 Shape = tuple[tuple[int, int], tuple[int, int]]     # grid and block, each (along columns, along rows)
 
 THREADS = 256          # threads of a block
 MAX_BLOCKS = 1024      # of a grid in each direction: enough to fill any GPU, and the loops do the rest
-EMPTY_GRID: Shape = (0, 0), (1, 1)     # the shape for which no launch is needed
+EMPTY_GRID: Shape = (0, 0), (1, 1)     # nothing is launched
 
 _forced: Shape | None = None
 
 
 def launch_2d(rows: int, cols: int) -> Shape:
-    """Grid and block, each (along columns, along rows), for a kernel over a (rows, cols) matrix."""
+    """Return grid and block, each (along columns, along rows), for a kernel over a (rows, cols) matrix."""
     if not rows or not cols:
         return EMPTY_GRID
     if _forced is not None:
@@ -73,7 +73,7 @@ def launch_2d(rows: int, cols: int) -> Shape:
 
 @contextmanager
 def forced_launch(grid: tuple[int, int], block: tuple[int, int]) -> Iterator[None]:
-    """Launch every kernel with this grid and block (for tests of the loops' edges)."""
+    """Launch every kernel with this grid and block, for tests of the edges of loops."""
     global _forced
     _forced = (grid, block)
     try:
@@ -83,12 +83,12 @@ def forced_launch(grid: tuple[int, int], block: tuple[int, int]) -> Iterator[Non
 
 
 def forced() -> Shape | None:
-    """The grid and block that every kernel is launched with, if they are forced."""
+    """Return the grid and block of :func:`forced_launch`; None if not forced."""
     return _forced
 
 
 class Kernel:
-    """A function compiled for one signature when it is first launched, on a grid that fits one of its matrices."""
+    """A function compiled for one signature on its first launch, on a grid that fits one of its matrices."""
 
     def __init__(self, function: Callable[..., Any], kinds: str, over: int, shape: Callable[[int, int], Shape],
                  fastmath: bool) -> None:
@@ -106,18 +106,18 @@ class Kernel:
         self._compiled: Any = None
 
     def compile(self) -> Any:
-        """The dispatcher of numba.cuda, compiled for the current device, or loaded from the disk cache."""
+        """Return the dispatcher of numba.cuda, compiled for the current device, or loaded from the disk cache."""
         if self._compiled is None:
             self._compiled = _compile(self.function, self.signature, self.fastmath)
         return self._compiled
 
     def ptx(self, compute_capability: tuple[int, int]) -> str:
-        """The kernel's PTX for a compute capability such as (7, 5); needs NVVM, but no GPU."""
+        """Return the kernel's PTX for a compute capability such as (7, 5); needs NVVM, but no GPU."""
         with _as_if_on(compute_capability):
             return cuda.compile_ptx(self.function, self.signature, cc=compute_capability, fastmath=self.fastmath)[0]
 
     def launch(self, shape: Shape, *args: Any) -> None:
-        """Queue the kernel on a grid of one's own choice, however large its matrices are."""
+        """Queue the kernel on a chosen grid, whatever the sizes of its matrices."""
         compiled = self._compiled or self.compile()
         compiled[shape[0], shape[1], stream()](*self._on_device(args))
 
@@ -129,7 +129,7 @@ class Kernel:
             self.launch(shape, *args)
 
     def _on_device(self, args: tuple[Any, ...]) -> list[Any]:
-        """The arguments as the compiled kernel wants them."""
+        """Return the arguments as device arrays and numbers."""
         ready = list(args)
         for place, cell in self._cells:
             if not hasattr(args[place], "shape"):
@@ -148,13 +148,13 @@ class Kernel:
 def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: bool) -> Any:
     if device.is_simulated():
         return cuda.jit(signature)(function)
-    from nnet3py.engine.kernel_cache import kept_on_disk
+    from nnet3py.engine.code_files import kept_on_disk
 
     log.show_status(f"Compiling kernels for the GPU, or loading them: {next(_count)}")
     try:
         with kept_on_disk(Path(function.__code__.co_filename).resolve(), device.compiler()):
             return cuda.jit(signature, fastmath=fastmath, cache=True)(function)
-    except Exception as error:       # what was kept may be damaged, or cannot be kept at all
+    except Exception as error:       # the cache may be damaged, or cannot be written
         logger.debug("%s is compiled without the disk: %s", function.__name__, error)
         return cuda.jit(signature, fastmath=fastmath)(function)
     finally:
@@ -163,7 +163,7 @@ def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath:
 
 @contextmanager
 def _as_if_on(compute_capability: tuple[int, int]) -> Iterator[None]:
-    """Compile functions that kernels call, too: numba asks the current device for what it should compile them for."""
+    """Compile functions that kernels call for a compute capability, too: numba takes the current device's."""
     module = cuda.dispatcher
     asked, module.get_current_device = module.get_current_device, lambda: SimpleNamespace(
         compute_capability=compute_capability)
@@ -175,19 +175,19 @@ def _as_if_on(compute_capability: tuple[int, int]) -> Iterator[None]:
 
 def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launch_2d,
            fastmath: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a :class:`Kernel`.
+    """Make a decorator that makes a :class:`Kernel`.
 
     Parameters
     ----------
-    kinds : as for the CPU
-    over : the argument whose (rows, cols) the grid covers; a vector counts as one row
-    shape : makes grid and block of rows and columns, EMPTY_GRID where there is nothing to do
-    fastmath : quicker exp, tanh, division … with a few digits less
+    kinds : names of ``engine/kinds.py``, separated by blanks
+    over : place of the argument whose (rows, cols) the grid covers; a vector counts as one row
+    shape : function of rows and columns that returns grid and block, EMPTY_GRID if there is nothing to do
+    fastmath : True for quicker exp, tanh and division with a few digits less
     """
     return lambda function: Kernel(function, kinds, over, shape, fastmath)
 
 
 def operation(over: int = 0, shape: Callable[[int, int], Shape] = launch_2d,
               fastmath: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make the kernel of the operation that the function is named after, with its kinds of arguments; as ``kernel``."""
+    """Make a decorator that makes the kernel of the operation with the function's name; as :func:`kernel`."""
     return lambda function: Kernel(documented(function), OPERATIONS[function.__name__].kinds, over, shape, fastmath)

@@ -1,11 +1,11 @@
-"""Device memory, the stream that everything goes through, and the ways between host and device.
+"""Device memory, the stream of launches and copies, and copies between host and device.
 
 All launches and copies of a thread go through one stream, in order; the host waits for it only where it reads. So a
-copy to the device may lie in pinned memory until its turn has come: two pinned buffers take turns, and the host waits
-only if it is two copies ahead.
+copy to the device may wait in pinned memory: two pinned buffers take turns, and the host waits only if it is two
+copies ahead.
 
-A captured piece of a computation (``graphs.py``) is a list of launches without the host between them. Whatever needs
-the host calls :func:`touch_host`: then the piece is run launch by launch instead.
+A captured piece of a computation (``graphs.py``) is a list of launches without the host between them. Code that needs
+the host calls :func:`touch_host`; the piece is then run launch by launch instead.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from nnet3py.ops import device
 
 cuda = device.cuda()
 
-LEAST_RESULTS = 256          # numbers that operations leave room for
+LEAST_RESULTS = 256          # numbers in an array of results, at least
 STEP = 256                   # bytes from one staged array to the next, at least
 LEAST_READ = 8192            # bytes of pinned memory for numbers that are read later
 _OUT_OF_MEMORY = "OUT_OF_MEMORY"
@@ -31,7 +31,7 @@ _local = threading.local()
 
 
 def stream() -> Any:
-    """The stream of this thread, which is not the default one, since that cannot be captured."""
+    """Return the stream of this thread; the default stream could not be captured."""
     thread_stream = _local.__dict__.get("stream")
     if thread_stream is None:
         thread_stream = _local.stream = cuda.stream()
@@ -39,19 +39,19 @@ def stream() -> Any:
 
 
 def stream_handle() -> int | None:
-    """The address of this thread's stream in the driver."""
+    """Return the address of this thread's stream in the driver."""
     return getattr(stream().handle, "value", None) or int(stream().handle)
 
 
-# -- what the host is needed for ---------------------------------------------------------------------------------------
+# -- work of the host ---------------------------------------------------------------------------------------
 
 
 class HostNeeded(Exception):
-    """Raised where the host is needed while launches are being captured."""
+    """The error for code that needs the host while launches are being captured."""
 
 
 def touch_host() -> None:
-    """Say that the host takes part in what is running: it reads, writes or decides.
+    """Record that the host takes part in what is running: it reads, writes or decides.
 
     Raises
     ------
@@ -63,22 +63,22 @@ def touch_host() -> None:
 
 
 def host_touches() -> int:
-    """How often this thread's host code has taken part, see :func:`touch_host`."""
+    """Return the number of calls of :func:`touch_host` in this thread."""
     return getattr(_local, "touches", 0)
 
 
 def set_capturing(capturing: bool) -> None:
-    """Whether this thread's launches are being captured."""
+    """Set whether this thread's launches are being captured."""
     _local.capturing = capturing
 
 
 def is_capturing() -> bool:
-    """Whether this thread's launches are being captured."""
+    """Return whether this thread's launches are being captured."""
     return getattr(_local, "capturing", False)
 
 
 def place_of(array: Any) -> int:
-    """The address of a device array's first element; meaningless for an empty one."""
+    """Return the address of a device array's first element; meaningless for an empty one."""
     if device.is_simulated():
         return int(array._ary.ctypes.data)
     return int(array.gpu_data.device_pointer_value or 0) if array.size else 0
@@ -89,14 +89,14 @@ def place_of(array: Any) -> int:
 
 @cache
 def array_class() -> Any:
-    """numba's device arrays with slices that take the same short time for any number of rows.
+    """Return a class of device arrays whose slices take the same short time for any number of rows.
 
-    numba's own go through all rows to find the ends of a slice of columns: milliseconds for a large matrix.
+    numba's own class goes through all rows to find the ends of a slice of columns: milliseconds for a large matrix.
     """
     numbas = cuda.cudadrv.devicearray.DeviceNDArray
 
     class DeviceArray(numbas):      # type: ignore[misc, valid-type]
-        """A device array whose parts are found at once."""
+        """A device array with fast slices."""
 
         def __getitem__(self, item: Any) -> Any:
             parts = item if type(item) is tuple else (item,)
@@ -118,7 +118,7 @@ def array_class() -> Any:
             return type(self)(tuple(shape), tuple(strides), self.dtype, gpu_data=self.gpu_data.view(start, start + end))
 
         def view(self, dtype: Any) -> Any:
-            """The same memory as elements of another type."""
+            """Return the same memory as elements of another type."""
             seen = super().view(dtype)
             return type(self)(seen.shape, seen.strides, seen.dtype, gpu_data=seen.gpu_data)
 
@@ -126,7 +126,7 @@ def array_class() -> Any:
 
 
 def new_array(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
-    """Uninitialized device memory.
+    """Return an uninitialized device array.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def new_array(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
 
 
 def out_of_memory(wanted: int) -> DeviceError:
-    """The error for ``wanted`` bytes that the GPU does not have."""
+    """Return the error for ``wanted`` bytes that the GPU does not have."""
     free, total = cuda.current_context().get_memory_info()
     share = min(99, 100 * free // max(wanted, 1))
     return DeviceError(f"the GPU has {free / 2**20:.0f} of {total / 2**20:.0f} MB free, and {wanted / 2**20:.0f} MB "
@@ -156,7 +156,7 @@ def out_of_memory(wanted: int) -> DeviceError:
 
 
 def free_memory() -> tuple[int, int]:
-    """Bytes of the GPU's memory that are free, and all of them; 0 in the simulator."""
+    """Return free and all bytes of the GPU's memory; 0 in the simulator."""
     if device.is_simulated():
         return 0, 0
     free, total = cuda.current_context().get_memory_info()
@@ -164,7 +164,7 @@ def free_memory() -> tuple[int, int]:
 
 
 def upload(table: np.ndarray) -> Any:
-    """A copy of a host array in device memory; a device array is returned as it is."""
+    """Return a copy of a host array in device memory; a device array as it is."""
     if not isinstance(table, np.ndarray):
         return table
     touch_host()
@@ -178,7 +178,7 @@ _resident: dict[int, tuple[Any, Any]] = {}
 
 
 def resident(table: np.ndarray) -> Any:
-    """The device copy of an index table that never changes, made once and kept as long as the table lives."""
+    """Return the device copy of a table that never changes, made once and kept as long as the table lives."""
     key = id(table)
     entry = _resident.get(key)
     if entry is not None and entry[0]() is table:
@@ -190,7 +190,7 @@ def resident(table: np.ndarray) -> Any:
 
 
 def is_resident(table: np.ndarray) -> bool:
-    """Whether :func:`resident` has a copy of the array."""
+    """Return whether :func:`resident` has a copy of the array."""
     entry = _resident.get(id(table))
     return entry is not None and entry[0]() is table
 
@@ -206,7 +206,7 @@ class _PinnedBuffer:
         self._free: Any = None
 
     def take(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """A host array in the buffer, once the copy before has left it."""
+        """Return a host array in the buffer, after waiting for the copy before."""
         if self._free is not None:
             self._free.synchronize()
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -215,7 +215,7 @@ class _PinnedBuffer:
         return self._bytes[:size].view(dtype).reshape(shape)
 
     def sent(self) -> None:
-        """The copy out of the buffer has been queued."""
+        """Record that the copy out of the buffer has been queued."""
         if self._free is None:
             self._free = cuda.event()
         self._free.record(stream())
@@ -226,8 +226,8 @@ class Copies:
 
     Parameters
     ----------
-    copy_mat : the device's operation of that name, for matrices whose rows do not follow each other
-    scratch : a function (rows, cols) -> device matrix to pass them through, valid until the copy has been queued
+    copy_mat : function that returns the operation ``copy_mat``, for matrices with gaps between rows
+    scratch : function (rows, cols) -> device matrix to pass such matrices through, valid until the copy has been queued
     """
 
     def __init__(self, copy_mat: Callable[[], Any], scratch: Callable[[int, int], Any]) -> None:
@@ -255,9 +255,9 @@ class Copies:
 
     @contextmanager
     def staged(self, *arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
-        """Contiguous copies of host arrays of any type in device memory, for what is queued inside the ``with``.
+        """Yield contiguous copies of host arrays of any type in device memory, for launches inside the ``with``.
 
-        They are one copy, which the host does not wait for; the memory is used again.
+        All go in one copy, which the host does not wait for; the memory is used again.
         """
         touch_host()
         starts = np.concatenate(([0], np.cumsum([-(-array.nbytes // STEP) * STEP for array in arrays])))
@@ -277,7 +277,7 @@ class Copies:
             self._free_blocks.append(block)
 
     def _take_block(self, size: int) -> Any:
-        """At least so many device bytes, which nothing in the stream will use after what is queued now."""
+        """Return at least ``size`` device bytes, which nothing in the stream will use after what is queued now."""
         self._free_blocks.sort(key=lambda block: block.size)
         for place, block in enumerate(self._free_blocks):
             if block.size >= size:
@@ -285,7 +285,7 @@ class Copies:
         return new_array(1 << max(size - 1, STEP - 1).bit_length(), np.uint8)
 
     def copy_out(self, src: Any) -> np.ndarray:
-        """A contiguous host copy of a device array; the host waits for all that was queued before."""
+        """Return a contiguous host copy of a device array; the host waits for all that was queued before."""
         touch_host()
         if not src.size:
             return np.empty(src.shape, src.dtype)
@@ -299,9 +299,9 @@ class Copies:
         return host
 
     def read_later(self, src: Any) -> Callable[[], np.ndarray]:
-        """A function that gives a host copy of what a vector holds now, in the stream's order; to be called once.
+        """Return a function that returns a host copy of a vector as it is now in the stream's order; to be called once.
 
-        The host waits when it calls that, if the copy has not come by then.
+        The call waits if the copy has not arrived by then.
         """
         touch_host()
         size = src.size * src.dtype.itemsize
@@ -326,7 +326,7 @@ _constants: dict[tuple[str, float], Any] = {}
 
 
 def constant_cell(value: float, dtype: str) -> Any:
-    """A device array of one element that holds a number for good."""
+    """Return a device array of one element that holds a number for good."""
     key = dtype, float(value)
     if key not in _constants:
         _constants[key] = upload(np.array([value], dtype))
@@ -335,22 +335,22 @@ def constant_cell(value: float, dtype: str) -> Any:
 
 
 class Results:
-    """The float64 sums that an operation returns to the host: a few numbers in device memory, then read."""
+    """Device memory for float64 sums that operations return to the host."""
 
     def __init__(self) -> None:
         self._places: list[Any] = []
 
     def place(self, count: int) -> Any:
-        """A device float64 (count,) array for a kernel to write its results into, valid until the next.
+        """Return a device float64 (count,) array for a kernel to write its results into, valid until the next call.
 
-        What was too small is kept, since captured launches write to it.
+        Arrays that were too small are kept, since captured launches write to them.
         """
         if not self._places or self._places[-1].size < count:
             self._places.append(new_array(max(count, LEAST_RESULTS), np.float64))
         return self._places[-1][:count]
 
     def read(self, count: int) -> np.ndarray:
-        """Wait for the kernel, and return what it wrote."""
+        """Wait for the kernel and return its ``count`` results."""
         touch_host()
         host = np.empty(count)
         self._places[-1][:count].copy_to_host(host, stream=stream())
@@ -359,9 +359,10 @@ class Results:
 
 
 def summed_by_host(queue: Callable[..., int]) -> Callable[..., float]:
-    """Makes an operation that returns a sum of a function that queues a kernel and returns how many parts it writes.
+    """Make an operation that returns a sum of a function that queues a kernel and returns its number of parts.
 
-    The parts go to :func:`results`; of none of them the sum is 0. The function itself is the operation's ``queue``.
+    The kernel writes parts of the sum to :func:`results`; without parts the sum is 0. The attribute ``queue`` of the
+    operation is the function.
     """
     @wraps(queue)
     def operation(*args: Any) -> float:
@@ -373,7 +374,7 @@ def summed_by_host(queue: Callable[..., int]) -> Callable[..., float]:
 
 
 def results() -> Results:
-    """This thread's :class:`Results`."""
+    """Return this thread's :class:`Results`."""
     thread_results = _local.__dict__.get("results")
     if thread_results is None:
         thread_results = _local.results = Results()

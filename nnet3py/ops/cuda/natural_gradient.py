@@ -1,6 +1,6 @@
-"""Sizes, factors and the small matrices of the natural gradient's update on the GPU; these each by one block.
+"""Sizes, factors and the small matrices of the natural gradient's update on the GPU; each matrix by one block.
 
-The twins of ``ops/cpu/natural_gradient.py``, which says what their arguments hold. No number goes to the host.
+The twins of ``ops/cpu/natural_gradient.py``, which describes the arguments. No number goes to the host.
 """
 from __future__ import annotations
 
@@ -11,31 +11,29 @@ from typing import Any
 import numpy as np
 
 from nnet3py.ops.arrays import DeviceArray
-from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import Shape, kernel, operation
 from nnet3py.ops.cuda.memory import results, stream, touch_host, upload
-from nnet3py.ops.cuda.reduce import (
+from nnet3py.ops.cuda.threads import (
     MOST_PARTS,
     MOST_THREADS,
+    block_rows,
+    cuda,
+    device_function,
+    formula,
+    is_first_of_block,
     launch_block,
     launch_parts,
     launch_square,
     max_over_block,
-    sum_over_block,
-)
-from nnet3py.ops.cuda.threads import (
-    block_rows,
-    cuda,
-    device_function,
-    is_first_of_block,
     own_columns,
     own_rows,
     places_in_block,
     row,
+    sum_over_block,
     team_columns,
 )
-from nnet3py.ops.formulas import natural_gradient as formulas
-from nnet3py.ops.formulas.natural_gradient import (
+from nnet3py.ops.formulas import updates as formulas
+from nnet3py.ops.formulas.updates import (
     DELTA,
     DOUBLE_ONE,
     DOUBLE_ZERO,
@@ -64,7 +62,7 @@ _factor, _put_difference = formula(formulas.factor), formula(formulas.put_differ
 
 @kernel("dvec mat", over=1, shape=launch_parts)
 def _sums_of_squares(parts, x):
-    """``parts[k]`` = the sum of the squares that block k comes across."""
+    """Set ``parts[k]`` to the sum of squares of block k's elements."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     part = DOUBLE_ZERO
     for i in own_rows(x.shape[0]):
@@ -94,7 +92,7 @@ def _put_sum_of_squares(numbers: Any, place: int, x: Any, more: float, further: 
 
 
 def _parts(rows: int, cols: int) -> tuple[Shape, Any]:
-    """The blocks of a kernel over everything, and room for what each of them finds."""
+    """Return the launch shape of a kernel over a whole matrix, and an array with an element for each block."""
     shape = launch_parts(max(rows, 1), max(cols, 1))
     return shape, results().place(MOST_PARTS)[:shape[0][0] * shape[0][1]]
 
@@ -179,7 +177,7 @@ def _put_factor(factor, failures, inner, outer, rate, both):
             failures[0] += DOUBLE_ONE
 
 
-# Unusable rows are counted, too.
+# unusable rows are counted, too
 @documented
 def natural_gradient_factor(factor: DeviceArray, inner: DeviceArray, outer: DeviceArray, rate: float,
                             both: bool) -> None:
@@ -187,7 +185,7 @@ def natural_gradient_factor(factor: DeviceArray, inner: DeviceArray, outer: Devi
 
 
 def natural_gradient_failures() -> Any:
-    """How often a factor has been 0 on this thread's device: float64 (1,), in its memory."""
+    """Return the number of factors that were 0 on this thread's device: float64 (1,), in device memory."""
     failures = _local.__dict__.get("failures")
     if failures is None:
         failures = _local.failures = upload(np.zeros(1))
@@ -233,7 +231,7 @@ def natural_gradient_moments(z, numbers, inverse, square, cross, spectrum, num_r
 
 @device_function
 def _sort_falling(order, values):
-    """``order`` = the places of ``values`` by falling absolute value; equal ones stay in order.
+    """Set ``order`` to the places of ``values`` by falling absolute value; equal ones stay in order.
 
     Each thread counts how many values come before its own. Values that are NaN leave places out, which keep
     some place that exists.
@@ -253,9 +251,9 @@ def _sort_falling(order, values):
 
 @device_function
 def _find_roots(shared, roots, eigenvalues, order, scale, floor):
-    """The roots of the eigenvalues, in falling order, their sum, and how many were below ``floor``.
+    """Set ``roots`` to roots of eigenvalues in falling order; return their sum, and how many are below ``floor``.
 
-    An eigenvalue that is not finite is in the sum as it is, wherever the order has put it.
+    An eigenvalue that is not finite is in the sum as it is, at any place of the order.
     """
     whole, below = ZERO, ZERO
     for i in places_in_block(eigenvalues.shape[0]):

@@ -1,7 +1,6 @@
 """Sigmoid, tanh, rectifier and softmax on the GPU: values, derivatives, statistics and self-repair.
 
-``ops/formulas/self_repair.py`` says what ``counters`` holds. Whether a call's statistics count is decided on the
-device.
+``ops/formulas/functions.py`` describes ``counters``. The device decides whether a call's statistics count.
 """
 from __future__ import annotations
 
@@ -10,29 +9,27 @@ import math
 import numpy as np
 
 from nnet3py.ops.arrays import DeviceArray, IntCell
-from nnet3py.ops.cuda.column_sums import column_sums, is_refused, total
-from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import kernel, operation
-from nnet3py.ops.cuda.reduce import (
+from nnet3py.ops.cuda.reductions import column_sums, is_refused, total
+from nnet3py.ops.cuda.threads import (
     MOST_THREADS,
+    cuda,
+    device_function,
+    formula,
+    is_first_of_block,
     launch_block,
     launch_teams,
     max_along_team,
-    sum_along_team,
-    sum_over_block,
-)
-from nnet3py.ops.cuda.threads import (
-    cuda,
-    device_function,
-    is_first_of_block,
     places_in_block,
     row,
     row_blocks,
+    sum_along_team,
+    sum_over_block,
     team_columns,
     team_row,
 )
 from nnet3py.ops.formulas import functions
-from nnet3py.ops.formulas.self_repair import (
+from nnet3py.ops.formulas.functions import (
     COUNT,
     NUM_PROCESSED,
     NUM_REPAIRED,
@@ -50,7 +47,7 @@ SOFTMAX_FLOOR = np.float32(1.0e-20)
 ZERO, ONE, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float64(0)
 LOWEST = np.float32(-np.inf)
 
-# -- values -----------------------------------------------------------------------------------------------------------
+# -- values ------------------------------------------------------------------------------------------------------------
 
 
 @device_function
@@ -95,11 +92,11 @@ def log_softmax(dst, src):
         total = sum_along_team(shared, part)
         if mine:
             shift = np.float32(math.log(total))
-            for j in team_columns(d.shape[0]):      # the largest first: in one sum, small digits would be lost
+            for j in team_columns(d.shape[0]):      # the largest first: added to the shift, it would lose small digits
                 d[j] = s[j] - largest - shift
 
 
-# -- derivatives ------------------------------------------------------------------------------------------------------
+# -- derivatives -------------------------------------------------------------------------------------------------------
 
 
 @operation(shape=launch_teams)
@@ -130,7 +127,7 @@ def log_softmax_backprop(dx, y, dy):
                 d[j] = e[j] - exp(v[j]) * total
 
 
-# -- statistics -------------------------------------------------------------------------------------------------------
+# -- statistics --------------------------------------------------------------------------------------------------------
 
 
 @column_sums("mat", terms=2, double=True, unless_refused=COUNT)
@@ -160,7 +157,7 @@ def _square_sums(dy):
 
 @kernel("dvec dvec dvec dmat int intcell", shape=launch_block)
 def _add_two(value_sum, deriv_sum, counters, parts, num_rows, draw):
-    """Add the sums of two terms, and count the rows: in one block, which asks the counter before it changes it."""
+    """Add the sums of two terms, and count rows: in one block, which reads the counter before changing it."""
     if is_refused(counters, COUNT, draw):
         return
     count = parts.shape[0] // 2
@@ -174,7 +171,7 @@ def _add_two(value_sum, deriv_sum, counters, parts, num_rows, draw):
 
 @kernel("dvec dvec int dmat int intcell", shape=launch_block)
 def _add_one(sums, counters, place, parts, num_rows, draw):
-    """The same with one term."""
+    """Add the sums of one term, and count rows, as :func:`_add_two`."""
     if is_refused(counters, place, draw):
         return
     for j in places_in_block(sums.shape[0]):
@@ -224,7 +221,7 @@ def output_deriv_stats_of_parts(oderiv_sumsq, counters, squares, num_rows, draw)
         counters[ODERIV_COUNT] += num_rows
 
 
-# -- self-repair ------------------------------------------------------------------------------------------------------
+# -- self-repair -------------------------------------------------------------------------------------------------------
 
 
 @operation(shape=launch_block)

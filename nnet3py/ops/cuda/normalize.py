@@ -5,22 +5,26 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.partition import ROWS_OF_A_SUM
+from nnet3py.engine.threads import ROWS_OF_A_SUM
 from nnet3py.ops.arrays import DeviceArray
-from nnet3py.ops.cuda.column_sums import total
-from nnet3py.ops.cuda.each_element import of_elements
-from nnet3py.ops.cuda.formulas import formula
+from nnet3py.ops.cuda.elementwise import of_elements
 from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Shape, forced, kernel, operation
-from nnet3py.ops.cuda.reduce import MOST_THREADS, WARP, launch_teams, sum_along_team, sum_down_column
+from nnet3py.ops.cuda.reductions import total
 from nnet3py.ops.cuda.threads import (
+    MOST_THREADS,
+    WARP,
     block_column,
     column_blocks,
     cuda,
     device_function,
+    formula,
+    launch_teams,
     own_columns,
     own_rows,
     row,
     row_blocks,
+    sum_along_team,
+    sum_down_column,
     team_columns,
     team_row,
 )
@@ -29,6 +33,7 @@ from nnet3py.ops.formulas.functions import FLOORED_SCALE, SQUARED_NORM_FLOOR
 from nnet3py.ops.table import documented
 
 row_scale = formula(functions.row_scale)
+_scale, _derivative = formula(functions.batch_norm_scale), formula(functions.batch_norm_derivative)
 
 ZERO, ONE = np.float32(0), np.float32(1)
 MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
@@ -77,14 +82,14 @@ def normalize_rows_backprop(dx, x, dy, target_rms, beta):
                 d[j] = value if beta == ZERO else d[j] + value
 
 
-# -- batch normalization ----------------------------------------------------------------------------------------------
+# -- batch normalization -----------------------------------------------------------------------------------------------
 
 
-# Sums of columns are over ROWS_OF_A_SUM rows each, as on the CPU: a block takes one of them, in a few columns.
+# Sums of columns are over ROWS_OF_A_SUM rows each, as on the CPU: a block makes one of them, in a few columns.
 
 
 def launch_parts_of_sums(rows: int, cols: int) -> Shape:
-    """A block for each group of columns and each row of sums."""
+    """Return grid and block: a block for each group of columns and each row of sums."""
     if not rows or not cols:
         return EMPTY_GRID
     return forced() or ((min(-(-cols // WARP), MAX_BLOCKS), min(rows, MAX_BLOCKS)), (WARP, THREADS // WARP))
@@ -92,13 +97,13 @@ def launch_parts_of_sums(rows: int, cols: int) -> Shape:
 
 @device_function
 def _parts(count):
-    """The sums that this block makes."""
+    """Return the numbers of the sums that this block makes."""
     return range(cuda.blockIdx.y, count, cuda.gridDim.y)
 
 
 @device_function
 def _rows_of_part(p, num_rows):
-    """The rows of sum ``p`` that this thread adds up."""
+    """Return the rows of sum ``p`` that this thread adds up."""
     end = (p + 1) * ROWS_OF_A_SUM
     return range(p * ROWS_OF_A_SUM + cuda.threadIdx.y, end if end < num_rows else num_rows, cuda.blockDim.y)
 
@@ -128,18 +133,16 @@ def column_moments(sums: DeviceArray, src: DeviceArray) -> None:
 
 @kernel("mat mat int f32 f32")
 def _put_moments(memo, parts, num_rows, epsilon, target_rms):
-    """The columns' mean, mean square and scale."""
+    """Put the columns' mean, mean square and scale into ``memo``."""
     inverse_count, count = ONE / np.float32(num_rows), parts.shape[0] // 2
     inverse_target = ONE / (target_rms * target_rms)
     for _ in own_rows(1):
         for j in own_columns(memo.shape[1]):
             mean = total(parts, 0, count, j) * inverse_count
             square = total(parts, count, 2 * count, j) * inverse_count
-            variance = inverse_target * square - inverse_target * (mean * mean)
-            variance = ZERO if variance < ZERO else variance
             memo[MEAN, j] = mean
             memo[UNCENTERED_VARIANCE, j] = square
-            memo[SCALE, j] = ONE / np.float32(math.sqrt(variance + inverse_target * epsilon))
+            memo[SCALE, j] = _scale(mean, square, epsilon, inverse_target)
             memo[MEAN_DERIV, j] = ZERO
             memo[TOWARDS_Y, j] = ZERO
 
@@ -158,7 +161,7 @@ def batch_norm_propagate(dst: DeviceArray, memo: DeviceArray, src: DeviceArray, 
 
 @kernel("mat mat int f32")
 def _put_deriv_moments(memo, parts, num_rows, target_rms):
-    """The columns' mean of the derivative, and how much of the output belongs to it."""
+    """Put into ``memo`` the columns' means of the derivative, and the factors of the output in the derivative."""
     inverse_count, count = ONE / np.float32(num_rows), parts.shape[0] // 2
     factor = -inverse_count / (target_rms * target_rms)
     for _ in own_rows(1):
@@ -169,7 +172,7 @@ def _put_deriv_moments(memo, parts, num_rows, target_rms):
 
 @of_elements("mat mat mat vec vec vec")
 def _standardize_backprop(dx, y, dy, scale, mean_deriv, towards_y):
-    return scale * (dy - mean_deriv) + towards_y * y
+    return _derivative(y, dy, scale, mean_deriv, towards_y)
 
 
 @documented
@@ -181,7 +184,7 @@ def batch_norm_backprop(dx: DeviceArray, memo: DeviceArray, y: DeviceArray, dy: 
 
 @kernel("mat mat mat mat mat mat vec vec", over=1, shape=launch_parts_of_sums)
 def _standardize_relu_backprop(dx, squares, memo, y, dy, active, floor, repair):
-    """What follows the moments, and the sums of squares of what is between the two."""
+    """Compute the derivative before and after the rectifier, and sums of squares of the former."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     for p in _parts(squares.shape[0]):
         for first in column_blocks(dy.shape[1]):
@@ -190,7 +193,7 @@ def _standardize_relu_backprop(dx, squares, memo, y, dy, active, floor, repair):
             scale, mean_deriv, towards_y = memo[SCALE, j], memo[MEAN_DERIV, j], memo[TOWARDS_Y, j]
             square = ZERO
             for i in _rows_of_part(p, dy.shape[0]):
-                between = scale * (dy[i, j] - mean_deriv) + towards_y * y[i, j]
+                between = _derivative(y[i, j], dy[i, j], scale, mean_deriv, towards_y)
                 square += between * between
                 if there:
                     dx[i, j] = (between if active[i, j] > floor[j] else ZERO) - repair[j]

@@ -1,7 +1,7 @@
-"""Sums over the paths of each sequence's own graph on the GPU, a block of threads for each; the twins of ``ops/cpu``'s.
+"""Sums over the paths of each sequence's own graph on the GPU, a block of threads for each.
 
-Threads of a block share the nodes of a level, or the states of a frame, and wait for each other before the next. A
-node's sum goes over its arcs in their order, so results are the same in each run.
+The twins of ``ops/cpu/numerators.py``. Threads of a block share the nodes of a level, or the states of a frame, and
+wait for each other before the next. A node's sum goes over its arcs in their order: results are the same in each run.
 """
 from __future__ import annotations
 
@@ -9,13 +9,11 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, Shape, forced, operation
-from nnet3py.ops.cuda.reduce import MOST_THREADS, max_over_block, sum_over_block
-from nnet3py.ops.cuda.threads import cuda, device_function, row
+from nnet3py.ops.cuda.threads import MOST_THREADS, cuda, device_function, formula, max_over_block, row, sum_over_block
 from nnet3py.ops.formulas import functions
 
-exp = formula(functions.exp)
+exp, _log_add = formula(functions.exp), formula(functions.log_add)
 
 ZERO, ONE, NOTHING = np.float32(0), np.float32(1), np.float32(-np.inf)
 DOUBLE_ZERO, DOUBLE_NOTHING = np.float64(0), np.float64(-np.inf)
@@ -23,7 +21,7 @@ NODES = 64          # threads of a block: a level has few nodes, a graph of one 
 
 
 def launch_sequences(rows: int, cols: int) -> Shape:
-    """A block for each sequence."""
+    """Return grid and block: a block for each sequence."""
     shape = forced()
     if shape:
         return (shape[0][0], 1), (shape[1][0], 1)
@@ -31,15 +29,8 @@ def launch_sequences(rows: int, cols: int) -> Shape:
 
 
 @device_function
-def _log_add(a, b):
-    """log(exp(a) + exp(b)); minus infinity stands for 0."""
-    high, low = (a, b) if a > b else (b, a)
-    return high if low == DOUBLE_NOTHING else high + math.log1p(math.exp(low - high))
-
-
-@device_function
 def _forward(first, num_levels, level_starts, alpha, scores, costs, finals, sources, in_starts, in_arcs):
-    """Logs of the sums over the paths to each node of a graph; returns that over all paths, to every thread."""
+    """Compute logs of the sums over the paths to each node of a graph; return that over all paths, to every thread."""
     total = DOUBLE_NOTHING
     if cuda.threadIdx.x == 0:
         alpha[level_starts[first]] = DOUBLE_ZERO
@@ -82,7 +73,7 @@ def chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, source
 @device_function
 def _expected_accuracy(first, num_levels, level_starts, left, alpha, total, scores, costs, finals, accuracies, sources,
                        in_starts, in_arcs):
-    """The mean accuracies of the paths to each node of a graph; returns that of all paths, to every thread."""
+    """Compute mean accuracies of the paths to each node of a graph; return that of all paths, to every thread."""
     expected = DOUBLE_ZERO
     if cuda.threadIdx.x == 0:
         left[level_starts[first]] = DOUBLE_ZERO
@@ -137,13 +128,13 @@ def lattice_accuracies(derivs, alpha, beta, left, right, sums, scores, costs, fi
 
 @device_function
 def _log(value):
-    """log(value) of a value that is not negative."""
+    """Return log(value) of a value that is not negative."""
     return np.float32(math.log(value)) if value != ZERO else NOTHING
 
 
 @device_function
 def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
-    """log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
+    """Return log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
     best, scaled = NOTHING, ZERO
     for k in range(begin, end):
         value = weights[k] + scores[columns[k]] + others[states[k]]
@@ -157,7 +148,7 @@ def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
 
 @device_function
 def _log_sum(shared, values, begin, end):
-    """log(sum of exp(values)) over the states of a sequence; every thread of the block gets it."""
+    """Return log(sum of exp(values)) over the states of a sequence, to every thread of the block."""
     best, part = NOTHING, ZERO
     for i in range(begin + cuda.threadIdx.x, end, cuda.blockDim.x):
         best = values[i] if values[i] > best else best

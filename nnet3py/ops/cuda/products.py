@@ -1,4 +1,4 @@
-"""Matrix products on the GPU: by cuBLAS, or by a kernel of our own where that is not installed.
+"""Matrix products on the GPU: by cuBLAS, or by a kernel of the package where cuBLAS is not installed.
 
 The kernel works on tiles: a block of threads computes a tile of ``dst`` while it goes along the inner dimension in
 steps, for each of which the block reads a tile of either factor into shared memory once. A thread keeps several
@@ -13,20 +13,21 @@ import numpy as np
 from nnet3py.ops import device
 from nnet3py.ops.arrays import DeviceArray
 from nnet3py.ops.cuda import cublas
-from nnet3py.ops.cuda.each_element import of_elements
-from nnet3py.ops.cuda.elementwise import KERNELS
-from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape, cuda, kernel
+from nnet3py.ops.cuda.elementwise import KERNELS, add_row, first_row, launch_elements, of_elements, row_distance
+from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape, cuda, kernel, operation
 from nnet3py.ops.cuda.memory import constant_cell
 from nnet3py.ops.cuda.normalize import column_moments
+from nnet3py.ops.cuda.reductions import sum_of_values, total
+from nnet3py.ops.cuda.threads import own_columns, own_rows, row
 from nnet3py.ops.table import documented
 
 ZERO = np.float32(0)
 
 
 def tiled_product(side: int, each: int, depth: int) -> Kernel:
-    """A product by blocks of ``side`` x ``side`` threads with ``each`` x ``each`` results a thread.
+    """Make the kernel of a product, by blocks of ``side`` x ``side`` threads with ``each`` x ``each`` results a thread.
 
-    ``depth`` is how far a step goes along the inner dimension. Shared memory holds two tiles of ``depth`` x ``side
+    A step goes ``depth`` along the inner dimension. Shared memory holds two tiles of ``depth`` x ``side
     each`` elements, the first with a column more, so that reading it across rows meets no bank twice.
     """
     width = side * each
@@ -37,7 +38,7 @@ def tiled_product(side: int, each: int, depth: int) -> Kernel:
 
     @kernel("mat mat mat f32 f32 bool bool vec", shape=shape)
     def add_mat_mat(dst, a, b, alpha, beta, trans_a, trans_b, scale):      # type: ignore[no-untyped-def]
-        """The product of tiles, times alpha and ``scale[0]``."""
+        """Compute ``dst = alpha scale[0] op(a) op(b) + beta dst``."""
         left = cuda.shared.array((depth, padded), np.float32)       # of op(a), transposed
         right = cuda.shared.array((depth, width), np.float32)       # of op(b)
         sums = cuda.local.array((each, each), np.float32)
@@ -45,25 +46,25 @@ def tiled_product(side: int, each: int, depth: int) -> Kernel:
         place = y * side + x
         m, n = dst.shape
         inner = a.shape[0] if trans_a else a.shape[1]
-        for first_row in range(cuda.blockIdx.y * width, m, cuda.gridDim.y * width):
-            for first_col in range(cuda.blockIdx.x * width, n, cuda.gridDim.x * width):
+        for tile_row in range(cuda.blockIdx.y * width, m, cuda.gridDim.y * width):
+            for tile_col in range(cuda.blockIdx.x * width, n, cuda.gridDim.x * width):
                 for r in range(each):
                     for c in range(each):
                         sums[r, c] = ZERO
                 for start in range(0, inner, depth):
                     for e in range(place, depth * width, side * side):
-                        # neighboring threads take what lies side by side in memory
+                        # neighboring threads read neighboring elements
                         k, i = (e // width, e % width) if trans_a else (e % depth, e // depth)
-                        row, p = first_row + i, start + k
+                        dst_row, p = tile_row + i, start + k
                         value = ZERO
-                        if row < m and p < inner:
-                            value = a[p, row] if trans_a else a[row, p]
+                        if dst_row < m and p < inner:
+                            value = a[p, dst_row] if trans_a else a[dst_row, p]
                         left[k, i] = value
                         k, j = (e % depth, e // depth) if trans_b else (e // width, e % width)
-                        col, p = first_col + j, start + k
+                        dst_col, p = tile_col + j, start + k
                         value = ZERO
-                        if col < n and p < inner:
-                            value = b[col, p] if trans_b else b[p, col]
+                        if dst_col < n and p < inner:
+                            value = b[dst_col, p] if trans_b else b[p, dst_col]
                         right[k, j] = value
                     cuda.syncthreads()
                     for k in range(depth):
@@ -73,12 +74,12 @@ def tiled_product(side: int, each: int, depth: int) -> Kernel:
                                 sums[r, c] += factor * right[k, x + c * side]
                     cuda.syncthreads()
                 for r in range(each):
-                    row = first_row + y + r * side
+                    dst_row = tile_row + y + r * side
                     for c in range(each):
-                        col = first_col + x + c * side
-                        if row < m and col < n:
+                        dst_col = tile_col + x + c * side
+                        if dst_row < m and dst_col < n:
                             value = alpha * scale[0] * sums[r, c] if scale[0] != ZERO else ZERO
-                            dst[row, col] = value + beta * dst[row, col] if beta != ZERO else value
+                            dst[dst_row, dst_col] = value + beta * dst[dst_row, dst_col] if beta != ZERO else value
 
     return add_mat_mat
 
@@ -88,7 +89,7 @@ _tiled = tiled_product(2, 2, 3) if device.is_simulated() else tiled_product(16, 
 
 
 def tiled(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> None:
-    """``dst = alpha op(a) op(b) + beta dst`` by our own kernel."""
+    """Compute ``dst = alpha op(a) op(b) + beta dst`` without cuBLAS."""
     _tiled(dst, a, b, alpha, beta, trans_a, trans_b, _one())
 
 
@@ -103,7 +104,7 @@ def add_mat_mat(dst: DeviceArray, a: DeviceArray, b: DeviceArray, alpha: float, 
 
 
 def add_mat_mat_times(dst: Any, a: Any, b: Any, factor: Any, trans_a: bool, trans_b: bool) -> None:
-    """``dst += factor[0] op(a) op(b)``, with the factor in device memory."""
+    """Add ``factor[0] op(a) op(b)`` to ``dst``, with the factor in device memory."""
     library = cublas.handle()
     if library is None or 0 in a.shape:
         _tiled(dst, a, b, 1.0, 1.0, trans_a, trans_b, factor)
@@ -131,7 +132,7 @@ def _scale_and_shift(dst, scale, offset):
     return dst * scale + offset
 
 
-# ``starts`` is a host array.
+# ``starts`` is a host array
 @documented
 def spliced_affine(dst: DeviceArray, sums: DeviceArray, src: DeviceArray, weights: DeviceArray, bias: DeviceArray,
                    scale: DeviceArray, offset: DeviceArray, starts: np.ndarray, stride: int, floor: float) -> None:
@@ -146,3 +147,34 @@ def spliced_affine(dst: DeviceArray, sums: DeviceArray, src: DeviceArray, weight
         column_moments(sums, dst)
     if scale.shape[0]:
         _scale_and_shift(dst, scale, offset)
+
+
+# -- additions with a factor in device memory: no number goes to the host ----------------------------------------------
+
+
+@operation(shape=launch_elements)
+def add_mat_by(dst, src, factor):
+    if factor[0] == ZERO:
+        return
+    i, step = first_row(), row_distance()
+    while i < dst.shape[0]:
+        add_row(row(dst, i), row(src, i), factor[0])
+        i += step
+
+
+@kernel("vec mat vec")
+def _add_sums(dst, parts, factor):
+    for _ in own_rows(1):
+        for j in own_columns(dst.shape[0]):
+            if factor[0] != ZERO:
+                dst[j] += factor[0] * total(parts, 0, parts.shape[0], j)
+
+
+@documented
+def add_row_sum_by(dst: DeviceArray, src: DeviceArray, factor: DeviceArray) -> None:
+    _add_sums(dst, sum_of_values.of(src), factor)
+
+
+@documented
+def add_mat_mat_by(dst: DeviceArray, a: DeviceArray, b: DeviceArray, factor: DeviceArray) -> None:
+    add_mat_mat_times(dst, a, b, factor, True, False)

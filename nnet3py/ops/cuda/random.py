@@ -1,32 +1,136 @@
-"""Filling matrices with random numbers on the GPU; ``nnet3py/ops/random.py`` says which number goes where.
+"""Random numbers, and dropout masks made from them, on the GPU.
 
-A thread makes the four numbers of a block of the stream. The minibatch's number is read from device memory, so that a
-captured launch draws anew each time.
+The minibatch's number lies in device memory, where kernels read it, so that a captured launch draws anew each time. A
+draw for a kernel is made by a launch of its own into a cell, an array of one element that belongs to this draw of this
+call of this component. The numbers are those that the host would draw.
 """
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 
 from nnet3py.ops.arrays import DeviceArray, IntCell
-from nnet3py.ops.cuda.formulas import formula
-from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d
-from nnet3py.ops.cuda.threads import device_function, own_columns, own_rows
+from nnet3py.ops.cuda.elementwise import fill_row, first_row, launch_elements, multiply_row, row_distance, scale_row
+from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d, operation
+from nnet3py.ops.cuda.memory import new_array, touch_host
+from nnet3py.ops.cuda.threads import device_function, formula, own_columns, own_rows, row
 from nnet3py.ops.formulas import random as formulas
+from nnet3py.ops.resources import Random, philox
 from nnet3py.ops.table import documented
 
 _block_words, _unit, _normal_pair = map(formula, (
     formulas.block_words, formulas.unit, formulas.normal_pair))
 _MASK = 0xFFFFFFFF
+_HALF = np.uint64(32)
+_UNIT = np.float32(2.0 ** -32)
+
+
+def _one_thread(rows: int, cols: int) -> Shape:
+    return (1, 1), (1, 1)
+
+
+@device_function
+def _word(k0, k1, block, minibatch, component, place):
+    """Return a word of a block of the stream, as a uint64."""
+    w0, w1, w2, w3 = _block_words(block, minibatch, component, np.uint64(k0), np.uint64(k1))
+    return w0 if place == 0 else w1 if place == 1 else w2 if place == 2 else w3
+
+
+@kernel("lvec int int int intcell int int int", shape=_one_thread)
+def _draw_integer(cell, k0, k1, block, minibatch, component, place, n):
+    """Set the cell to a whole number in 0..n-1."""
+    cell[0] = np.int64((_word(k0, k1, block, minibatch[0], component, place) * np.uint64(n)) >> _HALF)
+
+
+@kernel("vec int int int intcell int int", shape=_one_thread)
+def _draw_uniform(cell, k0, k1, block, minibatch, component, place):
+    """Set the cell to a number in [0, 1)."""
+    cell[0] = np.float32(np.int64(_word(k0, k1, block, minibatch[0], component, place))) * _UNIT
+
+
+class DeviceRandom(Random):
+    """The random stream of the GPU's operations: :class:`Random` with draws in device memory, for kernels.
+
+    ``integer`` and ``uniform`` are for decisions of the host, which cannot be captured.
+    """
+
+    def __init__(self, ops: Any) -> None:
+        super().__init__(ops)
+        self._minibatch_cell = new_array(1, np.int64)
+        self._cells: dict[tuple[int, int, int], Any] = {}
+        self._word_block, self._num_taken, self._uploaded_minibatch = 0, 0, -1
+        self.begin_minibatch(0, 0)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run, which captured launches hold as a number."""
+        return self._seed
+
+    def begin_minibatch(self, seed: int, minibatch: int) -> None:
+        super().begin_minibatch(seed, minibatch)
+        if self._minibatch == self._uploaded_minibatch:
+            return
+        self._uploaded_minibatch = self._minibatch
+        self._ops.copy_in(self._minibatch_cell, np.array([self._minibatch]))
+
+    def select(self, component_index: int, call: int = 0) -> None:
+        super().select(component_index, call)
+        self._num_taken = 0
+
+    def _next_place(self) -> tuple[int, int]:
+        """Return the block of the next single word, and its place in the block."""
+        if self._num_taken == 0:
+            self._word_block = self._take_blocks(1)
+        place = self._num_taken
+        self._num_taken = (place + 1) % 4
+        return self._word_block, place
+
+    def _word(self) -> int:
+        touch_host()
+        block, place = self._next_place()
+        counter = (block & _MASK, block >> 32, self._minibatch, self._component)
+        return philox(counter, (self._seed & _MASK, self._seed >> 32))[place]
+
+    def draw_integer(self, n: int) -> Any:
+        cell, place = self._cell(np.int64)
+        _draw_integer(cell, *place, n)
+        return cell
+
+    def draw_uniform(self) -> Any:
+        cell, place = self._cell(np.float32)
+        _draw_uniform(cell, *place)
+        return cell
+
+    def _cell(self, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
+        """Return a cell for the next draw, and the arguments that give the draw's place in the stream."""
+        block, place = self._next_place()
+        key = self._component, block, place
+        if key not in self._cells:
+            self._cells[key] = new_array(1, dtype)
+        return self._cells[key], (self._seed & _MASK, self._seed >> 32, block, self._minibatch_cell, self._component,
+                                  place)
+
+    def _fill(self, operation: Any, dst: Any) -> None:
+        block = self._take_blocks((dst.size + 3) // 4)
+        signed_seed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
+        operation(dst.reshape(1, -1) if dst.ndim == 1 else dst, signed_seed, block, self._minibatch_cell,
+                  self._component)
+
+
+# -- filling matrices; a thread makes the four numbers of a block of the stream ----------------------------------------
+
+
 
 
 def launch_quads(rows: int, cols: int) -> Shape:
-    """A thread for every four elements of a matrix."""
+    """Return grid and block: a thread for every four elements of a matrix."""
     return launch_2d(1, -(-rows * cols // 4))
 
 
 @device_function
 def _put(dst, position, value):
-    """Set the element at this place of all, row by row, if there is one."""
+    """Set the element number ``position`` of a matrix, counted row by row, if there is one."""
     cols = dst.shape[1]
     i = position // cols
     if i < dst.shape[0]:
@@ -67,3 +171,62 @@ def philox_uniform(dst: DeviceArray, seed: int, block: int, minibatch: IntCell, 
 @documented
 def philox_normal(dst: DeviceArray, seed: int, block: int, minibatch: IntCell, component: int) -> None:
     _normal(dst, seed & _MASK, seed >> 32 & _MASK, block, minibatch, component)
+
+
+# -- masks, from uniform random numbers that the caller drew -----------------------------------------------------------
+
+
+ZERO, ONE = np.float32(0), np.float32(1)
+_complementary_pair, _specaugment_row, _time_stretches = map(formula, (
+    formulas.complementary_pair, formulas.specaugment_row, formulas.time_stretches))
+
+
+def launch_each_row(rows: int, cols: int) -> Shape:
+    """Return grid and block: a thread for each row of a matrix, along x."""
+    return launch_2d(1, rows)
+
+
+def launch_sequences(rows: int, cols: int) -> Shape:
+    """Return grid and block: a thread for each sequence of a vector of starts (and one end)."""
+    return launch_2d(1, max(cols - 1, 0))
+
+
+@operation(shape=launch_elements)
+def dropout_rows(dst, src, draws, proportion):
+    i, step = first_row(), row_distance()
+    while i < dst.shape[0]:
+        if draws[i, 0] > proportion:
+            scale_row(row(dst, i), row(src, i), ONE)
+        else:
+            fill_row(row(dst, i), ZERO)
+        i += step
+
+
+@operation(shape=launch_each_row)
+def complementary_masks(mask, draws, proportion):
+    for _ in own_rows(1):
+        for i in own_columns(mask.shape[0]):
+            _complementary_pair(row(mask, np.int64(i)), row(draws, np.int64(i)), proportion)
+
+
+# a thread makes a row, of which each sequence has one
+@operation(shape=launch_each_row)
+def specaugment_mask(mask, draws, max_zeroed):
+    for _ in own_rows(1):
+        for i in own_columns(mask.shape[0]):
+            _specaugment_row(row(mask, np.int64(i)), row(draws, np.int64(i)), max_zeroed)
+
+
+@operation(over=3, shape=launch_sequences)
+def time_mask(mask, draws, rows, starts, start_kept, longest_zeroed, longest_kept):
+    for _ in own_rows(1):
+        for s in own_columns(starts.shape[0] - 1):
+            _time_stretches(mask, row(draws, 0), rows, starts, np.int64(s), start_kept, longest_zeroed, longest_kept)
+
+
+@operation(shape=launch_elements)
+def mul_mask_rows(dst, src, mask, indexes):
+    i, step = first_row(), row_distance()
+    while i < dst.shape[0]:
+        multiply_row(row(dst, i), row(src, i), row(mask, indexes[i]))
+        i += step

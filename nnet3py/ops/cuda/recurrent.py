@@ -8,36 +8,34 @@ from __future__ import annotations
 import numpy as np
 
 from nnet3py.ops.arrays import DeviceArray, F32Cell
-from nnet3py.ops.cuda.column_sums import column_sums, total
-from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d, operation
-from nnet3py.ops.cuda.reduce import (
-    MOST_THREADS,
-    launch_block,
-    launch_columns,
-    launch_teams,
-    sum_along_team,
-    sum_down_column,
-    sum_over_block,
-)
+from nnet3py.ops.cuda.reductions import column_sums, total
 from nnet3py.ops.cuda.threads import (
+    MOST_THREADS,
     block_column,
     block_rows,
     column_blocks,
     cuda,
     device_function,
+    formula,
     is_first_of_block,
+    launch_block,
+    launch_columns,
+    launch_teams,
     own_columns,
     own_rows,
     places_in_block,
     row,
     row_blocks,
     span,
+    sum_along_team,
+    sum_down_column,
+    sum_over_block,
     team_columns,
     team_row,
 )
 from nnet3py.ops.formulas import functions
-from nnet3py.ops.formulas.self_repair import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
+from nnet3py.ops.formulas.functions import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
 from nnet3py.ops.table import documented
 
 dropout_scales = formula(functions.dropout_scales)
@@ -50,7 +48,7 @@ NUM_GATES = 5
 
 
 def launch_cells(rows: int, cols: int) -> Shape:
-    """Threads over the cells of a matrix that has two columns for each."""
+    """Return grid and block over the cells of a matrix that has two columns for each cell."""
     return launch_2d(rows, cols // 2)
 
 
@@ -164,7 +162,7 @@ def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagg
                     count[0] += num_rows
 
 
-# -- GRU --------------------------------------------------------------------------------------------------------------
+# -- GRU ---------------------------------------------------------------------------------------------------------------
 
 
 @operation(shape=launch_cells)
@@ -208,7 +206,7 @@ def _gru_sums(h):
 
 @kernel("vec dvec dvec dvec dmat int f32 f32cell", shape=launch_block)
 def _gru_repair(repair, value_sum, deriv_sum, counters, parts, num_rows, threshold, draw):
-    """Add the sums and decide what is repaired: in one block, whose threads all know the new count."""
+    """Add the sums and decide on repairs: in one block, whose threads all know the new count."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     stored, half, part = draw[0] <= REPAIR_PROBABILITY, parts.shape[0] // 2, ZERO
     count = counters[COUNT] + num_rows

@@ -1,46 +1,184 @@
 """Sums on the GPU: over the rows of a matrix, along its rows, or over everything.
 
-The twins of ``ops/cpu/reductions.py``. The order of a sum depends on the sizes alone. Those to one number run in
-float64; they make the host wait for them, and so are not used where time counts.
+The twins of ``ops/cpu/reductions.py``. The order of a sum depends on sizes alone. Sums to one number run in float64;
+the host waits for them, so they are not used where time counts. Sums of columns are made of the formula of an element.
+A block sums a few columns over a share of the rows and leaves its part; a second launch adds the parts, in their order,
+and finishes the operation. So a tall matrix keeps the whole GPU busy, however few its columns are, and the result is
+the same in every run::
+
+    @column_sums("mat mat")
+    def _products(a, b):
+        return a * b
+
+    parts = _products.of(a, b)      # (parts, columns); of formulas that return two values, the second's parts follow
+
+    @kernel("vec mat f32")
+    def _finish(dst, parts, alpha):
+        for j in own_columns(dst.shape[0]):
+            dst[j] = alpha * total(parts, 0, parts.shape[0], j)
 """
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
+from nnet3py.engine.generated import function_of_text
 from nnet3py.ops.arrays import DeviceArray
-from nnet3py.ops.cuda.column_sums import column_sums, total
-from nnet3py.ops.cuda.formulas import formula
-from nnet3py.ops.cuda.launch import kernel, operation
-from nnet3py.ops.cuda.memory import results, summed_by_host
-from nnet3py.ops.cuda.reduce import (
+from nnet3py.ops.cuda import launch
+from nnet3py.ops.cuda.launch import MAX_BLOCKS, Kernel, Shape, kernel, operation
+from nnet3py.ops.cuda.memory import new_array, results, summed_by_host
+from nnet3py.ops.cuda.threads import (
+    GROUP,
     MOST_THREADS,
+    column_blocks,
+    cuda,
+    device_function,
+    formula,
+    is_first_of_block,
     launch_parts,
     launch_teams,
-    sum_along_team,
-    sum_over_block,
-)
-from nnet3py.ops.cuda.threads import (
-    cuda,
-    is_first_of_block,
     own_columns,
     own_rows,
     row,
     row_blocks,
+    sum_along_team,
+    sum_down_column,
+    sum_over_block,
     team_columns,
     team_row,
 )
 from nnet3py.ops.formulas import functions
 from nnet3py.ops.table import documented
 
+ENOUGH_BLOCKS = 1024        # to keep a GPU busy
+LEAST_ROWS = 256            # of a part, so that there is more to sum than to finish
+ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
+
+_local = threading.local()
+
+
+@device_function
+def is_refused(counters, place, draw):
+    """Return whether a call adds nothing to statistics, since ``draw`` is 0 and something is stored already."""
+    return draw[0] == 0 and counters[place] != 0.0
+
+
+@device_function
+def total(parts, first, last, j):
+    """Return the sum of rows ``first`` to ``last`` - 1 of column ``j``."""
+    value = parts[first, j]
+    for p in range(first + 1, last):
+        value += parts[p, j]
+    return value
+
+
+def launch_shares(rows: int, cols: int) -> Shape:
+    """Return grid and block: a block for each group of columns and share of the rows."""
+    if not cols:
+        return launch.EMPTY_GRID
+    forced = launch.forced()
+    if forced:
+        return forced
+    across = min(-(-cols // GROUP), MAX_BLOCKS)
+    return (across, max(1, min(-(-rows // LEAST_ROWS), -(-ENOUGH_BLOCKS // across)))), (GROUP, MOST_THREADS // GROUP)
+
+
+_TEMPLATE = """
+def {name}(parts, {names}{guard_names}):
+    shared = cuda.shared.array(MOST_THREADS, dtype)
+    {guard}
+    cols, num_parts, p = {first}.shape[1], cuda.gridDim.y, cuda.blockIdx.y
+    for start in column_blocks(cols):
+        there = start + cuda.threadIdx.x < cols
+        j = start + cuda.threadIdx.x if there else cols - 1
+        {sums} = {zeros}
+        for i in own_rows({first}.shape[0]):
+            {values} = formula({elements})
+            {additions}
+        {reductions}
+        if there and cuda.threadIdx.y == 0:
+            {stores}
+"""
+
+
+def column_sums(kinds: str, terms: int = 1, double: bool = False,
+                unless_refused: int | None = None) -> Callable[[Callable[..., Any]], ColumnSums]:
+    """Make a decorator that makes sums of columns of a formula of elements, see the module.
+
+    Parameters
+    ----------
+    kinds : kinds of the arguments, all "mat"
+    terms : number of values that the formula returns
+    double : True to add values in float64
+    unless_refused : place of the counter that, with a draw, decides whether anything is summed; ``of`` is then given
+        counters and draw after the matrices. None to sum always
+    """
+    return lambda formula: ColumnSums(formula, kinds, terms, double, unless_refused)
+
+
+class ColumnSums(Kernel):
+    """The kernel of the first of the two launches, which :meth:`of` makes."""
+
+    def __init__(self, formula: Callable[..., Any], kinds: str, terms: int, double: bool,
+                 unless_refused: int | None) -> None:
+        guarded = " dvec intcell" if unless_refused is not None else ""
+        loop = _loop_over(formula, terms, double, unless_refused)
+        super().__init__(loop, f"{'dmat' if double else 'mat'} {kinds}{guarded}", 1, launch_shares, False)
+        self.terms, self.dtype = terms, np.float64 if double else np.float32
+
+    def of(self, *args: Any) -> Any:
+        """Return the parts of the sums, valid until the next call; row ``t * count + p`` is part p of term t."""
+        rows, cols = args[0].shape
+        shape = self.shape(rows, cols)
+        parts = _place_for(self.terms * max(shape[0][1], 1), cols, self.dtype)
+        if shape != launch.EMPTY_GRID:
+            self.launch(shape, parts, *args)
+        return parts
+
+
+def _place_for(rows: int, cols: int, dtype: Any) -> Any:
+    """Return device memory for parts, used again; smaller arrays are kept, since captured launches write to them."""
+    places = _local.__dict__.setdefault(np.dtype(dtype).name, [])
+    if not places or places[-1].size < rows * cols:
+        places.append(new_array(max(2 * rows * cols, 1 << 16), dtype))
+    return places[-1][:rows * cols].reshape(rows, cols)
+
+
+def _loop_over(formula: Callable[..., Any], terms: int, double: bool, unless_refused: int | None) -> Any:
+    """Return a function with loops around the formula, as if defined in place of the formula."""
+    place = formula.__code__
+    names = place.co_varnames[:place.co_argcount]
+    count = range(terms)
+    zero = "DOUBLE_ZERO" if double else "ZERO"
+    source = _TEMPLATE.format(
+        name=formula.__name__, names=", ".join(names), first=names[0],
+        guard_names="" if unless_refused is None else ", counters, draw",
+        guard="" if unless_refused is None else f"if is_refused(counters, {unless_refused}, draw): return",
+        sums=", ".join(f"sum{t}" for t in count), zeros=", ".join([zero] * terms),
+        values=", ".join(f"value{t}" for t in count), elements=", ".join(f"row({name}, i)[j]" for name in names),
+        additions="; ".join(f"sum{t} += value{t}" for t in count),
+        reductions="; ".join(f"sum{t} = sum_down_column(shared, sum{t})" for t in count),
+        stores="; ".join(f"parts[{t} * num_parts + p, j] = sum{t}" for t in count))
+    return function_of_text(source, {
+        "np": np, "cuda": cuda, "MOST_THREADS": MOST_THREADS, "dtype": np.float64 if double else np.float32,
+        "ZERO": ZERO, "DOUBLE_ZERO": DOUBLE_ZERO, "column_blocks": column_blocks, "own_rows": own_rows,
+        "row": row, "sum_down_column": sum_down_column, "is_refused": is_refused,
+        "formula": device_function(formula)}, formula)
+
+
+# -- the operations ----------------------------------------------------------------------------------------------------
+
+
 keep = formula(functions.keep)
 
-DOUBLE_ZERO = np.float64(0)
 
 
 @column_sums("mat")
 def sum_of_values(src):
-    """What is summed of each element."""
-    return src
+        return src
 
 
 @column_sums("mat")
@@ -115,12 +253,12 @@ def add_col_sum_product(dst, a, b, alpha, beta):
             dst[i] = alpha * np.float32(whole) + keep(beta, dst[i])
 
 
-# -- to one number ----------------------------------------------------------------------------------------------------
+# -- to one number -----------------------------------------------------------------------------------------------------
 
 
 @kernel("dvec mat mat", shape=launch_parts)
 def _products(parts, a, b):
-    """``parts[k]`` = the sum of the products that block k comes across."""
+    """Set ``parts[k]`` to the sum of the products of block k's elements."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     part = DOUBLE_ZERO
     for i in own_rows(a.shape[0]):

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.ops.cuda.each_element import (
+from nnet3py.ops.cuda.elementwise import (
     add_row,
     fill_row,
     first_row,

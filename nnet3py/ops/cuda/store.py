@@ -1,4 +1,4 @@
-"""Arithmetic on all arrays of a network at once, which lie side by side in one vector of device memory.
+"""Arithmetic on all parameters of a network at once, which lie side by side in one vector of device memory.
 
 ``starts`` cuts the vector into segments, one for each component; a kernel treats all segments in one launch. Sums of
 squares are formed in two steps of a fixed order, so that they are the same in every run.
@@ -12,23 +12,21 @@ import numpy as np
 
 from nnet3py.ops.cuda.launch import MAX_BLOCKS, THREADS, Kernel, Shape, cuda, forced, kernel
 from nnet3py.ops.cuda.memory import new_array, upload
-from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_block, sum_over_block
-from nnet3py.ops.cuda.threads import is_first_of_block, places_in_block
+from nnet3py.ops.cuda.threads import MOST_THREADS, is_first_of_block, launch_block, places_in_block, sum_over_block
 
 PARTS = 64          # blocks that share a segment
 ZERO, DOUBLE_ZERO, DOUBLE_ONE = np.float32(0), np.float64(0), np.float64(1)
 
 
 def _over_segments(rows: int, cols: int) -> Shape:
-    """A row of ``PARTS`` blocks for each segment."""
-    set_so = forced()
-    (blocks, _), (threads, _) = set_so or ((PARTS, 1), (THREADS, 1))
+    """Return grid and block: a row of ``PARTS`` blocks for each segment."""
+    (blocks, _), (threads, _) = forced() or ((PARTS, 1), (THREADS, 1))
     return (min(PARTS, blocks), min(cols, MAX_BLOCKS)), (threads, 1)
 
 
 @kernel("dmat vec vec lvec", over=3, shape=_over_segments)
 def _partial_products(parts, a, b, starts):      # type: ignore[no-untyped-def]
-    """parts[s, p] = the sum of a b over the p-th share of segment s, in float64."""
+    """Set ``parts[s, p]`` to the sum of a b over the p-th share of segment s, in float64."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
         for p in range(cuda.blockIdx.x, parts.shape[1], cuda.gridDim.x):
@@ -43,7 +41,7 @@ def _partial_products(parts, a, b, starts):      # type: ignore[no-untyped-def]
 
 @kernel("dvec dmat")
 def _sum_of_parts(sums, parts):      # type: ignore[no-untyped-def]
-    """sums[s] = the sum of row s of parts."""
+    """Set ``sums[s]`` to the sum of row s of ``parts``."""
     for s in range(cuda.grid(2)[0], sums.shape[0], cuda.gridsize(2)[0]):
         total = DOUBLE_ZERO
         for p in range(parts.shape[1]):
@@ -70,7 +68,7 @@ def _scaling(kinds: str, zero: Any) -> Kernel:
 def _adding(kinds: str, zero: Any) -> Kernel:
     @kernel(kinds, over=2, shape=_over_segments)
     def add_segments(values, others, starts, factors):      # type: ignore[no-untyped-def]
-        """Add to each segment that of ``others`` times its factor; nothing where that is 0."""
+        """Add to each segment the one of ``others`` times its factor; nothing where the factor is 0."""
         for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
             factor = factors[s]
             first = starts[s] + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -126,7 +124,7 @@ class Segments:
     Parameters
     ----------
     values : float32 or float64 device vector
-    starts : int64 (segments + 1,), on the host; rising, the last one being where the last segment ends
+    starts : int64 (segments + 1,), on the host: where segments start, and where the last one ends
     """
 
     def __init__(self, values: Any, starts: np.ndarray) -> None:
@@ -143,13 +141,13 @@ class Segments:
         self._scale(self.values, self._starts, factors)
 
     def add(self, factors: Any, other: Segments) -> None:
-        """Add to each segment that of ``other`` times its factor, an element of a device vector."""
+        """Add to each segment the one of ``other`` times its factor, an element of a device vector."""
         self._add(self.values, other.values, self._starts, factors)
 
     def queue_dot_products(self, other: Segments) -> Any:
-        """Each segment's products with that of ``other``, summed: float64 (segments,) in device memory, nobody waits.
+        """Return the dot products of segments with those of ``other``: float64 (segments,) in device memory.
 
-        Valid until the next call.
+        The host does not wait; the array is valid until the next call.
         """
         if self._products is None:
             self._products = new_array(self._count, np.float64)

@@ -1,7 +1,7 @@
-"""Columns on the GPU: permutations, blocks, groups; and the clipping of derivatives, row by row.
+"""Permutations, blocks and groups of columns, and the clipping of derivatives row by row, on the GPU.
 
-The twins of ``ops/cpu/structural.py``. Counters are float64 that hold whole numbers, so that it makes no difference in
-which order the blocks add to them.
+The twins of ``ops/cpu/structural.py``. Counters are whole numbers in float64, so that the order in which blocks add to
+them makes no difference.
 """
 from __future__ import annotations
 
@@ -9,29 +9,33 @@ import math
 
 import numpy as np
 
-from nnet3py.ops.cuda.formulas import formula
 from nnet3py.ops.cuda.launch import kernel, operation
-from nnet3py.ops.cuda.reduce import MOST_THREADS, launch_block, launch_teams, sum_along_team, sum_over_block
 from nnet3py.ops.cuda.threads import (
+    MOST_THREADS,
     cuda,
     device_function,
+    formula,
     is_first_of_block,
+    launch_block,
+    launch_teams,
     own_columns,
     own_rows,
     row,
     row_blocks,
     span,
+    sum_along_team,
+    sum_over_block,
     team_columns,
     team_row,
 )
 from nnet3py.ops.formulas import functions
 from nnet3py.ops.table import documented
 
-excess = formula(functions.excess)
+_clip, excess = formula(functions.clip), formula(functions.excess)
 
 ZERO, ONE, TWO, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float32(2), np.float64(0)
 
-# -- columns ----------------------------------------------------------------------------------------------------------
+# -- columns -----------------------------------------------------------------------------------------------------------
 
 
 @operation()
@@ -138,13 +142,12 @@ def _clip_elements(dx, counters, dy, limit, store):
     for i in own_rows(dx.shape[0]):
         d, e = row(dx, i), row(dy, i)
         for j in own_columns(d.shape[0]):
-            value = limit if e[j] > limit else e[j]
-            d[j] = -limit if value < -limit else value
+            d[j] = _clip(e[j], limit)
 
 
 @kernel("dvec f64 f64", shape=launch_block)
 def _count_rows(counters, num_rows, num_calls):
-    """What every launch adds, whatever it finds."""
+    """Count the rows and calls of a launch."""
     if is_first_of_block():
         counters[1] += num_rows
         counters[3] += num_calls
@@ -159,7 +162,7 @@ def clip_elements(dx, counters, dy, limit, store):  # type: ignore[no-untyped-de
 
 @device_function
 def _team_square(shared, vector):
-    """The squared norm of the row of this thread's team."""
+    """Return the squared norm of the row of this thread's team."""
     part = ZERO
     for j in team_columns(vector.shape[0]):
         part += vector[j] * vector[j]
@@ -168,7 +171,7 @@ def _team_square(shared, vector):
 
 @device_function
 def _add_whole(counters, place, number):
-    """Add a whole number to a counter: exact, so in any order."""
+    """Add a whole number to a counter, exactly, and so in any order."""
     cuda.atomic.add(counters, place, np.float64(number))
 
 
@@ -201,7 +204,7 @@ def clip_rows(dx, counters, dy, limit, store):  # type: ignore[no-untyped-def]
 
 @device_function
 def _sum_of_norms(shared, matrix, of_excess, target):
-    """The sum of the norms of a matrix's rows, or of its elements' excess; by a single block."""
+    """Return the sum of the norms of a matrix's rows, or of its elements' excess; by a single block."""
     total = ZERO
     for first in row_blocks(matrix.shape[0]):
         i, mine = team_row(first, matrix.shape[0])
@@ -215,7 +218,7 @@ def _sum_of_norms(shared, matrix, of_excess, target):
     return sum_over_block(shared, total)
 
 
-# A single block computes it: it is rare.
+# by a single block, since repairs are rare
 @operation(shape=launch_block)
 def clip_gradient_repair(dx, updated_counters, x, counters, proportion_threshold, target, scale, draw):
     shared = cuda.shared.array(MOST_THREADS, np.float32)

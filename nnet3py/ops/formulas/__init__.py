@@ -1,10 +1,10 @@
-"""The formulas that the operations of all devices have in common, written once, as plain functions of numbers.
+"""The formulas that operations of all devices share, written once, as plain functions of numbers.
 
-``elements.py`` has those of the elementwise operations, from which both devices make their kernels; the other files
-have what kernels with different loops call. A device's compiler makes what it needs from them
-(``cpu/formulas.py``, ``cuda/formulas.py``)::
+``elements.py`` has the formulas of elementwise operations, from which both devices make their kernels; the other files
+have functions that kernels with different loops call. A device compiles the functions that it needs
+(``cpu/operation.py``, ``cuda/threads.py``)::
 
-    sigmoid = formula(functions.sigmoid)      # with the device's own exp, which it calls
+    sigmoid = formula(functions.sigmoid)      # with the device's own exp, which sigmoid calls
 """
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from typing import Any
 
 
 class Formulas:
-    """Makes a device's functions from formulas: each once, together with those that it calls.
+    """Compiler of formulas for a device: each is compiled once, together with the formulas that it calls.
 
     Parameters
     ----------
-    jit : makes a device function from a plain one
-    own : functions of the device that replace formulas
+    jit : function that makes a device function of a plain one
+    own : formulas that functions of the device replace
     """
 
     def __init__(self, jit: Callable[[Any], Any], own: Mapping[Any, Any] | None = None) -> None:
@@ -27,7 +27,7 @@ class Formulas:
         self._made = dict(own or {})
 
     def __call__(self, formula: Any) -> Any:
-        """The device's function of a formula."""
+        """Return the device's function of a formula."""
         if formula not in self._made:
             module_names = formula.__globals__
             names = {name: self._of(module_names[name]) for name in formula.__code__.co_names if name in module_names}

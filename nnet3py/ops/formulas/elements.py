@@ -1,10 +1,10 @@
 """The elementwise operations: a formula each, from which both devices make their kernels.
 
-A formula has the name and the arguments of its operation, and is given numbers: a matrix's element, a vector's in the
-same column (a ``RowVec``'s in the same row). What it returns goes into the first argument, whose old element it is
-given. An operation on vectors only has a single row.
+A formula has the name and the arguments of its operation, and is given numbers: the element of a matrix, and of a
+vector the one in the same column (of a ``RowVec`` in the same row). Its result goes into the first argument, whose old
+element it is given. Operations on vectors alone have a single row.
 
-Where a ``beta`` is 0 the old content of the destination does not count, not even NaN.
+Where a ``beta`` is 0 the old content of the destination has no effect, not even NaN.
 """
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from nnet3py.ops.formulas.functions import (
 from nnet3py.ops.formulas.functions import sigmoid as sigmoid_of
 from nnet3py.ops.formulas.functions import tanh as tanh_of
 
-COSTS = {"sigmoid": 8, "tanh": 8}       # the cost of an element, in additions, where it is more than one
+COSTS = {"sigmoid": 8, "tanh": 8}       # work of an element in additions, where it is more than one
 FOUR = np.float32(4)
 
-# -- matrices ---------------------------------------------------------------------------------------------------------
+# -- matrices ----------------------------------------------------------------------------------------------------------
 
 
 def set_const(dst, value):
@@ -52,7 +52,7 @@ def add_mat_elements(dst, a, b, alpha, beta):
     return alpha * a * b + keep(beta, dst)
 
 
-# -- matrices with vectors --------------------------------------------------------------------------------------------
+# -- matrices with vectors ---------------------------------------------------------------------------------------------
 
 
 def add_vec_to_rows(dst, vec, alpha, beta):
@@ -83,7 +83,7 @@ def scale_gradient_from_output(dst, y, dy, scales, offsets, smallest):
     return (y - offsets) * (ONE / away_from_zero(scales, smallest)) * dy
 
 
-# -- vectors ----------------------------------------------------------------------------------------------------------
+# -- vectors -----------------------------------------------------------------------------------------------------------
 
 
 def set_vec(dst, value):
@@ -98,7 +98,7 @@ def add_vec(dst, src, alpha, beta):
     return alpha * src + keep(beta, dst)
 
 
-# -- nonlinearities ---------------------------------------------------------------------------------------------------
+# -- nonlinearities ----------------------------------------------------------------------------------------------------
 
 
 def sigmoid(dst, src):
@@ -125,7 +125,7 @@ def relu_backprop(dx, y, dy, repair):
     return (dy if y > ZERO else ZERO) - repair
 
 
-# -- dropout ----------------------------------------------------------------------------------------------------------
+# -- dropout -----------------------------------------------------------------------------------------------------------
 
 
 def dropout_elements(dst, src, draws, proportion):

@@ -1,4 +1,4 @@
-"""Functions of numbers: exponentials, nonlinearities and their slopes, cells, scales.
+"""Functions of numbers: exponentials, nonlinearities and their slopes, cells, scales; the decisions of self-repair.
 
 A formula is arithmetic on float32 scalars, so constants are float32 too (a Python literal would make the compiler
 widen everything to double). Kaldi carries out some of the divisions in double; the last bit of a result may differ
@@ -22,7 +22,7 @@ EXP_2, EXP_3, EXP_4, EXP_5, EXP_6, EXP_7 = (np.float32(c) for c in (
 
 
 def exp(x):
-    """e**x with a relative error below 1e-7, in instructions that run on many elements at once.
+    """Compute e**x with a relative error below 1e-7, in instructions that run on many elements at once.
 
     Beyond -87.3 and 88 the result stays at the values there (1.2e-38 and 1.7e38); NaN stays NaN.
     """
@@ -40,32 +40,32 @@ def exp(x):
 
 
 def sigmoid(x):
-    """1 / (1 + exp(-x)), without overflow."""
+    """Compute 1 / (1 + exp(-x)), without overflow."""
     return ONE / (ONE + exp(-x))
 
 
 def tanh(x):
-    """Hyperbolic tangent, to an absolute error of about 1e-7."""
+    """Compute the hyperbolic tangent, to an absolute error of about 1e-7."""
     return TWO / (ONE + exp(-TWO * x)) - ONE
 
 
 def sigmoid_slope(y):
-    """Derivative of the sigmoid whose value is ``y``."""
+    """Return the derivative of the sigmoid where its value is ``y``."""
     return y * (ONE - y)
 
 
 def tanh_slope(y):
-    """Derivative of the tanh whose value is ``y``."""
+    """Return the derivative of the tanh where its value is ``y``."""
     return ONE - y * y
 
 
 def relu_slope(y):
-    """Derivative of the rectifier whose value is ``y``."""
+    """Return the derivative of the rectifier where its value is ``y``."""
     return ONE if y > ZERO else ZERO
 
 
 def dropout_scales(src, cells):
-    """The dropout masks of the gates i, f and o of an LSTM, which follow its five parts if there are any."""
+    """Return the dropout masks of the gates i, f and o of an LSTM, which follow its five parts; 1 without them."""
     start = 5 * cells
     if src.shape[0] > start:
         return src[start], src[start + 1], src[start + 2]
@@ -74,7 +74,7 @@ def dropout_scales(src, cells):
 
 def lstm_cell(i_part, f_part, c_part, o_part, c_prev, w_ic, w_fc, w_oc,
               i_scale, f_scale, o_scale):
-    """One cell of one frame: returns (c, m) and the values of its nonlinearities (i, f, g, o, u).
+    """Compute a cell of a frame: return (c, m) and the values of its nonlinearities (i, f, g, o, u).
 
     The scales are the dropout masks of the three gates, 1 without dropout.
     """
@@ -90,9 +90,9 @@ def lstm_cell(i_part, f_part, c_part, o_part, c_prev, w_ic, w_fc, w_oc,
 def lstm_cell_backprop(i, f, g, o, u, c_prev, w_ic, w_fc, w_oc,
                        i_scale, f_scale, o_scale, dc_out, dm,
                        i_repair, f_repair, g_repair, o_repair, u_repair):
-    """Derivatives at the five inputs of a cell, from those at c and m: (di_in, df_in, dc_part, do_in, dc_prev).
+    """Differentiate a cell: (di_in, df_in, dc_part, do_in, dc_prev) at its five inputs, from dc_out and dm.
 
-    The repairs are the self-repair scales of the five nonlinearities, 0 for those that need none.
+    The repairs are the self-repair scales of the five nonlinearities, 0 for none.
     """
     do_in = sigmoid_slope(o) * (o_scale * u * dm) - (TWO * o - ONE) * o_repair
     dc = tanh_slope(u) * (o * o_scale * dm) + dc_out + do_in * w_oc - u * u_repair
@@ -104,42 +104,86 @@ def lstm_cell_backprop(i, f, g, o, u, c_prev, w_ic, w_fc, w_oc,
 
 
 def gru_cell(total, z, c_prev):
-    """One cell of a GRU: h = tanh(total), and c between h (z = 0) and the previous c (z = 1); returns (h, c)."""
+    """Compute a cell of a GRU: h = tanh(total), and c between h (z = 0) and the previous c (z = 1); return (h, c)."""
     h = tanh(total)
     return h, h - z * h + z * c_prev
 
 
 def gru_cell_backprop(h, z, c_prev, dh, dc):
-    """Derivatives at the three inputs of a cell, from those at h and c: (dtotal, dz, dc_prev)."""
+    """Differentiate a cell: (dtotal, dz, dc_prev) at its three inputs, from the derivatives dh and dc."""
     return tanh_slope(h) * (dh + dc - dc * z), dc * (c_prev - h), dc * z
 
 
 def keep(beta, value):
-    """``beta value``, and 0 for beta 0 whatever the value."""
+    """Return ``beta value``, and 0 for beta 0 whatever the value."""
     return beta * value if beta != ZERO else ZERO
 
 
 def away_from_zero(scale, smallest):
-    """``scale``, or +-``smallest`` of its sign if it is closer to 0; a NaN counts as negative."""
+    """Return ``scale``, or +-``smallest`` of its sign if it is closer to 0; a NaN counts as negative."""
     if abs(scale) >= smallest:
         return scale
     return smallest if scale >= ZERO else -smallest
 
 
 def excess(value, target):
-    """How far the size of ``value`` is above ``target``, with the sign of ``value``; 0 counts as negative."""
+    """Return the excess of |value| over ``target``, with the sign of ``value``; 0 counts as negative."""
     size = abs(value) - target
     size = ZERO if size < ZERO else size
     return size if value > ZERO else -size
 
 
-SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # of a row's mean square, relative to the target's
+NOTHING = np.float64(-np.inf)                   # the logarithm of 0
+SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # floor of a row's mean square, relative to the target's
 FLOORED_SCALE = np.float32(2.0 ** 33)           # the scale of a row at the floor, a power of two and so exact
 
 
 def row_scale(square, inverse):
-    """target / rms of a row, from its squared norm and 1 / (dim target^2)."""
+    """Return target / rms of a row, from its squared norm and 1 / (dim target^2)."""
     ratio = square * inverse
     if ratio < SQUARED_NORM_FLOOR:
         ratio = SQUARED_NORM_FLOOR
     return ONE / np.float32(math.sqrt(ratio))
+
+
+def batch_norm_scale(mean, square, epsilon, inverse_target):
+    """Return the scale of a column with this mean and mean square; ``inverse_target`` is 1 / target_rms^2."""
+    variance = inverse_target * square - inverse_target * (mean * mean)
+    variance = ZERO if variance < ZERO else variance
+    return ONE / np.float32(math.sqrt(variance + inverse_target * epsilon))
+
+
+def batch_norm_derivative(y, dy, scale, mean_deriv, towards_y):
+    """Return the derivative at an element's input, from its output ``y`` and the derivative there."""
+    return scale * (dy - mean_deriv) + towards_y * y
+
+
+def clip(value, limit):
+    """Return ``value`` moved to -``limit`` to ``limit``; NaN stays NaN."""
+    value = limit if value > limit else value
+    return -limit if value < -limit else value
+
+
+def log_add(a, b):
+    """Return log(exp(a) + exp(b)) of float64 numbers; minus infinity stands for 0."""
+    high, low = (a, b) if a > b else (b, a)
+    return high if low == NOTHING else high + math.log1p(math.exp(low - high))
+
+
+# -- statistics of nonlinearities, and self-repair ---------------------------------------------------------------------
+
+
+# places in ``counters`` (float64): rows seen by value statistics, rows seen by output-derivative statistics, dimensions
+# changed by self-repair, and dimensions looked at by self-repair
+COUNT, ODERIV_COUNT, NUM_REPAIRED, NUM_PROCESSED = range(4)
+REPAIR_PROBABILITY = np.float32(0.5)
+DOUBLE_ZERO = np.float64(0)
+
+
+def repair_direction(deriv_sum, c, block_dim, low, high):
+    """Return 1 for a unit that is active too often, -1 for too rarely, else 0, by its mean over the blocks."""
+    total, num_blocks = DOUBLE_ZERO, deriv_sum.shape[0] // block_dim
+    for b in range(num_blocks):
+        total += deriv_sum[b * block_dim + c]
+    active = np.float32(total / num_blocks)
+    return ONE if active > high else -ONE if active <= low else ZERO

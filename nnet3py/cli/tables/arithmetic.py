@@ -1,0 +1,266 @@
+"""matrix-sum, vector-sum, matrix-sum-rows and multiply-vectors: sums and products over tables and files."""
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.process.command import WRONG_USAGE, kaldi_command
+from nnet3py.cli.process.copying import convert_table
+from nnet3py.cli.process.option_groups import BINARY
+from nnet3py.cli.process.options import OptionError, Options, option, print_error_text
+from nnet3py.errors import ShapeError
+from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+
+@kaldi_command("matrix-sum", group="Tables of matrices and vectors", help="Add or average matrices of tables or files.",
+               usage="""
+Add matrices: those of the same key in several tables, or all of one table, or several files.
+
+Usage: matrix-sum [options] <matrix-in-rspecifier1> [<matrix-in-rspecifier2> ...] <matrix-out-wspecifier>
+   or: matrix-sum [options] <matrix-in-rspecifier> <matrix-out-wxfilename>
+   or: matrix-sum [options] <matrix-in-rxfilename1> [<matrix-in-rxfilename2> ...] <matrix-out-wxfilename>
+ e.g.: matrix-sum --binary=false scp:data/train/cmvn.scp -
+   matrix-sum --binary=false 1.mat 2.mat 3.mat sum.mat
+See also: vector-sum, matrix-sum-rows, copy-matrix
+""", arguments=(2, None), options=[
+    BINARY,
+    option("scale1", float, 1.0, "Factor of the first table, if several are added"),
+    option("scale2", float, 1.0, "Factor of the second table, if several are added"),
+    option("average", bool, False, "Write averages instead of sums"),
+])
+def matrix_sum(args: list[str], options: Options) -> int:
+    """Add matrices; return 1 if most failed."""
+    from nnet3py.formats.holders import FLOAT_MATRIX
+
+    kind = _Kind("matrix", "matrices", FLOAT_MATRIX)
+    return _sum(args, options, kind, (options.scale1, options.scale2), matrix_sum.usage_text())
+
+
+@kaldi_command("vector-sum", group="Tables of matrices and vectors", help="Add vectors of tables or files.", usage="""
+Add vectors: those of the same key in several tables, or all of one table, or several files.
+
+Usage: vector-sum [options] <vector-in-rspecifier1> [<vector-in-rspecifier2> ...] <vector-out-wspecifier>
+   or: vector-sum [options] <vector-in-rspecifier> <vector-out-wxfilename>
+   or: vector-sum [options] <vector-in-rxfilename1> [<vector-in-rxfilename2> ...] <vector-out-wxfilename>
+ e.g.: vector-sum --binary=false ark:vectors.ark sum.vec
+   vector-sum --binary=false 1.vec 2.vec 3.vec sum.vec
+See also: matrix-sum, vector-scale, copy-vector
+""", arguments=(2, None), options=[
+    BINARY,
+    option("average", bool, False, "Write the average instead of the sum; only for one table, into a file"),
+])
+def vector_sum(args: list[str], options: Options) -> int:
+    """Add vectors; return 1 if most failed."""
+    from nnet3py.formats.holders import FLOAT_VECTOR
+
+    from_table_to_file = len(args) == 2 and is_rspecifier(args[0]) and not is_wspecifier(args[1])
+    if options.average and not from_table_to_file:
+        raise OptionError("--average needs one table that is summed into a file")
+    return _sum(args, options, _Kind("vector", "vectors", FLOAT_VECTOR), (1.0, 1.0), vector_sum.usage_text())
+
+
+class _Kind:
+    """A kind of objects to sum: its name, the plural, and the holder."""
+
+    def __init__(self, name: str, plural: str, holder: Any) -> None:
+        self.name, self.plural, self.holder = name, plural, holder
+
+
+def _sum(args: list[str], options: Options, kind: _Kind, scales: tuple[float, float], usage: str) -> int:
+    *sources, target = args
+    tables = [is_rspecifier(source) for source in sources]
+    if is_wspecifier(target) and tables[0]:
+        return _sum_of_tables(sources, target, kind, scales, options.average)
+    if not is_wspecifier(target) and tables == [True]:
+        return _sum_over_table(sources[0], target, kind, options)
+    if not is_wspecifier(target) and not any(tables):
+        return _sum_of_files(sources, target, kind, options)
+    print_error_text(usage)
+    return WRONG_USAGE
+
+
+def _sum_of_tables(sources: Sequence[str], target: str, kind: _Kind, scales: tuple[float, float], average: bool) -> int:
+    from nnet3py.io.tables import RandomAccessReader
+
+    factors = [1.0 / len(sources)] * len(sources) if average else [*scales, *[1.0] * len(sources)][:len(sources)]
+    counts = {"all": 0, "missing": 0}
+    with ExitStack() as stack:
+        others = [stack.enter_context(RandomAccessReader(source, kind.holder)) for source in sources[1:]]
+
+        def summed(key: str, first: np.ndarray) -> np.ndarray:
+            counts["all"] += 1
+            result = _scaled(first, factors[0])
+            for number, (source, reader) in enumerate(zip(sources[1:], others, strict=True), 2):
+                value = reader.get(key)
+                if value is None:
+                    log.warning(f"No {kind.name} found for utterance {key} for system {number}, rspecifier: {source}")
+                    counts["missing"] += 1
+                    continue
+                counts["all"] += 1
+                if value.shape == first.shape:
+                    result = _added(result, _scaled(value, factors[number - 1]))
+                else:
+                    log.warning(f"Dimension mismatch for utterance {key} : {_size(value)} for system {number}, "
+                                f"rspecifier: {source} vs {_size(first)} primary {kind.name}, rspecifier:{sources[0]}")
+            return result
+
+        done, _ = convert_table(sources[0], target, kind.holder, kind.holder, summed, inputs=stack)
+    missing = counts["missing"]
+    log.log(f"Processed {done} utterances: with a total of {counts['all']} {kind.plural} across {len(sources)} "
+            "different systems")
+    log.log(f"Produced output for {done} utterances; {missing} total missing {kind.plural}")
+    return 0 if done and missing < done - missing else 1
+
+
+def _sum_over_table(source: str, target: str, kind: _Kind, options: Options) -> int:
+    import numpy as np
+
+    from nnet3py.io.tables import SequentialReader
+
+    total: np.ndarray | None = None
+    done = errors = 0
+    with SequentialReader(source, kind.holder) as reader:
+        for key, value in reader:
+            if not value.size:
+                log.warning(f"Zero {kind.name} input for key {key}")
+            elif total is not None and value.shape != total.shape:
+                log.warning(f"Dimension mismatch for key {key}: {_size(value)} vs. {_size(total)}")
+            else:
+                total = np.zeros(value.shape) if total is None else total
+                with np.errstate(all="ignore"):
+                    total += value
+                done += 1
+                continue
+            errors += 1
+    if total is None:
+        total = np.zeros((0,) * (2 if kind.name == "matrix" else 1))
+    _write(target, total / done if options.average and done else total, kind, options.binary)
+    log.log(f"Summed {done} {kind.plural}, {errors} with errors; wrote sum to {target}")
+    return 0 if done > 0 and errors < done else 1
+
+
+def _sum_of_files(sources: Sequence[str], target: str, kind: _Kind, options: Options) -> int:
+    import numpy as np
+
+    from nnet3py.io.object_files import read_object
+
+    total: np.ndarray | None = None
+    for source in sources:
+        value = read_object(source, kind.holder.read)
+        if total is not None and value.shape != total.shape:
+            raise ShapeError(f"the {kind.name} in {source} has {_size(value)} elements, expected {_size(total)}, as in "
+                             f"{sources[0]}")
+        total = value.astype(np.float64) if total is None else _added(total, value)
+    assert total is not None
+    _write(target, total / len(sources) if options.average else total, kind, options.binary)
+    log.log(f"Summed {len(sources)} {kind.plural}; wrote sum to {target}")
+    return 0
+
+
+def _write(wxfilename: str, value: np.ndarray, kind: _Kind, binary: bool) -> None:
+    import numpy as np
+
+    from nnet3py.io.object_files import write_object
+
+    with np.errstate(over="ignore"):
+        single = value.astype(np.float32)
+    write_object(wxfilename, lambda writer: kind.holder.write(writer, single), binary)
+
+
+def _scaled(value: np.ndarray, factor: float) -> np.ndarray:
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return value if factor == 1.0 else value * np.float32(factor)
+
+
+def _added(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    with np.errstate(all="ignore"):
+        return a + b
+
+
+def _size(value: np.ndarray) -> str:
+    return " by ".join(map(str, value.shape))
+
+
+@kaldi_command("matrix-sum-rows", group="Tables of matrices and vectors", help="Sum the rows of matrices.", usage="""
+Sum the rows of each matrix of a table: a vector for each.
+
+Usage: matrix-sum-rows [options] <matrix-rspecifier> <vector-wspecifier>
+e.g.: matrix-sum-rows ark:- ark:- | vector-sum ark:- sum.vec
+See also: matrix-sum, vector-sum
+""", arguments=(2, 2))
+def matrix_sum_rows(args: list[str], options: Options) -> int:
+    """Sum a table's rows; return 1 if it was empty."""
+    import numpy as np
+
+    from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
+
+    rows = [0]
+
+    def summed(key: str, matrix: np.ndarray) -> np.ndarray:
+        rows[0] += len(matrix)
+        with np.errstate(all="ignore"):
+            return matrix.sum(axis=0, dtype=np.float64).astype(np.float32)
+
+    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_VECTOR, summed)
+    log.log(f"Summed rows {done} matrices, {rows[0]} rows in total.")
+    return 0 if done else 1
+
+
+_NOTHING_DONE = 255
+
+
+@kaldi_command("multiply-vectors", group="Transforming features", help="Multiply vectors element by element.", usage="""
+Multiply vectors of the same key element by element, for example weights of frames from different programs.
+
+Usage: multiply-vectors [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3> ...] <out-wspecifier>
+ e.g.: multiply-vectors ark:weights1.ark ark:weights2.ark ark:weights.ark
+See also: vector-sum, vector-scale, paste-feats
+""", arguments=(3, None), options=[
+    option("length-tolerance", int, 0, "Largest difference of the lengths; all are cut to the shortest"),
+])
+def multiply_vectors(args: list[str], options: Options) -> int:
+    """Multiply tables; return 255 if nothing was written."""
+    import numpy as np
+
+    from nnet3py.formats.holders import FLOAT_VECTOR
+    from nnet3py.io.tables import RandomAccessReader
+
+    first, *sources, target = args
+    if options.length_tolerance < 0:
+        raise OptionError(f"Invalid option --length-tolerance={options.length_tolerance}", "it cannot be negative")
+    with ExitStack() as stack:
+        readers = [stack.enter_context(RandomAccessReader(source, FLOAT_VECTOR)) for source in sources]
+
+        def product(key: str, vector: np.ndarray) -> np.ndarray | None:
+            vectors = [vector]
+            for source, reader in zip(sources, readers, strict=True):
+                other = reader.get(key)
+                if other is None:
+                    log.warning(f"Missing utt {key} from input {source}")
+                    return None
+                vectors.append(other)
+            lengths = [len(part) for part in vectors]
+            shortest, longest = min(lengths), max(lengths)
+            if longest - shortest > options.length_tolerance or not shortest:
+                log.warning(f"Length mismatch {longest} vs. {shortest} for utt {key} exceeds tolerance "
+                            f"{options.length_tolerance}")
+                return None
+            result = vector[:shortest]
+            with np.errstate(all="ignore"):
+                for other in vectors[1:]:
+                    result = result * other[:shortest]
+            return result
+
+        done, errors = convert_table(first, target, FLOAT_VECTOR, FLOAT_VECTOR, product, inputs=stack)
+    log.log(f"Done {done} utts, errors on {errors}")
+    return 0 if done else _NOTHING_DONE
