@@ -189,8 +189,8 @@ class ChainTraining(FrameLevelTraining):
         options = self.options
         labels = str(self.tree_dir) if options.e2e else options.ali_dir or options.lat_dir
         if not options.feat_dir or not labels:
-            raise UsageError("no examples were given, and not all that they are made of",
-                             "say --feat-dir=data/NAME and --lat-dir or --ali-dir, or --egs.dir")
+            raise UsageError("neither examples nor features with lattices or alignments were given",
+                             "give --feat-dir=data/NAME and --lat-dir or --ali-dir, or --egs.dir")
         egs_options = self._options_of_egs()
         if not options.semisup_feat_dir:
             make_chain_egs(options.feat_dir, self.folder.path, labels, self.egs_path, egs_options, executor)

@@ -111,8 +111,8 @@ class EgsFolder:
                left_context_initial: int = -1, right_context_final: int = -1, chunk_width: str | None = None) -> None:
         """Raise Nnet3Error if the examples cannot train a network of these dimensions and contexts.
 
-        ``feat_dim`` 0: not checked. Contexts may be larger than those given, but contexts at an utterance's ends must be
-        the same. ``chunk_width``: expected ``frames_per_eg``; None: not checked. Kaldi: verify_egs_dir.
+        ``feat_dim`` 0: not checked. Contexts may be larger than those given, but contexts at an utterance's ends must
+        be the same. ``chunk_width``: expected ``frames_per_eg``; None: not checked. Kaldi: verify_egs_dir.
         """
         if feat_dim and self.feat_dim and feat_dim != self.feat_dim:
             raise self._mismatch("feature dimension", self.feat_dim, feat_dim)
