@@ -151,7 +151,6 @@ bench-gpu: $(STAMPS)/test-ptx $(if $(TORCH),$(STAMPS)/bench)
 	$(BIN)/python benchmarks/gpu.py --write
 
 launchers: install
-	$(BIN)/python -m nnet3py.cli.machine.declarations
 	$(BIN)/python -m nnet3py.cli.machine.bin_files
 	$(BIN)/python docs/make_command_pages.py
 
@@ -171,7 +170,7 @@ dist: $(STAMPS)/dist docs $(MACHINES:%=kernels-%)
 	$(BIN)/python tests/check_wheels.py dist
 
 $(MACHINES:%=kernels-%): kernels-%: $(STAMPS)/install
-	$(BIN)/python -m nnet3py.cli.machine.kernel_sets $* build/kernels/$*
+	$(BIN)/python -m nnet3py.cli.machine.warmup $* build/kernels/$*
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -122,7 +122,7 @@ def test_demo(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_gpu_is_taken_if_there_is_one(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnet3py.cli.process.compute_setup.why_no_gpu", lambda busy=None: "there is none")
+    monkeypatch.setattr("nnet3py.cli.process.option_groups.why_no_gpu", lambda busy=None: "there is none")
     assert run("--use-gpu=optional", PACKAGE, SOUNDS[0]) == 0
     assert capfd.readouterr().out == TEXTS[0] + "\n"
     assert run("--device=cuda", PACKAGE, SOUNDS[0]) != 0

@@ -20,8 +20,8 @@ from nnet3py import system
 from nnet3py.cli.recognition import processes
 from nnet3py.cli.recognition.transcribe import _Progress, transcribe
 from nnet3py.recognition import batch, stream_decoder
-from nnet3py.recognition.sound_list import Listed
-from nnet3py.recognition.transcript import Transcript
+from nnet3py.recognition.sound import Listed
+from nnet3py.recognition.transcribing import Transcript
 
 LONG = 90                    # times the dialogue: ten minutes
 forks = pytest.mark.skipif(not system.CAN_FORK, reason="processes are not copied on this system")
@@ -152,7 +152,7 @@ def test_a_line_that_is_not_whole_is_done_again(folder: Path, tmp_path: Path,
     assert [line["name"] for line in before] == ["same", "same"]
     results.write_bytes(results.read_bytes()[:-40])
     assert run(f"--results={results}", PACKAGE, *paths) == 0
-    assert lines(results) == before and "is not whole" in capfd.readouterr().err
+    assert lines(results) == before and "is incomplete" in capfd.readouterr().err
     assert run(f"--results={results}", PACKAGE, *paths) == 0 and lines(results) == before
     assert run(f"--results={results}", "--model-option=beam=9", PACKAGE, *paths, folder / "0") == 0
     assert len(lines(results)) == 3

@@ -9,7 +9,7 @@ from component_cases import CASES, from_config, normal, read_text, reread
 from numpy_ops import NumpyOps
 from paths import DATA
 
-from nnet3py.cli.nnet.copy import am_copy
+from nnet3py.cli.nnet.networks import am_copy
 from nnet3py.components.affine import (
     AffineComponent,
     BlockAffineComponent,

@@ -33,8 +33,8 @@ from nnet3py.recognition.diarization import (
     with_speakers,
 )
 from nnet3py.recognition.model_folder import demo_folder
+from nnet3py.recognition.options import DiarizationOptions
 from nnet3py.recognition.speaker import SpeakerModel
-from nnet3py.recognition.stream_options import DiarizationOptions
 from nnet3py.runtime.options import XvectorOptions
 from nnet3py.runtime.xvectors import XvectorComputer
 

@@ -12,7 +12,7 @@ from component_forms import FORM_NAMES, FORMS
 from test_train import CLASSIFIER, points
 
 import nnet3py
-from nnet3py.cli.nnet.copy import copy as nnet3_copy
+from nnet3py.cli.nnet.networks import copy as nnet3_copy
 from nnet3py.cli.training.train import train as nnet3_train
 from nnet3py.components.base import Properties
 from nnet3py.components.updatable import UpdatableComponent

@@ -15,11 +15,11 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fst.openfst import compose, from_openfst, shortest_path
 from nnet3py.log import show_log
 from nnet3py.recognition import results
-from nnet3py.recognition.find_model import find_model
+from nnet3py.recognition.model_folder import find_model
+from nnet3py.recognition.options import EndpointOptions
 from nnet3py.recognition.recognizer import Recognizer
 from nnet3py.recognition.results import Result, TimedAlternative, Word
 from nnet3py.recognition.stream import Stream
-from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_text import read_fst_file
 
@@ -44,7 +44,7 @@ class Model:
     Parameters
     ----------
     model_path : folder of the model
-    model_name, lang : name or language of a model in the folders that ``recognition/find_model.py`` searches; nothing
+    model_name, lang : name or language of a model in the folders that ``recognition/model_folder.py`` searches; nothing
         is downloaded
 
     Raises

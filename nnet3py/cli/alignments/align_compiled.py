@@ -131,7 +131,7 @@ See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
 def align_compiled(args: list[str], options: Options) -> int:
     """Align; return 1 if no utterance could be aligned."""
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter

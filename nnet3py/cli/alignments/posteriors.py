@@ -121,7 +121,7 @@ def weight_silence_post(args: list[str], options: Options) -> int:
     """Weight posteriors; return 1 if there was none."""
     import numpy as np
 
-    from nnet3py.cli.process.lists import int_list
+    from nnet3py.cli.process.options import int_list
     from nnet3py.formats.holders import POSTERIOR
     from nnet3py.formats.posteriors import weighted_entries, weighted_frames
     from nnet3py.hmm.alignment import check_transition_ids

@@ -24,16 +24,19 @@ if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
 
+NOTHING_DONE = 255      # exit status of Kaldi's programs for tables of which no utterance could be processed
+
+
 class NothingDone(Nnet3Error):
     """An error for tables of which no utterance could be processed; Kaldi's programs then end with status 255."""
 
 
-def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
+def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool, what: str = "appended features") -> None:
     from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
 
     write_object(wxfilename, lambda writer: write_matrix(writer, matrix), binary)
-    log.log(f"Wrote appended features to {wxfilename}")
+    log.log(f"Wrote {what} to {wxfilename}")
 
 
 def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarray], np.ndarray | None],
@@ -221,7 +224,6 @@ class _Volumes:
 # -- posteriors --------------------------------------------------------------------------------------------------------
 
 POST_DIM = option("post-dim", int, 0, "Number of columns, one for each id from 0; must be given")
-_NOTHING_DONE = 255
 
 
 def _posterior_matrix(posterior: Posterior, options: Options) -> np.ndarray:
@@ -234,13 +236,6 @@ def _posterior_matrix(posterior: Posterior, options: Options) -> np.ndarray:
 def _check_post_dim(options: Options) -> None:
     if options.post_dim <= 0:
         raise OptionError("You have to set the dimensionality of posteriors with '--post-dim=D'")
-
-
-def _write_plain(wxfilename: str, matrix: np.ndarray, options: Options) -> None:
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
-
-    write_object(wxfilename, lambda writer: write_matrix(writer, matrix), options.binary)
 
 
 @kaldi_command("post-to-feats", group="Sound and features", help="Turn posteriors into features.", usage="""
@@ -260,13 +255,12 @@ def post_to_feats(args: list[str], options: Options) -> int:
     if not between_tables(args):
         with within(args[0]):
             matrix = _posterior_matrix(read_object(args[0], POSTERIOR.read), options)
-        _write_plain(args[1], matrix, options)
-        log.log(f"Wrote posteriors as feature-matrix to {args[1]}")
+        _write_matrix(args[1], matrix, options.binary, "posteriors as feature-matrix")
         return 0
     done, errors = convert_table(args[0], args[1], POSTERIOR, FLOAT_MATRIX,
                                  lambda key, posterior: _posterior_matrix(posterior, options))
     log.log(f"Done {done} utts, errors on {errors}")
-    return 0 if done else _NOTHING_DONE
+    return 0 if done else NOTHING_DONE
 
 
 @kaldi_command("append-post-to-feats", group="Transforming features", help="Append posteriors to features.", usage="""
@@ -295,8 +289,7 @@ def append_post_to_feats(args: list[str], options: Options) -> int:
     if not is_rspecifier(args[0]):
         with within(args[0]):
             whole = appended(read_matrix_file(args[0]), read_object(args[1], POSTERIOR.read))
-        _write_plain(args[2], whole, options)
-        log.log(f"Wrote appended features to {args[2]}")
+        _write_matrix(args[2], whole, options.binary)
         return 0
     with ExitStack() as stack:
         posteriors = stack.enter_context(RandomAccessReader(args[1], POSTERIOR))
@@ -314,4 +307,4 @@ def append_post_to_feats(args: list[str], options: Options) -> int:
 
         done, errors = convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, append, inputs=stack)
     log.log(f"Done {done} utts, errors on {errors}")
-    return 0 if done else _NOTHING_DONE
+    return 0 if done else NOTHING_DONE

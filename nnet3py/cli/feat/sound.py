@@ -1,7 +1,7 @@
 """wav-copy, wav-to-duration and wav-perturb: copies of sound, their durations, other speeds and volumes."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
@@ -56,17 +56,11 @@ def wav_to_duration(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     lengths: list[float] = []
-    with TableWriter(args[1], FLOAT) as writer:
-        if options.read_entire_file:
-            with SequentialReader(args[0], WAVE) as sounds:
-                for key, wave in sounds:
-                    writer.write(key, wave.duration)
-                    lengths.append(wave.duration)
-        else:
-            with SequentialReader(args[0], WAVE_DURATION) as durations:
-                for key, seconds in durations:
-                    writer.write(key, seconds)
-                    lengths.append(seconds)
+    holder: Any = WAVE if options.read_entire_file else WAVE_DURATION
+    with TableWriter(args[1], FLOAT) as writer, SequentialReader(args[0], holder) as sounds:
+        for key, sound in sounds:
+            lengths.append(sound.duration if options.read_entire_file else sound)
+            writer.write(key, lengths[-1])
     log.log(f"Printed duration for {len(lengths)} audio files.")
     if lengths:
         log.log(f"Mean duration was {sum(lengths) / len(lengths):g}, min and max durations were {min(lengths):g}, "

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
+from nnet3py.cli.ivectors.gmm_posteriors import mixture_class
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
@@ -95,19 +96,37 @@ def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
     log.log(f"Wrote model to {args[1]}")
 
 
-def _accumulate(args: list[str], options: Options, is_full: bool) -> int:
+_ACC_USAGE = """
+Accumulate statistics for estimating a mixture of Gaussians with {kind} covariance.
+
+Usage:  {name} [options] <model-in> <feature-rspecifier> <stats-out>
+e.g.: {name} 1.{ending} scp:train.scp 1.acc
+See also: {prefix}-global-sum-accs, {prefix}-global-est
+"""
+
+
+@kaldi_command("gmm-global-acc-stats", group="Speakers and i-vectors",
+               help="Accumulate statistics of Gaussians with diagonal covariance.",
+               arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
+    kind="diagonal", name="gmm-global-acc-stats", ending="dubm", prefix="gmm"))
+@kaldi_command("fgmm-global-acc-stats", group="Speakers and i-vectors",
+               help="Accumulate statistics of Gaussians with full covariance.",
+               arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
+    kind="full", name="fgmm-global-acc-stats", ending="ubm", prefix="fgmm"))
+def gmm_global_acc_stats(args: list[str], options: Options) -> int:
     """Accumulate statistics; return 1 if there was no utterance."""
     from contextlib import ExitStack
 
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR_VECTOR
     from nnet3py.gaussians.estimation import GmmStats, parse_flags
-    from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
+    from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
 
-    gmm: Any = read_object(args[0], FullGmm.read if is_full else DiagGmm.read)
-    stats = GmmStats.zeros(len(gmm.weights), gmm.dim, parse_flags(options.update_flags), is_full)
+    gmm: Any = read_object(args[0], mixture_class().read)
+    stats = GmmStats.zeros(len(gmm.weights), gmm.dim, parse_flags(options.update_flags),
+                            isinstance(gmm, FullGmm))
     done = errors = 0
     log_like = total_weight = 0.0
     with ExitStack() as stack:
@@ -162,45 +181,6 @@ def _add_utterance(stats: GmmStats, gmm: Any, matrix: np.ndarray, selection: Any
     return float(log_likes.sum(dtype="float64"))
 
 
-_ACC_USAGE = """
-Accumulate statistics for estimating a mixture of Gaussians with {kind} covariance.
-
-Usage:  {name} [options] <model-in> <feature-rspecifier> <stats-out>
-e.g.: {name} 1.{ending} scp:train.scp 1.acc
-See also: {prefix}-global-sum-accs, {prefix}-global-est
-"""
-
-
-@kaldi_command("gmm-global-acc-stats", group="Speakers and i-vectors",
-               help="Accumulate statistics of Gaussians with diagonal covariance.",
-               arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
-    kind="diagonal", name="gmm-global-acc-stats", ending="dubm", prefix="gmm"))
-def gmm_global_acc_stats(args: list[str], options: Options) -> int:
-    """Accumulate statistics of diagonal Gaussians."""
-    return _accumulate(args, options, False)
-
-
-@kaldi_command("fgmm-global-acc-stats", group="Speakers and i-vectors",
-               help="Accumulate statistics of Gaussians with full covariance.",
-               arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
-    kind="full", name="fgmm-global-acc-stats", ending="ubm", prefix="fgmm"))
-def fgmm_global_acc_stats(args: list[str], options: Options) -> int:
-    """Accumulate statistics of full Gaussians."""
-    return _accumulate(args, options, True)
-
-
-def _sum(args: list[str], options: Options) -> None:
-    from nnet3py.gaussians.estimation import GmmStats
-    from nnet3py.io.object_files import read_object, write_object
-
-    total = read_object(args[1], GmmStats.read)
-    for name in args[2:]:
-        with within(name):
-            total.add_stats(read_object(name, GmmStats.read))
-    write_object(args[0], total.write, options.binary)
-    log.log(f"Written stats to {args[0]}")
-
-
 _SUM_USAGE = """
 Add statistics of mixtures of Gaussians, accumulated on parts of the data.
 
@@ -213,17 +193,20 @@ See also: {acc}
 @kaldi_command("gmm-global-sum-accs", group="Speakers and i-vectors",
                help="Add statistics of Gaussians with diagonal covariance.", arguments=(2, None), options=[BINARY],
                usage=_SUM_USAGE.format(name="gmm-global-sum-accs", acc="gmm-global-acc-stats"))
-def gmm_global_sum_accs(args: list[str], options: Options) -> None:
-    """Add statistics of diagonal Gaussians."""
-    _sum(args, options)
-
-
 @kaldi_command("fgmm-global-sum-accs", group="Speakers and i-vectors",
                help="Add statistics of Gaussians with full covariance.", arguments=(2, None), options=[BINARY],
                usage=_SUM_USAGE.format(name="fgmm-global-sum-accs", acc="fgmm-global-acc-stats"))
-def fgmm_global_sum_accs(args: list[str], options: Options) -> None:
-    """Add statistics of full Gaussians."""
-    _sum(args, options)
+def gmm_global_sum_accs(args: list[str], options: Options) -> None:
+    """Add statistics."""
+    from nnet3py.gaussians.estimation import GmmStats
+    from nnet3py.io.object_files import read_object, write_object
+
+    total = read_object(args[1], GmmStats.read)
+    for name in args[2:]:
+        with within(name):
+            total.add_stats(read_object(name, GmmStats.read))
+    write_object(args[0], total.write, options.binary)
+    log.log(f"Written stats to {args[0]}")
 
 
 @kaldi_command("gmm-global-est", group="Speakers and i-vectors", help="Estimate Gaussians with diagonal covariance.",
@@ -319,13 +302,6 @@ Usage:  gmm-global-copy [options] <model-in> <model-out>
 e.g.: gmm-global-copy --binary=false 1.dubm - | less
 See also: gmm-global-to-fgmm
 """, arguments=(2, 2), options=[BINARY])
-def gmm_global_copy(args: list[str], options: Options) -> None:
-    """Copy a mixture."""
-    from nnet3py.gaussians.mixtures import DiagGmm
-
-    _convert(args, options, DiagGmm.read, lambda gmm: gmm, "model")
-
-
 @kaldi_command("fgmm-global-copy", group="Speakers and i-vectors",
                help="Copy a mixture of Gaussians with full covariance.", usage="""
 Copy a mixture of Gaussians with full covariance, in text or binary.
@@ -334,11 +310,9 @@ Usage:  fgmm-global-copy [options] <model-in> <model-out>
 e.g.: fgmm-global-copy --binary=false 1.ubm - | less
 See also: fgmm-global-to-gmm
 """, arguments=(2, 2), options=[BINARY])
-def fgmm_global_copy(args: list[str], options: Options) -> None:
+def gmm_global_copy(args: list[str], options: Options) -> None:
     """Copy a mixture."""
-    from nnet3py.gaussians.mixtures import FullGmm
-
-    _convert(args, options, FullGmm.read, lambda gmm: gmm, "model")
+    _convert(args, options, mixture_class().read, lambda gmm: gmm, "model")
 
 
 @kaldi_command("gmm-global-to-fgmm", group="Speakers and i-vectors", help="Turn diagonal covariances into full ones.",

@@ -29,7 +29,21 @@ See also: {post}
 """
 
 
-def _gselect(args: list[str], options: Options, read: Any) -> int:
+def mixture_class() -> Any:
+    """Return the class of the running program's mixtures: FullGmm for fgmm-*, else DiagGmm."""
+    from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
+
+    return FullGmm if log.program().startswith("fgmm-") else DiagGmm
+
+
+@kaldi_command("gmm-gselect", group="Speakers and i-vectors", help="Find the likeliest Gaussians of each frame.",
+               arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
+    name="gmm-gselect", ending="dubm", post="gmm-global-gselect-to-post"))
+@kaldi_command("fgmm-gselect", group="Speakers and i-vectors",
+               help="Find the likeliest Gaussians with full covariance of each frame.",
+               arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
+    name="fgmm-gselect", ending="ubm", post="fgmm-global-gselect-to-post"))
+def gmm_gselect(args: list[str], options: Options) -> int:
     """Select Gaussians; return 1 if there was no utterance."""
     from contextlib import ExitStack
 
@@ -42,7 +56,7 @@ def _gselect(args: list[str], options: Options, read: Any) -> int:
 
     if options.n < 1:
         raise OptionError(f"--n must be above 0, found {options.n}")
-    gmm = read_object(args[0], read)
+    gmm = read_object(args[0], mixture_class().read)
     most = options.n
     if most > len(gmm.weights):
         log.warning(f"You asked for {most} Gaussians but GMM has only {len(gmm.weights)}, returning this many.")
@@ -76,27 +90,6 @@ def _gselect(args: list[str], options: Options, read: Any) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("gmm-gselect", group="Speakers and i-vectors", help="Find the likeliest Gaussians of each frame.",
-               arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
-    name="gmm-gselect", ending="dubm", post="gmm-global-gselect-to-post"))
-def gmm_gselect(args: list[str], options: Options) -> int:
-    """Select diagonal Gaussians."""
-    from nnet3py.gaussians.mixtures import DiagGmm
-
-    return _gselect(args, options, DiagGmm.read)
-
-
-@kaldi_command("fgmm-gselect", group="Speakers and i-vectors",
-               help="Find the likeliest Gaussians with full covariance of each frame.",
-               arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
-    name="fgmm-gselect", ending="ubm", post="fgmm-global-gselect-to-post"))
-def fgmm_gselect(args: list[str], options: Options) -> int:
-    """Select full Gaussians."""
-    from nnet3py.gaussians.mixtures import FullGmm
-
-    return _gselect(args, options, FullGmm.read)
-
-
 _MIN_POST = option("min-post", float, 0.0, "Smaller posteriors are left out")
 _POST_USAGE = """
 Write posteriors of the Gaussians that were selected for each frame.
@@ -107,7 +100,15 @@ See also: {select}, scale-post
 """
 
 
-def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
+@kaldi_command("gmm-global-gselect-to-post", group="Speakers and i-vectors",
+               help="Compute posteriors of selected Gaussians.",
+               arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
+    name="gmm-global-gselect-to-post", ending="dubm", select="gmm-gselect"))
+@kaldi_command("fgmm-global-gselect-to-post", group="Speakers and i-vectors",
+               help="Compute posteriors of selected Gaussians with full covariance.",
+               arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
+    name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
+def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
     """Compute posteriors; return 1 if there was no utterance."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR_VECTOR, POSTERIOR
@@ -115,7 +116,7 @@ def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader
 
-    gmm = read_object(args[0], read)
+    gmm = read_object(args[0], mixture_class().read)
     total = 0.0
     num_frames = num_entries = 0
     with RandomAccessReader(args[2], INT_VECTOR_VECTOR) as selections:
@@ -135,28 +136,6 @@ def _gselect_to_post(args: list[str], options: Options, read: Any) -> int:
     log.log(f"Overall loglike per frame is {total / frames:.6g} with {num_entries / frames:.6g} entries per frame,  "
             f"over {num_frames} frames")
     return 0 if done else 1
-
-
-@kaldi_command("gmm-global-gselect-to-post", group="Speakers and i-vectors",
-               help="Compute posteriors of selected Gaussians.",
-               arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
-    name="gmm-global-gselect-to-post", ending="dubm", select="gmm-gselect"))
-def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
-    """Compute posteriors of diagonal Gaussians."""
-    from nnet3py.gaussians.mixtures import DiagGmm
-
-    return _gselect_to_post(args, options, DiagGmm.read)
-
-
-@kaldi_command("fgmm-global-gselect-to-post", group="Speakers and i-vectors",
-               help="Compute posteriors of selected Gaussians with full covariance.",
-               arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
-    name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
-def fgmm_global_gselect_to_post(args: list[str], options: Options) -> int:
-    """Compute posteriors of full Gaussians."""
-    from nnet3py.gaussians.mixtures import FullGmm
-
-    return _gselect_to_post(args, options, FullGmm.read)
 
 
 @kaldi_command("gmm-global-get-post", group="Speakers and i-vectors",

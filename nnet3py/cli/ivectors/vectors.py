@@ -207,7 +207,12 @@ See also: ivector-compute-lda, transform-feats
 """
 
 
-def _transform(args: list[str], what: str) -> int:
+@kaldi_command("transform-vec", group="Speakers and i-vectors", help="Multiply vectors by a matrix.",
+               arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="transform-vec"))
+@kaldi_command("ivector-transform", group="Speakers and i-vectors", help="Multiply i-vectors by a matrix.",
+               arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="ivector-transform"))
+def transform_vec(args: list[str], options: Options) -> int:
+    """Transform a table; return 1 if it was empty."""
     import numpy as np
 
     from nnet3py.feat.frames import transform
@@ -216,22 +221,9 @@ def _transform(args: list[str], what: str) -> int:
     matrix = read_matrix_file(args[0])
     done, _ = convert_table(args[1], args[2], FLOAT_VECTOR, FLOAT_VECTOR,
                             lambda key, vector: np.ascontiguousarray(transform(vector[None], matrix)[0]))
+    what = "iVectors" if log.program() == "ivector-transform" else "vectors"
     log.log(f"Applied transform to {done} {what}.")
     return 0 if done else 1
-
-
-@kaldi_command("transform-vec", group="Speakers and i-vectors", help="Multiply vectors by a matrix.",
-               arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="transform-vec"))
-def transform_vec(args: list[str], options: Options) -> int:
-    """Transform a table; return 1 if it was empty."""
-    return _transform(args, "vectors")
-
-
-@kaldi_command("ivector-transform", group="Speakers and i-vectors", help="Multiply i-vectors by a matrix.",
-               arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="ivector-transform"))
-def ivector_transform(args: list[str], options: Options) -> int:
-    """Transform a table; return 1 if it was empty."""
-    return _transform(args, "iVectors")
 
 
 @kaldi_command("ivector-compute-lda", group="Speakers and i-vectors",

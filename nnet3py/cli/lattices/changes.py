@@ -184,7 +184,7 @@ def lattice_boost_ali(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.cli.process.copying import convert_table
-    from nnet3py.cli.process.lists import int_list
+    from nnet3py.cli.process.options import int_list
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.tables import RandomAccessReader

@@ -334,7 +334,7 @@ def lattice_combine(args: list[str], options: Options) -> int:
 
 
 def _system_weights(text: str, count: int) -> list[float]:
-    from nnet3py.cli.process.lists import float_list
+    from nnet3py.cli.process.options import float_list
 
     weights = float_list(text, "lat-weights") or [1.0 / count] * count
     if len(weights) != count or not all(weight > 0.0 for weight in weights):

@@ -222,7 +222,7 @@ def lattice_oracle(args: list[str], options: Options) -> int:
     """Write words and errors; return 0 always, as in Kaldi."""
     import numpy as np
 
-    from nnet3py.cli.process.lists import int_list
+    from nnet3py.cli.process.options import int_list
     from nnet3py.decoding.symbols import SymbolTable, read_text
     from nnet3py.formats.holders import INT32, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.lattices.tables import rescore_lattices, rescore_within_beam
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.compute_setup import optimize_options, set_up
-from nnet3py.cli.process.option_groups import BINARY, COMPUTE, DEVICE, OPTIM, with_default
+from nnet3py.cli.process.option_groups import BINARY, COMPUTE, DEVICE, OPTIM, optimize_options, set_up, with_default
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import FormatError
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions

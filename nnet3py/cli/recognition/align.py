@@ -25,7 +25,8 @@ from nnet3py.cli.recognition.recognizers import (
 )
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.option_fields import settings_of
-from nnet3py.recognition.stream_options import DiarizationOptions
+from nnet3py.recognition.options import DiarizationOptions
+from nnet3py.recognition.transcripts import ALIGNMENT_ENDINGS, ALIGNMENT_FORMATS
 
 if TYPE_CHECKING:
     from nnet3py.fine_tuning.plan import Utterance
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 _SHORTEST, _LONGEST = 0.05, 1e9         # seconds of a sound in data
 _CHANNEL = option("channel", int, -1, "Channel to use, from 0 (-1: the mean of all)")
 _OUT = option("out", str, "", "Folder for the results, a file for each sound (empty: standard output)")
-_FORMATS = ("textgrid", "json", "ctm", "srt", "vtt")          # of recognition/alignment_texts.py, which imports more
 _DIARIZATION_ENDINGS = {"rttm": ".rttm", "json": ".json"}
 
 
@@ -59,7 +59,8 @@ e.g.:
  nnet3py align --format=srt --out=subtitles vosk-model-small-ko-0.22 lectures/
 """, arguments=(1, 3), detached_values=True, options_anywhere=True, options=[
     QUIET,
-    option("format", str, "textgrid", "Output format: textgrid, json, ctm, srt or vtt", choices=_FORMATS),
+    option("format", str, "textgrid", "Output format: textgrid, json, ctm, srt or vtt",
+           choices=tuple(ALIGNMENT_FORMATS)),
     _OUT,
     option("unknown-words", str, "similar", "Words that the model does not know: similar: align them as the words with "
            "the most similar spelling; leave-out: leave a gap; error: fail", choices=("similar", "leave-out", "error")),
@@ -70,7 +71,6 @@ def align(args: list[str], options: Options) -> int:
     """Write alignments; return 1 if a sound could not be aligned."""
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.recognition.aligning import Aligner
-    from nnet3py.recognition.alignment_texts import FORMATS
 
     model, rest = model_and_rest(args, options)
     if len(rest) not in (1, 2):
@@ -95,7 +95,7 @@ def align(args: list[str], options: Options) -> int:
             log.warning(f"{task.name} could not be aligned: {error}")
             failed += 1
             continue
-        _write_result(FORMATS[options.format](task.name, aligned), task.name, options)
+        _write_result(ALIGNMENT_FORMATS[options.format](task.name, aligned), task.name, options)
         done += 1
     log.show_status("")
     log.log(f"Aligned {done} sound{'s' * (done != 1)}" + (f"; {failed} failed" if failed else ""))
@@ -150,11 +150,10 @@ def _result_names(utterances: Sequence[Utterance], is_kaldi: bool) -> dict[str, 
 
 def _write_result(text: str, name: str, options: Options) -> None:
     from nnet3py.io.streams import write_text
-    from nnet3py.recognition.alignment_texts import ENDINGS
 
     if options.out:
         os.makedirs(options.out, exist_ok=True)
-        write_text(os.path.join(options.out, name + ENDINGS[options.format]), text)
+        write_text(os.path.join(options.out, name + ALIGNMENT_ENDINGS[options.format]), text)
     else:
         write_text("-", text)
 
@@ -189,7 +188,7 @@ def diarize(args: list[str], options: Options) -> int:
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.io.streams import read_text, write_text
     from nnet3py.recognition import diarization
-    from nnet3py.recognition.sound_list import find_sounds, result_path
+    from nnet3py.recognition.sound import find_sounds, result_path
     from nnet3py.recognition.speaker import SpeakerModel
 
     diarization_options = fields_from(options, DiarizationOptions())
@@ -250,7 +249,7 @@ e.g.:
 ])
 def listen(args: list[str], options: Options) -> None:
     """Print recognized utterances."""
-    from nnet3py.cli.process.compute_setup import device_for
+    from nnet3py.cli.process.option_groups import device_for
     from nnet3py.recognition.listening import device_list, find_microphone, heard, opened, short_blocks
 
     if options.list_devices:

@@ -19,13 +19,12 @@ from nnet3py.errors import Nnet3Error, UsageError
 
 if TYPE_CHECKING:
     from nnet3py.recognition.batch import Runner, Work
-    from nnet3py.recognition.served_models import Reloaded
-    from nnet3py.recognition.server import RecognitionServer
-    from nnet3py.recognition.server_board import Board, Place
-    from nnet3py.recognition.server_options import ServerOptions
-    from nnet3py.recognition.sound_list import Listed
-    from nnet3py.recognition.transcribing import Progress
-    from nnet3py.recognition.transcript import Transcript
+    from nnet3py.recognition.server.metrics import Board, Place
+    from nnet3py.recognition.server.models import Reloaded
+    from nnet3py.recognition.server.options import ServerOptions
+    from nnet3py.recognition.server.server import RecognitionServer
+    from nnet3py.recognition.sound import Listed
+    from nnet3py.recognition.transcribing import Progress, Transcript
 
 _TRIES = 2                 # attempts at a sound whose worker was killed, for example for lack of memory
 _CONNECTION, _STOP, _HURRY, _RETIRE, _ENDED = b"c", b"s", b"h", b"r", b"-"      # messages between serving processes
@@ -119,7 +118,7 @@ class _WorkerPool:
     def run(self, count: int, sounds: Iterator[Listed],
             progress: Progress) -> Iterator[tuple[Listed, Transcript]]:
         """Yield transcripts in the order in which workers finish them; sounds are started in their order."""
-        from nnet3py.recognition.transcript import Transcript
+        from nnet3py.recognition.transcribing import Transcript
 
         for sound in sounds:
             self._begin(_Task(sound))
@@ -149,7 +148,7 @@ class _WorkerPool:
         worker.give(task)
 
     def _ended(self, worker: _Worker) -> Iterator[tuple[Listed, Transcript]]:
-        from nnet3py.recognition.transcript import Transcript
+        from nnet3py.recognition.transcribing import Transcript
 
         self._workers.remove(worker)
         self._selector.unregister(worker.answers)
@@ -179,7 +178,7 @@ class _WorkerPool:
 def _transcribe_tasks(work: Work, num_threads: int) -> int:
     """Transcribe the sounds named on standard input; write progress and transcripts to standard output."""
     from nnet3py.engine.threads import set_num_threads
-    from nnet3py.recognition.sound_list import Listed
+    from nnet3py.recognition.sound import Listed
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)           # a terminal sends it to all; the first process acts on it
     for number in system.ENDING_SIGNALS:
@@ -308,9 +307,8 @@ class Supervisor:
 
     def __init__(self, count: int, options: ServerOptions, server_of: ServerOf,
                  reload: Callable[[], Reloaded]) -> None:
-        from nnet3py.recognition.server import tls_context
-        from nnet3py.recognition.server_board import Board
-        from nnet3py.recognition.server_metrics import Metrics
+        from nnet3py.recognition.server.metrics import Board, Metrics
+        from nnet3py.recognition.server.server import tls_context
 
         tls_context(options)                  # raises errors of certificates now
         self._count, self._options, self._server_of, self._reload = count, options, server_of, reload
@@ -328,7 +326,7 @@ class Supervisor:
 
     def run(self, listening: Callable[[str], None]) -> None:
         """Serve until all processes have ended after a signal; call ``listening`` with the address."""
-        from nnet3py.recognition.server import address_of
+        from nnet3py.recognition.server.server import address_of
 
         try:
             self._listeners = _listen(self._options)
@@ -371,7 +369,7 @@ class Supervisor:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def _start(self) -> None:
-        from nnet3py.recognition.server_board import Place
+        from nnet3py.recognition.server.metrics import Place
 
         used = {0, *(process.number for process in self._processes)}
         number = next((slot for slot in range(_SLOTS) if slot not in used), None)
@@ -456,7 +454,7 @@ class Supervisor:
         self._reloading = None
         _, changes, problems = self._reloaded.pop()
         for problem in problems:
-            log.error(f"{problem}; what was served before still is")
+            log.error(f"{problem}; the model stays as it was")
         self._metrics.count("reloads_total", label="failed" if problems else "ok")
         self._board.write(0, self._metrics.state())
         if changes and not self._is_stopping:
@@ -485,7 +483,7 @@ class Supervisor:
 
 def _listen(options: ServerOptions) -> list[socket.socket]:
     """Return listening sockets, one for each address of the host; raise Nnet3Error if an address cannot be used."""
-    from nnet3py.recognition.server import cannot_listen
+    from nnet3py.recognition.server.server import cannot_listen
 
     listeners: list[socket.socket] = []
     port = options.port

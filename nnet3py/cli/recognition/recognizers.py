@@ -40,7 +40,7 @@ def model_and_rest(args: list[str], options: Options) -> tuple[str, list[str]]:
 
         return demo_folder(), args
     if options.lang or options.model_name:
-        from nnet3py.recognition.find_model import find_model
+        from nnet3py.recognition.model_folder import find_model
 
         return find_model(options.lang or None, options.model_name or None), args
     if not args:
@@ -74,7 +74,7 @@ def model_options(options: Options) -> dict[str, str]:
 
 def device(options: Options) -> str:
     """Return the device, "cpu" or "cuda", of the ``DEVICE`` options."""
-    from nnet3py.cli.process.compute_setup import device_for
+    from nnet3py.cli.process.option_groups import device_for
 
     return device_for({"": options.use_gpu, "cuda": "yes", "cpu": "no"}[options.device])
 

@@ -10,18 +10,17 @@ from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.cli.recognition.recognizers import DEVICE, MODEL, device, model_options, models_of, warmed_recognizer
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import settings_of
-from nnet3py.recognition.server_limits import Limits
-from nnet3py.recognition.server_options import ServerOptions
+from nnet3py.recognition.server.options import Limits, ServerOptions
 from nnet3py.system import give_back_memory, share_heaps
 
 if TYPE_CHECKING:
     from socket import socket
 
     from nnet3py.recognition.recognizer import Recognizer
-    from nnet3py.recognition.served_models import ModelLoader, Reloaded
-    from nnet3py.recognition.server import RecognitionServer
-    from nnet3py.recognition.server_board import Place
-    from nnet3py.recognition.server_protocol import StreamSettings
+    from nnet3py.recognition.server.metrics import Place
+    from nnet3py.recognition.server.models import ModelLoader, Reloaded
+    from nnet3py.recognition.server.protocol import StreamSettings
+    from nnet3py.recognition.server.server import RecognitionServer
 
 _GARBAGE_THRESHOLD = 2000    # objects, fewer than for other commands, because streams have large arrays
 _COLLECT_SECONDS = 1.0       # after a model's last stream has ended
@@ -66,8 +65,8 @@ def serve(args: list[str], options: Options) -> None:
     from nnet3py.cli.recognition.processes import Supervisor, check_processes
     from nnet3py.engine.threads import num_threads, set_num_threads
     from nnet3py.recognition.scheduler import THREADS_PER_CORE
-    from nnet3py.recognition.server import RecognitionServer, require_websockets, run_server
-    from nnet3py.recognition.stream_threads import StreamThreads
+    from nnet3py.recognition.server.server import RecognitionServer, require_websockets, run_server
+    from nnet3py.recognition.server.session import StreamThreads
 
     paths = models_of(args, options)
     server_options = fields_from(options, ServerOptions(limits=fields_from(options, Limits()),
@@ -121,7 +120,7 @@ def model_loader(paths: list[str], options: Options) -> ModelLoader:
     import weakref
 
     from nnet3py.recognition.model_folder import files_of_model
-    from nnet3py.recognition.served_models import ModelLoader, model_places
+    from nnet3py.recognition.server.models import ModelLoader, model_places
 
     if options.graph and len(model_places(paths)) > 1:
         raise UsageError(f"--graph={options.graph} is for a single model, but there are "

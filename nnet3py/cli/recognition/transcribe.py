@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from nnet3py.recognition.batch import ResultsFile, Runner
     from nnet3py.recognition.recognizer import Recognizer
     from nnet3py.recognition.results import Word
-    from nnet3py.recognition.sound_list import Listed
-    from nnet3py.recognition.transcript import Transcript
+    from nnet3py.recognition.sound import Listed
+    from nnet3py.recognition.transcribing import Transcript
 
 _PARTIAL = ".kept"           # folder of partial results of long sounds: in --out, or beside --results with this suffix
 _STATUS_SECONDS = 0.2        # between two changes of a terminal's last line
@@ -115,7 +115,7 @@ def _check(sounds: list[Listed], options: Options) -> None:
 
 def _arguments(args: list[str], options: Options) -> tuple[str, list[Listed]]:
     """Return the model and the sounds."""
-    from nnet3py.recognition.sound_list import find_sounds, listed_sounds, read_list
+    from nnet3py.recognition.sound import find_sounds, listed_sounds, read_list
 
     model, paths = model_and_rest(args, options)
     if options.sound_list:
@@ -198,7 +198,7 @@ def _transcripts(model: str, sounds: list[Listed], options: Options,
 def _speakers(recognizer: Recognizer, options: Options) -> Callable[[str], Callable[[Word], str]]:
     """Return a function of a sound's path, which diarizes it and returns the function from words to speakers."""
     from nnet3py.recognition.diarization import diarize, speaker_of
-    from nnet3py.recognition.stream_options import DiarizationOptions
+    from nnet3py.recognition.options import DiarizationOptions
 
     model = recognizer.speaker_model
     assert model is not None                           # the options were checked
@@ -215,7 +215,7 @@ def _write_transcript(sound: Listed, transcript: Transcript, options: Options, r
            num_sounds: int) -> None:
     """Write a transcript to --results, to --out or to standard output."""
     from nnet3py.io.streams import write_text
-    from nnet3py.recognition.sound_list import result_path
+    from nnet3py.recognition.sound import result_path
     from nnet3py.recognition.transcribing import forget_kept
 
     if results is not None:
@@ -235,7 +235,7 @@ def _write_transcript(sound: Listed, transcript: Transcript, options: Options, r
 
 def _without_results(sounds: list[Listed], folder: str, ending: str) -> list[Listed]:
     """Return the sounds without a result in a folder, having logged the number of the others."""
-    from nnet3py.recognition.sound_list import to_do
+    from nnet3py.recognition.sound import to_do
 
     waiting = to_do(sounds, folder, ending)
     _log_skipped(len(sounds) - len(waiting), len(sounds), folder)
@@ -253,7 +253,7 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
 
     from nnet3py.drivers.executor import JobsFailed
     from nnet3py.drivers.executors import make_executor
-    from nnet3py.recognition.sound_list import split, to_do
+    from nnet3py.recognition.sound import split, to_do
 
     ending = ENDINGS[options.format]
     waiting = _without_results(sounds, folder, ending)
@@ -280,7 +280,7 @@ def _job(model: str, part: list[Listed], number: int, options: Options, folder: 
     from shlex import quote
 
     from nnet3py.drivers.executor import Job
-    from nnet3py.recognition.sound_list import write_list
+    from nnet3py.recognition.sound import write_list
 
     sounds = logs / f"sounds.{number}.list"
     write_list(part, str(sounds))
@@ -315,7 +315,7 @@ class _ResultsStatus:
         log.show_status("")
 
     def _show(self) -> None:
-        from nnet3py.recognition.sound_list import to_do
+        from nnet3py.recognition.sound import to_do
 
         left = self._sounds
         while not self._is_over.wait(1.0):
@@ -477,7 +477,7 @@ def vosk_transcriber(args: list[str], options: Options) -> int:
     from pathlib import Path
 
     import nnet3py.vosk
-    from nnet3py.recognition.find_model import find_model
+    from nnet3py.recognition.model_folder import find_model
     from nnet3py.recognition.recognizer import Recognizer
     from nnet3py.vosk.transcriber import Results, Task, recognized, recognized_by_server, tasks, transcribe
 

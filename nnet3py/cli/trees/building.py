@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.lists import int_list
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
+from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, int_list, option
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import settings_of
 from nnet3py.trees.options import BuildOptions

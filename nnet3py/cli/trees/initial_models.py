@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.lists import int_list
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import OptionError, Options, int_list, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
