@@ -79,11 +79,17 @@ demo: install
 # One process a core; a few, where there are many cores, because each reads all tests and loads all kernels.
 SIDE_BY_SIDE := -n auto --maxprocesses 8 --dist worksteal
 
+# pytest's rewriting of assertions, by which a failed one tells its values, takes half of the time for reading the tests,
+# in each process, and in those that tests start: only tests that failed get it.
+SAY_MORE := { echo "Once more those that failed, for what was compared"; \
+              $(BIN)/python -m pytest -q -m "not slow" --last-failed --last-failed-no-failures=none; exit 1; }
+
 # Kernels are compiled before, on all cores: each of pytest's processes would compile them for itself.
 test: install $(STAMPS)/test $(if $(filter yes,$(CUDA_COMPILER)),$(STAMPS)/test-ptx) \
       $(if $(filter yes,$(PUBLISHED)),$(STAMPS)/test-published)
 	@echo "Collecting and running the tests, of which each process reads all first"
-	PYTHONPATH=tests $(BIN)/python -m pytest -q -m "not slow" -p budget --budget=$(TEST_BUDGET) $(COVERAGE) $(SIDE_BY_SIDE)
+	PYTHONPATH=tests PYTEST_ADDOPTS="--assert=plain $$PYTEST_ADDOPTS" $(BIN)/python -m pytest -q -m "not slow" -p budget --budget=$(TEST_BUDGET) $(COVERAGE) \
+	  $(SIDE_BY_SIDE) || $(SAY_MORE)
 
 # Noting which functions are entered takes a tenth longer.
 coverage: COVERAGE := -p entered --entered=$(VENV)/coverage.txt
@@ -145,7 +151,6 @@ bench-gpu: $(STAMPS)/test-ptx $(if $(TORCH),$(STAMPS)/bench)
 	$(BIN)/python benchmarks/gpu.py --write
 
 launchers: install
-	$(BIN)/python -m nnet3py.cli.machine.declarations
 	$(BIN)/python -m nnet3py.cli.machine.bin_files
 	$(BIN)/python docs/make_command_pages.py
 
@@ -165,7 +170,7 @@ dist: $(STAMPS)/dist docs $(MACHINES:%=kernels-%)
 	$(BIN)/python tests/check_wheels.py dist
 
 $(MACHINES:%=kernels-%): kernels-%: $(STAMPS)/install
-	$(BIN)/python -m nnet3py.cli.machine.kernel_sets $* build/kernels/$*
+	$(BIN)/python -m nnet3py.cli.machine.warmup $* build/kernels/$*
 
 clean:
 	rm -rf $(VENV) .venv-oldest .venv-newest build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,8 +19,8 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
-from nnet3py.feat.options import PitchOptions  # noqa: E402
 from nnet3py.feat.pitch import compute_pitch  # noqa: E402
+from nnet3py.feat.pitch_options import PitchOptions  # noqa: E402
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions  # noqa: E402
 
 RATE, HOUR, BLOCK = 16000, 3600.0, 1600

@@ -34,7 +34,7 @@ from recognition import DEMO, ROOT, SMALL, as_waves
 from recognition_parts.measure import RATE, blocks, varied
 from recognition_parts.serving_client import memory_of
 
-from nnet3py.recognition.transcript import Transcript, segment_of
+from nnet3py.recognition.transcribing import Transcript, segment_of
 
 MODEL_OF_SOUND = 600.0        # seconds of sound that all files are cut from
 POLL = 0.25                   # seconds between two looks at memory
@@ -107,9 +107,9 @@ def stream_alone(recognizer: Any, sound: Any, progress: Any) -> Transcript:
 def compared(model: Path, paths: list[Path]) -> None:
     """Print what files take in one job, in two, and as two streams at a time: ratios to each as a stream alone."""
     import nnet3py
-    from nnet3py.cli.recognition.transcribe_processes import in_processes
+    from nnet3py.cli.recognition.processes import in_processes
     from nnet3py.engine.threads import own_process, set_num_threads
-    from nnet3py.recognition.sound_list import Listed
+    from nnet3py.recognition.sound import Listed
     from nnet3py.recognition.transcribing import SoundOptions, transcribe_sound
 
     own_process()                                                     # as the command says: BLAS has no threads

@@ -65,10 +65,10 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.aligning import AlignedText as AlignedText
     from nnet3py.recognition.aligning import Aligner as Aligner
     from nnet3py.recognition.aligning import align as align
+    from nnet3py.recognition.decode_arrays import DecodedPhones as DecodedPhones
     from nnet3py.recognition.decode_arrays import DecodedText as DecodedText
     from nnet3py.recognition.decode_arrays import decode as decode
-    from nnet3py.recognition.decode_phones import DecodedPhones as DecodedPhones
-    from nnet3py.recognition.decode_phones import decode_phones as decode_phones
+    from nnet3py.recognition.decode_arrays import decode_phones as decode_phones
     from nnet3py.recognition.diarization import Turn as Turn
     from nnet3py.recognition.diarization import diarize as diarize
     from nnet3py.recognition.front_end import features as features
@@ -77,12 +77,12 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.front_end import xvector as xvector
     from nnet3py.recognition.model_folder import ModelFolder as ModelFolder
     from nnet3py.recognition.model_folder import read_model_folder as read_model_folder
+    from nnet3py.recognition.options import DiarizationOptions as DiarizationOptions
     from nnet3py.recognition.recognizer import Recognizer as Recognizer
     from nnet3py.recognition.results import Result as Result
     from nnet3py.recognition.results import Word as Word
     from nnet3py.recognition.stream import Stream as Stream
     from nnet3py.recognition.stream_decoder import StreamDecoder as StreamDecoder
-    from nnet3py.recognition.stream_options import DiarizationOptions as DiarizationOptions
     from nnet3py.rnnlm.model import RnnLanguageModel as RnnLanguageModel
     from nnet3py.rnnlm.training.run import train_rnnlm as train_rnnlm
     from nnet3py.runtime.batch import Utterance as Utterance
@@ -165,11 +165,11 @@ _PUBLIC = {
     "xvector": "nnet3py.recognition.front_end",
     "decode": "nnet3py.recognition.decode_arrays",
     "DecodedText": "nnet3py.recognition.decode_arrays",
-    "decode_phones": "nnet3py.recognition.decode_phones",
-    "DecodedPhones": "nnet3py.recognition.decode_phones",
+    "decode_phones": "nnet3py.recognition.decode_arrays",
+    "DecodedPhones": "nnet3py.recognition.decode_arrays",
     "align": "nnet3py.recognition.aligning",
     "diarize": "nnet3py.recognition.diarization",
-    "DiarizationOptions": "nnet3py.recognition.stream_options",
+    "DiarizationOptions": "nnet3py.recognition.options",
     "Turn": "nnet3py.recognition.diarization",
     "Aligner": "nnet3py.recognition.aligning",
     "AlignedText": "nnet3py.recognition.aligning",

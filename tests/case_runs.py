@@ -1,12 +1,13 @@
 """Kaldi's reference cases through the public interface, whole networks: how far every number is from Kaldi's."""
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from component_cases import read_ark
+from compiler_cases import read_request
+from component_cases import read_ark, reread
+from component_forms import parts
 
 import nnet3py
 from nnet3py.network.nnet import Nnet
@@ -14,6 +15,7 @@ from nnet3py.network.nnet import Nnet
 SMALLEST_SIZE = 1e-3       # differences are fractions of the largest value, or of this where that is less
 SMALLEST_GRADIENT = 1e-2   # a bias before batch normalization has a gradient of 0 but for rounding
 SMALLEST_CHANGE = 5e-5     # the same for what an update changed
+SMALLEST_STATISTIC = 0.1
 SMALLEST_SPREAD = 1e-6     # range of a matrix's values, as a fraction of the largest, for it to tell something
 
 
@@ -30,43 +32,32 @@ class Differences:
     input_deriv: float | None = None
     gradient: dict[str, float] = field(default_factory=dict)
     update: dict[str, float] = field(default_factory=dict)
+    statistics: dict[str, float] = field(default_factory=dict)      # kept by "c gradient" and "c update"
 
 
-def read_request(path: Path) -> tuple[nnet3py.ComputationRequest, list[str]]:
-    """The request of a ``request.txt``, and the names of its inputs."""
-    text = path.read_text()
-    found: dict[str, list[nnet3py.IoSpecification]] = {"input": [], "output": []}
-    for kind, name, deriv, rows in re.findall(r"^(input|output) (\S+) has_deriv=(\d) (.*)$", text, re.MULTILINE):
-        indexes = np.array([row.split(",") for row in rows.split()]).astype(np.int32)
-        found[kind].append(nnet3py.IoSpecification(name, indexes, has_deriv=deriv == "1"))
-    flags = dict(re.findall(r"^(\w+)=(\d)$", text, re.MULTILINE))
-    request = nnet3py.ComputationRequest(
-        inputs=found["input"], outputs=found["output"], need_model_derivative=flags["need_model_derivative"] == "1",
-        store_component_stats=flags["store_component_stats"] == "1")
-    return request, [spec.name for spec in found["input"]]
-
-
-def differences(folder: Path, device: str = "cpu", optimize: bool = True) -> Differences:
+def differences(folder: Path, device: str = "cpu", optimize: bool = True, shortcut: bool = True) -> Differences:
     """Compute the case as it says, and train on it once: the differences from what Kaldi computed."""
     nnet = nnet3py.read_nnet(str(folder / "nnet.raw"))
-    request, _ = read_request(folder / "request.txt")
+    request = read_request(folder / "request.txt")
     found = Differences({name: type(nnet.component(name)).__name__ for name in nnet.component_names})
     gradient = nnet.as_gradient() if request.need_model_derivative else None
-    _run(nnet, gradient, request, folder, device, optimize, found)
+    _run(nnet, gradient, request, folder, device, optimize, found, shortcut)
     if gradient is not None and (folder / "gradient.raw").exists():
         expected = nnet3py.read_nnet(str(folder / "gradient.raw"))
         found.gradient = {name: _of_parameters(gradient, expected, name, None) for name in _trained(expected)}
+        found.statistics |= _of_statistics(gradient, expected, "gradient")
     if (folder / "updated.raw").exists():
         trained, expected = (nnet3py.read_nnet(str(folder / name)) for name in ("nnet.raw", "updated.raw"))
         _run(trained, trained, request, folder, device, True, None)
         found.update = {name: _of_parameters(trained, expected, name, nnet) for name in _trained(expected)}
+        found.statistics |= _of_statistics(trained, expected, "update")
     return found
 
 
 def _run(nnet: Nnet, update: Nnet | None, request: nnet3py.ComputationRequest, folder: Path, device: str,
-         optimize: bool, found: Differences | None) -> None:
+         optimize: bool, found: Differences | None, shortcut: bool = True) -> None:
     io = read_ark(folder / "io.ark")
-    computer = nnet3py.Computer(nnet3py.compile(nnet, request, optimize=optimize), nnet, update=update, device=device)
+    computer = nnet3py.Computer(nnet3py.compile(nnet, request, optimize, shortcut), nnet, update=update, device=device)
     for spec in request.inputs:
         computer.accept_input(spec.name, io[f"input.{spec.name}"])
     computer.run()
@@ -103,6 +94,19 @@ def distance(found: np.ndarray, expected: np.ndarray, scale: float | None = None
 
 def _trained(nnet: Nnet) -> list[str]:
     return [name for name in nnet.component_names if nnet.component(name).parameters()]
+
+
+def _of_statistics(ours: Nnet, theirs: Nnet, after: str) -> dict[str, float]:
+    """By component, of those inside others too; as files hold them, which have averages and no sums of squares."""
+    worst: dict[str, float] = {}
+    for name in theirs.component_names:
+        for mine, other in zip(parts(reread(ours.component(name))), parts(theirs.component(name)), strict=True):
+            for key in set(other.STATISTICS) - {"sumsq"}:
+                expected = getattr(other, key)
+                scale = max(float(np.abs(expected).max(initial=0.0)), SMALLEST_STATISTIC)
+                difference = distance(getattr(mine, key), expected, scale)
+                worst[f"{name} {after}"] = max(difference, worst.get(f"{name} {after}", 0.0))
+    return worst
 
 
 def _of_parameters(ours: Nnet, theirs: Nnet, name: str, start: Nnet | None) -> float:

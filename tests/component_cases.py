@@ -1,8 +1,4 @@
-"""Kaldi's small reference cases, as far as single components need them, and finite differences.
-
-The cases are nets of three components: ``a`` maps [x(t-1), x(t)] to 12 dimensions, ``c`` is the component of the case,
-``z`` is linear. They are driven here by hand, without a network or a compiler.
-"""
+"""What tests of single components share: config lines, files, Kaldi's reference cases, chosen random numbers."""
 from __future__ import annotations
 
 import io
@@ -13,15 +9,55 @@ from pathlib import Path
 import numpy as np
 from paths import DATA
 
-from nnet3py.components.base import Properties
 from nnet3py.components.registry import component_class
+from nnet3py.config_line import ConfigLine
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 CASES = DATA / "cases"
-TRAINED_CASES = [
-    "affine", "block-affine", "linear", "linear-no-ng", "natural-gradient-affine", "natural-gradient-per-element-scale",
-    "natural-gradient-repeated-affine", "per-element-offset", "per-element-offset-block", "per-element-scale",
-    "repeated-affine", "scale-and-offset", "scale-and-offset-block", "tdnn-component", "tdnn-component-no-bias"]
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    """Normal numbers, float32, always the same for a shape and a seed."""
+    return np.random.default_rng([seed, *shape]).standard_normal(shape, dtype=np.float32)
+
+
+def from_config(kind, text: str, seed: int = 0):
+    """The component that a config line makes, all of whose keys are used."""
+    line = ConfigLine(text)
+    component = kind.from_config(line, np.random.default_rng(seed))
+    line.check_all_used()
+    return component
+
+
+def read_text(kind, text: str | bytes):
+    """The component, or another object of a model file, in a file's text, after its opening tag or with it."""
+    data = text if isinstance(text, bytes) else text.encode()
+    reader = TokenReader(io.BytesIO(data), size=len(data))
+    reader.read_header()
+    return kind.read(reader)
+
+
+class Draws:
+    """Random numbers that a test chooses; also remembers in which order they were asked for."""
+
+    def __init__(self, integers=(), uniforms=()):
+        self.integers, self.uniforms, self.asked = list(integers), list(uniforms), []
+
+    def integer(self, n):
+        self.asked.append(n)
+        return self.integers.pop(0)
+
+    def uniform(self):
+        self.asked.append("uniform")
+        return self.uniforms.pop(0)
+
+    draw_integer, draw_uniform = integer, uniform
+
+    def begin_minibatch(self, seed, minibatch):
+        """Accepted and ignored, as is the next: the test has chosen."""
+
+    def select(self, component_index, call=0):
+        """See ``begin_minibatch``."""
 
 
 def read_components(path: Path) -> dict[str, tuple]:
@@ -84,76 +120,10 @@ def read_ark(path: Path) -> dict[str, np.ndarray]:
     return out
 
 
-def read_request(path: Path) -> dict[str, np.ndarray]:
-    """Node name -> its indexes, int32 (rows, 3)."""
-    return {line.split()[1]: np.array([[int(v) for v in row.split(",")] for row in line.split()[3:]], dtype=np.int32)
-            for line in path.read_text().splitlines() if line.startswith(("input ", "output "))}
-
-
-class DrivenCase:
-    """One case, computed forwards and backwards with given operations."""
-
-    def __init__(self, case: str, ops) -> None:
-        self.folder, self.ops = CASES / case, ops
-        self.nnet = {name: component for name, (component, _) in read_components(self.folder / "nnet.raw").items()}
-        self.io = read_ark(self.folder / "io.ark")
-        indexes = read_request(self.folder / "request.txt")
-        c, self.outputs, self.precomputed = self.nnet["c"], indexes["output"], None
-        inner = self.outputs
-        if c.has(Properties.REORDERS_INDEXES):
-            wanted = np.unique(c.input_indexes(self.outputs).reshape(-1, 3), axis=0)
-            inner, self.outputs = c.reorder_indexes(wanted, self.outputs)
-            self.precomputed = c.precompute_indexes(inner, self.outputs, True)
-        self.order = [list(map(tuple, indexes["output"])).index(tuple(row)) for row in self.outputs]
-        place = {tuple(row): i for i, row in enumerate(indexes["input"])}
-        spliced = [[place[n, t + offset, x] for n, t, x in inner] for offset in (-1, 0)]
-        self.x = np.concatenate([self.io["input.input"][rows] for rows in spliced], axis=1)
-
-    def propagate(self) -> np.ndarray:
-        """The output of the net, rows in the order of the case's file."""
-        a = self._forward("a", self.x, len(self.x))
-        c = self._forward("c", a, len(self.outputs), self.precomputed)
-        z = self._forward("z", c, len(self.outputs))
-        self.values = {"a": (self.x, a), "c": (a, c), "z": (c, z)}
-        result = np.empty_like(z)
-        result[self.order] = z
-        return result
-
-    def backprop(self, update: dict) -> None:
-        """Update the components ``update`` with the case's output derivative."""
-        dy = self.io["output-deriv.output"][self.order].copy()
-        for name in ("z", "c", "a"):
-            x, y = self.values[name]
-            dx = np.zeros_like(x)
-            self.ops.reset_scratch()
-            self.nnet[name].backprop(self.ops, self.precomputed if name == "c" else None, x, y, dy, None,
-                                     update[name], dx)
-            dy = dx
-
-    def expected(self, name: str) -> dict[str, dict[str, np.ndarray]]:
-        """Parameters of every component in one of the case's model files."""
-        return {key: component.parameters() for key, (component, _) in read_components(self.folder / name).items()}
-
-    def _forward(self, name: str, x: np.ndarray, num_rows: int, precomputed=None) -> np.ndarray:
-        y = np.zeros((num_rows, self.nnet[name].output_dim), dtype=np.float32)
-        self.ops.reset_scratch()
-        self.nnet[name].propagate(self.ops, precomputed, x, y, None)
-        return y
-
-
 # -- finite differences ----------------------------------------------------------------------------------------------
 
 STEP = 1e-6          # of the differences, in float64
 FINITE_DIFFERENCE = 1e-7   # relative: rounding 1e-16 / STEP, and STEP squared
-
-
-def in_float64(component):
-    """A copy whose parameters are float64, for use with NumpyOps(float64)."""
-    component = component.copy()
-    for part in component.children or [component]:
-        for name, value in part.parameters().items():
-            setattr(part, name, value.astype(np.float64))
-    return component
 
 
 def numeric_gradient(function, array: np.ndarray) -> np.ndarray:
@@ -168,30 +138,3 @@ def numeric_gradient(function, array: np.ndarray) -> np.ndarray:
         array[i] = value
         gradient[i] = (above - below) / (2 * STEP)
     return gradient
-
-
-def check_derivatives(ops, component, num_inputs: int, num_outputs: int, indexes=None, seed: int = 0) -> None:
-    """Compare ``dx`` and the parameter gradients of a float64 component with finite differences of sum(y * dy)."""
-    rng = np.random.default_rng(seed)
-    x = rng.standard_normal((num_inputs, component.input_dim))
-    dy = rng.standard_normal((num_outputs, component.output_dim))
-
-    def output() -> np.ndarray:
-        y = np.zeros((num_outputs, component.output_dim))
-        component.propagate(ops, indexes, x, y, None)
-        return y
-
-    def objective() -> float:
-        return float((output() * dy).sum())
-
-    y, dx, update = output(), np.zeros_like(x), None
-    if component.has(Properties.UPDATABLE):
-        update = component.copy()
-        update.set_as_gradient()
-        update.scale(0.0)
-    component.backprop(ops, indexes, x, y, dy, None, update, dx)
-    np.testing.assert_allclose(dx, numeric_gradient(objective, x), rtol=FINITE_DIFFERENCE, atol=FINITE_DIFFERENCE)
-    if update is not None:
-        for name, found in update.parameters().items():
-            expected = numeric_gradient(objective, component.parameters()[name])
-            np.testing.assert_allclose(found, expected, rtol=FINITE_DIFFERENCE, atol=FINITE_DIFFERENCE, err_msg=name)

@@ -20,6 +20,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 import pytest
+from paths import sources, tree
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nnet3py"
 COMPILED = ("ops/cpu/", "ops/cuda/", "ops/formulas/", "engine/", "components/nonlinear.py")     # and modules of loops
@@ -102,7 +103,7 @@ def public_functions(file: Path) -> Iterator[str]:
                     yield from inside(child, f"{prefix}{child.name}.")
             elif isinstance(child, ast.FunctionDef) and not child.name.startswith("_") and not is_only_promise(child):
                 yield prefix + child.name
-    yield from inside(ast.parse(file.read_text(encoding="utf-8")), "")
+    yield from inside(tree(file), "")
 
 
 def is_only_promise(function: ast.FunctionDef) -> bool:
@@ -114,8 +115,7 @@ def is_only_promise(function: ast.FunctionDef) -> bool:
 
 def not_entered(seen: Container[Place] = ()) -> list[Place]:
     """The public functions of the package that are not among ``seen``."""
-    files = (path for path in sorted(PACKAGE.rglob("*.py")))
-    places = ((path.relative_to(PACKAGE).as_posix(), path) for path in files)
+    places = ((path.relative_to(PACKAGE).as_posix(), path) for path in sources())
     return [(file, name) for file, path in places if not is_compiled(file)
             for name in public_functions(path) if (file, name) not in seen]
 

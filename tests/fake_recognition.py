@@ -11,12 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.recognition.served_models import Reloaded, ServedModel, ServedModels
-from nnet3py.recognition.server import RecognitionServer
-from nnet3py.recognition.server_limits import Limits
-from nnet3py.recognition.server_options import ServerOptions
-from nnet3py.recognition.server_protocol import StreamSettings
-from nnet3py.recognition.stream_threads import StreamThreads
+from nnet3py.recognition.server.models import Reloaded, ServedModel, ServedModels
+from nnet3py.recognition.server.options import Limits, ServerOptions
+from nnet3py.recognition.server.protocol import StreamSettings
+from nnet3py.recognition.server.server import RecognitionServer
+from nnet3py.recognition.server.session import StreamThreads
 
 RATE = 8000
 WORD = RATE // 2             # samples

@@ -321,12 +321,12 @@ def _read_cache(case: str) -> Callable[[bytes, Path], None]:
 
 def _compiler(case: str) -> Any:
     """A compiler with nothing in its cache, and the request of a case."""
-    from case_runs import read_request
+    from compiler_cases import read_request
 
     from nnet3py.compiler.cache import CachingCompiler
 
     folder = DATA / "cases" / case
-    return CachingCompiler(nnet3py.read_nnet(str(folder / "nnet.raw"))), read_request(folder / "request.txt")[0]
+    return CachingCompiler(nnet3py.read_nnet(str(folder / "nnet.raw"))), read_request(folder / "request.txt")
 
 
 def _cache(case: str, folder: Path) -> bytes:

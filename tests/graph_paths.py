@@ -1,6 +1,8 @@
 """All paths of small graphs, one by one: what tests compare graphs and lattices with."""
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from nnet3py.transducers.fst import Fst
@@ -15,16 +17,23 @@ def path_costs(fst: Fst, longest: int, most_epsilons: int = 12) -> dict[tuple[La
     finals = fst.final_weights.astype(np.float64)
     if weights.ndim == 2:
         weights, finals = weights.sum(axis=1), finals.sum(axis=1)
-    stack: list[tuple[int, Labels, Labels, float, int]] = [(fst.start, (), (), 0.0, 0)]
-    while stack:
-        state, inputs, outputs, cost, epsilons = stack.pop()
-        if np.isfinite(finals[state]):
-            key = inputs, outputs
-            found[key] = min(found.get(key, np.inf), cost + finals[state])
-        for arc in range(fst.arc_starts[state], fst.arc_starts[state + 1]):
-            label, word = int(fst.input_labels[arc]), int(fst.output_labels[arc])
-            skipped = 0 if label else epsilons + 1
-            if len(inputs) + (label > 0) <= longest and skipped <= most_epsilons:
-                stack.append((int(fst.next_states[arc]), inputs + (label,) * (label > 0),
-                              outputs + (word,) * (word > 0), cost + weights[arc], skipped))
+    starts = fst.arc_starts.tolist()
+    arcs = list(zip(fst.input_labels.tolist(), fst.output_labels.tolist(), weights.tolist(), fst.next_states.tolist(),
+                    strict=True))
+    ends = [(math.isfinite(cost), cost) for cost in finals.tolist()]
+    # The least cost of the paths of so many arcs: those that are alike so far go on as one.
+    paths: dict[tuple[int, Labels, Labels, int], float] = {(fst.start, (), (), 0): 0.0}
+    while paths:
+        longer: dict[tuple[int, Labels, Labels, int], float] = {}
+        for (state, inputs, outputs, epsilons), cost in paths.items():
+            is_final, end = ends[state]
+            if is_final:
+                found[inputs, outputs] = min(found.get((inputs, outputs), math.inf), cost + end)
+            for label, word, weight, next_state in arcs[starts[state]:starts[state + 1]]:
+                skipped = 0 if label else epsilons + 1
+                if len(inputs) + (label > 0) <= longest and skipped <= most_epsilons:
+                    key = (next_state, inputs + (label,) * (label > 0), outputs + (word,) * (word > 0), skipped)
+                    if cost + weight < longer.get(key, math.inf):
+                        longer[key] = cost + weight
+        paths = longer
     return found

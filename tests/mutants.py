@@ -90,7 +90,10 @@ class Mutant:
 
     def is_another_program(self, source: str) -> bool:
         """Whether anything but spelling changes."""
-        return ast.dump(ast.parse(source)) != ast.dump(ast.parse(self.code(source)))
+        try:
+            return ast.dump(ast.parse(source)) != ast.dump(ast.parse(self.code(source)))
+        except SyntaxError:                 # as of a star before arguments that must be named, replaced by a plus
+            return False
 
     def change(self, source: str) -> str:
         """The changed lines, before and after."""

@@ -1,4 +1,4 @@
-"""A slow numpy twin of an ops object: the generic operations that components call, written as plainly as possible.
+"""A slow numpy twin of an ops object: memory and random numbers are here, the operations are those of reference.py.
 
 It keeps the dtype of what it is given, so that a component whose arrays are float64 can be tested in float64.
 """
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import reference
-import reference_natural_gradient
 
 
 class NumpyRandom:
@@ -87,120 +86,10 @@ class NumpyOps:
 
     keep = upload
 
-    # -- rows
-
-    def set_const(self, dst: np.ndarray, value: float) -> None:
-        dst[...] = value
-
-    def copy_mat(self, dst: np.ndarray, src: np.ndarray, alpha: float) -> None:
-        dst[...] = alpha * src
-
-    def sum_mats(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float) -> None:
-        dst[...] = alpha * a + beta * b
-
-    def add_mat(self, dst: np.ndarray, src: np.ndarray, alpha: float) -> None:
-        dst += alpha * src
-
-    # -- products
-
-    def affine(self, dst: np.ndarray, src: np.ndarray, weights: np.ndarray, bias: np.ndarray) -> None:
-        dst[...] = src @ weights.T + bias
-
-    def add_mat_mat(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float,
-                    trans_a: bool = False, trans_b: bool = False) -> None:
-        product = alpha * ((a.T if trans_a else a) @ (b.T if trans_b else b))
-        dst[...] = product if beta == 0 else product + beta * dst
-
-    # -- elementwise
-
-    def add_vec_to_rows(self, dst: np.ndarray, vec: np.ndarray, alpha: float, beta: float) -> None:
-        dst[...] = alpha * vec if beta == 0 else alpha * vec + beta * dst
-
-    def mul_cols_vec(self, dst: np.ndarray, src: np.ndarray, vec: np.ndarray) -> None:
-        dst[...] = src * vec
-
-    def mul_rows_vec(self, dst: np.ndarray, src: np.ndarray, vec: np.ndarray) -> None:
-        dst[...] = src * vec[:, None]
-
-    def add_mat_diag_vec(self, dst: np.ndarray, src: np.ndarray, vec: np.ndarray, alpha: float, beta: float) -> None:
-        dst[...] = alpha * src * vec if beta == 0 else alpha * src * vec + beta * dst
-
-    def add_diag_vec_mat(self, dst: np.ndarray, vec: np.ndarray, src: np.ndarray, alpha: float, beta: float) -> None:
-        scaled = alpha * vec[:, None] * src
-        dst[...] = scaled if beta == 0 else scaled + beta * dst
-
-    def mul_elements(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-        dst[...] = a * b
-
-    def add_mat_elements(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float) -> None:
-        dst[...] = alpha * a * b if beta == 0 else alpha * a * b + beta * dst
-
-    def set_vec(self, dst: np.ndarray, value: float) -> None:
-        dst[...] = value
-
-    def copy_vec(self, dst: np.ndarray, src: np.ndarray, alpha: float) -> None:
-        dst[...] = alpha * src
-
-    def add_vec(self, dst: np.ndarray, src: np.ndarray, alpha: float, beta: float) -> None:
-        dst[...] = alpha * src + beta * dst
-
-    # -- trained scales and offsets
-
-    def scale_and_offset(self, dst: np.ndarray, src: np.ndarray, scales: np.ndarray, offsets: np.ndarray,
-                         smallest: float) -> None:
-        dst[...] = src * away_from_zero(scales, smallest) + offsets
-
-    def scale_gradient_from_output(self, dst: np.ndarray, y: np.ndarray, dy: np.ndarray, scales: np.ndarray,
-                                   offsets: np.ndarray, smallest: float) -> None:
-        dst[...] = (y - offsets) / away_from_zero(scales, smallest) * dy
-
-    # -- reductions
-
-    def add_row_sum(self, dst: np.ndarray, src: np.ndarray, alpha: float, beta: float) -> None:
-        dst[...] = alpha * src.sum(axis=0) + (0 if beta == 0 else beta * dst)
-
-    def add_row_sum_sq(self, dst: np.ndarray, src: np.ndarray, alpha: float, beta: float) -> None:
-        dst[...] = alpha * (src * src).sum(axis=0) + (0 if beta == 0 else beta * dst)
-
-    def add_row_sum_product(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float) -> None:
-        dst[...] = alpha * (a * b).sum(axis=0) + (0 if beta == 0 else beta * dst)
-
-    def add_row_sum_double(self, dst: np.ndarray, src: np.ndarray, alpha: float) -> None:
-        dst += alpha * src.sum(axis=0, dtype=np.float64)
-
-    def add_row_sum_sq_double(self, dst: np.ndarray, src: np.ndarray, alpha: float) -> None:
-        dst += alpha * (src.astype(np.float64) ** 2).sum(axis=0)
-
-    def add_col_sum_product(self, dst: np.ndarray, a: np.ndarray, b: np.ndarray, alpha: float, beta: float) -> None:
-        dst[...] = alpha * (a * b).sum(axis=1) + (0 if beta == 0 else beta * dst)
-
-    symmetric_eigen = staticmethod(reference.symmetric_eigen)
-    orthogonalize = staticmethod(reference_natural_gradient.orthogonalize)
-    natural_gradient_moments = staticmethod(reference_natural_gradient.natural_gradient_moments)
-    natural_gradient_directions = staticmethod(reference_natural_gradient.natural_gradient_directions)
-    natural_gradient_size = staticmethod(reference_natural_gradient.natural_gradient_size)
-    natural_gradient_rest = staticmethod(reference_natural_gradient.natural_gradient_rest)
-    preconditioned_size = staticmethod(reference_natural_gradient.preconditioned_size)
-    exact_size = staticmethod(reference_natural_gradient.exact_size)
-    natural_gradient_factor = staticmethod(reference_natural_gradient.natural_gradient_factor)
-    natural_gradient_fault = staticmethod(reference_natural_gradient.natural_gradient_fault)
-    add_mat_by = staticmethod(reference_natural_gradient.add_mat_by)
-    add_mat_mat_by = staticmethod(reference_natural_gradient.add_mat_mat_by)
-    add_row_sum_by = staticmethod(reference_natural_gradient.add_row_sum_by)
-
     def natural_gradient_failed(self) -> Callable[[], bool]:
         return lambda: True
 
-    def sum_sq(self, src: np.ndarray) -> float:
-        return float((src.astype(np.float64) ** 2).sum())
 
-    def sum_product(self, a: np.ndarray, b: np.ndarray) -> float:
-        return float((a.astype(np.float64) * b).sum())
-
-    def dot(self, a: np.ndarray, b: np.ndarray) -> float:
-        return float(a.astype(np.float64) @ b)
-
-
-def away_from_zero(scales: np.ndarray, smallest: float) -> np.ndarray:
-    """``scales``, those closer to 0 than ``smallest`` replaced by +-``smallest``."""
-    return np.where(np.abs(scales) >= smallest, scales, np.where(scales >= 0, smallest, -smallest))
+for _name, _function in vars(reference).items():
+    if callable(_function) and not hasattr(NumpyOps, _name):
+        setattr(NumpyOps, _name, staticmethod(_function))

@@ -22,9 +22,9 @@ from nnet3py.io.streams import open_input
 from nnet3py.ivectors.extractor import IvectorExtractor
 from nnet3py.ivectors.online import OnlineModels
 from nnet3py.network.inference import prepare_for_test
+from nnet3py.recognition.options import EndpointOptions, SilenceWeightingOptions
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
 from nnet3py.recognition.stream_decoder import StreamDecoder
-from nnet3py.recognition.stream_options import EndpointOptions, SilenceWeightingOptions
 from nnet3py.runtime.looped import LoopedComputer
 
 DATA = Path(__file__).parent / "data" / "recognition"

@@ -1,7 +1,9 @@
-"""Where the tests find their material."""
+"""Where the tests find their material, and the package's source code."""
 from __future__ import annotations
 
+import ast
 import os
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,18 @@ import pytest
 TESTS = Path(__file__).resolve().parent
 DATA = TESTS / "data"
 ROOT = TESTS.parent
+
+
+@cache
+def sources() -> list[Path]:
+    """The modules of the package."""
+    return sorted((ROOT / "nnet3py").rglob("*.py"))
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """A file's syntax tree, which is nobody's to change."""
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 
 def shared_folder(name: str) -> Path:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.computation import COMMANDS, CommandType, Computation
@@ -144,7 +144,7 @@ def run_in_bounds(computation: Computation, nnet: Nnet, asked: ComputationReques
     rng = np.random.default_rng(0)
     gradient = nnet.as_gradient() if computation.need_model_derivative else None
     try:
-        computer = Computer(computation, nnet, update=gradient, ops=reference_ops())
+        computer = Computer(computation, nnet, update=gradient, ops=NumpyOps())
         for ios in (asked.inputs, [io for io in asked.outputs if io.has_deriv]):
             for io in ios:
                 dim = nnet.node_dim(nnet.node_index(io.name))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from runtime_cases import TDNN, TDNN_CONTEXT, class_example, dense_example, parameters, plain
 
-from nnet3py.cli.training.show_progress import show_progress
+from nnet3py.cli.training.train import show_progress
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.tables import TableWriter

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from runtime_cases import TDNN, parameters, plain
 
-from nnet3py.cli.nnet.average import average
+from nnet3py.cli.nnet.networks import average
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 

@@ -11,8 +11,7 @@ from digits_cases import CONFIG, write_digits
 from runtime_cases import class_example, plain
 
 from nnet3py.cli.nnet.compute import compute
-from nnet3py.cli.training.compute_prob import compute_prob
-from nnet3py.cli.training.train import train
+from nnet3py.cli.training.train import compute_prob, train
 from nnet3py.compiler import disk_cache
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.formats.holders import FLOAT_MATRIX

@@ -10,10 +10,7 @@ from paths import shared_golden
 from runtime_cases import parameters
 from test_chain_trainer import NET, PDFS
 
-from nnet3py.cli.chain.add_post import add_post_to_egs
-from nnet3py.cli.chain.combine import combine, combine2
-from nnet3py.cli.chain.compute_prob import compute_prob
-from nnet3py.cli.chain.train import train, train2
+from nnet3py.cli.chain.train import add_post_to_egs, combine, combine2, compute_prob, train, train2
 from nnet3py.cli.egs.outputs import chain_acc_lda_stats
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.formats.lda_stats import LdaStats

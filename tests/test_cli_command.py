@@ -16,7 +16,7 @@ from paths import ROOT
 from nnet3py.cli import registry
 from nnet3py.cli.main import main as nnet3py_main
 from nnet3py.cli.main import run_person_name
-from nnet3py.cli.process import compute_setup
+from nnet3py.cli.process import option_groups
 from nnet3py.cli.process.command import KaldiCommand, kaldi_command
 from nnet3py.cli.process.group import nnet3py
 from nnet3py.cli.process.option_groups import BINARY, DEVICE
@@ -161,21 +161,21 @@ def device_options(**values: Any) -> Options:
     ("there is none", {"device": "cpu", "use_gpu": "yes"}, "cpu"), (None, {"device": "cuda", "use_gpu": "no"}, "cuda"),
 ])
 def test_choice_of_device(reason: str | None, values: dict, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda busy: reason)
-    assert compute_setup.chosen_device(device_options(**values)) == device
+    monkeypatch.setattr(option_groups, "why_no_gpu", lambda busy: reason)
+    assert option_groups.chosen_device(device_options(**values)) == device
 
 
 @pytest.mark.parametrize("values", [{"use_gpu": "yes"}, {"device": "cuda"}])
 def test_a_gpu_that_is_not_there(values: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda busy: "there is none")
+    monkeypatch.setattr(option_groups, "why_no_gpu", lambda busy: "there is none")
     with pytest.raises(DeviceError, match="A GPU was asked for, but there is none .--use-gpu=optional"):
-        compute_setup.chosen_device(device_options(**values))
+        option_groups.chosen_device(device_options(**values))
 
 
 def test_waiting_where_there_is_no_gpu_is_computing_on_the_cpu(
         monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture) -> None:
-    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda busy: "there is none")
-    assert compute_setup.chosen_device(device_options(use_gpu="wait")) == "cpu"
+    monkeypatch.setattr(option_groups, "why_no_gpu", lambda busy: "there is none")
+    assert option_groups.chosen_device(device_options(use_gpu="wait")) == "cpu"
     assert "WARNING" in (found := capfd.readouterr().err) and "--use-gpu=wait, but there is none" in found
 
 
@@ -193,13 +193,13 @@ def test_a_gpu_that_others_hold(wish: str, free_at: int, device: str | None, wai
         busy.append(DeviceError("it is busy"))
         return "it is busy"
 
-    monkeypatch.setattr(compute_setup, "why_no_gpu", why)
-    monkeypatch.setattr(compute_setup.time, "sleep", slept.append)
+    monkeypatch.setattr(option_groups, "why_no_gpu", why)
+    monkeypatch.setattr(option_groups.time, "sleep", slept.append)
     if device is None:
         with pytest.raises(DeviceError, match="A GPU was asked for, but it is busy"):
-            compute_setup.chosen_device(device_options(use_gpu=wish))
+            option_groups.chosen_device(device_options(use_gpu=wish))
     else:
-        assert compute_setup.chosen_device(device_options(use_gpu=wish)) == device
+        assert option_groups.chosen_device(device_options(use_gpu=wish)) == device
     assert slept == waits
     assert (f"Waited {sum(waits)} seconds before creating CUDA context" in capfd.readouterr().err) == bool(waits)
 
@@ -207,23 +207,23 @@ def test_a_gpu_that_others_hold(wish: str, free_at: int, device: str | None, wai
 def test_tensor_cores_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     from nnet3py.ops.cuda import cublas
 
-    monkeypatch.setattr(compute_setup, "why_no_gpu", lambda busy: None)
+    monkeypatch.setattr(option_groups, "why_no_gpu", lambda busy: None)
     monkeypatch.setattr(cublas, "_settings", {"tf32": False})
     for wanted in (False, True):
-        assert compute_setup.chosen_device(device_options(use_gpu="yes", cuda_use_tensor_cores=wanted)) == "cuda"
+        assert option_groups.chosen_device(device_options(use_gpu="yes", cuda_use_tensor_cores=wanted)) == "cuda"
         assert cublas.tf32_is_allowed() is wanted
 
 
 @pytest.mark.parametrize("visible, seen", [(None, True), ("0", True), ("1,0", True), ("", False), ("-1", False)])
 def test_cuda_visible_devices(visible: str | None, seen: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "nvidia0").touch()
-    monkeypatch.setattr(compute_setup, "_GPU_FILES", (str(tmp_path / "nvidia0"),))
+    monkeypatch.setattr(option_groups, "_GPU_FILES", (str(tmp_path / "nvidia0"),))
     monkeypatch.delenv("NUMBA_ENABLE_CUDASIM", raising=False)
     if visible is None:
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     else:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert compute_setup.has_gpu_files() == seen
+    assert option_groups.has_gpu_files() == seen
 
 
 # -- nnet3py <name> --------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from runtime_cases import PLAIN, TDNN, TDNN_CONTEXT, class_example, dense_example, plain
 
-from nnet3py.cli.training.compute_prob import compute_prob
+from nnet3py.cli.training.train import compute_prob
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet

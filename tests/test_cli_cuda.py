@@ -8,13 +8,13 @@ import pytest
 
 import nnet3py.ops
 import nnet3py.ops.cuda
-from nnet3py.cli.machine.cuda import cuda_compiled, cuda_gpu_available
-from nnet3py.cli.process import compute_setup
+from nnet3py.cli.machine.installation import cuda_compiled, cuda_gpu_available
+from nnet3py.cli.process import option_groups
 from nnet3py.errors import DeviceError
 
 
 def test_without_a_gpu(monkeypatch, capfd):
-    monkeypatch.setattr(compute_setup, "has_gpu_files", lambda: False)
+    monkeypatch.setattr(option_groups, "has_gpu_files", lambda: False)
     assert cuda_gpu_available.execute([]) == 1
     err = capfd.readouterr().err
     assert f"### IS CUDA GPU AVAILABLE? '{socket.gethostname()}' ###" in err
@@ -27,7 +27,7 @@ def test_a_gpu_that_does_not_work(monkeypatch, capfd):
     def broken(device):
         raise DeviceError("the driver is too old")
 
-    monkeypatch.setattr(compute_setup, "has_gpu_files", lambda: True)
+    monkeypatch.setattr(option_groups, "has_gpu_files", lambda: True)
     monkeypatch.setattr(nnet3py.ops.cuda, "why_not_usable", lambda: None)
     monkeypatch.setattr(nnet3py.ops, "get_ops", broken)
     assert cuda_gpu_available.execute([]) == 255
@@ -37,12 +37,12 @@ def test_a_gpu_that_does_not_work(monkeypatch, capfd):
 
 
 def test_a_gpu_for_which_kernels_are_missing(monkeypatch, capfd):
-    monkeypatch.setattr(compute_setup, "has_gpu_files", lambda: True)
+    monkeypatch.setattr(option_groups, "has_gpu_files", lambda: True)
     monkeypatch.setattr(nnet3py.ops.cuda, "why_not_usable", lambda: "7 of 9 operations have no CUDA kernel")
     monkeypatch.setattr(nnet3py.ops, "get_ops", lambda device: _Device(0.0))
     assert cuda_gpu_available.execute([]) == 1
     assert "7 of 9 operations have no CUDA kernel" in capfd.readouterr().err
-    assert compute_setup.why_no_gpu() == "7 of 9 operations have no CUDA kernel"
+    assert option_groups.why_no_gpu() == "7 of 9 operations have no CUDA kernel"
     assert cuda_compiled.execute([]) == 1
 
 
@@ -67,7 +67,7 @@ class _Device:
 
 @pytest.mark.parametrize(("error", "status"), [(0.0, 0), (0.1, 255), (np.nan, 255)])
 def test_the_computation_is_looked_at(monkeypatch, capfd, error, status):
-    monkeypatch.setattr(compute_setup, "has_gpu_files", lambda: True)
+    monkeypatch.setattr(option_groups, "has_gpu_files", lambda: True)
     monkeypatch.setattr(nnet3py.ops.cuda, "why_not_usable", lambda: None)
     monkeypatch.setattr(nnet3py.ops, "get_ops", lambda device: _Device(error))
     assert cuda_gpu_available.execute([]) == status

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.cli.machine import docs
+from nnet3py.cli.machine import installation as docs
 from nnet3py.cli.main import load
 from nnet3py.errors import Nnet3Error, UsageError
 
@@ -52,7 +52,7 @@ def test_it_serves_its_folder_only(site: Path) -> None:
             assert page.read() == b"<h1>training</h1>"
         with pytest.raises(urllib.error.HTTPError, match="404"):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/../secret.html", timeout=20)
-        with pytest.raises(Nnet3Error, match=f"port {port} of this machine cannot be had"):
+        with pytest.raises(Nnet3Error, match=f"port {port} of this machine cannot be used"):
             docs.make_server(site, int(port))
     finally:
         server.shutdown()
@@ -76,7 +76,7 @@ def interrupted(server: object) -> None:
 def test_a_copy_without_documentation_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "package" / "cli" / "machine").mkdir(parents=True)
     monkeypatch.setattr(docs, "__file__", str(tmp_path / "package" / "cli" / "machine" / "docs.py"))
-    with pytest.raises(Nnet3Error, match="was not built here .wheels made by make dist have it"):
+    with pytest.raises(Nnet3Error, match="was not built for this installation .install a wheel"):
         docs.site_folder()
     (tmp_path / "docs").mkdir()
     with pytest.raises(Nnet3Error, match="make docs builds it"):

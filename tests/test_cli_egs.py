@@ -10,11 +10,8 @@ import pytest
 from paths import DATA
 
 from nnet3py.cli.egs.copy import copy_egs
-from nnet3py.cli.egs.get import get_egs, get_egs_dense_targets
-from nnet3py.cli.egs.get_simple import get_egs_simple
-from nnet3py.cli.egs.merge import merge_egs
-from nnet3py.cli.egs.shuffle import shuffle_egs
-from nnet3py.cli.egs.subset import subset_egs
+from nnet3py.cli.egs.get import get_egs, get_egs_dense_targets, get_egs_simple
+from nnet3py.cli.egs.rearrange import merge_egs, shuffle_egs, subset_egs
 from nnet3py.egs.example import read_egs
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR

@@ -10,31 +10,30 @@ import numpy as np
 import pytest
 from paths import DATA, ROOT, shared_folder
 
-from nnet3py.cli.fst.graph_parts import add_self_loops, fst_compose_context, make_h_transducer
-from nnet3py.cli.fst.language_models import arpa_to_fst
+from nnet3py.cli.fst.make_graph import arpa_to_fst
 from nnet3py.cli.fst.openfst import (
     fst_arc_sort,
     fst_compile,
+    fst_compose,
     fst_connect,
     fst_convert,
+    fst_determinize,
     fst_info,
     fst_invert,
+    fst_minimize,
     fst_print,
     fst_project,
     fst_rand_gen,
     fst_relabel,
     fst_replace,
-    fst_symbols,
-)
-from nnet3py.cli.fst.openfst_algorithms import (
-    fst_compose,
-    fst_determinize,
-    fst_minimize,
     fst_rm_epsilon,
     fst_shortest_path,
+    fst_symbols,
 )
 from nnet3py.cli.fst.programs import (
+    add_self_loops,
     fst_add_self_loops,
+    fst_compose_context,
     fst_copy,
     fst_determinize_star,
     fst_is_stochastic,
@@ -43,6 +42,7 @@ from nnet3py.cli.fst.programs import (
     fst_rm_eps_local,
     fst_rm_symbols,
     fst_table_compose,
+    make_h_transducer,
 )
 from nnet3py.fst.operations import changed
 from nnet3py.fst.text import symbols_of

@@ -14,7 +14,7 @@ from fake_recognition import DIGITS, RATE
 from recognition_cases import PACKAGE, SOUNDS, samples_of
 from test_listening import FakeSounddevice
 
-from nnet3py.cli.recognition.listen import ending, listen
+from nnet3py.cli.recognition.align import listen, stopped_by_interrupt
 
 
 def test_a_file(capfd: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def test_ctrl_c_stops_once() -> None:
             self.stopped += 1
 
     source = Source()
-    with pytest.raises(KeyboardInterrupt), ending(source):
+    with pytest.raises(KeyboardInterrupt), stopped_by_interrupt(source):
         os.kill(os.getpid(), signal.SIGINT)
         assert source.stopped == 1
         os.kill(os.getpid(), signal.SIGINT)

@@ -8,7 +8,7 @@ from graph_systems import SYSTEMS
 from paths import DATA
 
 import nnet3py
-from nnet3py.cli.fst.make_phone_loop import make_phone_loop
+from nnet3py.cli.fst.make_graph import make_phone_loop
 from nnet3py.decoding.lexicon import GraphBuilder
 from nnet3py.io.object_files import write_object
 from nnet3py.recognition.model_folder import demo_folder

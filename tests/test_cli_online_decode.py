@@ -7,7 +7,7 @@ import struct
 import pytest
 from online_cases import DATA, KEYS, PACKAGE
 
-from nnet3py.cli.decoding.online_decode import latgen, latgen_grammar
+from nnet3py.cli.decoding.online import latgen, latgen_grammar
 from nnet3py.graphs.grammar_fst import GrammarFst, Nonterminals
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object

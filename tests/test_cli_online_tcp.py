@@ -14,7 +14,7 @@ import pytest
 from online_cases import ONLINE, PACKAGE, dialogue
 from test_cli_online_decode import PLACES, options, write_inputs
 
-from nnet3py.cli.decoding.online_tcp import serve
+from nnet3py.cli.decoding.online import serve
 
 __all__ = ["options"]      # the fixture
 WORDS = str(PACKAGE / "graph" / "words.txt")
@@ -26,7 +26,7 @@ class Server:
 
     def __init__(self, folder, *more: str) -> None:
         self.log = folder / "log"
-        launch = "from nnet3py.cli.decoding.online_tcp import serve; serve.main()"
+        launch = "from nnet3py.cli.decoding.online import serve; serve.main()"
         options = [*write_inputs(folder), "--endpoint.rule2.min-trailing-silence=0.2", "--output-period=0.5",
                    "--ivector-silence-weighting.silence-phones=1", "--ivector-silence-weighting.silence-weight=0.001",
                    "--port-num=0", *more]

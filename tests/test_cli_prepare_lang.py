@@ -84,8 +84,8 @@ def test_probabilities_are_kept(lexicon: Path) -> None:
 
 
 def test_what_goes_wrong(lexicon: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    for words, message in ((["--silence-phones="], "one phone at least"), (["--unknown-word=x"], "is not in lexicon"),
-                           (["--silence-phones=W,AH,N,T,UW,SPN"], "all phones"), (["--silence-prob=1.5"], "1.5")):
+    for words, message in ((["--silence-phones="], "at least one phone"), (["--unknown-word=x"], "is not in lexicon"),
+                           (["--silence-phones=W,AH,N,T,UW,SPN"], "no phones"), (["--silence-prob=1.5"], "1.5")):
         run(*words, "lexicon", "lang", status=255)
         assert message in capfd.readouterr().err
     run("missing", "lang", status=255)

@@ -119,7 +119,7 @@ def test_lattices_without_a_path(work: Path, capsys: pytest.CaptureFixture[str])
     ("rnnlm-sentence-probs --bos-symbol=16 --eos-symbol=18 lstm.raw word_embedding.mat text.int",
      "--eos-symbol=18: expected a word's number, from 1 to 17"),
     (f"rnnlm-sentence-probs {SYMBOLS} lstm.raw word_embedding.mat letters.int",
-     "letters.int: line 2: expected numbers of words .*'one 2'"),
+     "letters.int: line 2: expected integer word ids .*'one 2'"),
     (f"rnnlm-sentence-probs {SYMBOLS} lstm.raw word_embedding.mat beyond.int", "no word 18"),
     (f"rnnlm-sentence-probs {SYMBOLS} lstm.raw narrow.mat text.int", "words have vectors of 3 numbers"),
     (f"lattice-lmrescore-kaldi-rnnlm {SYMBOLS} short.mat lstm.raw ark:decoded.ark ark:out.ark",

@@ -268,8 +268,8 @@ def test_models_that_cannot_be_chosen_from(capfd: pytest.CaptureFixture[str], tm
         (tmp_path / name).symlink_to(PACKAGE)
     for words, message in (
             (["--default-model=three", str(tmp_path)], "--default-model=three: expected one of one, two"),
-            (["--graph=HCLG.fst", str(tmp_path)], "--graph=HCLG.fst is of one model, and there are one, two"),
+            (["--graph=HCLG.fst", str(tmp_path)], "--graph=HCLG.fst is for a single model, but there are one, two"),
             ([str(tmp_path), str(tmp_path / "one")], "two models have the name one"),
-            (["--demo", str(tmp_path)], "take the place of a model folder")):
+            (["--demo", str(tmp_path)], "--demo, --lang and --model-name name the model, but")):
         assert serve.execute(words) == 255
         assert message in capfd.readouterr().err

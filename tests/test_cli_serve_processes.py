@@ -18,7 +18,7 @@ from recognition_cases import PACKAGE, RATE, dialogue
 from server_runs import log_until, running
 
 from nnet3py import system
-from nnet3py.cli.recognition import serve_processes
+from nnet3py.cli.recognition import processes
 from nnet3py.cli.recognition.serve import serve
 from nnet3py.recognition.model_folder import demo_folder
 
@@ -167,7 +167,7 @@ def test_models_are_read_again_and_open_connections_keep_theirs(tmp_path: Path) 
             await asyncio.sleep(0.1)
         assert len(children(process)) == 2
         (models / "one" / "am" / "final.mdl").rename(tmp_path / "final.mdl")
-        assert "what was served before still is" in await reload() and len(children(process)) == 2
+        assert "the model stays as it was" in await reload() and len(children(process)) == 2
         assert sum((await asyncio.to_thread(metric, port, "nnet3py_reloads_total")).values()) == 3
 
     with running("--num-processes=2", model=str(models)) as (process, port):
@@ -192,12 +192,12 @@ def test_memory_is_shared() -> None:
 def test_where_processes_cannot_be_copied(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert serve.execute(["--num-processes=0", str(PACKAGE)]) == 255
     assert "--num-processes=0: expected 1 or more" in capfd.readouterr().err
-    monkeypatch.setattr(serve_processes.system, "CAN_FORK", False)
+    monkeypatch.setattr(processes.system, "CAN_FORK", False)
     assert serve.execute(["--num-processes=2", str(PACKAGE)]) == 255
-    assert "cannot be copied on this system" in capfd.readouterr().err
-    with pytest.raises(serve_processes.UsageError, match="GPU"):
-        monkeypatch.setattr(serve_processes.system, "CAN_FORK", True)
-        serve_processes.check_processes(2, "cuda")
+    assert "this system cannot fork" in capfd.readouterr().err
+    with pytest.raises(processes.UsageError, match="GPU"):
+        monkeypatch.setattr(processes.system, "CAN_FORK", True)
+        processes.check_processes(2, "cuda")
 
 
 def test_a_port_that_is_taken(capfd: pytest.CaptureFixture[str]) -> None:

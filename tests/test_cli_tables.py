@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from paths import shared_golden
 
-from nnet3py.cli.alignments.ali_to_post import ali_to_post
+from nnet3py.cli.alignments.posteriors import ali_to_post
 from nnet3py.cli.feat.copy_feats import copy_feats, feat_to_dim, feat_to_len
 from nnet3py.cli.tables.copying import copy_int_vector, copy_matrix
 

@@ -85,7 +85,7 @@ def test_a_sound_that_cannot_be_read_does_not_stop_others(capfd: pytest.CaptureF
 
 
 @pytest.mark.parametrize(("words", "message"), [
-    ([PACKAGE], "no file of sound was given"),
+    ([PACKAGE], "no sound file was given"),
     ([PACKAGE, "none.wav"], "there is no file or folder none.wav"),
     ([PACKAGE, DATA / "package"], "has no files of sound"),
     (["--num-jobs=0", PACKAGE, SOUNDS[0]], "--num-jobs=0"),
@@ -93,10 +93,10 @@ def test_a_sound_that_cannot_be_read_does_not_stop_others(capfd: pytest.CaptureF
     (["--model-option=baem=3", PACKAGE, SOUNDS[0]], "--baem is not an option"),
     (["--scheduler=local", PACKAGE, SOUNDS[0]], "--scheduler needs --out"),
     (["--format=srt", PACKAGE, *SOUNDS], "give a folder with --out"),
-    (["--out=a", "--results=b", PACKAGE, SOUNDS[0]], "--out and --results are two places"),
-    (["--format=srt", "--results=b", PACKAGE, SOUNDS[0]], "--results is a file of JSON"),
+    (["--out=a", "--results=b", PACKAGE, SOUNDS[0]], "--out and --results cannot both"),
+    (["--format=srt", "--results=b", PACKAGE, SOUNDS[0]], "--results writes JSON"),
     (["--files-from=/dev/null", PACKAGE], "the list of files of sound is empty"),
-    (["--phrases=/dev/null", PACKAGE, SOUNDS[0]], "expected phrases or words"),
+    (["--phrases=/dev/null", PACKAGE, SOUNDS[0]], "expected lines of phrases or words"),
     ([DATA, SOUNDS[0]], "there is no acoustic model"),
 ])
 def test_wrong_usage(capfd: pytest.CaptureFixture[str], words: list[object], message: str) -> None:
@@ -122,7 +122,7 @@ def test_demo(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_gpu_is_taken_if_there_is_one(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nnet3py.cli.process.compute_setup.why_no_gpu", lambda busy=None: "there is none")
+    monkeypatch.setattr("nnet3py.cli.process.option_groups.why_no_gpu", lambda busy=None: "there is none")
     assert run("--use-gpu=optional", PACKAGE, SOUNDS[0]) == 0
     assert capfd.readouterr().out == TEXTS[0] + "\n"
     assert run("--device=cuda", PACKAGE, SOUNDS[0]) != 0

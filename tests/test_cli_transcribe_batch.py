@@ -17,11 +17,11 @@ from paths import ROOT
 from recognition_cases import PACKAGE, RATE, SOUNDS, dialogue
 
 from nnet3py import system
-from nnet3py.cli.recognition import transcribe_processes, transcribe_progress
-from nnet3py.cli.recognition.transcribe import transcribe
+from nnet3py.cli.recognition import processes
+from nnet3py.cli.recognition.transcribe import _Progress, transcribe
 from nnet3py.recognition import batch, stream_decoder
-from nnet3py.recognition.sound_list import Listed
-from nnet3py.recognition.transcript import Transcript
+from nnet3py.recognition.sound import Listed
+from nnet3py.recognition.transcribing import Transcript
 
 LONG = 90                    # times the dialogue: ten minutes
 forks = pytest.mark.skipif(not system.CAN_FORK, reason="processes are not copied on this system")
@@ -152,7 +152,7 @@ def test_a_line_that_is_not_whole_is_done_again(folder: Path, tmp_path: Path,
     assert [line["name"] for line in before] == ["same", "same"]
     results.write_bytes(results.read_bytes()[:-40])
     assert run(f"--results={results}", PACKAGE, *paths) == 0
-    assert lines(results) == before and "is not whole" in capfd.readouterr().err
+    assert lines(results) == before and "is incomplete" in capfd.readouterr().err
     assert run(f"--results={results}", PACKAGE, *paths) == 0 and lines(results) == before
     assert run(f"--results={results}", "--model-option=beam=9", PACKAGE, *paths, folder / "0") == 0
     assert len(lines(results)) == 3
@@ -215,7 +215,7 @@ def test_a_process_that_is_ended_is_replaced(folder: Path) -> None:
 
 def test_threads_do_the_same_where_processes_cannot_be_copied(whole: dict[str, dict], folder: Path, tmp_path: Path,
                                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcribe_processes.system, "CAN_FORK", False)
+    monkeypatch.setattr(processes.system, "CAN_FORK", False)
     results = tmp_path / "results.jsonl"
     assert run("--num-jobs=3", f"--results={results}", PACKAGE, folder) == 1
     assert {line["file"]: line for line in lines(results)} == whole
@@ -239,19 +239,19 @@ def test_what_is_done_but_waits_for_its_turn_is_printed_at_an_interrupt() -> Non
 def test_time_left(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Sounds that were not opened yet last as long, for their bytes, as those of their ending, or as all."""
     now = [100.0]
-    monkeypatch.setattr(transcribe_progress.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
     sounds = []
     for name, size in (("a.wav", 1000), ("b.wav", 3000), ("c.mp3", 500), ("d.flac", 150)):
         (tmp_path / name).write_bytes(bytes(size))
         sounds.append(Listed(str(tmp_path / name), name))
-    progress = transcribe_progress.Progress(sounds)
+    progress = _Progress(sounds)
     now[0] += 10
     progress(sounds[0], 50.0, 100.0)
-    assert "0 of 4 sounds, 0:00:50 of sound, 5.0 times real time, 0:01:23 left" in progress._text()
+    assert "0 of 4 sounds, 0:00:50 of sound, 5.0 times real time, 0:01:23 left" in progress._status_text()
     progress.done(sounds[0], Transcript("a", "a", 100.0))
     progress(sounds[2], 100.0, 200.0)
     now[0] += 10
-    text = progress._text()             # b.wav: 300 s; d.flac: 30 s by (100 + 200) / 1500
+    text = progress._status_text()             # b.wav: 300 s; d.flac: 30 s by (100 + 200) / 1500
     assert text == "1 of 4 sounds, 0:03:20 of sound, 10.0 times real time, 0:00:43 left"
     progress.done(sounds[2], Transcript("c", "c", error="broken"))
     now[0] += 30

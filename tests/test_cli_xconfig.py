@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 from paths import DATA
 
-from nnet3py.cli.nnet.xconfig_to_configs import xconfig_to_configs
-from nnet3py.cli.process.options import option
-from nnet3py.cli.process.parser import attach_values
+from nnet3py.cli.nnet.networks import xconfig_to_configs
+from nnet3py.cli.process.options import attach_values, option
 from nnet3py.network.model_file import read_nnet
 
 NETWORKS = ["blstm", "cnn-tdnn", "lstm", "tdnn", "tdnnf", "xvector"]

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from component_cases import reread, written
-from component_forms import FORM_NAMES, FORMS, Pass, arrays, in_float64, make, make_trained, row_patterns
-from own_ops import reference_ops
+from component_cases import CASES, assert_same_info, info_lines, read_components, reread, written
+from component_forms import FORM_NAMES, FORMS, Pass, arrays, in_float64, make, make_trained, parts, row_patterns
+from numpy_ops import NumpyOps
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX, precomputed_indexes_class
@@ -29,13 +29,16 @@ WHOLE_COUNTERS = {"ClipGradientComponent"}
 def used(type_name: str, line: str) -> Component:
     """The form after two passes that changed its parameters and statistics, as far as it has any."""
     component = make_trained(type_name, line)
-    run = Pass(reference_ops(), component, row_patterns(component)[0])
+    run = Pass(NumpyOps(), component, row_patterns(component)[0])
     for seed in range(2):
         x, dy = run.inputs(np.float32, seed), run.outputs(np.float32, seed + 5)
         y = run.forward(x, np.zeros_like(dy))
         if component.has(Properties.STORES_STATS):
             component.store_stats(run.ops, x, y, run.memo)
         run.backward(x, y, dy, np.zeros_like(x), component)
+    if component.has(Properties.UPDATABLE):
+        component.learning_rate_factor, component.max_change, component.l2_regularize = 2.0, 0.75, 0.25
+        component.is_gradient = True
     return component
 
 
@@ -88,7 +91,7 @@ def test_a_file_computes_the_same(type_name, line):
     component = make_trained(type_name, line)
     again = reread(component)
     for rows in row_patterns(component):
-        one, other = Pass(reference_ops(), component, rows), Pass(reference_ops(), again, rows)
+        one, other = Pass(NumpyOps(), component, rows), Pass(NumpyOps(), again, rows)
         x, y = one.inputs(np.float32), np.zeros_like(one.outputs(np.float32))
         np.testing.assert_allclose(other.forward(x, y.copy()), one.forward(x, y.copy()), rtol=ROUNDING, atol=ROUNDING)
 
@@ -108,11 +111,22 @@ def test_files_of_precomputed_indexes(type_name, line, binary):
         assert data.startswith(f"<{name}> ".encode())
         again = replace(rows, indexes=reread(rows.indexes, binary))
         assert written(again.indexes, binary) == data
-        one, other = Pass(reference_ops(), component, rows), Pass(reference_ops(), component, again)
+        one, other = Pass(NumpyOps(), component, rows), Pass(NumpyOps(), component, again)
         x, dy, y = one.inputs(np.float32), one.outputs(np.float32), np.zeros_like(one.outputs(np.float32))
         np.testing.assert_array_equal(other.forward(x, y.copy()), one.forward(x, y))
         found, wanted = (run.backward(x, y, dy, np.zeros_like(x)) for run in (other, one))
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("case", sorted(path.name for path in CASES.iterdir()))
+def test_kaldis_files_are_written_back_alike(case):
+    for path in [*sorted((CASES / case).glob("*.raw")), *(CASES / case).glob("nnet.txt")]:
+        binary = path.suffix == ".raw"
+        for key, (component, data) in read_components(path).items():
+            assert written(component, binary) == data, f"{path} {key}"
+            assert written(reread(component, binary), binary) == data, f"{path} {key}"
+    for key, expected in info_lines(case).items() if (CASES / case / "info.txt").exists() else ():
+        assert_same_info(read_components(CASES / case / "nnet.raw")[key][0].info(), expected)
 
 
 # -- arithmetic and copies -----------------------------------------------------------------------------------------
@@ -142,6 +156,17 @@ def test_scaling_and_adding(type_name, line):
         if type_name in WHOLE_COUNTERS:
             value, expected = value[:2], expected[:2]
         np.testing.assert_allclose(value, expected, rtol=ROUNDING, atol=10 * ROUNDING, err_msg=name)
+
+
+@EVERY_FORM
+def test_statistics_are_set_to_zero(type_name, line):
+    component = used(type_name, line)
+    before = component.vectorize() if component.has(Properties.UPDATABLE) else np.zeros(0)
+    component.zero_stats()
+    for part in parts(component) if not getattr(component, "test_mode", False) else ():
+        assert not any(getattr(part, name).any() for name in part.STATISTICS)
+    if len(before):
+        np.testing.assert_array_equal(component.vectorize(), before)
 
 
 @EVERY_FORM

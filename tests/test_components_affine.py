@@ -1,26 +1,15 @@
-"""Affine and linear components: against Kaldi's cases, finite differences, file forms and config lines."""
+"""Affine and linear components: natural gradient, blocks, damaged files and config lines."""
 from __future__ import annotations
 
 import io
 
 import numpy as np
 import pytest
-from component_cases import (
-    CASES,
-    TRAINED_CASES,
-    DrivenCase,
-    assert_same_info,
-    check_derivatives,
-    in_float64,
-    info_lines,
-    read_components,
-    reread,
-    written,
-)
+from component_cases import CASES, from_config, normal, read_text, reread
 from numpy_ops import NumpyOps
 from paths import DATA
 
-from nnet3py.cli.nnet.copy import am_copy
+from nnet3py.cli.nnet.networks import am_copy
 from nnet3py.components.affine import (
     AffineComponent,
     BlockAffineComponent,
@@ -30,23 +19,11 @@ from nnet3py.components.affine import (
     NaturalGradientRepeatedAffineComponent,
     RepeatedAffineComponent,
 )
-from nnet3py.components.base import Properties
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import UpdateSettings
-from nnet3py.config_line import ConfigLine
 from nnet3py.errors import ConfigError, FormatError, NumericError
 from nnet3py.io.tokens import TokenReader
 from nnet3py.network.model_file import read_nnet
-from nnet3py.ops import get_ops
-
-OUTPUT = 2e-6       # float32 sums of about 20 terms in another order, of the largest absolute value
-GRADIENT = 2e-6
-UPDATE = 3e-4       # of the change
-ROUNDING = 3e-7     # of the parameter: Kaldi adds a derivative to it row by row, and rounds it by 6e-8 each time
-
-
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng([seed, *shape]).standard_normal(shape, dtype=np.float32)
 
 
 def make(kind: str, **settings):
@@ -61,102 +38,11 @@ def make(kind: str, **settings):
 KINDS = ("affine", "ng-affine", "linear", "fixed")
 
 
-# -- Kaldi's cases (they cover the components of elementwise.py and tdnn.py too) -------------------------------------
-
-
-@pytest.fixture(params=["numpy", "cpu"])
-def ops(request):
-    if request.param == "numpy":
-        return NumpyOps()
-    from nnet3py.ops import get_ops
-    return get_ops("cpu")
-
-
-@pytest.mark.parametrize("name", TRAINED_CASES)
-def test_kaldis_outputs_and_gradients(name, ops):
-    case = DrivenCase(name, ops)
-    expected = case.io["output.output"]
-    np.testing.assert_allclose(case.propagate(), expected, rtol=0, atol=OUTPUT * np.abs(expected).max())
-    gradient = {key: component.copy() for key, component in case.nnet.items()}
-    for component in gradient.values():
-        component.set_as_gradient()
-        component.scale(0.0)
-    case.backprop(gradient)
-    for key, parameters in case.expected("gradient.raw").items():
-        assert gradient[key].parameters().keys() == parameters.keys()
-        for name_, want in parameters.items():
-            np.testing.assert_allclose(gradient[key].parameters()[name_], want, rtol=0,
-                                       atol=GRADIENT * np.abs(want).max(), err_msg=f"{key}.{name_}")
-
-
-@pytest.mark.parametrize("name", TRAINED_CASES)
-def test_kaldis_updates_with_natural_gradient(name, ops):
-    case = DrivenCase(name, ops)
-    before = case.expected("nnet.raw")
-    case.propagate()
-    case.backprop(case.nnet)
-    for key, parameters in case.expected("updated.raw").items():
-        for name_, want in parameters.items():
-            change = np.abs(want - before[key][name_]).max()
-            np.testing.assert_allclose(case.nnet[key].parameters()[name_], want, rtol=ROUNDING, atol=UPDATE * change,
-                                       err_msg=f"{key}.{name_}")
-
-
-@pytest.mark.parametrize("name", TRAINED_CASES)
-def test_kaldis_files_are_written_back_alike(name):
-    for binary in (True, False):
-        for key, (component, data) in read_components(CASES / name / f"nnet.{'raw' if binary else 'txt'}").items():
-            assert written(component, binary) == data, key
-            assert written(reread(component, binary), binary) == data, key
-
-
-@pytest.mark.parametrize("name", TRAINED_CASES)
-def test_kaldis_information(name):
-    components = read_components(CASES / name / "nnet.raw")
-    for key, expected in info_lines(name).items():
-        assert_same_info(components[key][0].info(), expected)
-
-
 # -- each component --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_derivatives(kind):
-    component = make(kind)
-    if kind == "fixed":
-        component.linear_params = component.linear_params.astype(np.float64)
-    else:
-        component = in_float64(component)
-    check_derivatives(NumpyOps(np.float64), component, 5, 5)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_adds_and_what_sets(kind):
-    ops, component = NumpyOps(), make(kind)
-    x, dy = normal(5, 4), normal(5, 3)
-    y = np.ones((5, 3), dtype=np.float32)
-    component.propagate(ops, None, x, y, None)
-    plain = np.zeros((5, 3), dtype=np.float32)
-    component.propagate(ops, None, x, plain, None)
-    np.testing.assert_allclose(y - plain, float(component.has(Properties.PROPAGATE_ADDS)), atol=1e-6)   # float32
-    dx, zero = np.ones((5, 4), dtype=np.float32), np.zeros((5, 4), dtype=np.float32)
-    component.backprop(ops, None, x, None, dy, None, None, dx)
-    component.backprop(ops, None, x, None, dy, None, None, zero)
-    assert component.has(Properties.BACKPROP_ADDS)
-    np.testing.assert_allclose(dx - zero, 1.0, atol=1e-6)
 
 
 def test_flags():
     assert [int(make(kind).properties) for kind in KINDS] == [0x63, 0x63, 0x6B, 0x21]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("binary", [True, False])
-def test_files(kind, binary):
-    component = make(kind)
-    again = reread(component, binary)
-    assert written(again, binary) == written(component, binary)
-    assert again.info() == component.info() or not binary
 
 
 def test_a_gradient_is_updated_plainly():
@@ -191,24 +77,6 @@ def test_singular_values_are_shown_when_verbose():
 HEAD = b"<LearningRate> 0.1 <LinearParams> [ 1 2\n 3 4 ] <BiasParams> [ 5 6 ] "
 
 
-def read_text(kind, text: bytes):
-    return kind.read(TokenReader(io.BytesIO(text), size=len(text)))
-
-
-def test_older_affine_files():
-    component = read_text(AffineComponent, HEAD + b"<IsGradient> T <OrthonormalConstraint> -1 </AffineComponent> ")
-    assert component.is_gradient and component.orthonormal_constraint == -1.0
-
-
-def test_older_natural_gradient_affine_files():
-    text = HEAD + (b"<RankIn> 20 <RankOut> 80 <UpdatePeriod> 4 <NumSamplesHistory> 2000 <Alpha> 4 "
-                   b"<MaxChangePerSample> 0.075 <IsGradient> F <UpdateCount> 1 <ActiveScalingCount> 2 "
-                   b"<MaxChangeScaleStats> 3 <NaturalGradientAffineComponent> ")
-    component = read_text(NaturalGradientAffineComponent, text)
-    assert (component.preconditioner_in.rank, component.preconditioner_out.rank) == (20, 80)
-    assert not component.is_gradient
-
-
 @pytest.mark.parametrize("text, message", [
     (HEAD.replace(b"[ 5 6 ]", b"[ 5 6 7 ]") + b"</AffineComponent> ", "the bias has 3 elements, the matrix 2 rows"),
     (HEAD + b"</LinearComponent> ", "</AffineComponent>")])
@@ -233,14 +101,6 @@ def test_settings_of_a_copy_are_its_own():
 
 
 # -- config lines ----------------------------------------------------------------------------------------------------
-
-
-def from_config(kind, text: str, seed: int = 0):
-    """The component, and that every key was used."""
-    line = ConfigLine(text)
-    component = kind.from_config(line, np.random.default_rng(seed))
-    line.check_all_used()
-    return component
 
 
 def test_default_ranks_and_spread():
@@ -330,11 +190,6 @@ MAKERS = {
 kinds = pytest.mark.parametrize("kind", MAKERS)
 
 
-@pytest.fixture(params=["numpy", "cpu"])
-def blocks_ops(request):
-    return NumpyOps() if request.param == "numpy" else get_ops("cpu")
-
-
 def single_block(component, k: int) -> AffineComponent:
     """The map of block ``k`` alone."""
     rows = slice(2 * k, 2 * k + 2) if isinstance(component, BlockAffineComponent) else slice(0, 2)
@@ -344,24 +199,19 @@ def single_block(component, k: int) -> AffineComponent:
 # -- computing ---------------------------------------------------------------------------------------------------------
 
 
-@kinds
-def test_derivatives_of_blocks(kind):
-    check_derivatives(NumpyOps(np.float64), in_float64(MAKERS[kind]()), 5, 5)
-
-
 def test_flags_of_blocks():
     assert [int(make().properties) for make in MAKERS.values()] == [0xC63, 0xC63, 0x63]
 
 
 @kinds
-def test_every_block_is_an_affine_map(kind, blocks_ops):
+def test_every_block_is_an_affine_map(kind, ops):
     """Output, input derivative and gradient are those of single blocks; a shared map has the gradients' sum."""
     component, x, dy = MAKERS[kind](), normal(5, 12), normal(5, 8, seed=1)
     y, dx, gradient = np.empty_like(dy), np.zeros_like(x), component.copy()
     gradient.set_as_gradient()
     gradient.scale(0.0)
-    component.propagate(blocks_ops, None, x, y, None)
-    component.backprop(blocks_ops, None, x, None, dy, None, gradient, dx)
+    component.propagate(ops, None, x, y, None)
+    component.backprop(ops, None, x, None, dy, None, gradient, dx)
     weights, bias = [], []
     for k in range(4):
         block, columns, rows = single_block(component, k), slice(3 * k, 3 * k + 3), slice(2 * k, 2 * k + 2)
@@ -374,7 +224,7 @@ def test_every_block_is_an_affine_map(kind, blocks_ops):
     np.testing.assert_allclose(gradient.bias_params, join(bias), atol=FLOAT32)
 
 
-def test_the_rows_of_the_gradient_are_preconditioned(blocks_ops):
+def test_the_rows_of_the_gradient_are_preconditioned(ops):
     component, x, dy = MAKERS["ng-repeated"](), normal(5, 12), normal(5, 8, seed=1)
     twin, change = OnlineNaturalGradient(1, 4), component.copy()
     for _ in range(3):      # its state is kept from call to call
@@ -382,8 +232,8 @@ def test_the_rows_of_the_gradient_are_preconditioned(blocks_ops):
         gradient = outer.T @ rows
         factor = twin.precondition(NumpyOps(), gradient)
         change.scale(0.0)
-        component.backprop(blocks_ops, None, x, None, dy, None, change, None)
-        blocks_ops.reset_scratch()
+        component.backprop(ops, None, x, None, dy, None, change, None)
+        ops.reset_scratch()
         np.testing.assert_allclose(change.linear_params, 0.5 * factor * gradient[:, :3], rtol=1e-4, atol=FLOAT32)
         np.testing.assert_allclose(change.bias_params, 0.5 * factor * gradient[:, 3], rtol=1e-4, atol=FLOAT32)
         x, dy = x[::-1].copy(), dy * 2
@@ -399,13 +249,13 @@ def test_rank_follows_from_the_block(block_in, rank):
     assert not component.preconditioner.frozen      # as in Kaldi
 
 
-def test_what_is_not_finite_does_not_reach_the_parameters(blocks_ops):
+def test_what_is_not_finite_does_not_reach_the_parameters(ops):
     component = MAKERS["ng-repeated"]()
     before, x = component.vectorize(), normal(5, 12)
     x[2, 3] = np.nan
-    component.backprop(blocks_ops, None, x, None, normal(5, 8), None, component, None)
+    component.backprop(ops, None, x, None, normal(5, 8), None, component, None)
     with pytest.raises(NumericError, match="natural gradient was given NaN"):
-        component.preconditioner.check(blocks_ops)
+        component.preconditioner.check(ops)
     np.testing.assert_array_equal(component.vectorize(), before)
 
 
@@ -413,13 +263,13 @@ def test_what_is_not_finite_does_not_reach_the_parameters(blocks_ops):
 
 
 @pytest.mark.parametrize("kind", ["repeated", "ng-repeated"])
-def test_as_block_affine(kind, blocks_ops):
+def test_as_block_affine(kind, ops):
     component, x = MAKERS[kind](), normal(5, 12)
     block = component.as_block_affine()
     assert type(block) is BlockAffineComponent and block.num_blocks == 4
     found, expected = np.empty((2, 5, 8), dtype=np.float32)
-    component.propagate(blocks_ops, None, x, expected, None)
-    block.propagate(blocks_ops, None, x, found, None)
+    component.propagate(ops, None, x, expected, None)
+    block.propagate(ops, None, x, found, None)
     np.testing.assert_allclose(found, expected, atol=FLOAT32)
     assert UpdateSettings(**{name: getattr(block, name) for name in vars(SETTINGS)}) == SETTINGS
     block.scale(0.0)
@@ -443,15 +293,6 @@ def test_the_command_that_converts(case, tmp_path, capsys):
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-@kinds
-@pytest.mark.parametrize("binary", [True, False])
-def test_files_of_blocks(kind, binary):
-    component = MAKERS[kind]()
-    again = reread(component, binary)
-    assert written(again, binary) == written(component, binary)
-    assert (again.input_dim, again.output_dim, again.max_change) == (12, 8, 0.75)
-
-
 def blocks_read_text(kind, text: str):
     data = (f"{text} </{kind.__name__}> ").encode()
     return kind.read(TokenReader(io.BytesIO(data), size=len(data)))
@@ -459,16 +300,6 @@ def blocks_read_text(kind, text: str):
 
 def count_tag(kind) -> str:
     return "<NumBlocks>" if kind is BlockAffineComponent else "<NumRepeats>"
-
-
-@pytest.mark.parametrize("kind", [RepeatedAffineComponent, NaturalGradientRepeatedAffineComponent,
-                                  BlockAffineComponent])
-def test_older_files(kind):
-    fields = f"{count_tag(kind)} 2 <LinearParams> [ 1 2 3\n 4 5 6 ] <BiasParams> [ 7 8 ]"
-    old = blocks_read_text(kind, f"<LearningRate> 0.1 {fields} <IsGradient> T")
-    assert old.is_gradient and old.linear_params.tolist() == [[1, 2, 3], [4, 5, 6]] and old.bias_params[1] == 8
-    assert not blocks_read_text(kind, f"<LearningRate> 0.1 {fields} <IsGradient> F").is_gradient
-    assert blocks_read_text(kind, f"<{kind.__name__}> <IsGradient> T <LearningRate> 0.1 {fields}").is_gradient
 
 
 @pytest.mark.parametrize("kind", [RepeatedAffineComponent, NaturalGradientRepeatedAffineComponent,
@@ -504,19 +335,12 @@ def test_damaged_fields_of_one_type(kind, text, message):
 # -- config lines ------------------------------------------------------------------------------------------------------
 
 
-def blocks_from_config(kind, text: str):
-    line = ConfigLine(text)
-    component = kind.from_config(line, np.random.default_rng(0))
-    line.check_all_used()
-    return component
-
-
 def test_defaults():
-    repeated = blocks_from_config(RepeatedAffineComponent, "input-dim=400 output-dim=200 num-repeats=2")
+    repeated = from_config(RepeatedAffineComponent, "input-dim=400 output-dim=200 num-repeats=2")
     assert repeated.linear_params.shape == (100, 200) and not repeated.bias_params.any()
     assert repeated.linear_params.std() == pytest.approx(200 ** -0.5, rel=0.03)
     assert repeated.bias_params.shape == (100,) and repeated.learning_rate == 0.001
-    block = blocks_from_config(BlockAffineComponent, "input-dim=400 output-dim=4000 num-blocks=2")
+    block = from_config(BlockAffineComponent, "input-dim=400 output-dim=4000 num-blocks=2")
     assert block.linear_params.shape == (4000, 200) and block.bias_params.shape == (4000,)
     assert block.linear_params.std() == pytest.approx(200 ** -0.5, rel=0.03)
     assert block.bias_params.std() == pytest.approx(1.0, rel=0.05)
@@ -527,7 +351,7 @@ def test_defaults():
     (RepeatedAffineComponent, "num-repeats=2"), (NaturalGradientRepeatedAffineComponent, "num-repeats=2"),
     (BlockAffineComponent, "num-blocks=2")])
 def test_keys(kind, count):
-    made = blocks_from_config(kind, f"input-dim=40 output-dim=2000 {count} param-stddev=0.5 bias-mean=3 "
+    made = from_config(kind, f"input-dim=40 output-dim=2000 {count} param-stddev=0.5 bias-mean=3 "
                               "bias-stddev=0.25 learning-rate=0.1 learning-rate-factor=0.5 max-change=2 "
                               "l2-regularize=0.01")
     assert made.linear_params.std() == pytest.approx(0.5, rel=0.05)
@@ -546,9 +370,9 @@ def test_keys(kind, count):
 def test_impossible_config_lines_of_blocks(kind, text):
     text = text.format("num-blocks" if kind is BlockAffineComponent else "num-repeats")
     with pytest.raises(ConfigError, match=f"Bad initializer {text}"):
-        blocks_from_config(kind, text)
+        from_config(kind, text)
 
 
 def test_there_is_no_orthonormal_constraint():
     with pytest.raises(ConfigError, match="Unused values 'orthonormal-constraint=1'"):
-        blocks_from_config(BlockAffineComponent, "input-dim=6 output-dim=4 num-blocks=2 orthonormal-constraint=1")
+        from_config(BlockAffineComponent, "input-dim=6 output-dim=4 num-blocks=2 orthonormal-constraint=1")

@@ -1,15 +1,14 @@
-"""RestrictedAttentionComponent: against its definition, Kaldi's case, statistics, files, config lines, information."""
+"""RestrictedAttentionComponent: against its definition, statistics, files, config lines, information."""
 from __future__ import annotations
 
-import io
+from functools import partial
 
 import numpy as np
 import pytest
-from case_runs import differences
-from component_cases import CASES, check_derivatives, info_lines, read_components, reread, written
+from component_cases import Draws, from_config, read_text, reread, written
 from hypothesis import given
 from hypothesis import strategies as st
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 
 from nnet3py.components.attention import (
     AttentionShape,
@@ -17,16 +16,13 @@ from nnet3py.components.attention import (
     RestrictedAttentionComponentPrecomputedIndexes,
 )
 from nnet3py.components.time_grid import TimeGrid
-from nnet3py.config_line import ConfigLine
 from nnet3py.errors import CompileError, ConfigError, FormatError, ShapeError
 from nnet3py.index import NO_TIME
-from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.ops import get_ops
 
 FLOAT32 = 1e-5       # sums of some ten products of numbers near 1, and an exponential function
 FLOAT64 = 1e-12
-KALDI = 2e-5         # of the largest value: float32 sums of some tens of terms, through three components
-KALDI_UPDATE = 1e-3  # of the largest change, which is about 1e-3 of the parameters, themselves rounded by 6e-8
+configured = partial(from_config, RestrictedAttentionComponent)
 
 
 def make(left: int = 2, right: int = 1, required: tuple[int, int] | None = None, stride: int = 1, heads: int = 2,
@@ -139,7 +135,7 @@ def test_equals_the_definition(left, right, stride, step, num, heads, context, e
     wanted = indexes_of(range(5, 5 + num * step, step), [(0, 0), (2, 0), (0, 1)])
     last = 5 + (num - 1) * step
     inputs, outputs, indexes = arranged(component, wanted, lambda t: not edges or 5 <= t <= last)
-    x, ops = features(inputs, component.input_dim), reference_ops(np.float64)
+    x, ops = features(inputs, component.input_dim), NumpyOps(np.float64)
     start = features(outputs, component.output_dim, seed=1)
     y, memo = start.copy(), component.new_memo(ops, len(outputs))
     component.propagate(ops, indexes, x, y, memo)
@@ -160,7 +156,7 @@ def test_kernels_equal_the_reference(component):
     inputs, outputs, indexes = arranged(component, outputs)
     x, dy = features(inputs, component.input_dim), features(outputs, component.output_dim, seed=1)
     results = []
-    for ops, dtype in ((get_ops("cpu"), np.float32), (reference_ops(np.float64), np.float64)):
+    for ops, dtype in ((get_ops("cpu"), np.float32), (NumpyOps(np.float64), np.float64)):
         given_x, given_dy = x.astype(dtype), dy.astype(dtype)
         y, dx = np.zeros_like(given_dy), np.ones_like(given_x)
         memo = component.new_memo(ops, len(outputs))
@@ -172,31 +168,8 @@ def test_kernels_equal_the_reference(component):
         np.testing.assert_allclose(found, expected, atol=FLOAT32)
 
 
-@FORMS
-def test_derivatives(component):
-    ops, edges = reference_ops(np.float64), component.shape.num_left_inputs_required == 0
-    inputs, outputs, indexes = arranged(component, indexes_of([0, 2, 3]), lambda t: not edges or 0 <= t <= 4)
-    x, dy = features(inputs, component.input_dim), features(outputs, component.output_dim, seed=1)
-    memo = component.new_memo(ops, len(outputs))
-
-    class WithMemo:
-        """The component with its memo, for a checker that has none."""
-
-        input_dim, output_dim, has = component.input_dim, component.output_dim, component.has
-
-        def propagate(self, ops, indexes, x, y, _):
-            component.propagate(ops, indexes, x, y, memo)
-
-        def backprop(self, ops, indexes, x, y, dy, _, update, dx):
-            component.propagate(ops, indexes, x, np.zeros_like(dy), memo)
-            component.backprop(ops, indexes, x, None, dy, memo, update, dx)
-
-    check_derivatives(ops, WithMemo(), len(inputs), len(outputs), indexes)
-    component.backprop(ops, indexes, x, None, dy, memo, None, None)      # nobody wants a derivative
-
-
 def test_rows_that_were_compiled_for_others():
-    component, ops = make(2, 1), reference_ops()
+    component, ops = make(2, 1), NumpyOps()
     inputs, outputs, indexes = arranged(component, indexes_of(range(3)))
     x, y = np.zeros((len(inputs), component.input_dim)), np.zeros((len(outputs), component.output_dim))
     memo = component.new_memo(ops, len(outputs))
@@ -215,24 +188,8 @@ def test_flags():
 # -- statistics --------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["reference", "cpu"])
-def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
-
-
-class Draws:
-    """Random integers that a test chooses."""
-
-    def __init__(self, *integers):
-        self.integers = list(integers)
-
-    def draw_integer(self, n):
-        assert n == 3
-        return self.integers.pop(0)
-
-
 def test_statistics(ops, monkeypatch):
-    monkeypatch.setattr(ops, "random", Draws(0, 1, 2))
+    monkeypatch.setattr(ops, "random", Draws([0, 1, 2]))
     component = make()
     weights = np.random.default_rng(0).random((5, 8)).astype(np.float32)
     component.store_stats(ops, None, None, weights)        # not counted, but from now on files hold statistics
@@ -265,31 +222,7 @@ def test_arithmetic_of_statistics():
     assert component.stored[0] and not component.count.any() and not component.posterior.any()
 
 
-# -- Kaldi's case ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("optimize", [True, False])
-def test_golden_case(optimize):
-    found = differences(CASES / "restricted-attention", optimize=optimize)
-    assert found.output < KALDI and found.input_deriv < KALDI
-    assert max(found.gradient.values()) < KALDI and set(found.gradient) == {"a", "z"}
-    assert max(found.update.values()) < KALDI_UPDATE
-
-
-@pytest.mark.parametrize("name", ["nnet.raw", "nnet.txt", "updated.raw"])
-def test_golden_files(name):
-    component, data = read_components(CASES / "restricted-attention" / name)["c"]
-    assert written(component, name.endswith(".raw")).strip() == data.strip()
-    assert component.info() == info_lines("restricted-attention")["c"]
-
-
 # -- files -------------------------------------------------------------------------------------------------------------
-
-
-def reader(data: bytes) -> TokenReader:
-    stream = TokenReader(io.BytesIO(data), size=len(data))
-    stream.read_header()
-    return stream
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -309,11 +242,6 @@ def test_statistics_are_sums_in_double():
     assert b"<EntropyStats> DV \x04\2\0\0\0" + component.entropy.tobytes() in data
     assert b"<PosteriorStats> DM \x04\2\0\0\0\x04\4\0\0\0" + component.posterior.tobytes() in data
     assert reread(component).entropy[0] == 1 / 3
-
-
-def test_a_file_may_lack_its_opening_tag():
-    text = written(counted(), False).split(b" ", 1)[1]
-    assert written(RestrictedAttentionComponent.read(reader(text)), True) == written(counted(), True)
 
 
 @pytest.mark.parametrize(("found", "damage", "message"), [
@@ -341,47 +269,26 @@ def test_damaged_files(found, damage, message):
     text = written(counted(), False)
     assert found in text
     with pytest.raises(FormatError, match=message):
-        RestrictedAttentionComponent.read(reader(text.replace(found, damage, 1)))
+        read_text(RestrictedAttentionComponent, text.replace(found, damage, 1))
 
 
 def test_a_count_without_statistics():
     text = written(make(), False)
     assert b"<StatsCount> 0 <EntropyStats>  [ ]" in text
     with pytest.raises(FormatError, match="expected 2 elements after <EntropyStats> and 2 x 4"):
-        RestrictedAttentionComponent.read(reader(text.replace(b"<StatsCount> 0", b"<StatsCount> 5")))
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_files_of_precomputed_indexes(binary):
-    indexes = RestrictedAttentionComponentPrecomputedIndexes(TimeGrid(2, -2, 1, 6, 0, 1, 3))
-    stream = io.BytesIO()
-    indexes.write(TokenWriter(stream, binary))
-    data = stream.getvalue()
-    if not binary:
-        assert data.split() == (b"<RestrictedAttentionComponentPrecomputedIndexes> <Io> <ConvCompIo> 2 -2 1 6 0 1 3 1 "
-                                b"</ConvCompIo> </RestrictedAttentionComponentPrecomputedIndexes>").split()
-    for whole in (data, data.split(b" ", 1)[1]):
-        stream = reader((b"\0B" if binary else b"") + whole)
-        assert RestrictedAttentionComponentPrecomputedIndexes.read(stream) == indexes
+        read_text(RestrictedAttentionComponent, text.replace(b"<StatsCount> 0", b"<StatsCount> 5"))
 
 
 # -- config lines and information --------------------------------------------------------------------------------------
 
 
-def from_config(text: str) -> RestrictedAttentionComponent:
-    line = ConfigLine(text)
-    component = RestrictedAttentionComponent.from_config(line, np.random.default_rng(0))
-    line.check_all_used()
-    return component
-
-
 def test_config_defaults():
-    shape = from_config("key-dim=40 value-dim=60 num-left-inputs=5 num-right-inputs=2").shape
+    shape = configured("key-dim=40 value-dim=60 num-left-inputs=5 num-right-inputs=2").shape
     assert shape == AttentionShape(1, 40, 60, 5, 2, 1, 5, 2, True, float(np.float32(40 ** -0.5)))
 
 
 def test_every_config_key():
-    component = from_config("key-dim=4 value-dim=6 num-left-inputs=5 num-right-inputs=2 num-heads=3 time-stride=2 "
+    component = configured("key-dim=4 value-dim=6 num-left-inputs=5 num-right-inputs=2 num-heads=3 time-stride=2 "
                             "num-left-inputs-required=1 num-right-inputs-required=0 output-context=false key-scale=1")
     assert component.shape == AttentionShape(3, 4, 6, 5, 2, 2, 1, 0, False, 1.0)
     assert (component.input_dim, component.output_dim) == (3 * (4 + 6 + 4 + 8), 18)
@@ -396,7 +303,7 @@ def test_every_config_key():
         "key-scale=1.5", "num-heads=100000000"))])
 def test_impossible_config_lines(text):
     with pytest.raises(ConfigError, match="Invalid initializer for layer of type RestrictedAttentionComponent"):
-        from_config(text)
+        configured(text)
 
 
 def test_information():

@@ -1,38 +1,24 @@
 """CompositeComponent: against its children one by one, pieces of rows, statistics, training, files and config lines."""
 from __future__ import annotations
 
-import io
 import math
 
 import numpy as np
 import pytest
-from case_with_stats import CaseWithStats, assert_same_statistics, check_gradient, check_update
-from component_cases import (
-    CASES,
-    assert_same_info,
-    check_derivatives,
-    in_float64,
-    info_lines,
-    read_components,
-    reread,
-    written,
-)
-from own_ops import reference_ops
-from test_components_nonlinear import Draws, from_config, normal
+from component_cases import Draws, from_config, normal, read_text, reread, written
+from component_forms import as_gradient
 
 from nnet3py.components.affine import AffineComponent, BlockAffineComponent
 from nnet3py.components.base import Properties
 from nnet3py.components.composite import CompositeComponent
 from nnet3py.components.nonlinear import COUNT
 from nnet3py.errors import ConfigError, FormatError
-from nnet3py.io.tokens import TokenReader
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import convert_repeated_to_block_affine, set_batchnorm_test_mode, set_learning_rate
 from nnet3py.ops import get_ops, resources
 from nnet3py.runtime.parameter_store import on_device
 from nnet3py.training.max_change import MaxChangeStats, update_with_max_change
 
-FEW_ROWS = 1e-2         # of a change: pieces of 3 rows determine no estimate of rank 5, whose rest is then random
 SAME = 1e-5             # of numbers of size 1 or so: float32 sums in another order
 AFFINE = "type=AffineComponent input-dim=5 output-dim=4"
 NATURAL = "type=NaturalGradientAffineComponent input-dim=4 output-dim=3"
@@ -43,13 +29,6 @@ BATCHNORM = "type=BatchNormComponent dim=4"
 LINEAR = "type=LinearComponent input-dim=4 output-dim=3"
 
 
-@pytest.fixture(params=["reference", "cpu"])
-def ops(request, monkeypatch):
-    ops = reference_ops() if request.param == "reference" else get_ops("cpu")
-    monkeypatch.setattr(ops, "random", ops.random)      # tests choose what is drawn
-    return ops
-
-
 def config(*children, rows=2):
     inside = " ".join(f"component{i}='{line}'" for i, line in enumerate(children, 1))
     return f"max-rows-process={rows} num-components={len(children)} {inside}"
@@ -57,13 +36,6 @@ def config(*children, rows=2):
 
 def make(*children, rows=2):
     return from_config(CompositeComponent, config(*children, rows=rows))
-
-
-def as_gradient(component):
-    gradient = component.copy()
-    gradient.scale(0.0)
-    gradient.set_as_gradient()
-    return gradient
 
 
 def both_ways(ops, component, x, dy, update, dx=True):
@@ -78,42 +50,6 @@ def both_ways(ops, component, x, dy, update, dx=True):
 
 def matrices(component, rows=5):
     return normal(rows, component.input_dim), normal(rows, component.output_dim, seed=1)
-
-
-# -- Kaldi's case ------------------------------------------------------------------------------------------------------
-
-
-def test_kaldis_outputs_gradients_and_statistics(ops):
-    ops.random = Draws(integers=[1] * 10)       # for values and for derivatives, in five pieces: all are stored
-    case = CaseWithStats("composite", ops)
-    check_gradient(case)
-    gradient = as_gradient(case.nnet["c"])
-    ops.random = Draws(integers=[1] * 10)
-    case.run({**case.nnet, "c": gradient})
-    found, (expected, _) = gradient.children[1], read_components(case.folder / "gradient.raw")["c"]
-    assert found.counters[COUNT] == 15
-    assert_same_statistics(found, expected.children[1])
-
-
-def test_kaldis_update(ops):
-    ops.random = Draws(integers=[1] * 10)
-    case = CaseWithStats("composite", ops)
-    order = np.lexsort((case.outputs[:, 0], case.outputs[:, 1]))      # a compiler's, by time: it decides on the pieces
-    case.x, case.io["output-deriv.output"] = case.x[order], case.io["output-deriv.output"][order]
-    check_update(case, FEW_ROWS)
-
-
-def test_kaldis_files_are_written_back_alike():
-    for path in [*(CASES / "composite").glob("*.raw"), CASES / "composite" / "nnet.txt"]:
-        binary = path.suffix == ".raw"
-        for key, (component, data) in read_components(path).items():
-            assert written(component, binary) == data, f"{path} {key}"
-            assert written(reread(component, binary), binary) == data, f"{path} {key}"
-
-
-def test_kaldis_information():
-    component, _ = read_components(CASES / "composite" / "nnet.raw")["c"]
-    assert_same_info(component.info(), info_lines("composite")["c"])
 
 
 # -- computation -------------------------------------------------------------------------------------------------------
@@ -156,12 +92,6 @@ def test_the_children_one_after_the_other(children, rows, ops):
         for name, value in change.parameters().items() if change else ():
             np.testing.assert_allclose(gradient.parameters()[f"{i}.{name}"], value, atol=SAME)
     np.testing.assert_allclose(dx, dy, atol=SAME)
-
-
-def test_in_double_precision():
-    component = in_float64(make(AFFINE, BATCHNORM, "type=TanhComponent dim=4", LINEAR, rows=3))
-    assert {value.dtype for value in component.parameters().values()} == {np.dtype(np.float64)}
-    check_derivatives(reference_ops(np.float64), component, 5, 5)
 
 
 def test_each_piece_is_a_minibatch(ops):
@@ -278,22 +208,6 @@ def test_freezing_reaches_the_children():
     assert not any(p.frozen for p in preconditioners)
 
 
-def test_statistics_are_scaled_added_and_zeroed(ops):
-    component = make(AFFINE, BATCHNORM, "type=TanhComponent dim=4")
-    x, dy = matrices(component)
-    ops.random = Draws(integers=[1] * 12)
-    both_ways(ops, component, x, dy, component)
-    twice = component.copy()
-    twice.scale(0.5)
-    twice.add(1.5, component)
-    np.testing.assert_allclose(twice.children[1].sumsq, 2 * component.children[1].sumsq)
-    np.testing.assert_allclose(twice.children[2].value_sum, 2 * component.children[2].value_sum)
-    np.testing.assert_allclose(twice.children[0].linear_params, 2 * component.children[0].linear_params, rtol=SAME)
-    component.zero_stats()
-    assert component.children[1].count[0] == component.children[2].counters[COUNT] == 0
-    assert component.children[0].linear_params.any()
-
-
 NETWORK = """
 input-node name=input dim=5
 component name=c type=CompositeComponent {}
@@ -350,10 +264,6 @@ def test_repeated_becomes_block_affine(ops):
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-def read_text(text):
-    return CompositeComponent.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
-
-
 def body(*children, rows=2):
     """The text of a composite in a file, after the opening tag."""
     return written(make(*children, rows=rows), False).decode().partition("> ")[2]
@@ -365,10 +275,10 @@ def test_prefixes_of_files():
     rest = text[text.index("<MaxRowsProcess>"):]
     assert text == f"<LearningRate> 0.001 {rest}"
     for prefix, rate in (("", 0.001), ("<CompositeComponent> ", 0.001), ("<LearningRate> 0.5 ", 0.5)):
-        component = read_text(prefix + rest)
+        component = read_text(CompositeComponent, prefix + rest)
         assert component.learning_rate == pytest.approx(rate) and len(component.children) == 2
     prefix = "<LearningRateFactor> 0.5 <IsGradient> T <MaxChange> 0.75 <L2Regularize> 0.25 <LearningRate> 0.5 "
-    component = read_text(prefix + rest)
+    component = read_text(CompositeComponent, prefix + rest)
     assert (component.learning_rate_factor, component.is_gradient) == (0.5, True)
     assert (component.max_change, component.l2_regularize) == (0.75, 0.25)
     assert written(component, False).decode() == f"<CompositeComponent> {prefix}{rest}"
@@ -397,19 +307,19 @@ def test_damaged_files(before, after, message):
     text = body(AFFINE, RELU)
     assert before in text
     with pytest.raises(FormatError, match=message):
-        read_text(text.replace(before, after, 1))
+        read_text(CompositeComponent, text.replace(before, after, 1))
 
 
 def test_children_in_files_that_do_not_fit():
     dropout = "<DropoutComponent> <Dim> 4 <DropoutProportion> 0.5 </DropoutComponent> "
     text = body(AFFINE, RELU).replace("<NumComponents> 2 ", f"<NumComponents> 3 {dropout}")
     with pytest.raises(FormatError, match="component 1 is a DropoutComponent; those inside .* simple and not random"):
-        read_text(text)
+        read_text(CompositeComponent, text)
     text = body(RELU).replace("<NumComponents> 1", "<NumComponents> 2")
     other = body("type=TanhComponent dim=3")
     child = other[other.index("<TanhComponent>"):]
     with pytest.raises(FormatError, match="component 2 takes 3 columns, the one before it gives 4"):
-        read_text(text.replace("</CompositeComponent>", child))
+        read_text(CompositeComponent, text.replace("</CompositeComponent>", child))
 
 
 # -- config lines ------------------------------------------------------------------------------------------------------

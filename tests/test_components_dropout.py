@@ -1,19 +1,13 @@
-"""Dropout and GeneralDropout: masks, proportions, Kaldi's test-mode case, files and config lines."""
+"""Dropout and GeneralDropout: masks, proportions, files and config lines."""
 from __future__ import annotations
-
-import io
 
 import numpy as np
 import pytest
-from case_with_stats import OUTPUT, assert_close
-from component_cases import CASES, info_lines, read_ark, read_components, reread, written
-from own_ops import reference_ops
+from component_cases import CASES, from_config, info_lines, normal, read_components, read_text, reread, written
 from runtime_cases import grid
-from test_components_nonlinear import from_config, normal
 
 from nnet3py.compiler import compile
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
-from nnet3py.components.affine import AffineComponent
 from nnet3py.components.base import Properties
 from nnet3py.components.dropout import (
     DropoutComponent,
@@ -24,7 +18,6 @@ from nnet3py.components.dropout import (
     SpecAugmentTimeMaskComponentPrecomputedIndexes,
 )
 from nnet3py.errors import CompileError, ConfigError, FormatError, NumericError
-from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_dropout_test_mode
 from nnet3py.ops import get_ops
@@ -34,62 +27,9 @@ FLOAT32 = 1e-6
 FOUR_SIGMA = 4
 
 
-@pytest.fixture(params=["reference", "cpu"])
-def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
-
-
-def read_text(kind, text):
-    return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
-
-
 def assert_share(found, expected, count):
     """A share of ``count`` independent draws, within four standard deviations."""
     assert abs(found - expected) < FOUR_SIGMA * np.sqrt(expected * (1 - expected) / count) + 1e-12
-
-
-# -- Kaldi's case -----------------------------------------------------------------
-
-
-def components_until(data: bytes, names: list[str]) -> dict:
-    """The components of these names, which come first in the model file."""
-    data = b"\0B" + data[data.index(b"<NumComponents>"):]
-    reader = TokenReader(io.BytesIO(data), size=len(data))
-    reader.read_header()
-    reader.expect("<NumComponents>")
-    reader.integer()
-    kinds = {f"<{kind.__name__}>": kind for kind in (AffineComponent, DropoutComponent, GeneralDropoutComponent)}
-    found = {}
-    for name in names:
-        reader.expect("<ComponentName>")
-        assert reader.token() == name
-        start = reader.offset
-        found[name] = kinds[reader.token()].read(reader)
-        assert written(found[name], True) == data[start:reader.offset]
-    return found
-
-
-def test_kaldis_test_mode(ops):
-    """The fourth component of the net, SpecAugment in test mode, is the identity."""
-    folder = CASES / "dropout-test-mode"
-    components = components_until((folder / "nnet.raw").read_bytes(), ["a", "d", "g"])
-    matrices = read_ark(folder / "io.ark")
-    value = np.ascontiguousarray(matrices["input.input"])
-    values = [value]
-    for component in components.values():
-        value = np.zeros((len(value), component.output_dim), np.float32)
-        component.propagate(ops, None, values[-1], value, component.new_memo(ops, len(value)))
-        values.append(value)
-    assert_close(value, matrices["output.output"], OUTPUT)
-    deriv = matrices["output-deriv.output"]
-    for component, x, y in zip(reversed(components.values()), values[-2::-1], values[:0:-1], strict=True):
-        dx = np.zeros_like(x)
-        component.backprop(ops, None, x, y, deriv, component.new_memo(ops, len(x)), None, dx)
-        deriv = dx
-    assert_close(deriv, matrices["input-deriv.input"], OUTPUT)
-    text = (folder / "info.txt").read_text()
-    for name in ("d", "g"):
-        assert f"component name={name} type={components[name].info()}\n" in text
 
 
 # -- DropoutComponent -----------------------------------------------------------------
@@ -128,15 +68,6 @@ def test_dropout_files(binary):
     assert written(again, binary) == written(component, binary)
     assert again.info() == "DropoutComponent, dim=6, dropout-proportion=0.3, dropout-per-frame=true"
     assert int(again.properties) == 0x21C1
-
-
-def test_older_dropout_files():
-    component = read_text(DropoutComponent, "<Dim> 6 <DropoutProportion> 0.5 </DropoutComponent> ")
-    assert (component.per_frame, component.test_mode) == (False, False)
-    component = read_text(DropoutComponent, "<Dim> 6 <DropoutProportion> 0.5 <DropoutPerFrame> T </DropoutComponent> ")
-    assert component.per_frame
-    with pytest.raises(FormatError, match="expected </DropoutComponent>, found '<Dim>'"):
-        read_text(DropoutComponent, "<Dim> 6 <DropoutProportion> 0.5 <Dim> ")
 
 
 def test_dropout_config():
@@ -260,20 +191,10 @@ def test_damaged_files(old, new):
         read_text(GeneralDropoutComponent, text.replace(old, new))
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_files_of_precomputed_indexes(binary):
-    indexes = GeneralDropoutComponent(6, 3).precompute_indexes(rows(3, 2), rows(3, 2), True)
-    stream = io.BytesIO()
-    indexes.write(TokenWriter(stream, binary))
-    data = (b"\0B" if binary else b"") + stream.getvalue()
-    reader = TokenReader(io.BytesIO(data), size=len(data))
-    reader.read_header()
-    again = GeneralDropoutComponentPrecomputedIndexes.read(reader)
-    np.testing.assert_array_equal(again.indexes, indexes.indexes)
-    assert again.num_mask_rows == indexes.num_mask_rows
-    for text in ("<NumMaskRows> 2 <Indexes> [ 0 2 ] ", "<NumMaskRows> 2 <Indexes> [ -1 ] "):
-        with pytest.raises(FormatError, match="between 0 and 1"):
-            read_text(GeneralDropoutComponentPrecomputedIndexes, text + "</GeneralDropoutComponentPrecomputedIndexes> ")
+@pytest.mark.parametrize("text", ["<NumMaskRows> 2 <Indexes> [ 0 2 ] ", "<NumMaskRows> 2 <Indexes> [ -1 ] "])
+def test_damaged_masks_of_rows(text):
+    with pytest.raises(FormatError, match="between 0 and 1"):
+        read_text(GeneralDropoutComponentPrecomputedIndexes, text + "</GeneralDropoutComponentPrecomputedIndexes> ")
 
 
 def test_general_dropout_config():
@@ -291,10 +212,6 @@ def test_general_dropout_config():
 
 
 ROWS = 2000
-
-
-def masks_read_text(text):
-    return DropoutMaskComponent.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
 
 
 def mask(component, ops, rows: int = ROWS, seed: int = 1) -> np.ndarray:
@@ -412,30 +329,12 @@ def test_a_node_that_names_itself_as_input():
 # -- files and config lines --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("continuous", [True, False])
-def test_files(binary, continuous):
-    component = DropoutMaskComponent(3, 0.25, continuous, True)
-    again = reread(component, binary)
-    assert vars(again) == vars(component) and written(again, binary) == written(component, binary)
-    assert (b"<Continuous>" in written(component, binary)) == continuous
-
-
 def test_text():
     text = ("<DropoutMaskComponent> <OutputDim> 3 <DropoutProportion> 0.25 <TestMode> T <Continuous> "
             "</DropoutMaskComponent> ")
     assert written(DropoutMaskComponent(3, 0.25, True, True), False).decode() == text
-    assert vars(masks_read_text(text)) == vars(DropoutMaskComponent(3, 0.25, True, True))
-    assert vars(masks_read_text(text.partition(" ")[2])) == vars(masks_read_text(text))
-
-
-def test_older_files():
-    """Those without test mode, and proportions that the reader lets pass."""
-    component = masks_read_text("<OutputDim> 3 <DropoutProportion> 0.25 </DropoutMaskComponent> ")
-    assert vars(component) == vars(DropoutMaskComponent(3, 0.25))
-    component = masks_read_text("<OutputDim> 3 <DropoutProportion> 0.25 <Continuous> </DropoutMaskComponent> ")
-    assert vars(component) == vars(DropoutMaskComponent(3, 0.25, True))
-    assert masks_read_text("<OutputDim> 3 <DropoutProportion> 2 </DropoutMaskComponent> ").dropout_proportion == 2.0
+    assert vars(read_text(DropoutMaskComponent, text)) == vars(DropoutMaskComponent(3, 0.25, True, True))
+    assert vars(read_text(DropoutMaskComponent, text.partition(" ")[2])) == vars(read_text(DropoutMaskComponent, text))
 
 
 @pytest.mark.parametrize("text", [
@@ -446,7 +345,7 @@ def test_older_files():
     "<OutputDim> 3 <DropoutProportion> 0.25 ", "<Dim> 3 <DropoutProportion> 0.25 </DropoutMaskComponent> "])
 def test_damaged_files_of_masks(text):
     with pytest.raises(FormatError):
-        masks_read_text(text)
+        read_text(DropoutMaskComponent, text)
 
 
 def test_config():
@@ -561,25 +460,6 @@ def test_rows_of_each_sequence():
         SpecAugmentTimeMaskComponent(2).precompute_indexes(rows[::-1], rows, False)
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_files_of_precomputed_indexes_of_specaugment(binary):
-    rows = np.array([[1, 0, 0], [0, 0, 0], [1, 1, 0]], np.int32)
-    indexes = SpecAugmentTimeMaskComponent(2).precompute_indexes(rows, rows, False)
-    stream = io.BytesIO()
-    indexes.write(TokenWriter(stream, binary))
-    if not binary:
-        assert stream.getvalue().decode().split() == (
-            "<SpecAugmentTimeMaskComponentPrecomputedIndexes> <Indexes> 2 [ 1 ] [ 0 2 ] "
-            "</SpecAugmentTimeMaskComponentPrecomputedIndexes>").split()
-    data = (b"\0B" if binary else b"") + stream.getvalue()
-    reader = TokenReader(io.BytesIO(data), size=len(data))
-    reader.read_header()
-    again = SpecAugmentTimeMaskComponentPrecomputedIndexes.read(reader)
-    for name, value in vars(indexes).items():
-        np.testing.assert_array_equal(getattr(again, name), value)
-        assert getattr(again, name).dtype == np.int32
-
-
 @pytest.mark.parametrize("text", ["1 [ 0 2 ]", "2 [ 0 1 ] [ 1 ]", "1 [ -1 0 ]", "-1", "2000000000 [ 0 ]", "2 [ 0 ]"])
 def test_damaged_precomputed_indexes(text):
     with pytest.raises(FormatError):
@@ -631,14 +511,6 @@ def test_kaldis_file(form):
     made = from_config(SpecAugmentTimeMaskComponent, line)
     made.test_mode = True
     assert vars(made) == vars(component)
-
-
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("test_mode", [True, False])
-def test_files_of_specaugment(binary, test_mode):
-    component = SpecAugmentTimeMaskComponent(3, 0.25, 7, test_mode)
-    again = reread(component, binary)
-    assert vars(again) == vars(component) and written(again, binary) == written(component, binary)
 
 
 TEXT = ("<SpecAugmentTimeMaskComponent> <Dim> 3 <ZeroedProportion> 0.25 <TimeMaskMaxFrames> 7 <TestMode> "

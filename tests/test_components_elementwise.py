@@ -1,24 +1,11 @@
-"""Trained scales and offsets: finite differences, blocks, in-place use, natural gradient, file forms, config lines.
-
-Kaldi's cases are in test_components_affine.py, with those of the other trained components.
-"""
+"""Trained scales and offsets: blocks, in-place use, natural gradient, file forms, config lines."""
 from __future__ import annotations
 
 import io
 
 import numpy as np
 import pytest
-from component_cases import (
-    CASES,
-    assert_same_info,
-    check_derivatives,
-    in_float64,
-    info_lines,
-    read_ark,
-    read_components,
-    reread,
-    written,
-)
+from component_cases import from_config, normal, reread
 from numpy_ops import NumpyOps
 from runtime_cases import assert_close, matrices_for, run_both, training_request
 
@@ -32,20 +19,14 @@ from nnet3py.components.elementwise import (
     ScaleAndOffsetComponent,
 )
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
-from nnet3py.components.updatable import UpdateSettings
 from nnet3py.config_line import ConfigLine
 from nnet3py.errors import ConfigError, FormatError
 from nnet3py.io.tokens import TokenReader
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
-from nnet3py.ops import get_ops
 from nnet3py.runtime.computer import Computer
 
 FLOAT32 = 1e-5     # sums of a few float32 products
-
-
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng([seed, *shape]).standard_normal(shape, dtype=np.float32)
 
 
 MAKERS = {
@@ -59,30 +40,8 @@ MAKERS = {
 kinds = pytest.mark.parametrize("kind", MAKERS)
 
 
-@kinds
-def test_derivatives(kind):
-    check_derivatives(NumpyOps(np.float64), in_float64(MAKERS[kind]()), 4, 4)
-
-
 def test_flags():
     assert [int(make().properties) for make in MAKERS.values()] == [0x147, 0x147, 0x107, 0x907, 0x187, 0xD87]
-
-
-@kinds
-def test_in_place_is_the_same(kind):
-    component, ops = MAKERS[kind](), NumpyOps()
-    x, dy = normal(4, 6), normal(4, 6, seed=1)
-    y, dx = np.full_like(x, np.nan), np.full_like(x, np.nan)
-    one, two = component.copy(), component.copy()
-    component.propagate(ops, None, x, y, None)
-    component.backprop(ops, None, x, y, dy, None, one, dx)
-    both, derivs = x.copy(), dy.copy()
-    component.propagate(ops, None, both, both, None)
-    component.backprop(ops, None, x, both, derivs, None, two, derivs)
-    np.testing.assert_array_equal(both, y)
-    np.testing.assert_array_equal(derivs, dx)
-    np.testing.assert_array_equal(one.vectorize(), two.vectorize())
-    assert (one.vectorize() != component.vectorize()).all()
 
 
 @pytest.mark.parametrize("kind", ["offset", "scale-offset"])
@@ -151,15 +110,6 @@ def test_which_preconditioners_freeze():
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-@kinds
-@pytest.mark.parametrize("binary", [True, False])
-def test_files(kind, binary):
-    component = MAKERS[kind]()
-    again = reread(component, binary)
-    assert written(again, binary) == written(component, binary)
-    assert again.output_dim == 6
-
-
 def test_update_period_of_scale_and_offset_depends_on_where_it_came_from():
     made = ScaleAndOffsetComponent.from_config(ConfigLine("dim=6"), np.random.default_rng(0))
     assert made.preconditioner_scale.update_period == 4
@@ -169,16 +119,6 @@ def test_update_period_of_scale_and_offset_depends_on_where_it_came_from():
 def read_text(kind, text: str):
     data = ("<LearningRate> 0.1 " + text + f" </{kind.__name__}> ").encode()
     return kind.read(TokenReader(io.BytesIO(data), size=len(data)))
-
-
-def test_older_files():
-    assert read_text(PerElementScaleComponent, "<Params> [ 1 2 ] <IsGradient> T").is_gradient
-    old = read_text(PerElementOffsetComponent, "<Offsets> [ 1 2 ] <IsGradient> T")
-    assert old.is_gradient and old.dim == 2 and old.use_natural_gradient
-    ng = read_text(NaturalGradientPerElementScaleComponent,
-                   "<Params> [ 1 2 ] <IsGradient> F <Rank> 8 <UpdatePeriod> 10 <NumSamplesHistory> 2000 <Alpha> 4 "
-                   "<MaxChangePerMinibatch> 0.5")
-    assert ng.preconditioner.rank == 8 and ng.scales.tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("kind, text, message", [
@@ -197,13 +137,6 @@ def test_damaged_files(kind, text, message):
 
 
 # -- config lines ----------------------------------------------------------------------------------------------------
-
-
-def from_config(kind, text: str):
-    line = ConfigLine(text)
-    component = kind.from_config(line, np.random.default_rng(0))
-    line.check_all_used()
-    return component
 
 
 def test_defaults():
@@ -256,47 +189,7 @@ CONSTANT_MAKERS = {
 constant_kinds = pytest.mark.parametrize("kind", CONSTANT_MAKERS)
 
 
-@pytest.fixture(params=["numpy", "cpu"])
-def ops(request):
-    return NumpyOps() if request.param == "numpy" else get_ops("cpu")
-
-
 # -- computing ---------------------------------------------------------------------------------------------------------
-
-
-def test_kaldis_case(ops):
-    """The net puts the vector beside the input and maps both."""
-    folder = CASES / "constant-function"
-    (k, _), (a, _) = read_components(folder / "nnet.raw").values()
-    values = read_ark(folder / "io.ark")
-    x, dy = values["input.input"], values["output-deriv.output"]
-    vector = np.empty((len(x), 6), dtype=np.float32)
-    k.propagate(ops, None, x, vector, None)
-    both, y = np.concatenate([x, vector], axis=1), np.empty_like(dy)
-    a.propagate(ops, None, both, y, None)
-    np.testing.assert_allclose(y, values["output.output"], rtol=0, atol=FLOAT32)
-    deriv = np.zeros_like(both)
-    a.backprop(ops, None, both, None, dy, None, None, deriv)
-    part = np.ascontiguousarray(deriv[:, 4:])
-    gradient = k.copy()
-    gradient.set_as_gradient()
-    gradient.scale(0.0)
-    for name, updated in (("gradient.raw", gradient), ("updated.raw", k)):
-        ops.reset_scratch()
-        before = updated.output.copy()
-        k.backprop(ops, None, None, None, part, None, updated, None)
-        expected = read_components(folder / name)["k"][0].output
-        atol = UPDATE * np.abs(expected - before).max()
-        np.testing.assert_allclose(updated.output, expected, rtol=0, atol=atol, err_msg=name)
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_kaldis_file_and_information(binary):
-    folder = CASES / "constant-function"
-    component, data = read_components(folder / f"nnet.{'raw' if binary else 'txt'}")["k"]
-    assert written(component, binary) == data
-    if binary:
-        assert_same_info(component.info(), info_lines("constant-function")["k"])
 
 
 def test_information_without_an_input():
@@ -316,14 +209,6 @@ def test_no_input_is_wanted():
     assert wanted.shape == (2, 0, 3)
     computable, used = component.is_computable(indexes, np.zeros((2, 0), dtype=bool))
     assert computable.tolist() == [True, True] and used.shape == (2, 0)
-
-
-@constant_kinds
-def test_the_input_derivative_stays_as_it_is(kind, ops):
-    component, dx = CONSTANT_MAKERS[kind](), normal(4, 3)
-    before = dx.copy()
-    component.backprop(ops, None, None, None, normal(4, 5), None, component, dx)
-    np.testing.assert_array_equal(dx, before)
 
 
 @constant_kinds
@@ -403,20 +288,6 @@ def test_the_learning_rate_of_what_is_not_updatable_stays():
 # -- files -------------------------------------------------------------------------------------------------------------
 
 
-@constant_kinds
-@pytest.mark.parametrize("binary", [True, False])
-def test_files_of_constant(kind, binary):
-    """Also the settings that Kaldi writes but cannot read."""
-    settings = UpdateSettings(0.5, 2.0, 0.75, 0.25, True)
-    for options in ({}, {"is_updatable": False, "use_natural_gradient": False}, {"settings": settings}):
-        component = CONSTANT_MAKERS[kind](**options)
-        again = reread(component, binary)
-        assert written(again, binary) == written(component, binary)
-        assert (again.is_updatable, again.use_natural_gradient, again.max_change, again.l2_regularize) == (
-            component.is_updatable, component.use_natural_gradient, component.max_change, component.l2_regularize)
-        assert (again.input_dim, again.output_dim) == (component.input_dim, 5)
-
-
 def constant_read_text(kind, text: str):
     data = (text + f" </{kind.__name__}> ").encode()
     return kind.read(TokenReader(io.BytesIO(data), size=len(data)))
@@ -424,17 +295,6 @@ def constant_read_text(kind, text: str):
 
 FUNCTION = "<InputDim> 3 <Output> [ 1 2 ] <IsUpdatable> T <UseNaturalGradient> F"
 CONSTANT = "<Output> [ 1 2 ] <IsUpdatable> T <UseNaturalGradient> F"
-
-
-@pytest.mark.parametrize(("kind", "fields"), [(ConstantFunctionComponent, FUNCTION), (ConstantComponent, CONSTANT)])
-def test_every_field_before_the_vector_may_be_missing(kind, fields):
-    plain = constant_read_text(kind, fields)
-    assert (plain.learning_rate, plain.learning_rate_factor, plain.is_gradient) == (0.001, 1.0, False)
-    assert plain.output.tolist() == [1, 2] and plain.is_updatable and not plain.use_natural_gradient
-    assert constant_read_text(kind, f"<{kind.__name__}> <LearningRate> 0.5 {fields}").learning_rate == 0.5
-    assert constant_read_text(kind, f"<LearningRateFactor> 2 {fields}").learning_rate_factor == 2
-    assert constant_read_text(kind, f"<IsGradient> T {fields}").is_gradient
-    assert constant_read_text(kind, f"<MaxChange> 2 <L2Regularize> 3 {fields}").max_change == 2
 
 
 @pytest.mark.parametrize(("kind", "text", "message"), [

@@ -1,17 +1,11 @@
-"""Nonlinear components: Kaldi's cases, finite differences, statistics, self-repair, files and config lines.
-
-The cases of normalize, structural, truncation and recurrent components are here too: all run the same way.
-"""
+"""Nonlinear components: statistics, self-repair, files and config lines."""
 from __future__ import annotations
 
-import io
 import math
 
 import numpy as np
 import pytest
-from case_with_stats import CaseWithStats, check_gradient, check_update
-from component_cases import CASES, assert_same_info, check_derivatives, info_lines, read_components, reread, written
-from own_ops import reference_ops
+from component_cases import Draws, from_config, normal, read_text, reread, written
 from runtime_cases import assert_close
 
 import nnet3py
@@ -24,97 +18,20 @@ from nnet3py.components.nonlinear import (
     SoftmaxComponent,
     TanhComponent,
 )
-from nnet3py.config_line import ConfigLine
 from nnet3py.errors import ConfigError, FormatError
-from nnet3py.io.tokens import TokenReader
-from nnet3py.ops import get_ops
 
-NAMES = ["sigmoid", "tanh", "relu", "relu-block-dim", "softmax", "log-softmax", "normalize", "normalize-log-stddev",
-         "batch-norm", "batch-norm-block", "no-op", "elementwise-product", "permute", "sum-group", "sum-block",
-         "clip-gradient", "clip-gradient-elementwise", "backprop-truncation", "lstm-nonlinearity",
-         "lstm-nonlinearity-dropout"]
-# Kaldi's self-repair was random, or it read memory that nobody had written
-WITHOUT_UPDATE = ("clip-gradient", "lstm-nonlinearity-dropout")
 KINDS = (SigmoidComponent, TanhComponent, RectifiedLinearComponent, SoftmaxComponent, LogSoftmaxComponent)
 REPAIRED = KINDS[:3]
 FLOAT32 = 1e-6
 
 
-@pytest.fixture(params=["reference", "cpu"])
-def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
-
-
-class Draws:
-    """Random numbers that a test chooses; also remembers in which order they were asked for."""
-
-    def __init__(self, integers=(), uniforms=()):
-        self.integers, self.uniforms, self.asked = list(integers), list(uniforms), []
-
-    def integer(self, n):
-        self.asked.append(n)
-        return self.integers.pop(0)
-
-    def uniform(self):
-        self.asked.append("uniform")
-        return self.uniforms.pop(0)
-
-    draw_integer, draw_uniform = integer, uniform
-
-
 @pytest.fixture
-def draws(ops, monkeypatch):
+def draws(ops):
     """Gives ``ops`` the integers and uniform numbers that it will draw."""
     def chosen(integers=(), uniforms=()):
-        numbers = Draws(integers, uniforms)
-        monkeypatch.setattr(ops, "random", numbers)
-        return numbers
+        ops.random = Draws(integers, uniforms)
+        return ops.random
     return chosen
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng([seed, *shape]).standard_normal(shape, dtype=np.float32)
-
-
-def from_config(kind, text):
-    line = ConfigLine(text)
-    component = kind.from_config(line, np.random.default_rng(0))
-    line.check_all_used()
-    return component
-
-
-def read_text(kind, text):
-    return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
-
-
-# -- Kaldi's cases -----------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_kaldis_outputs_gradients_and_statistics(name, ops):
-    check_gradient(CaseWithStats(name, ops))
-
-
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in WITHOUT_UPDATE])
-def test_kaldis_updates(name, ops, draws):
-    draws([1] * 9, [0.6] * 9)          # statistics are kept, no self-repair, as it happened there
-    check_update(CaseWithStats(name, ops))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_kaldis_files_are_written_back_alike(name):
-    for path in sorted((CASES / name).glob("*.raw")) + [CASES / name / "nnet.txt"]:
-        binary = path.suffix == ".raw"
-        for key, (component, data) in read_components(path).items():
-            assert written(component, binary) == data, f"{path} {key}"
-            assert written(reread(component, binary), binary) == data, f"{path} {key}"
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_kaldis_information(name):
-    components = read_components(CASES / name / "nnet.raw")
-    for key, expected in info_lines(name).items():
-        assert_same_info(components[key][0].info(), expected)
 
 
 # -- computation -----------------------------------------------------------------
@@ -123,11 +40,6 @@ def test_kaldis_information(name):
 def test_flags():
     assert [int(kind(4).properties) for kind in KINDS] == [0x285, 0x285, 0x285, 0x385, 0x281]
     assert int(RectifiedLinearComponent(4, 2).properties) == 0x685
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_derivatives(kind):
-    check_derivatives(reference_ops(np.float64), kind(4), 5, 5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -293,15 +205,6 @@ def test_files_with_everything(binary):
                             "self-repair-upper-threshold=0.9, self-repair-scale=1e-05, count=8, "
                             "self-repaired-proportion=0.25, value-avg=[ 0.08 0.03 0.005 0.002 ], "
                             "deriv-avg=[ 0.10 0.11 0.08 0.09 ], oderiv-rms=[ 0.18 0.24 0.23 0.01 ], oderiv-count=16")
-
-
-def test_older_files():
-    text = "<SigmoidComponent> <Dim> 2 <ValueAvg> [ 0.5 0.25 ] <DerivAvg> [ 0.2 0.1 ] <Count> 10 "
-    component = read_text(SigmoidComponent, text + "</SigmoidComponent> ")
-    np.testing.assert_allclose(component.value_sum, [5, 2.5])
-    assert component.stored.tolist() == [True, True, False]
-    component = read_text(SigmoidComponent, text + "<NumDimsProcessed> 7 <SelfRepairScale> 0.5 </SigmoidComponent> ")
-    assert component.counters.tolist() == [10, 0, 0, 7] and component.self_repair_scale == 0.5
 
 
 @pytest.mark.parametrize("text, message", [

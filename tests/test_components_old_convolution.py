@@ -1,72 +1,21 @@
-"""Pnorm, the old 2-D convolution and max pooling: Kaldi's cases, values, files and config lines."""
+"""Pnorm, the old 2-D convolution and max pooling: values, files and config lines."""
 from __future__ import annotations
-
-import io
 
 import numpy as np
 import pytest
-from case_with_stats import CaseWithStats, check_gradient, check_update
-from component_cases import CASES, assert_same_info, info_lines, read_components, reread, written
-from own_ops import reference_ops
+from component_cases import from_config, normal, read_text, reread, written
 
 from nnet3py.components.old_convolution import ConvolutionComponent, FilterShape, MaxpoolingComponent, PoolShape
 from nnet3py.components.structural import PnormComponent
-from nnet3py.config_line import ConfigLine
 from nnet3py.errors import ConfigError, FormatError
 from nnet3py.formats.matrices import write_matrix
 from nnet3py.io.object_files import write_object
-from nnet3py.io.tokens import TokenReader
-from nnet3py.ops import get_ops
 
 FLOAT32 = 1e-5      # sums of up to 12 products
-NAMES = ["pnorm", "convolution-old", "maxpooling"]
 CONVOLUTION = ("input-x-dim=5 input-y-dim=4 input-z-dim=2 filt-x-dim=3 filt-y-dim=2 filt-x-step=2 filt-y-step=1 "
                "num-filters=3")
 POOLING = ("input-x-dim=5 input-y-dim=4 input-z-dim=2 pool-x-size=3 pool-y-size=2 pool-z-size=1 pool-x-step=2 "
            "pool-y-step=1 pool-z-step=1")
-
-
-@pytest.fixture(params=["reference", "cpu"])
-def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
-
-
-def normal(*shape, seed=0):
-    return np.random.default_rng([seed, *shape]).standard_normal(shape, dtype=np.float32)
-
-
-def from_config(kind, text):
-    line = ConfigLine(text)
-    component = kind.from_config(line, np.random.default_rng(0))
-    line.check_all_used()
-    return component
-
-
-def read_text(kind, text):
-    return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
-
-
-# -- Kaldi's cases ---------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_kaldis_outputs_and_derivatives(name, ops):
-    check_gradient(CaseWithStats(name, ops))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_kaldis_updates(name, ops):
-    check_update(CaseWithStats(name, ops))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_kaldis_files_and_information(name):
-    for path in [*sorted((CASES / name).glob("*.raw")), CASES / name / "nnet.txt"]:
-        for component, data in read_components(path).values():
-            assert written(component, path.suffix == ".raw") == data
-    components = read_components(CASES / name / "nnet.raw")
-    for key, expected in info_lines(name).items():
-        assert_same_info(components[key][0].info(), expected)
 
 
 # -- values ------------------------------------------------------------------------------------------------------------

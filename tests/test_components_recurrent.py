@@ -1,24 +1,11 @@
-"""LstmNonlinearity: finite differences, statistics, self-repair, update, files and config lines."""
+"""LstmNonlinearity: statistics, self-repair, update, files and config lines."""
 from __future__ import annotations
-
-import io
 
 import numpy as np
 import pytest
-from case_with_stats import CaseWithStats, check_gradient, check_update
-from component_cases import (
-    CASES,
-    FINITE_DIFFERENCE,
-    assert_same_info,
-    in_float64,
-    info_lines,
-    numeric_gradient,
-    read_components,
-    reread,
-    written,
-)
-from own_ops import reference_ops
-from test_components_nonlinear import Draws, from_config, normal
+from component_cases import Draws, from_config, normal, read_text, reread, written
+from component_forms import as_gradient
+from numpy_ops import NumpyOps
 
 from nnet3py.components.nonlinear import COUNT, NUM_REPAIRED
 from nnet3py.components.recurrent import (
@@ -28,16 +15,10 @@ from nnet3py.components.recurrent import (
 )
 from nnet3py.components.updatable import UpdateSettings
 from nnet3py.errors import ConfigError, FormatError
-from nnet3py.io.tokens import TokenReader
 from nnet3py.ops import get_ops
 
 FLOAT32 = 3e-6
 CONFIG = np.array([0.05, 0.05, 0.2, 0.05, 0.2] + [0.0] * 5, np.float32)       # without self-repair
-
-
-@pytest.fixture(params=["reference", "cpu"])
-def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
 
 
 def make(cells=4, use_dropout=False, scale=0.0):
@@ -46,65 +27,19 @@ def make(cells=4, use_dropout=False, scale=0.0):
     return LstmNonlinearityComponent(normal(3, cells), config, use_dropout)
 
 
-def as_gradient(component):
-    gradient = component.copy()
-    gradient.set_as_gradient()
-    gradient.scale(0.0)
-    return gradient
-
-
-def read_text(text):
-    return LstmNonlinearityComponent.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
-
-
-@pytest.mark.parametrize("use_dropout", [False, True])
-def test_derivatives(use_dropout):
-    ops, component = reference_ops(np.float64), in_float64(make(4, use_dropout))
-    rng = np.random.default_rng(0)
-    x, dy = rng.standard_normal((5, component.input_dim)), rng.standard_normal((5, 8))
-    y, dx, update = np.empty((5, 8)), np.zeros_like(x), as_gradient(component)
-
-    def objective():
-        component.propagate(ops, None, x, y, None)
-        return float((y * dy).sum())
-
-    component.backprop(ops, None, x, None, dy, None, update, dx)
-    expected = numeric_gradient(objective, x)
-    np.testing.assert_allclose(dx[:, :20], expected[:, :20], rtol=FINITE_DIFFERENCE, atol=FINITE_DIFFERENCE)
-    assert not dx[:, 20:].any()                   # the masks' columns are not written
-    np.testing.assert_allclose(update.params, numeric_gradient(objective, component.params), rtol=FINITE_DIFFERENCE,
-                               atol=FINITE_DIFFERENCE)
-
-
 @pytest.mark.parametrize("use_dropout", [False, True])
 @pytest.mark.parametrize("cells", [1, 64, 70])
 def test_cpu_against_reference(cells, use_dropout):
     component = make(cells, use_dropout, 1e-3)
     x, dy = normal(7, component.input_dim), normal(7, 2 * cells, seed=1)
     found = []
-    for ops in (get_ops("cpu"), reference_ops()):
+    for ops in (get_ops("cpu"), NumpyOps()):
         y, dx, update = np.empty_like(dy), np.zeros_like(x), as_gradient(component)
         component.propagate(ops, None, x, y, None)
         component.backprop(ops, None, x, None, dy, None, update, dx)
         found.append([y, dx, update.params, update.value_sum, update.deriv_sum, update.self_repair_total, update.count])
     for one, other in zip(*found, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-
-
-def test_either_half_of_a_backward_pass_alone(ops):
-    """In recurrences Kaldi asks for the input derivative first and for the update of all frames at the end."""
-    component = make(scale=1e-3)
-    x, dy = normal(7, 20), normal(7, 8, seed=1)
-    both, dx = as_gradient(component), np.zeros_like(x)
-    component.backprop(ops, None, x, None, dy, None, both, dx)
-    alone, only = np.zeros_like(x), as_gradient(component)
-    component.backprop(ops, None, x, None, dy, None, None, alone)
-    before = x.copy()
-    component.backprop(ops, None, x, None, dy, None, only, None)
-    np.testing.assert_array_equal(alone, dx)
-    np.testing.assert_array_equal(only.params, both.params)
-    np.testing.assert_array_equal(x, before)
-    component.backprop(ops, None, x, None, dy, None, None, None)
 
 
 def test_statistics_go_to_the_updated_component(ops):
@@ -160,29 +95,6 @@ def with_statistics(**settings):
     return component
 
 
-def test_scaling_adding_and_zeroing():
-    component, other = with_statistics(), with_statistics()
-    component.scale(0.5)
-    component.add(1.0, other)
-    for name in ("params", *component.STATISTICS):
-        np.testing.assert_allclose(getattr(component, name), 1.5 * getattr(other, name), rtol=1e-6)
-    component.zero_stats()
-    assert not component.count[0] and not component.value_sum.any() and component.params.any()
-    other.params[0, 0] = np.nan
-    other.scale(0.0)
-    assert not other.params.any() and list(other.parameters()) == ["params"]
-    assert other.num_parameters() == 12
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_files(binary):
-    for component in (make(), with_statistics(use_dropout=True, scale=1e-5)):
-        again = reread(component, binary)
-        assert written(again, binary) == written(component, binary)
-        assert again.use_dropout == component.use_dropout
-        np.testing.assert_allclose(again.deriv_sum, component.deriv_sum, rtol=1e-6)
-
-
 def test_damaged_files():
     text = written(with_statistics(), False).decode()
     rows = text[text.index("<ValueAvg>"):text.index("<DerivAvg>")]
@@ -192,7 +104,7 @@ def test_damaged_files():
                               ("<LearningRate> 0.001 ", "", "expected <LearningRate>")):
         assert old in text
         with pytest.raises(FormatError, match=message):
-            read_text(text.replace(old, new))
+            read_text(LstmNonlinearityComponent, text.replace(old, new))
 
 
 def test_information():
@@ -225,62 +137,22 @@ def test_config():
 
 GRU_FLOAT32 = 1e-5          # float32 sums of a few terms
 KINDS = (GruNonlinearityComponent, OutputGruNonlinearityComponent)
-# case -> what Kaldi drew for its gradient: statistics are stored if it is at most 0.5. For the update it stored always.
-DRAWN = {"gru-nonlinearity": 0.4, "gru-nonlinearity-full": 0.6, "output-gru-nonlinearity": 0.6}
 STORES, SKIPS = [0.4], [0.6]
-
-
-@pytest.fixture(params=["reference", "cpu"])
-def gru_ops(request, monkeypatch):
-    gru_ops = reference_ops() if request.param == "reference" else get_ops("cpu")
-    monkeypatch.setattr(gru_ops, "random", gru_ops.random)      # tests choose what is drawn
-    return gru_ops
 
 
 def gru_make(kind, text="cell-dim=4"):
     return from_config(kind, text)
 
 
-def backward(gru_ops, component, uniforms, update, want_dx=True, rows=7):
+def backward(ops, component, uniforms, update, want_dx=True, rows=7):
     """A backward pass on fixed matrices; returns the input, the output and the derivative at the input."""
     x, dy = normal(rows, component.input_dim), normal(rows, component.output_dim, seed=1)
     y, dx = np.empty_like(dy), np.zeros_like(x) if want_dx else None
-    gru_ops.random = Draws(uniforms=uniforms)
-    component.propagate(gru_ops, None, x, y, None)
-    component.backprop(gru_ops, None, x, y, dy, None, update, dx)
-    assert not gru_ops.random.uniforms          # one is drawn for each update, and none without
+    ops.random = Draws(uniforms=uniforms)
+    component.propagate(ops, None, x, y, None)
+    component.backprop(ops, None, x, y, dy, None, update, dx)
+    assert not ops.random.uniforms          # one is drawn for each update, and none without
     return x, y, dx
-
-
-# -- Kaldi's cases -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_kaldis_outputs_gradients_and_statistics(name, gru_ops):
-    gru_ops.random = Draws(uniforms=[DRAWN[name]])
-    check_gradient(CaseWithStats(name, gru_ops))
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_kaldis_updates(name, gru_ops):
-    gru_ops.random = Draws(uniforms=STORES)
-    check_update(CaseWithStats(name, gru_ops))
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_kaldis_files_are_written_back_alike(name):
-    for path in [*(CASES / name).glob("*.raw"), CASES / name / "nnet.txt"]:
-        binary = path.suffix == ".raw"
-        for key, (component, data) in read_components(path).items():
-            assert written(component, binary) == data, f"{path} {key}"
-            assert written(reread(component, binary), binary) == data, f"{path} {key}"
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_kaldis_information(name):
-    components = read_components(CASES / name / "nnet.raw")
-    for key, expected in info_lines(name).items():
-        assert_same_info(components[key][0].info(), expected)
 
 
 # -- computation -------------------------------------------------------------------------------------------------------
@@ -294,62 +166,37 @@ def test_flags_and_dimensions():
     assert dims == [(16, 8), (18, 8), (12, 8)]
 
 
-def test_values(gru_ops):
+def test_values(ops):
     component = gru_make(KINDS[0], "cell-dim=3 recurrent-dim=2")
-    x, y, _ = backward(gru_ops, component, [], None)
+    x, y, _ = backward(ops, component, [], None)
     z, r, hpart, c_prev, s_prev = np.split(x.astype(float), [3, 5, 8, 11], axis=1)
     h = np.tanh(hpart + (r * s_prev) @ component.w_h.T)
     np.testing.assert_allclose(y, np.hstack([h, (1 - z) * h + z * c_prev]), atol=GRU_FLOAT32)
     component = gru_make(KINDS[1], "cell-dim=3")
-    x, y, _ = backward(gru_ops, component, [], None)
+    x, y, _ = backward(ops, component, [], None)
     z, hpart, c_prev = np.split(x.astype(float), 3, axis=1)
     h = np.tanh(hpart + component.w_h * c_prev)
     np.testing.assert_allclose(y, np.hstack([h, (1 - z) * h + z * c_prev]), atol=GRU_FLOAT32)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_derivatives_are_added(kind, gru_ops):
-    component = gru_make(kind)
-    x, dy = normal(7, component.input_dim), normal(7, 8, seed=1)
-    y, dx, more = np.empty_like(dy), np.zeros_like(x), normal(7, component.input_dim, seed=2)
-    before = more.copy()
-    component.propagate(gru_ops, None, x, y, None)
-    for derivative in (dx, more):
-        component.backprop(gru_ops, None, x, y, dy, None, None, derivative)
-    np.testing.assert_allclose(more - before, dx, atol=GRU_FLOAT32)
-    component.backprop(gru_ops, None, x, y, dy, None, None, None)        # asks for nothing
-
-
-@pytest.mark.parametrize("text", ["cell-dim=4", "cell-dim=4 recurrent-dim=3"])
-def test_the_two_halves_of_a_backward_pass(text, gru_ops):
-    """In recurrences Kaldi asks for the input derivative first and for the update of all frames at the end."""
-    component = gru_make(KINDS[0], text)
-    both, only = as_gradient(component), as_gradient(component)
-    _, _, dx = backward(gru_ops, component, SKIPS, both)
-    _, _, alone = backward(gru_ops, component, [], None)
-    backward(gru_ops, component, SKIPS, only, want_dx=False)
-    np.testing.assert_array_equal(alone, dx)
-    np.testing.assert_array_equal(only.w_h, both.w_h)
 
 
 # -- statistics and self-repair ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_statistics_go_to_the_updated_component_of_gru(kind, gru_ops):
+def test_statistics_go_to_the_updated_component_of_gru(kind, ops):
     component = gru_make(kind)
     delta = component.copy()
-    _, y, _ = backward(gru_ops, component, STORES, delta)
+    _, y, _ = backward(ops, component, STORES, delta)
     h = y[:, :4].astype(float)
     assert not component.counters.any() and delta.counters[COUNT] == 7
     np.testing.assert_allclose(delta.value_sum, h.sum(axis=0), atol=GRU_FLOAT32)
     np.testing.assert_allclose(delta.deriv_sum, (1 - h * h).sum(axis=0), atol=GRU_FLOAT32)
-    backward(gru_ops, component, SKIPS, delta)
+    backward(ops, component, SKIPS, delta)
     assert delta.counters[COUNT] == 7
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_self_repair_looks_at_the_updated_component(kind, gru_ops):
+def test_self_repair_looks_at_the_updated_component(kind, ops):
     """The statistics of this minibatch count, and those of the network that propagates do not."""
     component = gru_make(kind, "cell-dim=4 self-repair-scale=0.25 self-repair-threshold=0.9")
     component.counters[COUNT], component.deriv_sum[...] = 1, 0.0
@@ -358,8 +205,8 @@ def test_self_repair_looks_at_the_updated_component(kind, gru_ops):
     update.deriv_sum[...] = 0.0, 1000.0, 0.0, 1000.0
     plain, without = as_gradient(component), gru_make(kind, "cell-dim=4")
     without.w_h[...] = component.w_h
-    x, y, expected = backward(gru_ops, without, SKIPS, plain)
-    _, _, dx = backward(gru_ops, component, STORES, update)
+    x, y, expected = backward(ops, without, SKIPS, plain)
+    _, _, dx = backward(ops, component, STORES, update)
     pull = 0.5 * y[:, :4] * [1, 0, 1, 0]                 # twice the scale: half of the passes repair
     place = {16: 8, 12: 4}[component.input_dim]          # of hpart's columns
     np.testing.assert_allclose(expected[:, place:place + 4] - dx[:, place:place + 4], pull, atol=GRU_FLOAT32)
@@ -367,10 +214,10 @@ def test_self_repair_looks_at_the_updated_component(kind, gru_ops):
     assert np.abs(update.w_h - plain.w_h).max() > 0.01   # the parameters' gradient is repaired too
 
 
-def test_cells_are_counted_without_a_scale(gru_ops):
+def test_cells_are_counted_without_a_scale(ops):
     component = gru_make(KINDS[1], "cell-dim=4 self-repair-scale=0 self-repair-threshold=1.5")
     delta = as_gradient(component)
-    backward(gru_ops, component, STORES, delta)
+    backward(ops, component, STORES, delta)
     assert delta.counters[NUM_REPAIRED] == 4
 
 
@@ -378,32 +225,18 @@ def test_cells_are_counted_without_a_scale(gru_ops):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_natural_gradient(kind, gru_ops):
+def test_natural_gradient(kind, ops):
     """The first step of every preconditioner is close to the plain gradient and as large; later ones turn it."""
     component = gru_make(kind, "cell-dim=4 learning-rate=0.5")
     plain, delta = as_gradient(component), component.copy()
-    backward(gru_ops, component, SKIPS, plain)
-    backward(gru_ops, component, SKIPS, delta)
+    backward(ops, component, SKIPS, plain)
+    backward(ops, component, SKIPS, delta)
     step, gradient = (delta.w_h - component.w_h) / 0.5, plain.w_h
     cosine = np.vdot(step, gradient) / np.sqrt(np.vdot(step, step) * np.vdot(gradient, gradient))
     assert 0.5 < cosine < 0.9999
     assert all(not p.frozen for p in delta.preconditioners())
     delta.freeze_natural_gradient(True)
     assert all(p.frozen for p in delta.preconditioners())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_scaling_and_adding(kind, gru_ops):
-    component = gru_make(kind)
-    backward(gru_ops, component, STORES, component)
-    twice = component.copy()
-    twice.scale(0.5)
-    twice.add(1.5, component)
-    for name in ("w_h", "value_sum", "deriv_sum", "counters"):
-        np.testing.assert_allclose(getattr(twice, name), 2 * getattr(component, name), rtol=GRU_FLOAT32)
-    assert component.num_parameters() == component.w_h.size
-    component.zero_stats()
-    assert component.w_h.any() and not component.counters.any() and not component.deriv_sum.any()
 
 
 # -- files and config lines --------------------------------------------------------------------------------------------
@@ -427,10 +260,6 @@ def test_statistics_in_files(kind):
     assert ", count=4, self-repaired-proportion=0.416667, value-avg=[ 0.38 -0.50 0.12 ], deriv-avg=[" in again.info()
 
 
-def gru_read_text(kind, text):
-    return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
-
-
 DAMAGE = [("<CellDim> 3", "<CellDim> 4"), ("<CellDim> 3", "<CellDim> 0"), ("<CellDim> 3", "<CellDim> 99999999"),
           ("<w_h>", "<w_hh>"), ("<LearningRate>", "<LearningRat>"), ("<ValueAvg>  [ 0.375", "<ValueAvg>  ["),
           ("<DerivAvg>  [", "<DerivAvg>  [ 1 1"), ("<SelfRepairTotal> 5", "<SelfRepairTotal>"),
@@ -450,7 +279,7 @@ def test_damaged_files_of_gru(kind, before, after):
     assert before in text
     head, _, tail = text.rpartition(before)
     with pytest.raises(FormatError):
-        gru_read_text(kind, head + after + tail)
+        read_text(kind, head + after + tail)
 
 
 def test_config_of_gru():

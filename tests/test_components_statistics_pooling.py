@@ -1,18 +1,14 @@
-"""Statistics extraction and pooling: index logic and values by definition, Kaldi's cases, files and config lines."""
+"""Statistics extraction and pooling: index logic and values by definition, files and config lines."""
 from __future__ import annotations
 
-import io
 import re
 
 import numpy as np
 import pytest
-from case_runs import differences
-from case_with_stats import OUTPUT, assert_close
-from component_cases import CASES, info_lines, read_ark, read_components, read_request, reread, written
+from component_cases import CASES, from_config, normal, read_components, read_text, written
 from hypothesis import given
 from hypothesis import strategies as st
-from own_ops import reference_ops
-from test_components_nonlinear import from_config, normal
+from numpy_ops import NumpyOps
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.statistics_pooling import (
@@ -24,20 +20,8 @@ from nnet3py.components.statistics_pooling import (
 from nnet3py.components.time_grid import by_sequence, row_ranges, rows_inside
 from nnet3py.errors import CompileError, ConfigError, FormatError
 from nnet3py.index import NO_TIME
-from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.ops import get_ops
 
 FLOAT32 = 1e-5           # float32 sums of a few dozen terms, and a root of their difference
-NAMES = ("statistics-pooling", "statistics-pooling-whole-utterance")
-
-
-@pytest.fixture(params=["reference", "cpu"])
-def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
-
-
-def read_text(kind, text):
-    return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
 
 
 def grid(times, sequences=((0, 0),)) -> np.ndarray:
@@ -93,74 +77,9 @@ def test_rows_in_another_order_are_refused(component):
 # -- Kaldi's cases -----------------------------------------------------------------------------------------------------
 
 
-class DrivenStatistics:
-    """The two components of a case, between values that the case's file does not hold: driven on random frames."""
-
-    def __init__(self, case: str, ops) -> None:
-        components = {name: component for name, (component, _) in read_components(CASES / case / "nnet.raw").items()}
-        self.ops, self.components = ops, components
-        self.requests, self.io = read_request(CASES / case / "request.txt"), read_ark(CASES / case / "io.ark")
-
-    def output(self) -> np.ndarray:
-        """The output of the net, in the order of its indexes."""
-        a, pool, ext = (self.components[name] for name in ("a", "pool", "ext"))
-        wanted = self.requests["output"].copy()
-        wanted[:, 1] -= wanted[:, 1] % pool.input_period              # Round(pool, 2) in one case
-        inputs, splice = self.requests["input"], a.input_dim // self.io["input.input"].shape[1]
-        last = inputs[:, 1].max() - splice // 2
-        first = inputs[:, 1].min() + splice // 2
-        pooled_from, pooled, pool_indexes = arranged(
-            pool, np.unique(wanted, axis=0), lambda t: (t >= first) & (t <= last))
-        frames, extracted, ext_indexes = arranged(ext, pooled_from, lambda t: (t >= first) & (t <= last))
-        assert extracted.tolist() == pooled_from.tolist()
-        place = {tuple(row): i for i, row in enumerate(inputs)}
-        offsets = range(-(splice // 2), splice // 2 + 1)
-        rows = [[place[n, t + offset, x] for n, t, x in frames] for offset in offsets]
-        x = np.concatenate([self.io["input.input"][spliced] for spliced in rows], axis=1)
-        value = self._run("a", None, x, len(x))
-        if "r" in self.components:
-            value = self._run("r", None, value, len(x))
-        value = self._run("ext", ext_indexes, value, len(extracted))
-        value = self._run("pool", pool_indexes, value, len(pooled))
-        value = self._run("z", None, value, len(pooled))
-        if "l" in self.components:
-            value = self._run("l", None, value, len(pooled))
-        return value[[pooled.tolist().index(row) for row in wanted.tolist()]]
-
-    def _run(self, name, indexes, x, rows):
-        self.ops.reset_scratch()
-        return propagated(self.ops, self.components[name], indexes, x, rows)
-
-
-@pytest.mark.parametrize("case", NAMES)
-def test_kaldis_output(case, ops):
-    driven = DrivenStatistics(case, ops)
-    assert_close(driven.output(), driven.io["output.output"], OUTPUT)
-
-
-@pytest.mark.parametrize("optimize", [True, False])
-@pytest.mark.parametrize("case", [f"statistics-pooling-small-variance-{i}" for i in (1, 2, 3)])
-def test_derivatives_where_a_variance_is_nearly_zero(case, optimize):
-    """A window of one frame: half of a derivative is 50,000 times as large as what the two halves leave."""
-    found = differences(CASES / case, optimize=optimize)
-    assert found.output is not None and found.output < OUTPUT
-    assert found.input_deriv is not None and found.input_deriv < OUTPUT
-    assert max(found.gradient.values()) < OUTPUT
-
-
-@pytest.mark.parametrize("case", NAMES)
-@pytest.mark.parametrize("form", ["nnet.raw", "nnet.txt"])
-def test_kaldis_files(case, form):
-    infos = info_lines(case)
-    for name, (component, data) in read_components(CASES / case / form).items():
-        if name in ("ext", "pool"):
-            assert written(component, form == "nnet.raw").strip() == data.strip()
-            assert component.info() == infos[name]
-
-
 def test_the_config_line_gives_kaldis_component():
-    config = (CASES / NAMES[0] / "config.txt").read_text()
-    components = read_components(CASES / NAMES[0] / "nnet.raw")
+    config = (CASES / "statistics-pooling" / "config.txt").read_text()
+    components = read_components(CASES / "statistics-pooling" / "nnet.raw")
     for name, kind in (("ext", StatisticsExtractionComponent), ("pool", StatisticsPoolingComponent)):
         line = re.search(rf"^component name={name} type=\w+ (.*)$", config, re.MULTILINE)[1]
         assert written(from_config(kind, line), True) == components[name][1]
@@ -176,7 +95,7 @@ def test_extraction_by_definition(period, groups, start, num, with_variance, hol
     outputs = grid((period * groups * np.arange(start, start + num)), ((0, 0), (2, 0), (0, -1)))
     inputs, outputs, indexes = arranged(component, outputs, lambda t: t != hole)
     x = np.random.default_rng(0).standard_normal((len(inputs), 2))
-    y = propagated(reference_ops(np.float64), component, indexes, x, len(outputs))
+    y = propagated(NumpyOps(np.float64), component, indexes, x, len(outputs))
     for row, (n, t, extra) in zip(y, outputs, strict=True):
         times = range(t, t + period * groups, period)
         frames = x[(inputs[:, 0] == n) & (inputs[:, 2] == extra) & np.isin(inputs[:, 1], list(times))]
@@ -270,14 +189,6 @@ POOLING = ("<StatisticsPoolingComponent> <InputDim> 5 <InputPeriod> 3 <LeftConte
            "<NumLogCountFeatures> 2 <OutputStddevs> T <VarianceFloor> 0.25 </StatisticsPoolingComponent> ")
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_files(binary):
-    for component in (StatisticsExtractionComponent(3, 2, 4, False),
-                      StatisticsPoolingComponent(5, 3, 3, 6, 2, True, 0.25)):
-        again = reread(component, binary)
-        assert vars(again) == vars(component) and written(again, binary) == written(component, binary)
-
-
 @pytest.mark.parametrize("kind, text", [(StatisticsExtractionComponent, EXTRACTION),
                                         (StatisticsPoolingComponent, POOLING)])
 def test_text(kind, text):
@@ -311,23 +222,6 @@ def test_damaged_files(kind, text, old, new):
     assert old in text
     with pytest.raises(FormatError):
         read_text(kind, text.replace(old, new))
-
-
-@pytest.mark.parametrize("binary", [True, False])
-@pytest.mark.parametrize("need_backprop", [True, False])
-@pytest.mark.parametrize("component", [StatisticsExtractionComponent(2, 1, 2), StatisticsPoolingComponent(3, 2, 2, 2)])
-def test_files_of_precomputed_indexes(component, need_backprop, binary):
-    inputs, outputs, _ = arranged(component, grid(range(0, 8, 2), ((0, 0), (1, 0))))
-    indexes = component.precompute_indexes(inputs, outputs, need_backprop)
-    stream = io.BytesIO()
-    indexes.write(TokenWriter(stream, binary))
-    data = (b"\0B" if binary else b"") + stream.getvalue()
-    reader = TokenReader(io.BytesIO(data), size=len(data))
-    reader.read_header()
-    again = type(indexes).read(reader)
-    for name, value in vars(indexes).items():
-        np.testing.assert_array_equal(getattr(again, name), value)
-        assert getattr(again, name).dtype == value.dtype and getattr(again, name).shape == value.shape
 
 
 @pytest.mark.parametrize("kind, text", [

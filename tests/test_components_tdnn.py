@@ -1,28 +1,26 @@
-"""TdnnComponent: its index logic against the definition, derivatives, file forms and config lines.
-
-Kaldi's cases are in test_components_affine.py, with those of the other trained components.
-"""
+"""TdnnComponent: its index logic against the definition, derivatives, file forms and config lines."""
 from __future__ import annotations
 
 import io
+from functools import partial
 
 import numpy as np
 import pytest
-from component_cases import check_derivatives, in_float64, reread, written
+from component_cases import from_config, written
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy_ops import NumpyOps
 
 from nnet3py.components.affine import NaturalGradientAffineComponent
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
-from nnet3py.components.tdnn import TdnnComponent, TdnnComponentPrecomputedIndexes
+from nnet3py.components.tdnn import TdnnComponent
 from nnet3py.components.time_grid import TimeGrid
-from nnet3py.config_line import ConfigLine
 from nnet3py.errors import CompileError, ConfigError, FormatError
 from nnet3py.index import NO_TIME
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 FLOAT32 = 1e-5     # sums of a few dozen float32 products
+configured = partial(from_config, TdnnComponent)
 
 
 def make(offsets, input_dim: int = 3, output_dim: int = 2, bias: bool = True, **kwargs) -> TdnnComponent:
@@ -126,23 +124,7 @@ def test_time_grid_files():
     assert stream.getvalue() == b"<ConvCompIo> 2 -1 1 9 0 3 3 3 </ConvCompIo> "
 
 
-def test_precomputed_indexes_files():
-    precomputed = TdnnComponentPrecomputedIndexes(3, [0, 1, 8])
-    stream = io.BytesIO()
-    precomputed.write(TokenWriter(stream, False))
-    assert stream.getvalue().split() == (b"<TdnnComponentPrecomputedIndexes> <RowStride> 3 <RowOffsets> [ 0 1 8 ] "
-                                         b"</TdnnComponentPrecomputedIndexes>").split()
-    assert TdnnComponentPrecomputedIndexes.read(TokenReader(io.BytesIO(stream.getvalue()))) == precomputed
-
-
 # -- computing -------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_derivatives(bias):
-    component = make([1, -2], bias=bias)
-    inputs, outputs, precomputed = arranged(component, indexes_of((0, 2), [(0, 0), (1, 0)]))
-    check_derivatives(NumpyOps(np.float64), in_float64(component), len(inputs), len(outputs), precomputed)
 
 
 @pytest.mark.parametrize("natural", [True, False])
@@ -182,16 +164,6 @@ def test_flags():
 # -- files and config lines ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("binary", [True, False])
-def test_files(bias, binary):
-    component = make([2, -1], bias=bias, orthonormal_constraint=-1.0)
-    again = reread(component, binary)
-    assert written(again, binary) == written(component, binary)
-    assert again.parameters().keys() == component.parameters().keys()
-    assert again.time_offsets.tolist() == [2, -1] and again.orthonormal_constraint == -1.0
-
-
 def test_older_and_damaged_files():
     text = written(make([2, -1]), False)
     old = text.replace(b"<AlphaInOut> 4 4", b"<Alpha> 3")
@@ -206,16 +178,8 @@ def test_older_and_damaged_files():
             TdnnComponent.read(TokenReader(io.BytesIO(text.replace(*damage))))
 
 
-def from_config(text: str) -> TdnnComponent:
-    line = ConfigLine(text)
-    component = TdnnComponent.from_config(line, np.random.default_rng(0))
-    line.check_all_used()
-    assert isinstance(component, TdnnComponent)
-    return component
-
-
 def test_config_defaults():
-    component = from_config("input-dim=60 output-dim=200 time-offsets=1,-1,0")
+    component = configured("input-dim=60 output-dim=200 time-offsets=1,-1,0")
     assert component.time_offsets.tolist() == [1, -1, 0] and component.input_dim == 60
     assert component.linear_params.std() == pytest.approx(1 / np.sqrt(180), rel=0.02)   # 36000 draws
     assert component.bias_params.std() == pytest.approx(1.0, rel=0.2)                  # 200 draws
@@ -224,7 +188,7 @@ def test_config_defaults():
 
 
 def test_every_config_key():
-    component = from_config(
+    component = from_config(TdnnComponent,
         "input-dim=4 output-dim=3 time-offsets=0 param-stddev=0 bias-stddev=0 bias-mean=2 use-bias=true "
         "orthonormal-constraint=-1 use-natural-gradient=true rank-in=2 rank-out=1 alpha-in=3 alpha-out=5 "
         "num-samples-history=100 learning-rate=0.5 max-change=0.25")
@@ -232,7 +196,7 @@ def test_every_config_key():
     assert component.info().endswith("rank-in=2, rank-out=1, num-samples-history=100, update-period=4, alpha-in=3, "
                                      "alpha-out=5")
     assert ", max-change=0.25, orthonormal-constraint=-1, time-offsets=0, linear-params-rms=0" in component.info()
-    plain = from_config("input-dim=4 output-dim=3 time-offsets=0 use-bias=false use-natural-gradient=false")
+    plain = configured("input-dim=4 output-dim=3 time-offsets=0 use-bias=false use-natural-gradient=false")
     assert plain.bias_params is None and plain.info().endswith(", has-bias=false, use-natural-gradient=false")
 
 
@@ -246,4 +210,4 @@ def test_every_config_key():
     ("input-dim=4 output-dim=3 time-offsets=0 rank-out=0", "rank 0")])
 def test_impossible_config_lines(text, message):
     with pytest.raises(ConfigError, match=message):
-        from_config(text)
+        configured(text)

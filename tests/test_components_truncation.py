@@ -1,13 +1,9 @@
 """ClipGradient and BackpropTruncation: clipping, self-repair, counters, indexes, files and config lines."""
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
-from component_cases import check_derivatives, reread, written
-from own_ops import reference_ops
-from test_components_nonlinear import Draws, from_config, normal
+from component_cases import Draws, from_config, normal, read_text, reread, written
 
 from nnet3py.components.truncation import (
     BackpropTruncationComponent,
@@ -15,19 +11,8 @@ from nnet3py.components.truncation import (
     ClipGradientComponent,
 )
 from nnet3py.errors import ConfigError, FormatError
-from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.ops import get_ops
 
 FLOAT32 = 2e-6
-
-
-@pytest.fixture(params=["reference", "cpu"])
-def ops(request):
-    return reference_ops() if request.param == "reference" else get_ops("cpu")
-
-
-def read_text(kind, text):
-    return kind.read(TokenReader(io.BytesIO(text.encode()), size=len(text)))
 
 
 def norms(matrix):
@@ -35,27 +20,6 @@ def norms(matrix):
 
 
 # -- ClipGradientComponent -----------------------------------------------------------------
-
-
-def test_identity_forward(ops):
-    for component in (ClipGradientComponent(6), BackpropTruncationComponent(6)):
-        x, y = normal(5, 6), np.zeros((5, 6), np.float32)
-        component.propagate(ops, None, x, y, None)
-        np.testing.assert_array_equal(x, y)
-        component.propagate(ops, None, y, y, None)
-        np.testing.assert_array_equal(x, y)
-    component = BackpropTruncationComponent(6, 0.5)
-    component.propagate(ops, None, y, y, None)
-    np.testing.assert_array_equal(y, 0.5 * x)
-
-
-def test_derivatives_below_the_thresholds():
-    ops = reference_ops(np.float64)
-    check_derivatives(ops, ClipGradientComponent(4, 100.0, True), 5, 5)
-    check_derivatives(ops, ClipGradientComponent(4, 100.0, False), 5, 5)
-    component = BackpropTruncationComponent(4, 0.5, 100.0, 100.0)
-    indexes = component.precompute_indexes(*2 * (np.zeros((5, 3), np.int32),), True)
-    check_derivatives(ops, component, 5, 5, indexes)
 
 
 def test_clipping_by_norm(ops):
@@ -136,17 +100,6 @@ def test_clip_gradient_files(binary):
                             "self-repair-target=0.1, self-repair-scale=0.5")
 
 
-def test_older_clip_gradient_files():
-    component = read_text(ClipGradientComponent, "<ClipGradientComponent> <Dim> 6 <ClippingThreshold> 2 "
-                          "<NormBasedClipping> T <NumElementsClipped> 1 <NumElementsProcessed> 2 "
-                          "</ClipGradientComponent> ")
-    assert (component.self_repair_clipped_proportion_threshold, component.self_repair_scale) == (1.0, 0.0)
-    assert component.counters.tolist() == [1, 2, 0, 0]
-    assert component.info().endswith("clipped-proportion=0.5")
-    with pytest.raises(FormatError, match="expected <NumElementsClipped>"):
-        read_text(ClipGradientComponent, "<Dim> 6 <ClippingThreshold> 2 <NormBasedClipping> T <Dim> 1 ")
-
-
 def test_clip_gradient_config():
     component = from_config(ClipGradientComponent, "dim=6")
     assert component.info() == ("ClipGradientComponent, dim=6, norm-based-clipping=false, clipping-threshold=15, "
@@ -215,20 +168,6 @@ def test_truncation_files(binary):
     assert read_text(BackpropTruncationComponent, text).value_scale == 1.0
     with pytest.raises(FormatError, match="at least 1"):
         read_text(BackpropTruncationComponent, text.replace("<ZeroingInterval> 3", "<ZeroingInterval> 0"))
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_files_of_precomputed_indexes(binary):
-    rows = np.array([[0, t, 0] for t in range(30)], np.int32)
-    indexes = counted().precompute_indexes(rows, rows, True)
-    stream = io.BytesIO()
-    indexes.write(TokenWriter(stream, binary))
-    data = (b"\0B" if binary else b"") + stream.getvalue()
-    reader = TokenReader(io.BytesIO(data), size=len(data))
-    reader.read_header()
-    again = BackpropTruncationComponentPrecomputedIndexes.read(reader)
-    np.testing.assert_array_equal(again.zeroing, indexes.zeroing)
-    assert again.zeroing_sum == indexes.zeroing_sum
 
 
 def test_truncation_statistics_scale_and_add():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case_runs import read_request as case_request
+from compiler_cases import read_request as case_request
 from golden_cases import runnable_cases
 from io_samples import check_survives, damaged, reader_of, written
 from paths import DATA, shared_golden
@@ -42,7 +42,7 @@ SMALL = ["affine", "clip-gradient", "dropout-test-mode", "lstm-nonlinearity", *P
 
 
 def case(folder: Path) -> tuple[Nnet, ComputationRequest]:
-    return nnet3py.read_nnet(str(folder / "nnet.raw")), case_request(folder / "request.txt")[0]
+    return nnet3py.read_nnet(str(folder / "nnet.raw")), case_request(folder / "request.txt")
 
 
 def save(computation: Computation, binary: bool) -> bytes:

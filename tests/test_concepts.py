@@ -8,7 +8,7 @@ from functools import cache
 from typing import NamedTuple
 
 import pytest
-from paths import ROOT, shared_folder
+from paths import ROOT, shared_folder, tree
 
 PAGE = ROOT / "docs" / "concepts.md"
 PACKAGE = ROOT / "nnet3py"
@@ -99,13 +99,12 @@ def definitions(module: str) -> frozenset[str] | None:
     if not path.is_file():
         return None
     found = set()
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    for item in tree.body:
+    for item in tree(path).body:
         if isinstance(item, ast.FunctionDef):
             found.add(item.name)
         elif isinstance(item, ast.ClassDef):
             found |= {item.name, *(f"{item.name}.{name}" for name in members(item))}
-    return frozenset(found | {target.id for target in targets(tree.body) if isinstance(target, ast.Name)})
+    return frozenset(found | {target.id for target in targets(tree(path).body) if isinstance(target, ast.Name)})
 
 
 def resolves(reference: Reference) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from paths import DATA
 
-from nnet3py.cli.fst.language_models import arpa_to_const_arpa
+from nnet3py.cli.fst.make_graph import arpa_to_const_arpa
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import FormatError
 from nnet3py.fst import const_arpa

@@ -12,8 +12,7 @@ import pytest
 from paths import shared_golden
 
 import nnet3py
-from nnet3py.cli.decoding.scoring import align_text, compute_wer, compute_wer_bootci
-from nnet3py.cli.decoding.word_error_rate import word_error_rate
+from nnet3py.cli.decoding.scoring import align_text, compute_wer, compute_wer_bootci, word_error_rate
 from nnet3py.decoding.word_errors import Edits, Resampler, WordErrors, align, alignment_lines, edit_distance
 from nnet3py.errors import UsageError
 from nnet3py.random_sequence import CRandom

@@ -11,17 +11,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from paths import DATA, ROOT
+from paths import DATA, ROOT, sources, tree
 
 TABLE = DATA / "defaults.txt"
-PACKAGE = ROOT / "nnet3py"
 
 
 def option_classes() -> list[str]:
     """All dataclasses of the package whose names end with Options, with their modules."""
     found = []
-    for path in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for path in sources():
+        for node in tree(path).body:
             if isinstance(node, ast.ClassDef) and node.name.endswith("Options") and not node.name.startswith("_") \
                     and any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
                 found.append(".".join([*path.relative_to(ROOT).with_suffix("").parts, node.name]))

@@ -17,7 +17,7 @@ from component_forms import (
     parts,
     row_patterns,
 )
-from own_ops import reference_ops
+from numpy_ops import NumpyOps
 
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.recurrent import NUM_GATES
@@ -140,7 +140,7 @@ def test_derivatives(type_name, line):
     """By the input and by every parameter, in float64."""
     component = in_float64(made(type_name, line))
     for rows in row_patterns(component):
-        run = Pass(reference_ops(np.float64), component, rows)
+        run = Pass(NumpyOps(np.float64), component, rows)
         x, dy = run.inputs(), run.outputs()
 
         def objective(run=run, x=x, dy=dy):
@@ -160,7 +160,7 @@ def test_kernels(type_name, line, cpu):
     """The float32 kernels give what the float64 reference gives."""
     component = made(type_name, line)
     for rows in row_patterns(component):
-        exact = Pass(reference_ops(np.float64), in_float64(component), rows)
+        exact = Pass(NumpyOps(np.float64), in_float64(component), rows)
         run = Pass(cpu, component, rows)
         wanted, found = (_results(one, dtype) for one, dtype in ((exact, np.float64), (run, np.float32)))
         assert list(found) == list(wanted)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from runtime_cases import TDNN, TDNN_CONTEXT, assert_close, class_example, dense_example, parameters, plain
 
-from nnet3py.cli.training.combine import combine
+from nnet3py.cli.training.train import combine
 from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case_runs import read_request
+from compiler_cases import read_request
 from component_configs import CONFIGS
 from component_forms import make, row_patterns
 from golden_cases import runnable_cases
@@ -66,7 +66,7 @@ def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def network_and_request(name: str = "affine") -> tuple[Nnet, ComputationRequest]:
-    return nnet3py.read_nnet(str(CASES / name / "nnet.raw")), read_request(CASES / name / "request.txt")[0]
+    return nnet3py.read_nnet(str(CASES / name / "nnet.raw")), read_request(CASES / name / "request.txt")
 
 
 def entries(folder: Path) -> list[Path]:
@@ -317,7 +317,7 @@ KEY = "ab" * 32
 
 
 def loaded(name: str, folder: Path = CASES) -> tuple[Nnet, ComputationRequest, Computation]:
-    nnet, request = nnet3py.read_nnet(str(folder / name / "nnet.raw")), read_request(folder / name / "request.txt")[0]
+    nnet, request = nnet3py.read_nnet(str(folder / name / "nnet.raw")), read_request(folder / name / "request.txt")
     return nnet, request, nnet3py.compile(nnet, request)
 
 

@@ -5,10 +5,7 @@ discriminative training. The commands of blocks that need a whole corpus are at 
 """
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +13,7 @@ import lattice_supervisions
 import numpy as np
 import pytest
 from graph_systems import context_system
+from pages import shell
 from paths import DATA, ROOT
 
 from nnet3py.chain.options import PhoneLmOptions
@@ -130,6 +128,14 @@ def test_what_is_listed_is_there_once(listed: tuple[str, str]) -> None:
     assert sum(block.page == listed[0] and block.text.startswith(listed[1]) for block in BLOCKS) == 1
 
 
+@pytest.mark.parametrize("name", ["python.md", "pytorch.md", "rnnlm.md"])
+def test_contents_name_every_section(name: str) -> None:
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    sections = [re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-")
+                for line in re.findall(r"^## (.*)$", text, re.MULTILINE)]
+    assert re.findall(r"\]\(#([\w-]+)\)", text.split("\n## ")[0]) == sections
+
+
 # -- blocks that need a corpus -----------------------------------------------------------------------------------------
 
 def calls(text: str) -> list[tuple[str, list[str]]]:
@@ -172,9 +178,7 @@ def test_chain_graphs_from_the_command_line(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     write_fst_file("phone_lm.fst", estimate_phone_lm([[1, 2, 3, 1], [1, 4, 5, 1]], PhoneLmOptions()))
     topology, graph = of_page("chain.md", "bash")
-    done = subprocess.run(["bash", "-ec", topology + graph], capture_output=True, text=True, check=False, env={
-        **os.environ, "PATH": f"{ROOT / 'bin'}{os.pathsep}{os.environ['PATH']}", "NNET3PY_PYTHON": sys.executable})
-    assert done.returncode == 0, done.stderr
+    shell(topology + graph)
     assert read_fst_file("den.fst").num_arcs > 0 and read_fst_file("normalization.fst").num_arcs > 0
 
 

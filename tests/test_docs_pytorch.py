@@ -1,23 +1,18 @@
 """docs/pytorch.md: its code runs and prints what stands there; on a few utterances, what is trained is decoded."""
 from __future__ import annotations
 
-import contextlib
-import io
 import os
-import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from digits_cases import RECIPE, write_recipe_data
+from pages import blocks, run_blocks
 from paths import ROOT
 
 pytest.importorskip("torch", reason="the extra torch")
 
 PAGE = ROOT / "docs" / "pytorch.md"
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 SMALLER = "EPOCHS, BATCH = 5, 16", "EPOCHS, BATCH = 2, 4"
 UTTERANCES = {"train": 12, "test": 4}        # make_kaldi_dirs.sh has four jobs
 
@@ -28,26 +23,6 @@ def parts() -> tuple[str, str]:
     return before, after
 
 
-def run(text: str, names: dict, folder: Path) -> None:
-    printed = ""
-    environment = {**os.environ, "NNET3PY_PYTHON": sys.executable, "PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}"}
-    for kind, code in BLOCK.findall(text):
-        if kind == "text":
-            assert code == printed
-        elif kind == "sh":
-            done = subprocess.run(["bash", "-e", "-c", code], cwd=folder, capture_output=True, text=True,
-                                  env=environment)
-            assert done.returncode == 0, done.stderr
-            printed = done.stdout
-        else:
-            assert kind == "python"
-            output = io.StringIO()
-            with contextlib.redirect_stdout(output):
-                exec(compile(code, str(PAGE), "exec"), names)
-            printed = output.getvalue()
-    names["printed"] = printed
-
-
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> dict:
     """Those of the page after its parts that need no data."""
@@ -56,7 +31,7 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> dict:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        run(parts()[0], result, folder)
+        run_blocks(blocks(parts()[0]), result, folder)
     finally:
         os.chdir(before)
     return result
@@ -78,11 +53,5 @@ def test_from_features_to_words(names: dict, tmp_path: Path, monkeypatch: pytest
     monkeypatch.chdir(recipe)
     text = parts()[1]
     assert SMALLER[0] in text
-    run(text.replace(*SMALLER), names, recipe)
-    assert names["objectives"][1] > names["objectives"][0] and "%WER" in names["printed"]
-
-
-def test_the_contents_name_every_section() -> None:
-    text = PAGE.read_text(encoding="utf-8")
-    sections = [line.lower().replace(" ", "-") for line in re.findall(r"^## (.*)$", text, re.MULTILINE)]
-    assert re.findall(r"\]\(#([\w-]+)\)", text.split("\n## ")[0]) == sections
+    printed = run_blocks(blocks(text.replace(*SMALLER)), names, recipe)
+    assert names["objectives"][1] > names["objectives"][0] and "%WER" in printed[-1]

@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 from urllib.request import urlopen
 
+import pages
 import pytest
 from paths import ROOT
 from recognition_cases import PACKAGE, RATE, SOUNDS, dialogue
@@ -28,7 +29,7 @@ PAGE = (ROOT / "docs" / "recognition.md").read_text(encoding="utf-8")
 
 
 def blocks(kind: str) -> list[str]:
-    return re.findall(rf"^```{kind}\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    return [text for _, text in pages.blocks(PAGE, kind)]
 
 
 def commands() -> list[list[str]]:

@@ -1,17 +1,13 @@
 """docs/rnnlm.md: every block runs, in a folder with a small model, and prints what stands there."""
 from __future__ import annotations
 
-import contextlib
-import io
-import os
 import re
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from lattice_cases import LATTICE_DATA, check_same_words
+from pages import blocks, run_blocks, shell
 from paths import ROOT
 from rnnlm_cases import RNNLM_DATA, rnnlm_folder, scores
 
@@ -20,7 +16,6 @@ from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.lattice import COMPACT_LATTICES
 
 PAGE = (ROOT / "docs" / "rnnlm.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 WITHIN = 2.0           # of the best path: what is near the beam may be in one and not in the other
 DIFFERENCE = 1.0       # the old model's costs are taken off exactly, or by its cheapest paths
 
@@ -47,14 +42,7 @@ def lattices(name: str) -> dict[str, CompactLattice]:
 
 
 def test_commands(work: Path) -> None:
-    environment = {**os.environ, "PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}", "NNET3PY_PYTHON": sys.executable}
-    printed = ""
-    for kind, text in BLOCK.findall(PAGE):
-        if kind == "sh":
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", text], capture_output=True, text=True,
-                                  env=environment, timeout=120)
-            assert done.returncode == 0, done.stderr
-            printed += done.stdout
+    printed = shell("set -uo pipefail\n" + "".join(text for _, text in blocks(PAGE, "sh")), timeout=240)
     scored, perplexity = printed.splitlines()[:-1], re.fullmatch(
         r"trained: perplexity ([\d.]+) on \d+ held-out words \(epoch 2 of 2\)", printed.splitlines()[-1])
     assert [line.split()[0] for line in scored] == list(scores("normalized-lstm.txt"))
@@ -66,20 +54,7 @@ def test_commands(work: Path) -> None:
 
 def test_python(work: Path) -> None:
     names: dict = {"__name__": "page"}
-    printed, num_run = "", 0
-    for kind, text in BLOCK.findall(PAGE):
-        if kind == "text":
-            assert printed == text
-        elif kind == "python":
-            output = io.StringIO()
-            with contextlib.redirect_stdout(output):
-                exec(compile(text, "rnnlm.md", "exec"), names)
-            printed, num_run = output.getvalue(), num_run + 1
+    printed = run_blocks(blocks(PAGE, "python", "text"), names)
     assert len(names["history"].epochs) == 2 and names["history"].best.perplexity < 12.0
     assert names["trained"].log_probs("one two three").sum() > names["trained"].log_probs("two one three").sum()
-    assert num_run == 3 and len(printed.splitlines()) == 3 and "'" in printed
-
-
-def test_the_contents_name_every_section() -> None:
-    sections = [line.lower().replace(" ", "-") for line in re.findall(r"^## (.*)$", PAGE, re.MULTILINE)]
-    assert re.findall(r"\]\(#([\w-]+)\)", PAGE.split("\n## ")[0]) == sections
+    assert len(printed) == 3 and len(printed[-1].splitlines()) == 3 and "'" in printed[-1]

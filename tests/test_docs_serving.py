@@ -23,10 +23,10 @@ from server_runs import log_until, running
 from nnet3py.cli.main import load
 from nnet3py.cli.process.options import Options
 from nnet3py.recognition.model_folder import demo_folder
-from nnet3py.recognition.server_http import origin_is_allowed
-from nnet3py.recognition.server_metrics import Metrics
-from nnet3py.recognition.server_options import ServerOptions
-from nnet3py.recognition.server_protocol import MOST_PHRASE_WORDS
+from nnet3py.recognition.server.metrics import Metrics
+from nnet3py.recognition.server.options import ServerOptions
+from nnet3py.recognition.server.protocol import MOST_PHRASE_WORDS
+from nnet3py.recognition.server.server import origin_is_allowed
 
 pytest.importorskip("websockets")
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")

@@ -6,10 +6,10 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+import pages
 import pytest
 from command_lines import read
 from digits_cases import RECIPE, write_recipe_data
@@ -30,7 +30,7 @@ OTHER_MACHINES = [(False, False), (False, True), (True, False)]     # by no prog
 
 
 def blocks(kind: str) -> list[str]:
-    found = re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    found = [code for _, code in pages.blocks(PAGE, kind)]
     for old, new in SMALLER.items():
         found = [code.replace(old, new) for code in found]
     return found
@@ -47,12 +47,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(RECIPE / "local", recipe / "local")
     shutil.copy(RECIPE / "path.sh", recipe)
     (recipe.parent / "utils").symlink_to(ROOT / "egs" / "utils")
-    shell = blocks("sh")
-    assert len(shell) >= 6 and all(old in PAGE.read_text(encoding="utf-8") for old in SMALLER)
-    done = subprocess.run(["bash", "-e", "-c", "".join(shell)], cwd=checkout, capture_output=True, text=True,
-                          check=False, env={**os.environ, "NNET3PY_PYTHON": sys.executable}, timeout=500)
-    assert done.returncode == 0, done.stderr
-    (recipe / "shown").write_text(done.stdout + done.stderr, encoding="utf-8")
+    commands = blocks("sh")
+    assert len(commands) >= 6 and all(old in PAGE.read_text(encoding="utf-8") for old in SMALLER)
+    shown = pages.shell(f"exec 2>&1\n{''.join(commands)}", checkout, timeout=500)
+    (recipe / "shown").write_text(shown, encoding="utf-8")
     return recipe
 
 

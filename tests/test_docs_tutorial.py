@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from digits_cases import write_recipe_data
+from pages import blocks, run_blocks, shell
 from paths import ROOT
 
 import nnet3py
@@ -23,18 +24,13 @@ UTTERANCES = {"train": 12, "test": 4}      # jobs of alignments are four
 def part(heading: str) -> list[tuple[str, str]]:
     """The blocks of a part of the page: kind and code."""
     text = PAGE.read_text(encoding="utf-8").split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    return re.findall(r"^```(sh|python)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return blocks(text, "sh", "python")
 
 
-def run(blocks: list[tuple[str, str]]) -> None:
+def run(page: list[tuple[str, str]]) -> None:
     """Run blocks: those of the shell, which come first, in one shell; those of Python in one namespace."""
-    script = "".join(code for kind, code in blocks if kind == "sh")
-    done = subprocess.run(["bash", "-e", "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    names: dict = {"__name__": "page"}
-    for kind, code in blocks:
-        if kind == "python":
-            exec(compile(code, str(PAGE), "exec"), names)
+    print(shell("".join(code for kind, code in page if kind == "sh")), end="")
+    print("".join(run_blocks([block for block in page if block[0] == "python"], {"__name__": "page"})), end="")
 
 
 def small_recipe(folder: Path) -> None:
@@ -50,12 +46,11 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recipe's folder after the first part of the page."""
     folder = tmp_path_factory.mktemp("checkout")
     small_recipe(folder)
-    shell = [block for block in part("Your first network") if block[0] == "sh"]
-    assert len(shell) >= 6
+    commands = [block for block in part("Your first network") if block[0] == "sh"]
+    assert len(commands) >= 6
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setenv("NNET3PY_PYTHON", sys.executable)
-        run(shell)
+        run(commands)
     return folder / "egs" / "digits"
 
 
@@ -87,11 +82,11 @@ def test_from_a_kaldi_directory(recipe: Path, monkeypatch: pytest.MonkeyPatch,
                                 capsys: pytest.CaptureFixture) -> None:
     """The page makes the directory itself."""
     monkeypatch.chdir(recipe)
-    blocks = part("From a Kaldi directory to posteriors in Python")
-    assert [kind for kind, _ in blocks] == ["sh", *["python"] * 5]
-    run(blocks[:1])
+    page = part("From a Kaldi directory to posteriors in Python")
+    assert [kind for kind, _ in page] == ["sh", *["python"] * 5]
+    run(page[:1])
     monkeypatch.chdir(recipe / "exp" / "kaldi")
-    run(blocks[1:])
+    run(page[1:])
     printed = capsys.readouterr().out
     assert "for computing     nothing is missing" in printed and "begins with phone" in printed
     written = dict(nnet3py.read_matrices("scp:post.scp"))
@@ -108,9 +103,9 @@ def test_from_a_kaldi_directory(recipe: Path, monkeypatch: pytest.MonkeyPatch,
 
 def test_a_component_of_your_own(recipe: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.chdir(recipe)
-    blocks = part("A component of your own")
-    assert len(blocks) >= 4
-    run(blocks)
+    page = part("A component of your own")
+    assert len(page) >= 4
+    run(page)
     printed = capsys.readouterr().out
     assert "type=BendComponent, input-dim=40, output-dim=40, learning-rate=0.001" in printed
     assert float(printed.rpartition("largest change of c:")[2]) > 0

@@ -103,7 +103,8 @@ def test_convert_to_fixed_affine(edit: Edit, binary: bool) -> None:
 
 
 def test_rename_node(edit: Edit) -> None:
-    before, after, messages = edit("rename-node old-name=a2 new-name=last; rename-node old-name=output new-name=out")
+    before, after, messages = edit("rename-node old-name=a2 new-name=last; rename-node old-name=output "
+                                   "new-name=out # and so on")
     assert messages == [] and changed_components(before, after) == {}
     assert after.config_lines() == [
         line.replace("name=a2", "name=last").replace("input=a2", "input=last").replace("0.5, a2", "0.5, last")
@@ -141,6 +142,9 @@ def test_apply_svd(edit: Edit) -> None:
         product = second["linear_params"] @ first["params"]
         np.testing.assert_allclose(product, (u[:, :2] * s[:2]) @ v[:2], atol=ROUNDING)
         assert np.array_equal(second["bias_params"], old["bias_params"])
+    assert [type(after.component(name)).__name__ for name in ("a1_a", "a1_b")] == [
+        "LinearComponent", "NaturalGradientAffineComponent"]
+    assert all("learning-rate-factor=0.5" in after.component(name).info() for name in ("a1_a", "a1_b"))
     info = after.component("a2_a").info()
     assert "l2-regularize=0.01" in info and "max-change=0.75" in info and "learning-rate=0.001" in info
     assert {after.node_input(name) for name in ("drop", "output", "output-xent", "a2_b")} == {

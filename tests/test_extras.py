@@ -12,7 +12,7 @@ import pytest
 from paths import ROOT
 
 from nnet3py import extras
-from nnet3py.cli.machine.extras import extras as command
+from nnet3py.cli.machine.installation import extras as command
 
 # Installed by make.
 DEVELOPERS = {"test", "test-ptx", "test-browser", "test-published", "mutants", "lint", "docs", "dist"}

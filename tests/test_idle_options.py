@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
@@ -34,22 +35,24 @@ def text_of(path: Path) -> str:
 def shared_files() -> tuple[Path, ...]:
     """Of what commands share, and the drivers, whose options are fields of dataclasses."""
     modules = {entry.module for entry in COMMANDS.values()}
-    files = [path for path in CLI.rglob("*.py") if f"{path.parent.name}.{path.stem}" not in modules
-             and path.stem != "option_groups"]
+    files = [path for path in CLI.rglob("*.py") if f"{path.parent.name}.{path.stem}" not in modules]
     rooms = ("drivers", "fine_tuning", "recognition", "decoding", "lattices", "export", "discriminative", "training",
              "runtime", "egs", "chain", "gaussians", "ivectors", "trees", "feat")
     files += [path for room in rooms for path in (ROOT / "nnet3py" / room).rglob("*.py")]
     files += [ROOT / "nnet3py/__init__.py", ROOT / "nnet3py/compiler/cache.py"]
-    files.remove(ROOT / "nnet3py/recognition/option_tables.py")
+    files.remove(ROOT / "nnet3py/recognition/options.py")
     return tuple(files)                  # options of features are given by their names
 
 
 @cache
-def fields_of(name: str) -> frozenset[str]:
-    """Fields of dataclasses that declare an option."""
-    pattern = rf'^    (\w+): [^=\n]+ = opt\(\s*"{re.escape(name)}"'
-    return frozenset(field for path in (ROOT / "nnet3py").rglob("*options.py")
-                     for field in re.findall(pattern, path.read_text(encoding="utf-8"), re.MULTILINE))
+def declared_fields() -> dict[str, set[str]]:
+    """Option -> the fields of dataclasses that declare it."""
+    fields = defaultdict(set)
+    for path in (ROOT / "nnet3py").rglob("*options.py"):
+        for field, name in re.findall(r'^    (\w+): [^=\n]+ = opt\(\s*"([^"]+)"', path.read_text(encoding="utf-8"),
+                                      re.MULTILINE):
+            fields[name].add(field)
+    return fields
 
 
 @cache
@@ -73,7 +76,7 @@ def is_read(name: str, module: str) -> bool:
         return True
     own = CLI / f"{module.replace('.', '/')}.py"
     places = [words_of(*OPTIMIZER)] if by_optimizer else [words_of(own), words_of(*shared_files())]
-    wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})", *fields_of(name)}
+    wanted = {last, whole.replace(".", "_"), f"({name.rpartition('.')[2]})", *declared_fields().get(name, ())}
     return not all(wanted.isdisjoint(words) for words in places)
 
 

@@ -18,7 +18,7 @@ from recognition_cases import kaldi_folder
 
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel, read_model
-from nnet3py.cli.nnet.inspect import inspect as command
+from nnet3py.cli.nnet.networks import inspect as command
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.inspection import inspect
 from nnet3py.inspection.facts import Inspection

@@ -10,9 +10,7 @@ from paths import DATA, shared_golden
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.cli.nnet.acoustic_model import am_adjust_priors, am_init
-from nnet3py.cli.nnet.copy import am_copy, copy
-from nnet3py.cli.nnet.info import am_info, info
-from nnet3py.cli.nnet.init import init
+from nnet3py.cli.nnet.networks import am_copy, am_info, copy, info, init
 from nnet3py.model_info import acoustic_model_info
 from nnet3py.model_info import info as describe
 from nnet3py.network.model_file import read_nnet

@@ -147,6 +147,12 @@ def test_the_same_number_in_other_words_is_no_mutant():
     assert not larger.is_another_program("x = 1.0e38\n") and larger.is_another_program("x = 1\n")
 
 
+def test_what_is_no_program_is_no_mutant():
+    plus = mutants.Mutant("module.py", "core/ReplaceBinaryOperator_Mul_Add", 0, 1)
+    assert not plus.is_another_program("def step(x, *, y): ...\n")
+    assert plus.is_another_program("y = x * x\n")
+
+
 def results_of(monkeypatch: pytest.MonkeyPatch, *tests: str | None, interrupted: bool = False) -> int:
     """The exit status if mutants of two rooms, in turns, end so."""
     made = {room: [mutants.Mutant(f"nnet3py/{room}/__init__.py", "core/AddNot", k, 1) for k in range(2)]

@@ -11,8 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ops_cases import check, matrix, vector
 
-from nnet3py.engine import threads
+from nnet3py.engine import product_rule, threads
+from nnet3py.engine.jit import Kernel
 from nnet3py.ops import get_ops
+from nnet3py.ops.cpu import products
 
 ops = get_ops("cpu")
 
@@ -180,3 +182,34 @@ def test_nothing_is_added_by_a_factor_of_zero(name: str) -> None:
     getattr(get_ops("cpu"), name)(found, *(np.full_like(source, np.nan) for source in sources),
                                   np.zeros(1, np.float32))
     np.testing.assert_array_equal(found, before)
+
+
+# -- parts of affine maps ----------------------------------------------------------------------------------------------
+
+
+ROUNDING = 1e-5      # float32 sums of up to 300 products, and of 64 rows of them
+DIM, STRIDE = 70, 2
+STARTS = np.array([3, 0], np.int32)
+affine_part = Kernel(products._spliced_affine_part.py_func,
+                     "int int mat mat mat mat vec vec vec ivec int f32 bool", False, None)
+
+
+@pytest.mark.parametrize("by_blas", [False, True])
+@pytest.mark.parametrize("rows, columns, parts", [
+    (150, 101, [(0, 150)]), (150, 101, [(0, 128), (128, 150)]), (80, 101, [(48, 101), (0, 48)])])
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("summed", [False, True])
+def test_parts_of_affine_maps(by_blas: bool, rows: int, columns: int, parts: list, scaled: bool, summed: bool) -> None:
+    """Threads share rows of tall results, columns of wide ones."""
+    product_rule.load_blas()
+    rng = np.random.default_rng(3)
+    given = (matrix(rng, 3 + STRIDE * rows, DIM), matrix(rng, columns, 2 * DIM), vector(rng, columns),
+             *(vector(rng, columns if scaled else 0) for _ in range(2)))
+    dst, sums = matrix(rng, rows, columns), matrix(rng, 2 * -(-rows // 64) if summed else 0, columns)
+    wanted, wanted_sums = np.empty(dst.shape), np.empty(sums.shape)
+    reference.spliced_affine(wanted, wanted_sums, *(array.astype(np.float64) for array in given), STARTS, STRIDE, 0.5)
+    for first, last in parts:
+        affine_part(first, last, dst, sums, *given, STARTS, STRIDE, 0.5, by_blas)
+    for array, wanted_array in ((dst, wanted), (sums, wanted_sums)):
+        np.testing.assert_allclose(array, wanted_array, rtol=ROUNDING,
+                                   atol=ROUNDING * np.abs(wanted_sums).max(initial=50.0))

@@ -12,7 +12,7 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.feat.speech import SpeechFeatures, speech_options
 from nnet3py.option_fields import with_values
 from nnet3py.option_file import OptionLine, find_file, read_conf, read_option_lines
-from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition import options as tables
 
 
 def test_lines(tmp_path: Path) -> None:

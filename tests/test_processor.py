@@ -33,7 +33,7 @@ from nnet3py.ops import device
 
 # What computes in ways that depend on the processor. Compiling takes most of the time, so of derivatives only what is
 # made of products, sums of columns and sums of rows is run again.
-KERNEL_TESTS = ["ops_products", "epilogue", "tiles", "ops_reductions", "ops_natural_gradient", "ops_nonlinear",
+KERNEL_TESTS = ["ops_products", "tiles", "ops_reductions", "ops_natural_gradient", "ops_nonlinear",
                 "ops_statistics_pooling", "components_nonlinear", "derivatives"]
 SELECTED = "(not test_derivatives or Affine or Tdnn or BatchNorm or Softmax)"
 FEW = "test_products or test_values or test_lstm"      # products by tiles, elementwise ones, a recurrence

@@ -63,7 +63,7 @@ def test_the_command_measures_and_keeps(tmp_path: Path) -> None:
     assert len(lines) == product_rule.NUM_CLASSES and all(line.split()[-1] in ("tiles", "BLAS") for line in lines)
     assert "Kept" not in log and not (tmp_path / product_rule.FILE).exists()
     assert f"Kept in {tmp_path / product_rule.FILE}" in run(tmp_path)[1]
-    assert "removed" in run(tmp_path, "--reset")[1] and not (tmp_path / product_rule.FILE).exists()
+    assert "Removed the measured rule" in run(tmp_path, "--reset")[1] and not (tmp_path / product_rule.FILE).exists()
 
 
 @pytest.mark.parametrize("rule", [0b00000001, 0b10000000])
@@ -77,4 +77,4 @@ def test_what_holds_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ru
 
 
 def test_nothing_is_there_to_reset(tmp_path: Path) -> None:
-    assert "Nothing was measured" in run(tmp_path, "--reset")[1]
+    assert "There is no measured rule" in run(tmp_path, "--reset")[1]

@@ -88,7 +88,7 @@ def test_texts_that_cannot_be_aligned(aligner: nnet3py.Aligner, text: str, error
 def test_sounds_that_cannot_be_aligned(aligner: nnet3py.Aligner) -> None:
     with pytest.raises(Nnet3Error, match="shorter than a window"):
         aligner(np.zeros(10, np.int16), TEXT, 16000)
-    with pytest.raises(UsageError, match="give the rate"):
+    with pytest.raises(UsageError, match="give it after them"):
         aligner(np.zeros(16000, np.int16), TEXT)
 
 

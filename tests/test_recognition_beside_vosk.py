@@ -12,7 +12,7 @@ from recognition_cases import CHUNK, PACKAGE, RATE, dialogue
 from rnnlm_cases import rnnlm_folder
 from vosk_results import vosk_results
 
-from nnet3py.cli.fst.language_models import arpa_to_const_arpa
+from nnet3py.cli.fst.make_graph import arpa_to_const_arpa
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.recognition.recognizer import Recognizer

@@ -101,7 +101,7 @@ def test_what_cannot_be_decoded(log_likes: np.ndarray, sound: FrontEndOutput, tm
         nnet3py.decode(demo_folder(), log_likes[:, :-1])
     with pytest.raises(ShapeError, match=r"expected log-likelihoods \(frames, 344\), found"):
         nnet3py.decode(model.transition_model, sound.features, GRAPH)
-    with pytest.raises(UsageError, match="computes nothing of features"):
+    with pytest.raises(UsageError, match="cannot compute log-likelihoods of features"):
         nnet3py.decode(model.transition_model, sound, GRAPH)
     with pytest.raises(UsageError, match="no graph to search"):
         nnet3py.decode(model, log_likes)

@@ -11,7 +11,7 @@ from scipy.linalg import eigh
 
 import nnet3py
 from nnet3py.cli.ivectors.scoring import agglomerative_cluster
-from nnet3py.cli.recognition.diarize import diarize as diarize_command
+from nnet3py.cli.recognition.align import diarize as diarize_command
 from nnet3py.cli.recognition.transcribe import transcribe
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.feat.cmvn import normalize_sliding
@@ -33,8 +33,8 @@ from nnet3py.recognition.diarization import (
     with_speakers,
 )
 from nnet3py.recognition.model_folder import demo_folder
+from nnet3py.recognition.options import DiarizationOptions
 from nnet3py.recognition.speaker import SpeakerModel
-from nnet3py.recognition.stream_options import DiarizationOptions
 from nnet3py.runtime.options import XvectorOptions
 from nnet3py.runtime.xvectors import XvectorComputer
 

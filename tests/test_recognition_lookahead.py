@@ -96,7 +96,7 @@ def test_boosted_words(lookahead: Recognizer) -> None:
 
 
 @pytest.mark.parametrize(("phrases", "boost", "message"), [
-    (["seven eleven"], {}, "does not know the word 'eleven'"), ([" "], {}, "has no words"),
+    (["seven eleven"], {}, "does not know the word 'eleven'"), ([" "], {}, "found one without words"),
     (["<eps>"], {}, "does not know the word"), ([], {"eleven": 1.0}, "does not know the word 'eleven'"),
     ([], {"one": float("inf")}, "expected finite numbers")])
 def test_what_cannot_be_said(lookahead: Recognizer, phrases: list[str], boost: dict[str, float], message: str) -> None:

@@ -144,7 +144,7 @@ def test_pitch_and_plp(package: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "text", "message"), [
     ("conf/online.conf", "--feature-type=lpc\n", "--feature-type=lpc"),
-    ("cmvn_opts", "--norm-vars=false\n", "normalized over whole utterances"),
+    ("cmvn_opts", "--norm-vars=false\n", "streams cannot normalize features"),
     ("delta_opts", "", "delta_opts"),
     ("frame_subsampling_factor", "three\n", "expected a number of 1 or more, found 'three'"),
 ])

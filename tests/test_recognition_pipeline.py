@@ -15,8 +15,7 @@ from nnet3py.feat.pitch import compute_pitch, pitch_options
 from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
-from nnet3py.recognition.feature_stream import PitchSettings
-from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels
+from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, PitchSettings
 
 KALDI = 1e-4            # of the largest value: features and posteriors are single precision
 

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from online_cases import FakeSearch, model
 
-from nnet3py.recognition.silence_weighting import LOOK_BACK, SilenceWeighting
-from nnet3py.recognition.stream_options import SilenceWeightingOptions
+from nnet3py.recognition.options import SilenceWeightingOptions
+from nnet3py.recognition.silence import LOOK_BACK, SilenceWeighting
 
 RNG = np.random.default_rng(4)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nnet3py.errors import UsageError
-from nnet3py.recognition.sound_list import (
+from nnet3py.recognition.sound import (
     Listed,
     find_sounds,
     listed_sounds,

@@ -22,9 +22,9 @@ from online_cases import (
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.lattices.best_path import best_path, path_of
 from nnet3py.network.nnet import Nnet
+from nnet3py.recognition.options import EndpointOptions, EndpointRule, SilenceWeightingOptions
 from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels
 from nnet3py.recognition.stream_decoder import StreamDecoder
-from nnet3py.recognition.stream_options import EndpointOptions, EndpointRule, SilenceWeightingOptions
 from nnet3py.runtime.looped import LoopedComputer
 
 DIGITS = 2e-4            # Kaldi prints six digits of costs per frame, and adds in single precision

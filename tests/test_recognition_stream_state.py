@@ -15,7 +15,7 @@ from nnet3py.recognition.model_folder import demo_folder
 from nnet3py.recognition.recognizer import Recognizer
 from nnet3py.recognition.results import Word
 from nnet3py.recognition.stream import Stream
-from nnet3py.recognition.stream_state import state_of, stream_from
+from nnet3py.recognition.transcribing import state_of, stream_from
 
 BLOCK = RATE // 10
 TURNS = 4                # of the dialogue

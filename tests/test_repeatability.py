@@ -13,10 +13,10 @@ from digits_cases import DATA as DIGITS
 from digits_cases import RECIPE
 from driver_chain_cases import CHAIN, FEAT_DIM, NUM_PDFS
 
-from nnet3py.cli.alignments.ali_to_post import ali_to_post
+from nnet3py.cli.alignments.posteriors import ali_to_post
 from nnet3py.cli.chain.train import train as chain_train
 from nnet3py.cli.egs.get import get_egs
-from nnet3py.cli.egs.merge import chain_merge_egs, merge_egs
+from nnet3py.cli.egs.rearrange import chain_merge_egs, merge_egs
 from nnet3py.cli.training.train import train
 from nnet3py.engine import threads
 from nnet3py.formats.holders import FLOAT_MATRIX, read_matrices

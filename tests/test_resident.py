@@ -12,8 +12,8 @@ import pytest
 from paths import DATA, ROOT
 
 from nnet3py import system
-from nnet3py.cli.machine.resident import resident
-from nnet3py.cli.process.parser import program_apart
+from nnet3py.cli.machine.installation import resident
+from nnet3py.cli.process.options import program_apart
 from nnet3py.cli.process.resident_server import read_when_loaded
 
 pytestmark = pytest.mark.skipif(not (system.TELLS_OF_PROCESSES and system.CAN_FORK),

@@ -3,17 +3,20 @@ from __future__ import annotations
 
 import ast
 import configparser
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
+from paths import ROOT, sources, tree
 
-from nnet3py.cli.machine.bin_files import COMMON, LAUNCHERS, common_text, launcher_text
+from nnet3py.cli.machine.bin_files import COMMON, common_text, launcher_names, launcher_text
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
-ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "nnet3py"
 
 # docs/architecture.md: a module imports from its own folder and from earlier stages.
@@ -54,10 +57,9 @@ LIGHT = ("errors", "_version", "log", "provided", "cached_property", "system", "
          "feat/options", "feat/pitch_options", "chain/options", "egs/options",
          "gaussians/options", "runtime/options", "training/options", "trees/options", "ivectors/options",
          "lattices/determinize_options", "decoding/options",
-         "decoding/layout", "recognition/stream_options", "recognition/option_tables",
-         "recognition/server_options", "recognition/server_limits", "recognition/server_protocol",
-         "recognition/transcripts", "rnnlm/folder", "compiler/optimize_options", "export/export_options",
-         "discriminative/options", "cli/")      # import no numpy
+         "decoding/layout", "recognition/options", "recognition/server/options",
+         "recognition/server/protocol", "recognition/transcripts", "rnnlm/folder", "compiler/optimize_options",
+         "export/export_options", "discriminative/options", "cli/")      # import no numpy
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)      # in which an import can be
 MAX_LINES = 600
 LINES_WITHOUT_DOCSTRING = 5
@@ -65,20 +67,24 @@ MAX_ARGUMENTS = 12       # more take a described structure
 
 
 @cache
-def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+def by_kind(path: Path) -> dict[type[ast.AST], list[Any]]:
+    """The nodes of a file's syntax tree, which is walked through once for all rules."""
+    kinds: dict[type[ast.AST], list[Any]] = defaultdict(list)
+    for node in ast.walk(tree(path)):
+        kinds[type(node)].append(node)
+    return kinds
 
 
-@cache
-def nodes(path: Path) -> list[ast.AST]:
-    """What the rules look at of a file: imports, functions and calls."""
-    return [node for node in ast.walk(tree(path))
-            if isinstance(node, ast.ImportFrom | ast.Call | ast.FunctionDef | ast.AsyncFunctionDef)]
+def nodes(path: Path, *kinds: type[ast.AST]) -> Iterator[Any]:
+    return chain.from_iterable(by_kind(path).get(kind, ()) for kind in kinds)
 
 
-@cache
-def sources() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+def called(call: ast.Call) -> str:
+    """``sys.exit`` for a call of it, and so on; empty for what has no name."""
+    function = call.func
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return f"{function.value.id}.{function.attr}"
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 
 def module_name(path: Path) -> str:
@@ -126,8 +132,8 @@ def imported_by_string(path: Path) -> frozenset[str]:
     A file has such a table if it calls ``import_module`` with something that is no string, or ``give_names``. Of an
     f-string only the package in front counts: ``import_module(f"nnet3py.x.{name}")`` imports from ``nnet3py.x``.
     """
-    calls = [node for node in nodes(path) if isinstance(node, ast.Call)
-             and ast.unparse(node.func).split(".")[-1] in ("import_module", "give_names", "__import__")]
+    calls = [node for node in nodes(path, ast.Call)
+             if called(node).split(".")[-1] in ("import_module", "give_names", "__import__")]
     names: set[str] = set()
     for call in calls:
         argument = call.args[0]
@@ -136,8 +142,7 @@ def imported_by_string(path: Path) -> frozenset[str]:
         elif isinstance(argument, ast.JoinedStr) and isinstance(argument.values[0], ast.Constant):
             names.add(str(argument.values[0].value).rpartition(".")[0])
         else:
-            names |= {node.value for node in ast.walk(tree(path))
-                      if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+            names |= {node.value for node in nodes(path, ast.Constant) if isinstance(node.value, str)}
     return frozenset(name for name in names if name.startswith("nnet3py.") and is_module(name))
 
 
@@ -185,7 +190,7 @@ def test_no_circles_through_functions_and_types() -> None:
     graph: dict[str, set[str]] = {}
     for path in sources():
         own = module_name(path)
-        names = {name for node in nodes(path) if isinstance(node, ast.ImportFrom)
+        names = {name for node in nodes(path, ast.ImportFrom)
                  for name in (node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names))}
         names |= imported_by_string(path)
         graph[own] = {name for name in names if is_module(name) and name != own and not own.startswith(name + ".")
@@ -240,7 +245,8 @@ def test_what_only_posix_has_has_one_door() -> None:
     others = [path for path in sources() if where(path) not in doors]
     wrong = [f"{where(path)} imports {name}" for path in others for name in imported(path, inside_functions=True)
              if name.split(".")[0] in modules]
-    wrong += [f"{where(path)} line {node.lineno}" for path in others for node in ast.walk(tree(path))
+    wrong += [f"{where(path)} line {node.lineno}" for path in others
+              for node in nodes(path, ast.Attribute, ast.keyword, ast.Constant)
               if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
               and node.attr in names.get(node.value.id, ())
               or isinstance(node, ast.Attribute) and node.attr == "add_signal_handler"
@@ -269,15 +275,13 @@ def is_program(path: Path) -> bool:
 
 def test_only_commands_print() -> None:
     wrong = [f"{where(path)}:{node.lineno}" for path in sources() if not is_program(path)
-             for node in ast.walk(tree(path))
-             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "print"]
+             for node in nodes(path, ast.Call) if called(node) == "print"]
     assert not wrong
 
 
 def test_only_commands_exit() -> None:
     wrong = [f"{where(path)}:{node.lineno}" for path in sources() if not is_program(path)
-             for node in ast.walk(tree(path))
-             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("sys.exit", "exit", "quit", "os._exit")]
+             for node in nodes(path, ast.Call) if called(node) in ("sys.exit", "exit", "quit", "os._exit")]
     assert not wrong
 
 
@@ -297,8 +301,8 @@ def test_functions_have_few_arguments() -> None:
     they are given is declared with its types where they are called, or in the table of operations."""
     wrong = []
     for path in sources():
-        for node in nodes(path):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not is_compiled(path):
+        for node in nodes(path, ast.FunctionDef, ast.AsyncFunctionDef):
+            if not is_compiled(path):
                 arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
                 if len([one for one in arguments if one.arg not in ("self", "cls")]) > MAX_ARGUMENTS:
                     wrong.append(f"{where(path)}:{node.lineno} {node.name}")
@@ -311,8 +315,7 @@ def test_names_say_which_thing() -> None:
     allowed = {("nnet3py/io/tokens.py", "found"), ("nnet3py/network/descriptor_parser.py", "found"),
                ("nnet3py/ops/cuda/store.py", "one")}                                        # 1 of an element's type
     bound = {(where(path), node.arg if isinstance(node, ast.arg) else node.id) for path in sources()
-             for node in ast.walk(tree(path))
-             if isinstance(node, ast.arg) or (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store))}
+             for node in nodes(path, ast.arg, ast.Name) if isinstance(node, ast.arg) or isinstance(node.ctx, ast.Store)}
     assert {(path, name) for path, name in bound if name in empty_names} == allowed
 
 
@@ -327,8 +330,7 @@ def test_functions_say_what_they_do() -> None:
     for path in sources():
         if path.parent.parent.name == "ops" or path.parent.name == "engine":
             continue
-        classes = [node for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)]
-        owners = [tree(path), *(node for node in classes if not node.bases)]
+        owners = [tree(path), *(node for node in nodes(path, ast.ClassDef) if not node.bases)]
         wrong += [f"{where(path)}:{node.lineno} {node.name}" for owner in owners for node in owner.body
                   if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
                   and (node.end_lineno or 0) - node.lineno >= LINES_WITHOUT_DOCSTRING and not ast.get_docstring(node)]
@@ -336,10 +338,10 @@ def test_functions_say_what_they_do() -> None:
 
 
 def test_launchers_match_the_registry() -> None:
-    assert {path.name for path in (ROOT / "bin").iterdir()} == {*LAUNCHERS, COMMON}
+    assert {path.name for path in (ROOT / "bin").iterdir()} == {*launcher_names(), COMMON}
     assert (ROOT / "bin" / COMMON).read_text(encoding="utf-8") == common_text(), "run: make launchers"
-    assert set(LAUNCHERS) == {"nnet3py", *(name for name, entry in COMMANDS.items() if entry.launcher)}
-    for name in LAUNCHERS:
+    assert set(launcher_names()) == {"nnet3py", *(name for name, entry in COMMANDS.items() if entry.launcher)}
+    for name in launcher_names():
         path = ROOT / "bin" / name
         assert path.read_text(encoding="utf-8") == launcher_text(name), "run: make launchers"
         assert path.stat().st_mode & 0o111 == 0o111

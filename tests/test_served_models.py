@@ -10,7 +10,7 @@ from recognition_cases import PACKAGE
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.recognition.model_folder import files_of_model
-from nnet3py.recognition.served_models import ModelLoader, ServedModels, model_places
+from nnet3py.recognition.server.models import ModelLoader, ServedModels, model_places
 
 
 def make_model(folder: Path, content: str = "sound") -> Path:

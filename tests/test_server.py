@@ -28,12 +28,12 @@ from fake_recognition import (
 )
 
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.recognition import server, stream_threads
-from nnet3py.recognition.served_models import Reloaded
-from nnet3py.recognition.server import RecognitionServer
-from nnet3py.recognition.server_limits import Limits
-from nnet3py.recognition.server_options import ServerOptions
-from nnet3py.recognition.stream_threads import StreamThreads
+from nnet3py.recognition.server import server
+from nnet3py.recognition.server import session as stream_threads
+from nnet3py.recognition.server.models import Reloaded
+from nnet3py.recognition.server.options import Limits, ServerOptions
+from nnet3py.recognition.server.server import RecognitionServer
+from nnet3py.recognition.server.session import StreamThreads
 
 websockets = pytest.importorskip("websockets")
 from websockets.asyncio.client import connect  # noqa: E402

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from nnet3py import system
-from nnet3py.recognition.server_board import Board, Place
+from nnet3py.recognition.server.metrics import Board, Place
 
 
 def test_slots_say_what_was_written_last() -> None:

@@ -11,7 +11,7 @@ import pytest
 from fake_recognition import fake_models, http_get, serving
 
 from nnet3py import __version__
-from nnet3py.recognition.server_http import content_policy, origin_is_allowed, page_text
+from nnet3py.recognition.server.server import content_policy, origin_is_allowed, page_text
 
 
 def test_paths() -> None:

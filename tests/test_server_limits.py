@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pytest
 
-from nnet3py.recognition.server_limits import LEAST_MESSAGE_SECONDS, Limits, Pace
+from nnet3py.recognition.server.options import LEAST_MESSAGE_SECONDS, Limits, Pace
 
 
 def test_speed_in_the_long_run() -> None:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from nnet3py.recognition.server_metrics import Metrics, text_of
+from nnet3py.recognition.server.metrics import Metrics, text_of
 from nnet3py.system import resident_bytes
 
 LINE = re.compile(r'# (HELP|TYPE) [a-z0-9_]+ .+|[a-z0-9_]+(\{[a-z]+="[^"]*"(,[a-z]+="[^"]*")*\})? [0-9.e+-]+')

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from fake_recognition import RATE, FakeStream, fake_models, serving
 
-from nnet3py.recognition.server_limits import Limits
+from nnet3py.recognition.server.options import Limits
 
 pytestmark = pytest.mark.slow
 pytest.importorskip("websockets")

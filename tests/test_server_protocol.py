@@ -6,8 +6,8 @@ import json
 import pytest
 from fake_recognition import FakeResult, fake_models
 
-from nnet3py.recognition.served_models import ServedModels
-from nnet3py.recognition.server_protocol import (
+from nnet3py.recognition.server.models import ServedModels
+from nnet3py.recognition.server.protocol import (
     CloseCode,
     Control,
     ProtocolError,

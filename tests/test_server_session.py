@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from fake_recognition import RATE, FakeStream, speech
 
-from nnet3py.recognition import server_session
-from nnet3py.recognition.served_models import ServedModels
-from nnet3py.recognition.server_limits import Limits
-from nnet3py.recognition.server_metrics import Metrics
-from nnet3py.recognition.server_protocol import StreamSettings
-from nnet3py.recognition.server_session import Session
-from nnet3py.recognition.stream_threads import StreamThreads
+from nnet3py.recognition.server import session as server_session
+from nnet3py.recognition.server.metrics import Metrics
+from nnet3py.recognition.server.models import ServedModels
+from nnet3py.recognition.server.options import Limits
+from nnet3py.recognition.server.protocol import StreamSettings
+from nnet3py.recognition.server.session import Session, StreamThreads
 
 
 class Gone(Exception):

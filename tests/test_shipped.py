@@ -252,7 +252,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if processor().triple not in LINUX.values():
         pytest.skip("wheels carry no kernels for this system")
     folder = tmp_path_factory.mktemp("sets")
-    subprocess.run([sys.executable, "-m", "nnet3py.cli.machine.kernel_sets", machine, folder], check=True, cwd=ROOT)
+    subprocess.run([sys.executable, "-m", "nnet3py.cli.machine.warmup", machine, folder], check=True, cwd=ROOT)
     return folder
 
 

@@ -19,7 +19,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.sklearn import Nnet3Classifier, Nnet3Regressor
 
 
-@parametrize_with_checks([Nnet3Classifier(), Nnet3Regressor()])
+@parametrize_with_checks([Nnet3Classifier((16,)), Nnet3Regressor((16,))])      # small: a hundred trainings
 def test_checks_of_scikit_learn(estimator, check):
     check(estimator)
 

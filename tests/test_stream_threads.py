@@ -10,8 +10,8 @@ import pytest
 from fake_recognition import RATE, FakeStream, living, speech
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.recognition.server_protocol import StreamSettings
-from nnet3py.recognition.stream_threads import PIECE_SECONDS, Answer, StreamThreads
+from nnet3py.recognition.server.protocol import StreamSettings
+from nnet3py.recognition.server.session import PIECE_SECONDS, Answer, StreamThreads
 
 SETTINGS = StreamSettings(float(RATE))
 

@@ -30,7 +30,7 @@ def assembly(monkeypatch: pytest.MonkeyPatch, kind: str, triple: str, name: str)
     monkeypatch.setattr(tiles, "_VECTOR_TYPE", ir.VectorType(ir.FloatType(), vector))
     module = ir.Module("tile")
     module.triple = triple
-    tiles._define_tile(module, rows, vectors, False).linkage = "external"
+    tiles._define_tile(module, rows, vectors).linkage = "external"
     machine = target.create_target_machine(cpu=name, opt=3)
     parsed = binding.parse_assembly(str(module))
     options = binding.create_pipeline_tuning_options(speed_level=3)

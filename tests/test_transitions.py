@@ -9,7 +9,7 @@ import pytest
 from paths import DATA
 
 from nnet3py.acoustic_model import read_model
-from nnet3py.cli.nnet.am_train_transitions import am_train_transitions
+from nnet3py.cli.training.train import am_train_transitions
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel

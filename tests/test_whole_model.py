@@ -12,14 +12,14 @@ from component_forms import FORM_NAMES, FORMS
 from test_train import CLASSIFIER, points
 
 import nnet3py
-from nnet3py.cli.nnet.copy import copy as nnet3_copy
+from nnet3py.cli.nnet.networks import copy as nnet3_copy
 from nnet3py.cli.training.train import train as nnet3_train
 from nnet3py.components.base import Properties
 from nnet3py.components.updatable import UpdatableComponent
 from nnet3py.errors import ConfigError, NumericError, ShapeError, UsageError
 from nnet3py.fine_tuning.train import rate_factors
 from nnet3py.network import whole_model
-from nnet3py.network.edits import apply_edits, edits_of_option
+from nnet3py.network.edits import apply_edits
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import (
     RANDOM_TYPES,
@@ -264,36 +264,6 @@ def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records]
 
 
-def test_directives_and_their_log_lines(nnet: Nnet, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        apply_edits(nnet, edits_of_option(
-            "set-learning-rate name=a* learning-rate=0.4; set-learning-rate-factor name=l1 learning-rate-factor=0.25;"
-            "set-dropout-proportion proportion=0; rename-node old-name=a2 new-name=last # and so on"))
-    assert messages(caplog) == ["Set learning rates for 2 components.", "Set learning rate factors for 1 components.",
-                                "Set dropout proportions for 2 components."]
-    assert component(nnet, "a1").learning_rate == pytest.approx(0.2, rel=1e-6)       # held as float32
-    assert component(nnet, "l1").learning_rate == pytest.approx(0.001, rel=1e-6)     # the factor alone does nothing yet
-    assert "output-node name=output input=last objective=linear" in nnet.config_lines()
-    assert "last_input" in nnet.node_names
-
-
-def test_converting_to_fixed_affine(nnet: Nnet, caplog: pytest.LogCaptureFixture) -> None:
-    weights = component(nnet, "a1").linear_params
-    with caplog.at_level(logging.INFO):
-        apply_edits(nnet, "convert-to-fixed-affine")
-    assert messages(caplog) == ["Converted 2 components to FixedAffineComponent."]
-    assert type(nnet.component("a1")).__name__ == "FixedAffineComponent"
-    assert np.array_equal(component(nnet, "a1").linear_params, weights)
-
-
-def test_removing_outputs_and_orphans(nnet: Nnet, caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO):
-        apply_edits(nnet, "remove-output-nodes name=output\nremove-orphans")
-    assert messages(caplog) == ["Removing 1 output nodes.", "Removed 1 orphan nodes.", "Removing 1 orphan components."]
-    assert nnet.node_names[-1] == "output-xent"
-    assert "a2" not in nnet.component_names
-
-
 @pytest.mark.parametrize(("edit", "message"), [
     ("set-laerning-rate x=1", "Directive 'set-laerning-rate' is not currently supported .*did you mean 'set-l"),
     ("remove-orphans foo=1", "Could not interpret 'foo=1' in edit config line remove-orphans foo=1"),
@@ -320,28 +290,6 @@ def test_patterns_are_literal_but_for_the_star(nnet: Nnet) -> None:
     assert component(nnet, "a1").learning_rate < 1.0
     apply_edits(nnet, "set-learning-rate name=*1* learning-rate=5")
     assert component(nnet, "l1").learning_rate == 5.0
-
-
-def test_reducing_rank(nnet: Nnet) -> None:
-    weights = component(nnet, "a1").linear_params.copy()
-    apply_edits(nnet, "reduce-rank name=a1 rank=2")
-    reduced = component(nnet, "a1").linear_params
-    assert np.linalg.matrix_rank(reduced, tol=1e-5) == 2       # float32 rounding leaves singular values of 1e-7
-    values = np.linalg.svd(weights, compute_uv=False)
-    assert np.linalg.norm(weights - reduced) == pytest.approx(np.sqrt(np.sum(values[2:] ** 2)), rel=1e-5)
-
-
-def test_svd_splits_a_component_in_two(nnet: Nnet) -> None:
-    old = component(nnet, "a1")
-    u, s, v = np.linalg.svd(old.linear_params, full_matrices=False)
-    apply_edits(nnet, "apply-svd name=a1 bottleneck-dim=2 shrinkage-threshold=0.9")
-    first, second = component(nnet, "a1_a"), component(nnet, "a1_b")
-    assert [type(c).__name__ for c in (first, second)] == ["LinearComponent", "NaturalGradientAffineComponent"]
-    np.testing.assert_allclose(second.linear_params @ first.params, (u[:, :2] * s[:2]) @ v[:2], atol=ROUNDING)
-    assert np.array_equal(second.bias_params, old.bias_params)
-    assert (first.learning_rate_factor, second.learning_rate_factor) == (0.5, 0.5)
-    assert "a1" not in nnet.component_names and "a1" not in nnet.node_names
-    assert "component-node name=bn component=bn input=a1_b" in nnet.config_lines()
 
 
 def test_svd_by_energy(nnet: Nnet) -> None:

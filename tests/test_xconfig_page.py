@@ -9,7 +9,7 @@ import pytest
 from paths import ROOT
 from xconfig_layers import LAYERS, xconfig
 
-from nnet3py.cli.nnet.xconfig_to_configs import xconfig_to_configs
+from nnet3py.cli.nnet.networks import xconfig_to_configs
 from nnet3py.errors import ConfigError
 from nnet3py.network.nnet import Nnet
 from nnet3py.xconfig import LAYER_MODULES, expand, layer_class

@@ -7,11 +7,11 @@ from typing import Any
 
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.ivectors.online import OnlineModels
-from nnet3py.recognition.endpoint import EndpointDetector
-from nnet3py.recognition.feature_stream import FeatureStream
 from nnet3py.recognition.ivector_stream import IvectorStream
+from nnet3py.recognition.pipeline import FeatureStream
 from nnet3py.recognition.recognizer import Recognizer
 from nnet3py.recognition.results import ResultMaker
+from nnet3py.recognition.silence import EndpointDetector
 from nnet3py.recognition.stream import Stream
 from nnet3py.recognition.stream_decoder import StreamDecoder
 from nnet3py.runtime.binding import Stage

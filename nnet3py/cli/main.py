@@ -17,40 +17,40 @@ from nnet3py.cli.process.run import run_process
 
 __all__ = ["collect_rarely", "launch", "load", "main", "run", "run_person_name"]
 
-_BLAS_PATIENCE = "20"           # 2 to this power cycles
-GARBAGE_THRESHOLD = 300_000     # objects; numba alone makes 200,000, and Python's own is 700 to 2,000
+_BLAS_TIMEOUT = "20"            # 2 to this power processor cycles, half a millisecond
+GARBAGE_THRESHOLD = 300_000     # objects; numba alone makes 200,000; Python's default is 700 to 2,000
 
 
 def collect_rarely() -> None:
-    """Let Python look for circular garbage rarely, and not when it ends.
+    """Let Python collect circular garbage rarely, and not at exit.
 
-    While modules load, that is a tenth of a short command's time; at the end it takes up to 0.06 s, although
-    everything goes with the process.
+    Collection takes a tenth of a short command's time while modules are imported, and up to 0.06 s at exit, although
+    the system frees the memory of the process anyway.
     """
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 20)
-    atexit.unregister(gc.freeze)      # once is enough where a process calls several commands
+    atexit.unregister(gc.freeze)      # a process may call several commands
     atexit.register(gc.freeze)
 
 
-def let_blas_sleep() -> None:
-    """Let the threads of numpy's BLAS, which it starts when it is imported, wait for work asleep.
+def shorten_blas_spinning() -> None:
+    """Let the threads that numpy's OpenBLAS starts at import stop spinning after half a millisecond without work.
 
-    By default they spin for a tenth of a second, on a core that the next process needs; that is a third of a short
-    command's time. Half a millisecond is left, for products that follow each other. A value of the user's own stays.
+    By default they spin for a tenth of a second, on cores that other processes need; that is a third of a short
+    command's time. Half a millisecond is enough for products that follow each other. A value set by the user stays.
     """
-    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", _BLAS_PATIENCE)
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", _BLAS_TIMEOUT)
 
 
 def _start_pipe(command: str, reads: bool) -> Any:
-    from nnet3py.cli.process.own_pipelines import start_own_pipeline  # few commands get pipes
+    from nnet3py.cli.process.forked import start_own_pipeline  # few commands are given pipes
 
     return start_own_pipeline(command, reads)
 
 
 def _prepare(program: str) -> None:
-    """Make this process one that runs a command."""
+    """Prepare this process for running a command."""
     collect_rarely()
-    let_blas_sleep()
+    shorten_blas_spinning()
     system.pipe_starter = _start_pipe
     log.set_program(program)
 
@@ -63,7 +63,7 @@ def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
 
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
-    """The ``nnet3py`` command."""
+    """Run the command ``nnet3py`` on ``args`` (default: the process's) and exit."""
     _prepare("nnet3py")
     words = list(sys.argv[1:] if args is None else args)
 
@@ -83,6 +83,6 @@ def launch(name: str) -> NoReturn:
 
 
 def run_person_name() -> NoReturn:
-    """The ``nnet3py-<name>`` commands, for ``nnet3py <name>``: the name is what the process was started as."""
+    """Run ``nnet3py <name>`` for a program that was started as ``nnet3py-<name>``, and exit."""
     name = os.path.basename(sys.argv[0]).removeprefix("nnet3py-")
     main([name.removesuffix(".exe"), *sys.argv[1:]])

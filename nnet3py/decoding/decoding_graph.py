@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from nnet3py.advice import AdvisingType
-from nnet3py.decoding import graph_loops, layout
+from nnet3py.decoding import layout
 from nnet3py.decoding.layout import ARC_WORDS, FINAL, NUM_EPSILONS, STATE_WORDS
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError, UsageError
@@ -109,19 +109,19 @@ def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
                             largest, place)
     state, arc, value = place.tolist()
     where = f"arc {arc} of the graph, of state {state}"
-    if problem == graph_loops.BAD_INPUT:
+    if problem == layout.BAD_INPUT:
         raise ShapeError(f"{where} has the input label {value}, but the model's transition-ids are 1 to {largest}",
                          "graph and model must belong together")
     if problem:
         raise ShapeError({
-            graph_loops.BAD_RANGE: f"state {state} of the graph has {value} arcs from arc {arc}, but there are "
+            layout.BAD_RANGE: f"state {state} of the graph has {value} arcs from arc {arc}, but there are "
                                    f"{len(arcs)} arcs",
-            graph_loops.BAD_NEXT: f"{where} leads to state {value}, but there are {len(states)} states",
-            graph_loops.BAD_OUTPUT: f"{where} has the output label {value}",
-            graph_loops.BAD_COST: f"{where}, or this state's end, has a cost that is not a number",
-            graph_loops.BAD_EPSILONS: f"state {state} of the graph has {value} arcs without input labels, but its "
+            layout.BAD_NEXT: f"{where} leads to state {value}, but there are {len(states)} states",
+            layout.BAD_OUTPUT: f"{where} has the output label {value}",
+            layout.BAD_COST: f"{where}, or this state's end, has a cost that is not a number",
+            layout.BAD_EPSILONS: f"state {state} of the graph has {value} arcs without input labels, but its "
                                       "table has another number",
-        }[problem], "the file is damaged" if problem != graph_loops.BAD_COST else "")
+        }[problem], "the file is damaged" if problem != layout.BAD_COST else "")
 
 
 def check_epsilons(states: np.ndarray, arcs: np.ndarray) -> None:

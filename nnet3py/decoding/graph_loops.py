@@ -11,7 +11,14 @@ from nnet3py.decoding.layout import (
     ARC_NEXT,
     ARC_OUTPUT,
     ARC_WORDS,
+    BAD_COST,
+    BAD_EPSILONS,
+    BAD_INPUT,
+    BAD_NEXT,
+    BAD_OUTPUT,
+    BAD_RANGE,
     FINAL,
+    FINE,
     FIRST_ARC,
     NUM_ARCS,
     NUM_EPSILONS,
@@ -19,9 +26,6 @@ from nnet3py.decoding.layout import (
 )
 from nnet3py.engine.inline import inline
 from nnet3py.lattices.subset_loops import sort
-
-FINE, BAD_RANGE, BAD_NEXT, BAD_INPUT, BAD_OUTPUT, BAD_COST, BAD_EPSILONS = range(7)      # results of check_tables
-
 
 # -- checks ------------------------------------------------------------------------------------------------------------
 

@@ -49,3 +49,5 @@ HAS_FREE_ARCS, CAN_END = 1, 2
 # What the loops return: done, or which array must grow before they go on; the errors of a grammar.
 (DONE, MORE_TOKENS, MORE_LINKS, MORE_FRAMES, MORE_BUCKETS, MORE_STACK, MORE_ARCS, FEWER_ARCS, MORE_STATES,
  MORE_INSTANCES, NO_GRAPH, NO_ENTRY, TOO_DEEP) = range(13)
+# What the check of a graph's tables returns.
+FINE, BAD_RANGE, BAD_NEXT, BAD_INPUT, BAD_OUTPUT, BAD_COST, BAD_EPSILONS = range(7)

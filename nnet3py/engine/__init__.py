@@ -8,7 +8,7 @@ from a plain function with loops, ``loop.Loop`` a compiled function of arrays fo
   processes in which numba was never imported (``compiling`` refuses others).
 - All that machine code depends on decides the folder that it is kept in: sources, versions, the processor. Every file
   of this folder counts for every function.
-- A job's chunks never split a sum, and tiles never cross ``threads.ROWS_OF_A_SUM``: results are the same for any number
+- A job's chunks never split a sum, or the ``threads.ROWS_OF_A_SUM`` rows of one: results are the same for any number
   of threads. ``code_files.lock`` is held while code is made or loaded, and a fork waits for it.
 - Imports nothing of the package but ``errors``, ``log``, ``system`` and ``trusted_files``. The library that could do it
   is numba with ``cache=True`` and ``prange``; it needs itself to load what it has cached, 0.3 s a process, and its pool

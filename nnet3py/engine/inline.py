@@ -78,6 +78,14 @@ def _bring(typingctx, place):
     return types.void(types.intp), codegen
 
 
+def _multiply_add(typingctx, a, b, c):
+    """Return a b + c of float32 numbers, rounded once."""
+    def codegen(context, builder, signature, args):
+        return builder.fma(*args)
+
+    return types.float32(types.float32, types.float32, types.float32), codegen
+
+
 def _on_stack(kind: str) -> Any:
     """Make an intrinsic: the address of ``count`` (a constant) numbers in the caller's stack frame, on a cache line."""
     def intrinsic_function(typingctx, count):
@@ -144,6 +152,7 @@ def _stack_vector(typingctx, count):
 
 address: Any = intrinsic(_address)
 bring: Any = intrinsic(_bring)
+multiply_add: Any = intrinsic(_multiply_add)
 stack_vector: Any = intrinsic(prefer_literal=True)(_stack_vector)
 stack_floats, stack_doubles = _on_stack("float"), _on_stack("double")
 get_float, get_double, get_int = _getter("float"), _getter("double"), _getter("int")

@@ -66,11 +66,10 @@ FLOAT, BYTES, NONE = "nnet3py_float", "nnet3py_bytes", "nnet3py_none"
 TYPE_ERROR, OVERFLOW_ERROR, NDARRAY = "nnet3py_type_error", "nnet3py_overflow_error", "nnet3py_ndarray"
 TEAM, READ, WRITE, YIELD = "nnet3py_team", "nnet3py_read", "nnet3py_write", "nnet3py_yield"
 PRODUCTS = "nnet3py_products"
-SHARE, MULTIPLY, AFFINE, ARRAY = "nnet3py_share", "nnet3py_multiply", "nnet3py_affine", "nnet3py_array"
+SHARE, MULTIPLY, ARRAY = "nnet3py_share", "nnet3py_multiply", "nnet3py_array"
 
 # C functions that kernels call: file of this folder, and name of the function (``kernel_files.add_function``)
-FUNCTIONS = {SHARE: ("team_code", "share"), MULTIPLY: ("tiles", "multiply"), AFFINE: ("epilogue", "affine"),
-             ARRAY: ("compiling", "take_apart")}
+FUNCTIONS = {SHARE: ("team_code", "share"), MULTIPLY: ("tiles", "multiply"), ARRAY: ("compiling", "take_apart")}
 # memory, and functions of the C library: the module that makes the symbol known to LLVM when it is imported
 PROVIDERS = {**dict.fromkeys((TEAM, READ, WRITE, YIELD), "nnet3py.engine.team"),
              PRODUCTS: "nnet3py.engine.product_rule"}

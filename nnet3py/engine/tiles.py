@@ -46,23 +46,16 @@ LEAST_ROWS_TO_COPY_FOR = 4 * TILE_ROWS       # copying a panel takes a tenth of 
 _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 _VECTOR_TYPE = ir.VectorType(_FLOAT, VECTOR)
 # Arguments of a tile: k, left (address, bytes from row to row and from k to k), right (address, bytes), result
-# (address, bytes), addend (address, bytes: 0 for the same row again and again); then alpha and beta; or, of a last
-# tile, the floor, and the addresses of scale, offset, sums and sums of squares
-_PLACES = [_I64] * 10
-_TILE_TYPE = ir.FunctionType(ir.VoidType(), _PLACES + [_FLOAT, _FLOAT])
-_LAST_TILE_TYPE = ir.FunctionType(ir.VoidType(), _PLACES + [_FLOAT] + [_I64] * 4)
+# (address, bytes), addend (address, bytes); alpha and beta
+_TILE_TYPE = ir.FunctionType(ir.VoidType(), [_I64] * 10 + [_FLOAT, _FLOAT])
 
 
-def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> ir.Function:
-    """Define the function that computes one tile: result = alpha left right + beta addend.
-
-    A last tile is finished: result = max(floor, left right + addend), which is added to sums of each column, if they
-    are wanted, and then multiplied by a scale and shifted by an offset of each column, if there are any.
-    """
-    name = f"nnet3py_{'last_' if is_last else ''}tile_{rows}_{vectors}"
+def _define_tile(module: ir.Module, rows: int, vectors: int) -> ir.Function:
+    """Define the function that computes one tile: result = alpha left right + beta addend."""
+    name = f"nnet3py_tile_{rows}_{vectors}"
     if name in module.globals:
         return module.get_global(name)
-    function = ir.Function(module, _LAST_TILE_TYPE if is_last else _TILE_TYPE, name)
+    function = ir.Function(module, _TILE_TYPE, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     count, left, row_step, k_step, right, right_step, *rest = function.args
@@ -120,8 +113,7 @@ def _define_tile(module: ir.Module, rows: int, vectors: int, is_last: bool) -> i
     builder.position_at_end(done)
     totals = [[builder.phi(_VECTOR_TYPE) for _ in range(vectors)] for _ in range(rows)]
     _join(totals, (so_far, last), (with_last, odd))
-    store = _store_last_tile if is_last else _store_scaled_tile
-    store(builder, totals, multiply_add, *rest)
+    _store_scaled_tile(builder, totals, multiply_add, *rest)
     builder.ret_void()
     return function
 
@@ -157,36 +149,6 @@ def _store_scaled_tile(builder: ir.IRBuilder, sums: list[list[Any]], multiply_ad
                  for total, other in zip(*rows, strict=True)] for rows in zip(sums, added, strict=True)])
 
 
-def _store_last_tile(builder: ir.IRBuilder, sums: list[list[Any]], multiply_add: Any, result: Any, result_step: Any,
-                     addend: Any, addend_step: Any, floor: Any, scale: Any, offset: Any, column_sums: Any,
-                     column_squares: Any) -> None:
-    wide_floor, none = _splat(builder, floor), ir.Constant(_I64, 0)
-
-    def above_floor(total: Any, other: Any) -> Any:
-        value = builder.fadd(total, other)
-        return builder.select(builder.fcmp_ordered("<", value, wide_floor), wide_floor, value)
-
-    values = [[above_floor(total, other) for total, other in zip(*rows, strict=True)]
-              for rows in zip(sums, _load_tile(builder, addend, addend_step, sums), strict=True)]
-    _store_tile(builder, result, result_step, values)
-    with builder.if_then(builder.icmp_signed("!=", scale, none)):
-        scales, offsets = ([_load(builder, builder.add(vector, ir.Constant(_I64, v * VECTOR * ITEM)))
-                            for v in range(len(sums[0]))] for vector in (scale, offset))
-        _store_tile(builder, result, result_step, [
-            [builder.call(multiply_add, [value, scales[v], offsets[v]]) for v, value in enumerate(row)]
-            for row in values])
-    with builder.if_then(builder.icmp_signed("!=", column_sums, none)):
-        for v, column in enumerate(zip(*values, strict=True)):
-            place, square_place = (builder.add(sums_so_far, ir.Constant(_I64, v * VECTOR * ITEM))
-                                   for sums_so_far in (column_sums, column_squares))
-            total, square = _load(builder, place), _load(builder, square_place)
-            for value in column:
-                total = builder.fadd(total, value)
-                square = builder.call(multiply_add, [value, value, square])
-            for new, there in ((total, place), (square, square_place)):
-                builder.store(new, builder.inttoptr(there, _VECTOR_TYPE.as_pointer()), align=ITEM)
-
-
 def _load(builder: ir.IRBuilder, address: Any) -> Any:
     return builder.load(builder.inttoptr(address, _VECTOR_TYPE.as_pointer()), align=ITEM)
 
@@ -216,17 +178,7 @@ def _store_tile(builder: ir.IRBuilder, start: Any, step: Any, values: list[list[
 def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, addend,
           addend_step, alpha, beta):
     """Compute the tile of ``rows`` (one of ROW_COUNTS) x ``vectors``."""
-    return types.void(*[types.intp] * 12, types.float32, types.float32), _call_tile(False)
-
-
-def _last_tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, addend,
-               addend_step, floor, scale, offset, sums, squares):
-    """Compute and finish the tile of ``rows`` (one of ROW_COUNTS) x ``vectors``."""
-    return types.void(*[types.intp] * 12, types.float32, *[types.intp] * 4), _call_tile(True)
-
-
-def _call_tile(is_last: bool) -> Any:
-    def codegen(context, builder, signature, args):      # type: ignore[no-untyped-def]
+    def codegen(context, builder, signature, args):
         kinds = [(r, v) for r in ROW_COUNTS for v in range(1, TILE_VECTORS + 1)]
         wanted = builder.add(builder.mul(args[0], ir.Constant(_I64, TILE_VECTORS + 1)), args[1])
         end = builder.append_basic_block("end")
@@ -235,12 +187,12 @@ def _call_tile(is_last: bool) -> Any:
             block = builder.append_basic_block(f"tile_{r}_{v}")
             switch.add_case(ir.Constant(_I64, r * (TILE_VECTORS + 1) + v), block)
             with builder.goto_block(block):
-                builder.call(_define_tile(builder.module, r, v, is_last), args[2:])
+                builder.call(_define_tile(builder.module, r, v), args[2:])
                 builder.branch(end)
         builder.position_at_end(end)
         return context.get_dummy_value()
 
-    return codegen
+    return types.void(*[types.intp] * 12, types.float32, types.float32), codegen
 
 
 def _transpose(rows_of_source: int) -> Any:
@@ -291,7 +243,6 @@ def _copy_vectors(typingctx, target, source, vectors):
 
 
 tile: Any = intrinsic(_tile)
-last_tile: Any = intrinsic(_last_tile)
 transpose_square: Any = intrinsic(_transpose(VECTOR))
 transpose_tile_rows: Any = intrinsic(_transpose(TILE_ROWS))
 copy_vectors: Any = intrinsic(_copy_vectors)

@@ -1,35 +1,14 @@
-"""From sound to words as it arrives: features, i-vectors, network, search, endpoints.
+"""Recognition of speech: from sound, as it arrives or in files, to words with times.
 
-A stream, from the sound on: ``feature_stream.py`` (``FeatureStream``: samples in, frames out), ``ivector_stream.py``
-(``IvectorStream``: frames in, i-vectors out, with a speaker's state), both in ``pipeline.py`` (``PipelineModels``,
-which all streams share; ``FeaturePipeline(models, state)``, one for each stream; ``SpeakerState``, what a stream leaves
-to the next), and ``stream_decoder.py`` (``StreamDecoder(pipeline, looped, graph, transition_model, …)``:
-``accept_waveform(samples, rate)``, ``finish()``, ``best_path()``, ``endpoint_detected()``, ``begin_segment()``,
-``finalize()``, ``lattice()``). Samples are float32 of the range of 16 bits. The network can be taken out of it:
-``pending_chunk() -> Chunk(frames, ivector) | None`` and ``accept_output(rows)``, so that chunks of many streams may be
-computed together.
-
-``silence_weighting.py``: what frames count for i-vectors, by what was recognized in them. ``endpoint.py``: rules of
-when an utterance is over. ``stream_options.py`` has the options of both.
-Nothing grows with the length of a stream but the search, which begins again with each segment; the only thing that
-Python does for each frame is to take it from the library that computes it.
-
-A model: ``model_folder.py`` says what a folder holds and lacks, ``option_tables.py`` (and ``nnet3py/option_file.py``)
-what its options say: they are declared once, for commands as well (``nnet3py/option_fields.py``).
-``pipeline_files.py`` reads what makes features and i-vectors. ``recognizer.py`` has ``Recognizer(path)``, whose
-``stream()`` is a ``Stream`` of ``stream.py``, in blocks of any size and form, and whose ``transcribe()`` takes what
-``sound.py`` reads. ``results.py``: ``Result`` with words, times, confidences, alternatives and the lattice.
-``scheduler.py``: ``BatchScheduler``, threads that decode many such streams. What streams in several threads, whoever's,
-need of the network at the same moment is computed together (``LoopedComputer.compute_chunks``).
-Files of sound: ``transcribing.py`` makes a ``Transcript`` (``transcript.py``) of one, and keeps what is done of a long
-one by ``stream_state.py``; ``batch.py`` has many of them transcribed, and appends results to a file.
-Whole utterances: ``aligning.py``, where a known text is in a sound, and ``decode_arrays.py``, words of log-likelihoods
-or features.
-
-The server: ``server.py`` accepts connections, ``server_session.py`` has the conversation with one client in the words
-of ``server_protocol.py`` (vosk-server's), ``server_options.py`` says how it serves and ``server_limits.py`` how much a
-client may ask, ``served_models.py`` has the models by name and reads them again, ``server_metrics.py`` counts,
-``server_board.py`` shows the processes of a server what each of them has counted,
-``server_http.py`` answers plain HTTP and gives the page ``server_page.html``. Streams are decoded behind the interface
-``stream_threads.StreamService``, by the scheduler, so that nobody waits for someone else's sound.
+The most important names are :class:`~nnet3py.recognition.recognizer.Recognizer`, a model folder
+(``model_folder.py``) that any number of streams share; :class:`~nnet3py.recognition.stream.Stream`, which takes blocks
+of any size and form; and :class:`~nnet3py.recognition.results.Result`, words with times, confidences and the lattice.
+Below a stream are :class:`~nnet3py.recognition.stream_decoder.StreamDecoder` (features, i-vectors, network and search;
+Kaldi: SingleUtteranceNnet3Decoder), ``pipeline.py`` (features), ``ivector_stream.py`` and ``silence.py`` (ends of
+utterances, weights of silence for i-vectors). Files of sound are read by ``sound.py`` and transcribed, resumably, by
+``transcribing.py`` and ``batch.py``; ``transcripts.py`` writes results. Whole utterances: ``aligning.py``,
+``decode_arrays.py``, ``front_end.py``, ``diarization.py``. The server is in ``server/``.
+Samples are float32 of the range of 16 bits. Nothing but the search grows with the length of a stream, and the search
+begins again with each segment. Modules here must not import ``vosk/`` and ``cli/``, which build on them. vosk-api and
+sherpa-onnx do the same in C++, but vosk-api needs Kaldi, and sherpa-onnx does not read Kaldi's model folders.
 """

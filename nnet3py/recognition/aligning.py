@@ -1,4 +1,4 @@
-"""Which word and which phone of a known text is where in a sound, by a model folder. Kaldi: align.sh, ctm."""
+"""Forced alignment: the times of the words and phones of a known text in a sound. Kaldi: align.sh, ctm."""
 from __future__ import annotations
 
 import logging
@@ -28,7 +28,7 @@ from nnet3py.fst.openfst import compose, from_openfst
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.best_path import linear_lattice, word_times
-from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition import options as tables
 from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import Recognizer, acoustic_scale, read_decoding_graph, read_phrase_graph
@@ -42,17 +42,19 @@ logger = logging.getLogger(__name__)
 
 BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; all paths, in practice
 FRAMES_PER_CHUNK = 150
-PIECE, MARGIN = 60.0, 10.0            # seconds of a long sound that are aligned at once, and its end that is done again
+PIECE, MARGIN = 60.0, 10.0            # seconds of a long sound aligned at once, and of its end that is aligned again
 MOST_WORDS_A_SECOND = 6               # fast speakers say five
 UNKNOWN_WORDS = ("error", "similar", "leave-out")
 _NUM_ALIKE = 50
 
 
 class AlignedPhone(NamedTuple):
-    """A phone and where it is.
+    """A phone with its times.
 
-    ``start``, ``end``: seconds; ``first_frame``, ``end_frame``: the same in frames of the network's output, those from
-    the first to before the end.
+    Attributes
+    ----------
+    start, end : seconds
+    first_frame, end_frame : the same in frames of the network's output; ``end_frame`` is the frame after the last
     """
 
     phone: str
@@ -63,7 +65,7 @@ class AlignedPhone(NamedTuple):
 
 
 class AlignedWord(NamedTuple):
-    """A word and where it is, as an :class:`AlignedPhone`; and its ``phones``."""
+    """A word with its times, as of :class:`AlignedPhone`, and its phones."""
 
     word: str
     start: float
@@ -74,15 +76,15 @@ class AlignedWord(NamedTuple):
 
 
 class AlignedText(NamedTuple):
-    """Where a text is in a sound.
+    """The alignment of a text with a sound.
 
     Attributes
     ----------
-    words : those of the text, in order
-    phones : of the whole sound, with the silence around words
+    words : the words of the text, in order
+    phones : the phones of the whole sound, with the silence around words
     transition_ids : int32 (frames,), one for each frame of the network's output
-    log_likelihood : of a frame on average, as scaled for decoding, with the costs of the graph: to compare texts by
-    seconds_per_frame : of the network's output
+    log_likelihood : average of a frame, with the acoustic scale and the graph's costs, for comparing texts
+    seconds_per_frame : seconds from one frame of the network's output to the next
     """
 
     words: tuple[AlignedWord, ...]
@@ -93,13 +95,12 @@ class AlignedText(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The words, with blanks between them."""
+        """Words, separated by blanks."""
         return " ".join(word.word for word in self.words)
 
 
 class _Token(NamedTuple):
-    """A word as it was given, and the words of the model in it: the number of each, or several of which one is taken.
-    """
+    """A word of the given text, and the model's words for it: numbers, or alternatives of which one is chosen."""
 
     text: str
     numbers: list[Sequence[int]]
@@ -114,7 +115,7 @@ class _Piece(NamedTuple):
 
 
 class Aligner:
-    """Aligns texts with sounds by a model folder, which it reads once: ``aligner(sound, text)``.
+    """An aligner of texts with sounds, by a model folder that is read once: ``aligner(sound, text)``.
 
     Parameters
     ----------
@@ -124,14 +125,14 @@ class Aligner:
 
     Attributes
     ----------
-    folder : what is known of the model's files
-    words : the names of words
-    sample_rate : of the model's sound; other sound is resampled
-    seconds_per_frame : of the network's output
+    folder : ModelFolder
+    words : SymbolTable
+    sample_rate : samples a second that the model was trained for; other sound is resampled
+    seconds_per_frame : seconds from one frame of the network's output to the next
 
     Raises
     ------
-    Nnet3Error : the folder lacks something; says what
+    Nnet3Error : the folder lacks files, which are named
     """
 
     def __init__(self, model: str | os.PathLike[str] | Recognizer, *, device: str = "cpu") -> None:
@@ -165,20 +166,20 @@ class Aligner:
     def __call__(self, sound: Sounds | FrontEndOutput, text: str | Sequence[str], rate: float | None = None, *,
                  ivector: np.ndarray | None = None, channel: int | None = None,
                  unknown_words: str = "error") -> AlignedText:
-        """Where the words of a text are in a sound; arguments, result and errors are those of :func:`align`."""
+        """Align a text with a sound; arguments, result and errors are those of :func:`align`."""
         tokens = self._tokens(text.split() if isinstance(text, str) else text, unknown_words)
         feats, ivector = self._features(sound, rate, ivector, channel)
         if not len(feats):
-            raise Nnet3Error("the sound is shorter than a window", "is sample_rate right?")
+            raise Nnet3Error("the sound is shorter than a window of features", "is the sampling rate right?")
         numbers = [number for token in tokens for number in token.numbers]
         return self._joined(tokens, list(self._pieces(feats, ivector, numbers)))
 
     def _pieces(self, feats: np.ndarray, ivector: np.ndarray | None,
                 numbers: Sequence[Sequence[int]]) -> Iterator[_Piece]:
-        """Align a long sound piece by piece, each up to a place between two words well before its end.
+        """Align a long sound piece by piece, each up to a pause between two words well before its end.
 
-        What a piece has of the text is not known before: as many words are offered as can be said in it, and any number
-        of them may be taken. Where words end too close to the piece's end, they are left for the next one.
+        Since the number of words in a piece is unknown, as many words as can be said in it are offered, of which the
+        last may be missing. Words that end too close to the piece's end are left for the next piece.
         """
         num_frames = -(-len(feats) // self._factor)
         size, margin = (round(seconds / self.seconds_per_frame) for seconds in (PIECE, MARGIN))
@@ -194,14 +195,14 @@ class Aligner:
                                          log_likes[:end])
             yield _Piece(begin, decoded, self._word_times(decoded))
             begin, place = begin + end, place + count
-        left = f"from {begin * self.seconds_per_frame:.1f} seconds and word {place + 1} on"
-        with within(left) if begin else nullcontext():
+        remaining = f"from {begin * self.seconds_per_frame:.1f} seconds and word {place + 1} on"
+        with within(remaining) if begin else nullcontext():
             decoded = best_alignment(graph_of_words(self._graph, numbers[place:]), self._transitions,
                                      self._log_likes(feats, ivector, begin, num_frames))
         yield _Piece(begin, decoded, self._word_times(decoded))
 
     def _log_likes(self, feats: np.ndarray, ivector: np.ndarray | None, begin: int, end: int) -> np.ndarray:
-        """The network's output frames from ``begin`` to before ``end``, with a chunk of context at both sides."""
+        """Return the network's output from frame ``begin`` to ``end`` - 1, with a chunk of context on each side."""
         first = max(0, begin * self._factor // FRAMES_PER_CHUNK - 1) * FRAMES_PER_CHUNK
         log_likes = self._computer.compute(feats[first:end * self._factor + FRAMES_PER_CHUNK], ivector)
         return log_likes[begin - first // self._factor:end - first // self._factor]
@@ -216,7 +217,7 @@ class Aligner:
         return feats, own if ivector is None else ivector
 
     def _tokens(self, texts: Sequence[str], unknown_words: str) -> list[_Token]:
-        """What is to be aligned: words as they were given, with the numbers of what the model has for them."""
+        """Return the given words, each with the numbers of the model's words for it."""
         if unknown_words not in UNKNOWN_WORDS:
             raise UsageError(f"unknown_words='{unknown_words}': expected {', '.join(UNKNOWN_WORDS)}")
         tokens: list[_Token] = []
@@ -232,7 +233,7 @@ class Aligner:
         return tokens
 
     def _choices(self, word: str, unknown_words: str) -> Sequence[int]:
-        """The number of a word; of one that the model lacks those of words spelled alike, or none."""
+        """Return the number of a word; for an unknown word the numbers of words spelled alike, or none."""
         if word in self.words and self.words[word]:
             return (self.words[word],)
         if unknown_words == "error":
@@ -252,7 +253,7 @@ class Aligner:
 
     @cached_property
     def _spoken_words(self) -> list[str]:
-        """The words that stand in the graph."""
+        """Words that occur in the graph."""
         graph = self._graph
         numbers = np.flatnonzero(graph.label_of_word) if isinstance(graph, LookaheadGraph) else np.unique(
             graph.output_labels)
@@ -260,13 +261,13 @@ class Aligner:
         return [names[number] for number in numbers.tolist() if number and number in names]
 
     def _word_times(self, decoded: Decoded) -> list[tuple[int, int, int]]:
-        """(number, first frame, frames) of each word."""
+        """Return number, first frame and number of frames of each word."""
         assert self._align_words is not None
         aligned = self._align_words(linear_lattice(decoded.alignment, decoded.words, decoded.graph_cost,
                                                    decoded.acoustic_cost))
         times = [each for each in word_times(aligned.lattice) or () if each[0]] if not aligned.problem else []
         if [number for number, _, _ in times] != decoded.words.tolist():
-            raise Nnet3Error(f"the phones that were aligned are not those of the words: {aligned.problem or 'others'}",
+            raise Nnet3Error(f"the aligned phones are not those of the words: {aligned.problem or 'others'}",
                              f"{self.folder.word_boundary or self.folder.align_lexicon} must belong to the graph")
         return times
 
@@ -287,7 +288,7 @@ class Aligner:
         return AlignedText(tuple(aligned), tuple(phones), ids, log_likelihood / len(ids), self.seconds_per_frame)
 
     def _phones_of(self, piece: _Piece) -> Iterator[tuple[int, int, int]]:
-        """Phones with their first frame and the frame after their last one."""
+        """Yield phones with their first frame and the frame after their last one."""
         ids = piece.decoded.alignment
         borders = [*phone_starts(self._transitions, ids)[0].tolist(), len(ids)]
         for begin, end in zip(borders[:-1], borders[1:], strict=True):
@@ -304,21 +305,20 @@ class Aligner:
 def align(model: str | os.PathLike[str] | Recognizer | Aligner, sound: Sounds | FrontEndOutput,
           text: str | Sequence[str], rate: float | None = None, *, ivector: np.ndarray | None = None,
           channel: int | None = None, unknown_words: str = "error") -> AlignedText:
-    """Where the words and phones of a known text are in a sound (forced alignment).
+    """Align a known text with a sound: find the times of its words and phones (forced alignment).
 
     Parameters
     ----------
-    model : the folder of a model for recognition, or a :class:`Recognizer` of it; or an :class:`Aligner`, which has
-        read it already
-    sound : a file of sound; or samples as :func:`features` takes them; or what :func:`front_end` made of a sound; or
-        features alone, float (frames, dim) of the network's input
+    model : a model folder, a :class:`Recognizer`, or an :class:`Aligner`, which has read the folder already
+    sound : a file of sound; samples as :func:`features` takes them; the output of :func:`front_end`; or features,
+        float (frames, dim) of the network's input
     text : the words that were said, with blanks between them or in a list; in the result they are spelled as here.
         Punctuation is passed over, and letters may be small or capital
-    rate : samples a second; None for a file, which knows it, and for features
-    ivector : float (dim,), in place of the sound's own; features alone need it if the network takes one
-    channel : which one of several, from 0; None: the only one, or of a file their mean
-    unknown_words : "error"; "similar": a word that the model does not know is aligned as one that is spelled alike, the
-        one that fits the sound best; "leave-out": it is not in the result. Both give a warning for each word
+    rate : samples a second; None for files and features
+    ivector : float (dim,), in place of the sound's i-vector; needed with features if the network takes i-vectors
+    channel : number of the channel, from 0; None: the only channel, or the mean of a file's channels
+    unknown_words : "error"; "similar": an unknown word is aligned as the word spelled alike that fits the sound best;
+        "leave-out": it is not in the result. The last two log a warning for each word
 
     Returns
     -------
@@ -327,15 +327,15 @@ def align(model: str | os.PathLike[str] | Recognizer | Aligner, sound: Sounds | 
     Raises
     ------
     UsageError : a word that the model does not know
-    Nnet3Error : the folder lacks something, the sound is no sound or too short for the words
+    Nnet3Error : files are missing, the sound cannot be read, or is too short for the words
     ShapeError : features of another dimension than the network's
 
     Notes
     -----
     A sound of more than two minutes is aligned in pieces of a minute, each up to a pause well before its end; so time
-    and memory are in proportion to its length. The text must be complete: what is said without being in it takes the
-    place of words nearby. Words may follow each other in any order where the folder has a graph in two parts
-    (HCLr.fst); elsewhere as its grammar allows.
+    and memory are in proportion to its length. The text must be complete: speech that is not in the text disturbs the
+    words nearby. Words may follow each other in any order if the folder has a graph in two parts (HCLr.fst), otherwise
+    as its grammar allows.
     """
     if not isinstance(model, Aligner):
         model = Aligner(model)
@@ -343,7 +343,7 @@ def align(model: str | os.PathLike[str] | Recognizer | Aligner, sound: Sounds | 
 
 
 def alignment_graph(folder: ModelFolder, model: TransitionModel) -> Fst | LookaheadGraph:
-    """A folder's graph; one in two parts is composed while it is searched."""
+    """Return a folder's graph; HCLr.fst and Gr.fst are composed while decoding."""
     if folder.is_lookahead or folder.phrase_graph:
         graph = read_decoding_graph(folder, model) if folder.is_lookahead else read_phrase_graph(folder, model)
         assert isinstance(graph, LookaheadGraph)
@@ -353,17 +353,17 @@ def alignment_graph(folder: ModelFolder, model: TransitionModel) -> Fst | Lookah
 
 def graph_of_words(graph: Fst | LookaheadGraph, words: Sequence[int | Sequence[int]],
                    may_stop: bool = False) -> Fst | LookaheadGraph:
-    """The part of a graph that has just these words.
+    """Return the part of a graph that accepts just these words.
 
     Parameters
     ----------
-    graph : from transition-ids to words; of one in two parts, HCL is taken, which allows words in any order
-    words : the number of each word, or several numbers of which one was said
+    graph : Fst from transition-ids to words; or LookaheadGraph, of which only HCL is used: words in any order
+    words : the number of each word, or alternatives
     may_stop : whether words at the end may be missing
 
     Raises
     ------
-    Nnet3Error : for people: the graph has no path for the words
+    Nnet3Error : the graph has no path for the words
     """
     line = _line([word if isinstance(word, Sequence) else (word,) for word in words], may_stop)
     if isinstance(graph, LookaheadGraph):
@@ -380,7 +380,7 @@ def graph_of_words(graph: Fst | LookaheadGraph, words: Sequence[int | Sequence[i
 
 
 def _line(words: Sequence[Sequence[int]], may_stop: bool) -> Fst:
-    """The acceptor of one word after the other, each one of several."""
+    """Return the acceptor of a sequence of words, each one of several alternatives."""
     places = np.repeat(np.arange(len(words)), [len(choices) for choices in words])
     labels = [word for choices in words for word in choices]
     is_final = np.arange(len(words) + 1) >= (0 if may_stop else len(words))
@@ -389,7 +389,7 @@ def _line(words: Sequence[Sequence[int]], may_stop: bool) -> Fst:
 
 
 def best_alignment(part: Fst | LookaheadGraph, model: TransitionModel, log_likes: np.ndarray) -> Decoded:
-    """The best path of the graph of an utterance, by float32 (frames, pdfs). Nnet3Error, for people, for none."""
+    """Return the best path through an utterance's graph; ``log_likes`` is float32 (frames, pdfs). Raises Nnet3Error."""
     decoded = Decoder(part, model, BEAM).decode(log_likes)
     if decoded is None or not decoded.reached_final:
         raise Nnet3Error("the words do not fit into the sound: it is too short for them",
@@ -398,9 +398,9 @@ def best_alignment(part: Fst | LookaheadGraph, model: TransitionModel, log_likes
 
 
 def _cut(times: Sequence[tuple[int, int, int]], latest: int) -> tuple[int, int]:
-    """How many words a piece keeps, and where it ends: in the middle of the longest pause of its second half.
+    """Return the number of words of a piece, and its end, in the middle of the longest pause of its second half.
 
-    ``latest`` : frame before which that is; a piece without words there ends at it.
+    ``latest`` is the last possible end; a piece without words before it ends there.
     """
     ends = [begin + count for _, begin, count in times if begin + count <= latest]
     if not ends:
@@ -413,19 +413,19 @@ def _cut(times: Sequence[tuple[int, int, int]], latest: int) -> tuple[int, int]:
 
 
 def spelled_alike(word: str, words: Sequence[str], count: int = _NUM_ALIKE) -> list[str]:
-    """Words that have most pairs of neighboring letters in common with a word, for their lengths; the best first."""
+    """Return the words that share most pairs of neighboring letters with a word, relative to length, best first."""
     def pairs(text: str) -> set[str]:
         text = f"<{text.casefold()}>"
         return {text[place:place + 2] for place in range(len(text) - 1)}
 
     wanted, margin = pairs(word), 1 + len(word) // 3
-    likeness = ((2.0 * len(wanted & (its := pairs(other))) / (len(wanted) + len(its)), other) for other in words
+    likeness = ((2.0 * len(wanted & (others := pairs(other))) / (len(wanted) + len(others)), other) for other in words
                 if abs(len(other) - len(word)) <= margin and other[0] not in "<[#!")
     return [other for _, other in nlargest(count, likeness)]
 
 
 def phone_names(folder: ModelFolder) -> dict[int, str]:
-    """The names of phones: of phones.txt beside the graph or in the folder; empty if there is none."""
+    """Return the names of phones, from phones.txt beside the graph or in the folder; empty if there is none."""
     beside = [os.path.dirname(folder.graph)] if folder.graph else []
     for place in (*beside, os.path.join(folder.path, "graph"), folder.path, os.path.dirname(folder.model)):
         path = os.path.join(place, "phones.txt")

@@ -1,4 +1,4 @@
-"""Many files of sound: who transcribes which, and a file to which results are appended."""
+"""Transcribing many files of sound: one after the other or in threads, and the file to which results are appended."""
 from __future__ import annotations
 
 import json
@@ -12,17 +12,16 @@ from typing import Any
 
 from nnet3py import system
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.recognition.sound_list import Listed
-from nnet3py.recognition.transcribing import Progress, forget_kept
-from nnet3py.recognition.transcript import Transcript
+from nnet3py.recognition.sound import Listed
+from nnet3py.recognition.transcribing import Progress, Transcript, forget_kept
 from nnet3py.recognition.transcripts import as_json
 
 logger = logging.getLogger(__name__)
 
 Work = Callable[[Listed, Progress], Transcript]
-"""``work(sound, progress)`` transcribes a sound, or says in the transcript why it could not be done."""
+"""``work(sound, progress)`` transcribes a sound; errors are in the transcript."""
 Runner = Callable[[Work, Iterable[Listed], Progress], Iterator[tuple[Listed, Transcript]]]
-"""``runner(work, sounds, progress)`` yields the transcripts of sounds as they are done; sounds begin in their order."""
+"""``runner(work, sounds, progress)`` yields transcripts as they are done; sounds begin in their order."""
 
 
 def here(work: Work, sounds: Iterable[Listed], progress: Progress) -> Iterator[tuple[Listed, Transcript]]:
@@ -78,9 +77,10 @@ def _give(waiting: Iterator[Listed], tasks: queue.SimpleQueue[Listed | None]) ->
 
 def in_order(sounds: Sequence[Listed],
              done: Iterable[tuple[Listed, Transcript]]) -> Iterator[tuple[Listed, Transcript]]:
-    """Yield transcripts in the order of their sounds: each waits for those before it.
+    """Yield transcripts in the order of their sounds.
 
-    Those that wait when ``done`` is interrupted are yielded, too, before the interruption goes on.
+    When ``done`` is interrupted, the transcripts that wait for earlier sounds are yielded, too, before the interruption
+    is raised.
     """
     places = {sound: place for place, sound in enumerate(sounds)}
     held: dict[int, tuple[Listed, Transcript]] = {}
@@ -97,24 +97,24 @@ def in_order(sounds: Sequence[Listed],
 
 
 class ResultsFile:
-    """A file of JSON lines, to which each transcript is appended when it is done. ``with`` closes it.
+    """A file of JSON lines, to which each transcript is appended when it is done; ``with`` closes the file.
 
-    One process at a time can have it. A last line that is not whole, since a process was ended while it wrote, is
-    removed: its sound is done again.
+    One process at a time can have the file. An incomplete last line, of a process that was ended while it wrote, is
+    removed, and its sound is transcribed again.
 
     Parameters
     ----------
-    path : the file; it is made if it is not there
+    path : the file, which is made if it does not exist
     model : name of the model
 
     Attributes
     ----------
-    kept : folder beside it for what is done of long sounds
+    kept : folder beside the file for the saved states of long sounds
 
     Raises
     ------
     Nnet3Error : another process is writing the file
-    FormatError : it holds something else than such lines
+    FormatError : the file has other lines
     """
 
     def __init__(self, path: str, model: str) -> None:
@@ -131,7 +131,7 @@ class ResultsFile:
             raise
 
     def _read(self) -> set[str]:
-        """The files of sound that have a line of this model."""
+        """Return the files of sound that have a line of this model."""
         self._file.seek(0)
         content = self._file.read()
         whole = content.rpartition(b"\n")[0] + b"\n" if b"\n" in content else b""
@@ -148,7 +148,7 @@ class ResultsFile:
             if content[len(whole):len(whole) + 1] != b"{":
                 raise FormatError(f"expected lines of JSON, found {content[len(whole):][:40]!r} at the end",
                                   path=self.path)
-            logger.info("The last line of %s is not whole and is removed", self.path)
+            logger.info("The last line of %s is incomplete and is removed", self.path)
             self._file.truncate(len(whole))
         return done
 
@@ -157,7 +157,7 @@ class ResultsFile:
         return [sound for sound in sounds if os.path.abspath(sound.path) not in self._done]
 
     def add(self, listed: Listed, transcript: Transcript) -> None:
-        """Append a line, and forget what was kept of the sound. Raises OSError if the disk is full."""
+        """Append a line, and remove the saved state of the sound. Raises OSError if the disk is full."""
         line = as_json(listed.name, transcript).encode("utf-8", "surrogateescape")
         view = memoryview(line)
         while view:
@@ -166,7 +166,7 @@ class ResultsFile:
         forget_kept(self.kept, listed)
 
     def close(self) -> None:
-        """Close the file, which others can have then."""
+        """Close the file, so that other processes can have it."""
         self._file.close()
 
     def __enter__(self) -> ResultsFile:

@@ -1,7 +1,7 @@
-"""Who spoke when: vectors of pieces of speech, clustered. Kaldi: the recipes ``callhome_diarization``.
+"""Diarization, who spoke when: clusters of speaker vectors. Kaldi: the recipes ``callhome_diarization``.
 
-Speech is found by its energy and cut into windows that overlap; each gets the vector of its speaker (x-vector), and all
-pairs are compared, by PLDA if the model has it or else by their angle, and clustered.
+Speech is detected by its energy and cut into overlapping windows; their x-vectors are compared in pairs, by PLDA if the
+model has it or else by the cosine, and clustered.
 """
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import numpy as np
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.ivectors.scoring import agglomerate_in_parts, dense_ratios
 from nnet3py.recognition.front_end import Sounds, read_sound, speech_frames
+from nnet3py.recognition.options import DiarizationOptions
 from nnet3py.recognition.results import Result, Word
 from nnet3py.recognition.speaker import SpeakerModel
-from nnet3py.recognition.stream_options import DiarizationOptions
-from nnet3py.recognition.transcript import words_of_speakers
+from nnet3py.recognition.transcribing import words_of_speakers
 
 _FRAME_SHIFT = 0.01            # seconds, of the frames by which speech is found
-_TARGET_ENERGY = 0.5           # of the variance of a recording's vectors that PLDA looks at; Kaldi's default
+_TARGET_ENERGY = 0.5           # part of the variance of a recording's vectors that PLDA keeps; Kaldi's default
 _COSINE_THRESHOLD, _PLDA_THRESHOLD = 0.5, 0.0
 _RTTM_FIELDS = 8               # of a line, at least
 
@@ -42,14 +42,13 @@ class Turn(NamedTuple):
 
 def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: float | None = None,
             options: DiarizationOptions | None = None, *, channel: int | None = None) -> list[Turn]:
-    """Who spoke when in a sound.
+    """Find out who spoke when in a sound.
 
     Parameters
     ----------
-    model : the folder of a speaker model (mfcc.conf, final.ext.raw, mean.vec, transform.mat, and plda if it has one),
-        or what was read of it
-    sound, rate, channel : as :func:`nnet3py.features` takes them
-    options : of finding speech and of clustering; None: defaults
+    model : SpeakerModel, or its folder (mfcc.conf, final.ext.raw, mean.vec, transform.mat, perhaps plda)
+    sound, rate, channel : as for :func:`nnet3py.features`
+    options : DiarizationOptions; None: defaults
 
     Returns
     -------
@@ -58,7 +57,7 @@ def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: f
     Raises
     ------
     UsageError : options out of range
-    Nnet3Error : the folder lacks files; the sound is no sound
+    Nnet3Error : the folder lacks files; the sound cannot be read
     """
     options = options or DiarizationOptions()
     options.check()
@@ -70,7 +69,7 @@ def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: f
     segments = [(begin, min(end, length)) for begin, end in speech_segments(speech_frames(samples, rate), options)
                 if begin < length]
     windows = [_windows(begin, end, options) for begin, end in segments]
-    pieces = [window for its in windows for window in its]
+    pieces = [window for of_segment in windows for window in of_segment]
     if not pieces:
         return []
     shift = model.features.frame_shift
@@ -78,9 +77,9 @@ def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: f
     labels = _clusters(model, vectors, options).tolist()
     turns: list[Turn] = []
     names: dict[int, str] = {}
-    for (begin, end), its in zip(segments, windows, strict=True):
-        own, labels = labels[:len(its)], labels[len(its):]
-        centers = [(first + last) / 2 for first, last in its]
+    for (begin, end), of_segment in zip(segments, windows, strict=True):
+        own, labels = labels[:len(of_segment)], labels[len(of_segment):]
+        centers = [(first + last) / 2 for first, last in of_segment]
         borders = [begin, *((before + after) / 2 for before, after in zip(centers[:-1], centers[1:], strict=True)), end]
         for label, first, last in zip(own, borders[:-1], borders[1:], strict=True):
             name = names.setdefault(label, f"speaker{len(names) + 1}")
@@ -92,7 +91,7 @@ def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: f
 
 
 def _clusters(model: SpeakerModel, vectors: np.ndarray, options: DiarizationOptions) -> np.ndarray:
-    """The number of each vector's speaker."""
+    """Return the number of each vector's speaker."""
     if model.plda is not None:
         likeness, threshold = dense_ratios(model.plda, vectors, _TARGET_ENERGY), _PLDA_THRESHOLD
     else:
@@ -105,7 +104,10 @@ def _clusters(model: SpeakerModel, vectors: np.ndarray, options: DiarizationOpti
 
 
 def speech_segments(voiced: np.ndarray, options: DiarizationOptions) -> list[tuple[float, float]]:
-    """Start and end, in seconds, of speech: bool (frames,) of 10 ms, without short pauses and short noises."""
+    """Return start and end of speech, seconds, without short pauses and short noises.
+
+    ``voiced`` is bool (frames,), for each 10 ms.
+    """
     edges = np.flatnonzero(np.diff(np.concatenate(([0], voiced.astype(np.int8), [0]))))
     segments: list[tuple[float, float]] = []
     for begin, end in (edges.reshape(-1, 2) * _FRAME_SHIFT).tolist():
@@ -117,7 +119,7 @@ def speech_segments(voiced: np.ndarray, options: DiarizationOptions) -> list[tup
 
 
 def _windows(begin: float, end: float, options: DiarizationOptions) -> list[tuple[float, float]]:
-    """Windows that cover a segment; the last one ends with it."""
+    """Return windows that cover a segment; the last one ends with it."""
     last = max(begin, end - options.window)
     starts = [*np.arange(begin, last, options.shift).tolist(), last]
     return [(start, min(start + options.window, end)) for start in starts]
@@ -126,7 +128,7 @@ def _windows(begin: float, end: float, options: DiarizationOptions) -> list[tupl
 def with_speakers(result: Result, turns: Sequence[Turn]) -> Result:
     """Return a result whose segments end where another speaker begins, each with its ``speaker_name``.
 
-    A word belongs to the turn with which it shares most time, or else to the one that is nearest.
+    A word belongs to the turn with which it shares most time, or else to the nearest turn.
     """
     segments = [replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name, _segments=())
                 for segment in result.segments
@@ -139,18 +141,18 @@ def speaker_of(word: Word, turns: Sequence[Turn]) -> str:
     return max(turns, key=lambda turn: min(turn.end, word.end) - max(turn.start, word.start)).speaker if turns else ""
 
 
-# -- RTTM, and how good it is ------------------------------------------------------------------------------------------
+# -- RTTM, diarization error rate --------------------------------------------------------------------------------------
 
 
 def rttm(name: str, turns: Iterable[Turn]) -> str:
-    """Lines as NIST's rich transcription has them: SPEAKER, recording, channel 1, start, duration, the speaker."""
+    """Return lines of NIST's RTTM: SPEAKER, recording, channel 1, start, duration, speaker."""
     name = "_".join(name.split()) or "-"
     return "".join(f"SPEAKER {name} 1 {turn.start:.3f} {turn.end - turn.start:.3f} <NA> <NA> {turn.speaker} <NA> <NA>\n"
                    for turn in turns)
 
 
 def read_rttm(text: str, path: str = "") -> dict[str, list[Turn]]:
-    """The turns of each recording, of lines SPEAKER; others are passed over. FormatError for a bad line."""
+    """Read the turns of each recording from lines SPEAKER of RTTM. Raises FormatError for an invalid line."""
     recordings: dict[str, list[Turn]] = {}
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
@@ -168,7 +170,7 @@ def read_rttm(text: str, path: str = "") -> dict[str, list[Turn]]:
 
 
 class DiarizationErrors(NamedTuple):
-    """What is wrong, in seconds of a speaker's speech; ``total``: of the reference."""
+    """Errors in seconds of speech, summed over speakers; ``total`` is the speech of the reference."""
 
     missed: float
     false_alarm: float
@@ -177,16 +179,22 @@ class DiarizationErrors(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """The diarization error rate (DER), as a fraction."""
+        """Diarization error rate (DER), a fraction."""
         return (self.missed + self.false_alarm + self.confused) / self.total if self.total else 0.0
 
 
 def diarization_errors(reference: Sequence[Turn], found_turns: Sequence[Turn], collar: float = 0.25,
                        step: float = 0.01) -> DiarizationErrors:
-    """Compare turns with those of a reference, with speakers mapped to each other as is best. NIST: ``md-eval``.
+    """Compare turns with a reference, under the best mapping of speakers. NIST: ``md-eval``.
 
-    ``collar``: seconds before and after each border of the reference that do not count. ``step``: seconds in which time
-    is counted. Nnet3Error for a reference without speech.
+    Parameters
+    ----------
+    collar : seconds before and after each border of the reference that do not count
+    step : resolution of time, seconds
+
+    Raises
+    ------
+    Nnet3Error : a reference without speech
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -209,7 +217,7 @@ def diarization_errors(reference: Sequence[Turn], found_turns: Sequence[Turn], c
 
 
 def _activity(turns: Sequence[Turn], length: int, step: float) -> np.ndarray:
-    """bool (speakers, steps)."""
+    """Return bool (speakers, steps)."""
     speakers = sorted({turn.speaker for turn in turns})
     active = np.zeros((len(speakers), length), dtype=bool)
     for turn in turns:

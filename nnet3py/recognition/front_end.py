@@ -1,4 +1,4 @@
-"""From sound to arrays, for Python programs: features, what a model takes, voiced frames, a speaker's vector."""
+"""From sound to arrays: features, the input of a model's network, voiced frames, x-vectors."""
 from __future__ import annotations
 
 import os
@@ -23,19 +23,18 @@ from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.option_fields import OptionValue, defaults
 from nnet3py.option_file import checked_value, read_conf
-from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition import options as tables
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline
 from nnet3py.recognition.recognizer import folder_pipeline
-from nnet3py.recognition.samples import Block, samples_of
-from nnet3py.recognition.sound import open_sound
+from nnet3py.recognition.sound import Block, open_sound, samples_of
 from nnet3py.recognition.speaker import SpeakerModel
 from nnet3py.runtime.options import XvectorOptions
 from nnet3py.runtime.xvectors import XvectorComputer
 
 PITCH, RAW_PITCH = "pitch", "raw-pitch"
 KINDS = (*KIND_OPTIONS, PITCH, RAW_PITCH)
-_MOST_LONGER = 2               # frames by which pitch and other features may differ
+_MOST_LONGER = 2               # frames by which the lengths of pitch and other features may differ
 _VAD_WINDOW = 300              # frames over which an x-vector's features are normalized
 
 Sounds = str | os.PathLike[str] | Block
@@ -48,19 +47,20 @@ Config = str | os.PathLike[str] | Mapping[str, OptionValue]
     dither="config={'dither': 0}")
 def features(sound: Sounds, rate: float | None = None, kind: str = "mfcc", config: Config | None = None, *,
              channel: int | None = None, warp: float = 1.0) -> NDArray[np.float32]:
-    """Features of a sound, as Kaldi's programs compute them: ``compute-mfcc-feats`` and others.
+    """Compute features of a sound, as Kaldi's programs ``compute-mfcc-feats`` and others do.
 
     Parameters
     ----------
-    sound : a file of sound; or samples, bytes of 16-bit ones or an array of int16 or of floats from -1 to 1, (samples,)
-    rate : samples a second; None for a file, which knows it
-    kind : ``mfcc``, ``fbank``, ``plp``, ``spectrogram``; ``pitch`` (what networks take: how likely a frame is voiced,
+    sound : a file of sound; or samples: bytes of 16-bit samples, or an array (samples,) of int16 or of floats from -1
+        to 1
+    rate : samples a second; None for a file
+    kind : ``mfcc``, ``fbank``, ``plp``, ``spectrogram``; ``pitch`` (network input: probability of voicing,
         normalized log pitch, its change), ``raw-pitch`` (NCCF, and pitch in Hz); or two of them with a plus sign:
         ``mfcc+pitch``
-    config : options by Kaldi's names, such as ``{"num-ceps": 40}`` (or ``num_ceps``); or a file of them, such as
-        conf/mfcc.conf. Of two kinds, each takes those that it has. The defaults are Kaldi's, with dither: the same
-        noise every time
-    channel : which one of several, from 0; None: the only one, or of a file their mean
+    config : options by Kaldi's names, such as ``{"num-ceps": 40}`` (or ``num_ceps``); or a file of options, such as
+        conf/mfcc.conf. Each of two kinds takes the options that it has. Defaults are Kaldi's, with dither, always the
+        same noise
+    channel : number of the channel, from 0; None: the only channel, or the mean of a file's channels
     warp : factor of the frequency axis (VTLN)
 
     Returns
@@ -69,7 +69,10 @@ def features(sound: Sounds, rate: float | None = None, kind: str = "mfcc", confi
 
     Sound of another rate than ``sample-frequency`` (16000 if the options do not say it) is resampled.
 
-    Raises UsageError for an option that there is not, or a value out of range; Nnet3Error for what is no sound.
+    Raises
+    ------
+    UsageError : an unknown option, or a value out of range
+    Nnet3Error : the sound cannot be read
     """
     kinds = kind.split("+")
     for each in kinds:
@@ -91,10 +94,12 @@ def features(sound: Sounds, rate: float | None = None, kind: str = "mfcc", confi
 
 
 class FrontEndOutput(NamedTuple):
-    """What a network takes of a sound: ``nnet3py.compute(model, *front_end("a.wav"))``.
+    """The input of a network for a sound: ``nnet3py.compute(model, *front_end("a.wav"))``.
 
-    ``features``: float32 (frames, dim). ``ivector``: float32 (dim,), that of the whole sound; None for a network
-    without.
+    Attributes
+    ----------
+    features : float32 (frames, dim)
+    ivector : float32 (dim,), of the whole sound; None for a network without i-vectors
     """
 
     features: NDArray[np.float32]
@@ -102,13 +107,13 @@ class FrontEndOutput(NamedTuple):
 
 
 class FrontEnd:
-    """Makes of sounds what a model takes. Made by :func:`front_end`; called, it gives a :class:`FrontEndOutput`.
+    """A function from sounds to the input of a model's network (:class:`FrontEndOutput`), made by :func:`front_end`.
 
     Attributes
     ----------
-    folder : what is known of the model
-    rate : samples a second that it was made for; others are resampled
-    dim, ivector_dim : of what it makes; ``ivector_dim`` is 0 for a network without
+    folder : ModelFolder
+    rate : samples a second that the model was trained for; other sound is resampled
+    dim, ivector_dim : dimensions of features and i-vectors; ``ivector_dim`` is 0 for a network without i-vectors
     frame_shift : seconds from one frame to the next
     """
 
@@ -120,10 +125,10 @@ class FrontEnd:
         self.dim, self.ivector_dim = self._models.input_dim, self._models.ivector_dim
 
     def __call__(self, sound: Sounds, rate: float | None = None, *, channel: int | None = None) -> FrontEndOutput:
-        """Features, without dither, and the i-vector at the end of a sound, all of whose frames count.
+        """Return features, without dither, and the i-vector at the end of a sound; all frames have weight 1.
 
-        ``sound``, ``rate``, ``channel`` : as for :func:`features`. Raises Nnet3Error for what is no sound. Program:
-        compute-online-feats.
+        Arguments are those of :func:`features`. Raises Nnet3Error if the sound cannot be read.
+        Program: compute-online-feats.
         """
         samples, rate = read_sound(sound, rate, channel)
         pipeline = FeaturePipeline(self._models)
@@ -138,78 +143,86 @@ class FrontEnd:
 
 
 def front_end(model: str | os.PathLike[str]) -> FrontEnd:
-    """What makes of sounds what the model in a folder takes, as the recognizer does.
+    """Return a function from sounds to the input of a model's network, as the recognizer computes it.
 
     Parameters
     ----------
-    model : a folder as :class:`Recognizer` takes
+    model : a model folder, as :class:`Recognizer` takes it
 
     Returns
     -------
-    A :class:`FrontEnd`: ``front_end("a.wav")`` gives features, float32 (frames, dim), and the i-vector, float32 (dim,)
-    or None.
+    FrontEnd, which called with a sound returns features, float32 (frames, dim), and the i-vector, float32 (dim,) or
+    None
 
     Raises
     ------
-    Nnet3Error : a folder that lacks files, or has bad ones
+    Nnet3Error : files are missing or invalid
     """
     return FrontEnd(read_model_folder(model))
 
 
 def vad(feats: np.ndarray, *, energy_threshold: float = 5.0, energy_mean_scale: float = 0.5, frames_context: int = 0,
         proportion_threshold: float = 0.6) -> NDArray[np.bool_]:
-    """Which frames are voiced, by their energy. Kaldi: ``compute-vad``.
+    """Return which frames are voiced, by their energy. Kaldi: ``compute-vad``.
 
     Parameters
     ----------
     feats : float (frames, dim), whose first column is the log energy: ``nnet3py.features(sound, rate)``
-    energy_threshold, energy_mean_scale : a frame is loud above the first plus the second times the mean
-    frames_context, proportion_threshold : a frame is voiced if that part of the frames so near are loud
+    energy_threshold, energy_mean_scale : a frame is loud if its log energy exceeds ``energy_threshold`` plus
+        ``energy_mean_scale`` times the mean
+    frames_context, proportion_threshold : a frame is voiced if this proportion of the frames within this distance is
+        loud
 
     Returns
     -------
     bool (frames,)
 
-    Raises ShapeError for another shape, UsageError for values out of range.
+    Raises
+    ------
+    ShapeError : another shape
+    UsageError : values out of range
     """
     frames = np.asarray(feats)
     if frames.ndim != 2 or not frames.shape[1]:
         raise ShapeError(f"expected features, (frames, dim), found an array of shape {frames.shape}")
     if not 0.0 < proportion_threshold < 1.0 or frames_context < 0:
-        raise UsageError("proportion_threshold must lie between 0 and 1, frames_context not below 0")
+        raise UsageError(f"expected proportion_threshold between 0 and 1, and frames_context not below 0; found "
+                         f"{proportion_threshold:g} and {frames_context}")
     options = VadOptions(energy_threshold, energy_mean_scale, frames_context, proportion_threshold)
     return voiced_frames(frames, options) > 0
 
 
 def speech_frames(samples: np.ndarray, rate: float) -> np.ndarray:
-    """Which frames of 10 ms are voiced, bool (frames,), by :func:`vad` of Kaldi's standard features.
+    """Return which frames of 10 ms are voiced, bool (frames,), by :func:`vad` of Kaldi's default features.
 
-    ``samples``: float32 (samples,) of the range of 16 bits, ``rate`` of them a second.
+    ``samples`` are float32 (samples,) of the range of 16 bits, ``rate`` of them a second.
     """
     return vad(_speech(samples, rate, {}, "mfcc", 1.0))
 
 
 def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, rate: float | None = None,
             config: Config | None = None, *, channel: int | None = None) -> NDArray[np.float32]:
-    """The vector of a sound's speaker, by an x-vector network.
+    """Compute the x-vector of a sound's speaker.
 
     Parameters
     ----------
-    model : the folder of a speaker model such as vosk-model-spk, or what was read of it; or a network, or its file
-    sound, rate, config, channel : as for :func:`features`. A speaker model knows its features, and takes no ``config``
+    model : SpeakerModel, or its folder, such as vosk-model-spk; or an x-vector network, or its file
+    sound, rate, config, channel : as for :func:`features`. A speaker model has options of its own: no ``config``
 
     Returns
     -------
-    float32 (dim,), to be compared by the angle. Of a speaker model it is whitened, of length √dim; of a network it is
-    the output, of voiced frames less their mean over three seconds. As Kaldi's recipes (sre16) do it.
+    float32 (dim,), to be compared by the cosine. The vector of a speaker model is whitened and has the length √dim; a
+    network's output is computed from voiced frames without their mean over three seconds, as in Kaldi's recipe sre16
 
-    Raises Nnet3Error for what is no sound, or a sound without a voiced frame.
+    Raises
+    ------
+    Nnet3Error : the sound cannot be read, or has no voiced frame
     """
     if isinstance(model, str | os.PathLike) and os.path.isdir(model):
         model = SpeakerModel.read(model)
     if isinstance(model, SpeakerModel):
         if config is not None:
-            raise UsageError("a speaker model has features of its own, and takes no config")
+            raise UsageError("a speaker model has feature options of its own", "leave config= out")
         samples, rate = read_sound(sound, rate, channel)
         frames = model.features.compute(samples, rate)
         if not len(frames):
@@ -228,25 +241,25 @@ def xvector(model: str | os.PathLike[str] | Nnet | SpeakerModel, sound: Sounds, 
 
 
 def read_sound(sound: Sounds, rate: float | None, channel: int | None = None) -> tuple[np.ndarray, float]:
-    """float32 (samples,) of the range of 16 bits, and how many there are a second."""
+    """Return samples of the range of 16 bits, float32 (samples,), and their sampling rate."""
     if isinstance(sound, str | os.PathLike):
         opened = open_sound(os.fspath(sound), channel)
         blocks = list(opened.blocks())
         return np.concatenate([np.zeros(0, dtype=np.float32), *blocks]) * FULL_SCALE, opened.rate
     if rate is None:
-        raise UsageError("samples do not say how many there are a second", "give the rate after them")
+        raise UsageError("the sampling rate of the samples is not known", "give it after them: rate=16000")
     if not 1 <= rate < float("inf"):
         raise UsageError(f"expected a sampling rate above 0, found {rate:g}")
     return samples_of(sound, channel), float(rate)
 
 
 def _options_of(kind: str) -> dict[str, Any]:
-    """The options of a kind, with their defaults."""
+    """Return the options of a kind of features, with their defaults."""
     return tables.PITCH if kind in (PITCH, RAW_PITCH) else defaults(conf_settings(kind))
 
 
 def _values(config: Config | None, kinds: list[str]) -> dict[str, Any]:
-    """The options that are given, each one of some kind. UsageError for others."""
+    """Return the given options. Raises UsageError for options that no kind has."""
     options: dict[str, Any] = {}
     for kind in kinds:
         options |= _options_of(kind)

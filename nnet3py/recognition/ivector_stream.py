@@ -9,26 +9,26 @@ from nnet3py.feat.frames import transform, windows
 from nnet3py.ivectors.online import AdaptationState, OnlineModels, terms_of_pieces
 from nnet3py.runtime.frame_buffer import FrameBuffer
 
-_PIECE = 500          # frames that are added up together
+_PIECE = 500          # frames whose statistics are added together
 _PIECES = 4           # pieces that are in memory together
-_AT_A_TIME = 1000     # frames after which they are transformed, even if nobody asks
+_AT_A_TIME = 1000     # frames that are transformed together, even before an i-vector is asked for
 
 
 class IvectorStream:
     """The i-vectors of one stream: accept frames as they come, ask for the i-vector of a frame.
 
-    Memory does not grow. Frames count 1, unless :meth:`update_weights` is called, which says what they count: then it
-    must be called before the first i-vector is asked for, and for all frames.
+    Memory does not grow. Frames have weight 1, unless :meth:`update_weights` is called, before the first i-vector is
+    asked for, and then for all frames.
 
     Parameters
     ----------
-    models : what i-vectors are estimated with, and how
-    state : what is known of the speaker; None for nothing
+    models : OnlineModels, extractor, UBM, transform and settings
+    state : AdaptationState of the speaker; None: unknown speaker
 
     Attributes
     ----------
-    num_frames_ready : frames that i-vectors can be asked for: splicing waits for its right context
-    log_like, weight : sum of the log-likelihoods of the frames that have been used, and of their weights
+    num_frames_ready : number of frames that have i-vectors: splicing waits for its right context
+    log_like, weight : sums of log-likelihoods and weights of the frames used so far
     """
 
     def __init__(self, models: OnlineModels, state: AdaptationState | None = None) -> None:
@@ -37,29 +37,29 @@ class IvectorStream:
         self._normalizer = OnlineNormalizer(models.global_stats, models.cmvn)
         self._normalizer.speaker_stats = state.cmvn
         self._plain, self._normalized = _Transformed(models), _Transformed(models)
-        self._coming: list[np.ndarray] = []                             # frames that are not transformed yet
+        self._coming: list[np.ndarray] = []                             # frames not transformed yet
         self._num_frames, self._num_coming, self._is_finished = 0, 0, False
         self._stats = state.stats.copy()
         self._current = models.extractor.prior_mean()
-        self._estimates = FrameBuffer(models.extractor.ivector_dim)     # one every period
-        self._done = 0                                                  # frames that are in the statistics
-        # Changes of weights that are not in the statistics yet; None if all frames count 1.
+        self._estimates = FrameBuffer(models.extractor.ivector_dim)     # one for each period
+        self._done = 0                                                  # frames in the statistics
+        # Changes of weights that are not in the statistics yet; None if all frames have weight 1.
         self._waiting: tuple[np.ndarray, np.ndarray] | None = None
         self._keep_from: int | None = None
         self.log_like = self.weight = 0.0
 
     @property
     def num_frames_ready(self) -> int:
-        """Frames that i-vectors can be asked for."""
+        """Number of frames that have i-vectors."""
         return self._num_frames if self._is_finished else max(0, self._num_frames - self._models.right_context)
 
     @property
     def ivector_dim(self) -> int:
-        """The dimension of i-vectors."""
+        """Dimension of i-vectors."""
         return self._models.extractor.ivector_dim
 
     def accept(self, features: np.ndarray) -> None:
-        """Take float32 (frames, base dim). ShapeError for another dimension."""
+        """Take features, float32 (frames, base dim). Raises ShapeError for another dimension."""
         self._coming.append(self._models.without_pitch(features))
         self._num_frames += len(features)
         self._num_coming += len(features)
@@ -67,11 +67,11 @@ class IvectorStream:
             self._transform()
 
     def finish(self) -> None:
-        """Say that there are no more frames: now the last ones are ready, too."""
+        """End the sound: now the last frames are ready, too."""
         self._is_finished = True
 
     def _transform(self) -> None:
-        """Normalize, splice and transform what has come; as late as possible, as it takes longer for few frames."""
+        """Normalize, splice and transform the frames so far; done as late as possible, since few frames take longer."""
         if self._num_coming:
             base = np.concatenate(self._coming)
             self._coming, self._num_coming = [], 0
@@ -83,14 +83,16 @@ class IvectorStream:
             self._plain.finish()
 
     def update_weights(self, frames: np.ndarray, deltas: np.ndarray) -> None:
-        """Change what frames count.
+        """Change the weights of frames. Kaldi: UpdateFrameWeights.
 
         Parameters
         ----------
-        frames : int64 (changes,), which may be frames that are not there yet
-        deltas : float32 (changes,), what is added to their weights; these are 0 before
+        frames : int64 (changes,), numbers of frames, which need not have come yet
+        deltas : float32 (changes,), differences to add to their weights, which begin at 0
 
-        Raises UsageError if i-vectors were asked for without weights. Kaldi: UpdateFrameWeights.
+        Raises
+        ------
+        UsageError : i-vectors were asked for before, without weights
         """
         if self._waiting is None and self._done:
             raise UsageError("weights of frames must be given before the first i-vector is asked for")
@@ -100,14 +102,15 @@ class IvectorStream:
             self._waiting = np.concatenate((self._waiting[0], frames)), np.concatenate((self._waiting[1], deltas))
 
     def no_changes_before(self, frame: int) -> None:
-        """Promise that weights of frames before ``frame`` will not change: then these need not be kept."""
+        """Promise that weights of frames before ``frame`` will not change, so that these frames can be dropped."""
         self._keep_from = frame
 
     def at(self, frame: int) -> np.ndarray:
-        """float32 (ivector dim,): the i-vector for a frame, which must be ready. Frames are asked for in their order.
+        """Return the i-vector for a frame, float32 (ivector dim,).
 
-        It is that of all frames until then, or the last one estimated, as the models say. Asked for once more, or for
-        an earlier frame, it is the previous one.
+        The frame must be ready, and frames must be asked for in their order. The i-vector is estimated from all frames
+        up to this frame, or of the period that the frame is in, as the settings say; for the same or an earlier frame
+        it is the last estimate.
         """
         models = self._models
         if not 0 <= frame < self.num_frames_ready:
@@ -133,7 +136,7 @@ class IvectorStream:
         return ivector.astype(np.float32)
 
     def _add(self, end: int) -> None:
-        """Take what is known of frames before ``end`` into the statistics."""
+        """Add frames before ``end`` to the statistics."""
         if end <= self._done:
             return
         self._transform()
@@ -170,15 +173,15 @@ class IvectorStream:
         self._plain.rows.forget(keep)
 
     def objective_change(self) -> float:
-        """What the latest estimate gains over none, per frame."""
+        """Return the improvement of the auxiliary function by the latest estimate, per frame."""
         return self._stats.objective_change(self._current)
 
     def length(self) -> float:
-        """The length of the latest i-vector."""
+        """Return the length of the latest i-vector."""
         return float(np.linalg.norm(self._result(self._current)))
 
     def adaptation_state(self) -> AdaptationState:
-        """What the speaker's next utterance begins with, if this one is over now."""
+        """Return the speaker's state for the next utterance, as if this one ended now."""
         self._transform()
         models = self._models
         return AdaptationState(self._normalizer.stats(), self._stats).limited(models.max_remembered_frames,
@@ -186,7 +189,7 @@ class IvectorStream:
 
 
 def _summed(frames: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Frames, each once and ascending, and the sums of their deltas, without those that are 0."""
+    """Return different frames in ascending order with the sums of their deltas, without sums of 0."""
     order = np.argsort(frames, kind="stable")
     frames, deltas = frames[order], deltas[order].astype(np.float32)
     starts = np.flatnonzero(np.diff(frames, prepend=-1))
@@ -197,11 +200,11 @@ def _summed(frames: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 class _Transformed:
-    """Frames spliced and transformed as they arrive; ``rows`` holds what is ready."""
+    """Frames that are spliced and transformed as they arrive; ``rows`` holds the results."""
 
     def __init__(self, models: OnlineModels) -> None:
         self._left, self._right, self._lda = models.left_context, models.right_context, models.lda
-        self._context: np.ndarray | None = None          # the last frames, which are neighbors of those to come
+        self._context: np.ndarray | None = None          # the last frames, neighbors of the next frames
         self.rows = FrameBuffer(len(models.lda))
 
     def accept(self, features: np.ndarray) -> None:

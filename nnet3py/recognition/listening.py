@@ -1,4 +1,4 @@
-"""Words while someone speaks: blocks of sound from a microphone or a file, and what a stream makes of them."""
+"""Recognition of a microphone or a file in real time: blocks of sound, and the words after each block."""
 from __future__ import annotations
 
 import logging
@@ -16,11 +16,11 @@ from nnet3py.extras import load
 logger = logging.getLogger(__name__)
 
 BLOCK_SECONDS = 0.1
-MOST_SECONDS_BEHIND = 30.0     # of a microphone's sound that may wait to be decoded; what comes after that is lost
+MOST_SECONDS_BEHIND = 30.0     # of a microphone's sound that may wait to be decoded; later sound is lost
 
 
 class StreamLike(Protocol):
-    """The part of a recognizer's stream that is used here."""
+    """The interface of a recognizer's stream that is used here."""
 
     def accept_waveform(self, block: Any) -> Any: ...
     @property
@@ -32,14 +32,14 @@ class StreamLike(Protocol):
 
 
 class Heard(NamedTuple):
-    """Words of a segment: all of them if it is over, else those so far."""
+    """The words of a segment: all words if it is over, otherwise those so far."""
 
     text: str
     is_over: bool
 
 
 def heard(stream: StreamLike, blocks: Iterable[Any]) -> Iterator[Heard]:
-    """What a stream makes of blocks, after each of them; segments without words are left out."""
+    """Yield the words of a stream after each block; segments without words are left out."""
     for block in blocks:
         stream.accept_waveform(block)
         while stream.endpoint:
@@ -53,9 +53,12 @@ def heard(stream: StreamLike, blocks: Iterable[Any]) -> Iterator[Heard]:
 
 
 def short_blocks(blocks: Iterable[np.ndarray], rate: float, in_real_time: bool = False) -> Iterator[np.ndarray]:
-    """The samples of longer blocks, (samples,), BLOCK_SECONDS at a time; ``rate`` of them a second.
+    """Yield the samples of longer blocks, (samples,), in blocks of BLOCK_SECONDS.
 
-    ``in_real_time``: not before they would have been said.
+    Parameters
+    ----------
+    rate : samples a second
+    in_real_time : whether blocks are delayed until they would have been spoken
     """
     size = max(1, int(rate * BLOCK_SECONDS))
     begun, count = time.monotonic(), 0
@@ -69,12 +72,12 @@ def short_blocks(blocks: Iterable[np.ndarray], rate: float, in_real_time: bool =
 
 
 class Microphone:
-    """What a microphone hears; made by :func:`find_microphone`.
+    """The sound of a microphone; made by :func:`find_microphone`.
 
     Attributes
     ----------
     rate : samples a second
-    name : of the device
+    name : name of the device
     """
 
     def __init__(self, rate: float, name: str) -> None:
@@ -83,18 +86,18 @@ class Microphone:
         self._lost = 0
 
     def put(self, block: bytes) -> None:
-        """Sound that was heard, called in a thread of the library."""
+        """Add a block of sound; called in a thread of the library."""
         if self._blocks.qsize() * BLOCK_SECONDS < MOST_SECONDS_BEHIND:
             self._blocks.put(block)
         else:
             self._lost += 1
 
     def stop(self) -> None:
-        """Let :meth:`blocks` end after what was heard until now; may be called by a signal handler."""
+        """Let :meth:`blocks` end after the sound so far; may be called by a signal handler."""
         self._blocks.put(None)
 
     def blocks(self) -> Iterator[bytes]:
-        """16-bit samples, as they come, until :meth:`stop` is called."""
+        """Yield 16-bit samples as they come, until :meth:`stop` is called."""
         while (block := self._blocks.get()) is not None:
             yield block
             if self._lost:
@@ -103,12 +106,12 @@ class Microphone:
 
 
 def find_microphone(device: str = "") -> Microphone:
-    """The system's default microphone, or the one of a number or (part of) a name; it is not opened yet.
+    """Return the default microphone, or the microphone of a number or (part of a) name, not opened yet.
 
-    Raises Nnet3Error if there is none, or the package sounddevice or its library is missing.
+    Raises Nnet3Error if there is none, or if the package sounddevice or its library is missing.
     """
     with _faults(device) as library:
-        description = library.query_devices(_chosen(device), "input")
+        description = library.query_devices(_number_or_name(device), "input")
     return Microphone(float(description["default_samplerate"]), str(description["name"]))
 
 
@@ -117,35 +120,35 @@ def opened(microphone: Microphone, device: str = "") -> Iterator[None]:
     """Start listening. Raises Nnet3Error if the device cannot be opened."""
     with _faults(device) as library:
         stream = library.RawInputStream(
-            samplerate=microphone.rate, blocksize=int(microphone.rate * BLOCK_SECONDS), device=_chosen(device),
+            samplerate=microphone.rate, blocksize=int(microphone.rate * BLOCK_SECONDS), device=_number_or_name(device),
             channels=1, dtype="int16", callback=lambda data, frames, moment, status: microphone.put(bytes(data)))
         stream.start()
     with stream:
         yield
 
 
-def _chosen(device: str) -> int | str | None:
+def _number_or_name(device: str) -> int | str | None:
     return int(device) if device.isdigit() else device or None
 
 
 @contextmanager
 def _faults(device: str) -> Iterator[Any]:
-    """The library, whose errors become ours."""
+    """Yield the library, whose errors are converted to Nnet3Error."""
     library = sounddevice()
     try:
         yield library
     except (library.PortAudioError, ValueError) as error:
         raise Nnet3Error(f"no microphone{f' {device!r}' if device else ''} can be opened: {error}",
-                         "--list-devices shows what there is; --file takes a file of sound in its place") from None
+                         "--list-devices lists the devices; --file takes a file of sound instead") from None
 
 
 def device_list() -> str:
-    """The devices for sound as text, one per line: ``>`` stands before the default microphone."""
+    """Return the sound devices as text, one per line; ``>`` stands before the default microphone."""
     return str(sounddevice().query_devices()) or "There are no devices for sound."
 
 
 def sounddevice() -> Any:
-    """The package of that name."""
+    """Return the package sounddevice. Raises Nnet3Error if it or its library is missing."""
     try:
         return load("sounddevice", "a microphone needs", "listen")
     except OSError as error:

@@ -1,15 +1,17 @@
-"""What a folder of a model for recognition holds: which layout it has, its files, its options; and what it lacks.
+"""Model folders: their layout, files and options, what they lack, and where published models are found.
 
 Layouts: ``vosk`` (``am/final.mdl``, ``graph/``, ``conf/``, ``ivector/``), ``flat`` (an old one of vosk's: all in one
 folder), ``online`` (as prepare_online_decoding.sh leaves it, with ``conf/online.conf``) and ``kaldi`` (``final.mdl``
-with a graph folder, ``conf/`` and ``ivector_extractor/``). Nothing is read but small files of options.
+with a graph folder, ``conf/`` and ``ivector_extractor/``). Only small files of options are read; nothing is downloaded.
 """
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from glob import escape, glob
+from pathlib import Path
 from typing import Any
 
 from nnet3py.errors import Nnet3Error, UsageError
@@ -22,17 +24,19 @@ from nnet3py.network.model_place import (
 )
 from nnet3py.option_fields import OptionValue
 from nnet3py.option_file import checked_value, find_file, read_conf
-from nnet3py.recognition import option_tables as tables
+from nnet3py.recognition import options as tables
 from nnet3py.rnnlm.folder import NETWORK, find_rnnlm_files
 from nnet3py.transducers.fst import has_output_symbols
+
+Stamp = frozenset[tuple[str, int, int, int]]
 
 DEMO = "demo_model"            # a folder beside this file
 VOSK, FLAT, ONLINE, KALDI = "vosk", "flat", "online", "kaldi"
 LAYOUTS = {VOSK: "a model as published for vosk", FLAT: "a model as published for old versions of vosk",
            ONLINE: "a model made by prepare_online_decoding.sh", KALDI: "a model as Kaldi's training leaves it"}
 
-# What programs begin with where a folder has no options of its own: vosk's, also for its old models, and the script
-# steps/online/nnet3/decode.sh's.
+# Defaults where a folder has no options of its own: those of vosk, of vosk for its old models, and of the script
+# steps/online/nnet3/decode.sh.
 _VOSK_OPTIONS = {"chunk-length": 0.2}
 _FLAT_OPTIONS = {**_VOSK_OPTIONS, "min-active": 200, "max-active": 7000, "beam": 13.0, "lattice-beam": 6.0,
                  "acoustic-scale": 1.0,
@@ -43,7 +47,7 @@ _SCRIPT_OPTIONS = {"max-active": 7000, "beam": 15.0, "lattice-beam": 6.0, "frame
 _DEFAULTS: dict[str, dict[str, Any]] = {
     VOSK: _VOSK_OPTIONS, FLAT: _FLAT_OPTIONS, ONLINE: _SCRIPT_OPTIONS, KALDI: _SCRIPT_OPTIONS}
 _VOSK_SILENCE_WEIGHT = 0.001
-_MAX_COUNT = 100.0            # of i-vectors, in published models
+_MAX_COUNT = 100.0            # option max-count of i-vectors in published models
 _FEATURE_CONFS = {"mfcc": ("conf/mfcc.conf", "conf/mfcc_hires.conf", "mfcc.conf"),
                   "fbank": ("conf/fbank.conf", "fbank.conf"), "plp": ("conf/plp.conf", "plp.conf")}
 _PITCH_CONFS = ("conf/online_pitch.conf", "conf/pitch.conf", "pitch.conf")
@@ -57,27 +61,27 @@ _EXTRACTOR_FILES = {"lda-matrix": "final.mat", "global-cmvn-stats": "global_cmvn
 
 @dataclass
 class ModelFolder:
-    """A model for recognition, as its files say; names of files are as they can be opened, empty for none.
+    """The files and options of a model for recognition; empty names: no such file.
 
     Attributes
     ----------
     path, layout : the folder, and one of ``LAYOUTS``
     model : the acoustic model
-    graph : the graph of transition-ids and words; or the first part of a lookahead graph
-    grammar, disambig : the second part of a lookahead graph, and the list of labels that stand for nothing
-    phrase_graph : the first part of a lookahead graph in a folder of its own, for phrases and boosted words
-    words : the names of words
-    word_boundary, align_lexicon : by either of them, words are aligned with time
-    old_grammar, new_grammar : for rescoring, what is taken off the costs, and the const-ARPA that is added
-    rnnlm : the folder of an RNN language model that results are rescored with after that
+    graph : HCLG.fst; or HCLr.fst, the first part of a lookahead graph
+    grammar, disambig : Gr.fst, the second part of a lookahead graph, and the list of disambiguation labels
+    phrase_graph : HCLr.fst of a lookahead graph in a folder of its own, for phrases and boosted words
+    words : words.txt, or a graph with a table of words
+    word_boundary, align_lexicon : files for the times of words
+    old_grammar, new_grammar : rescore/G.fst and rescore/G.carpa, whose costs replace those of G.fst in results
+    rnnlm : folder of an RNN language model, for rescoring after that
     feature_kind, features : ``mfcc``, ``fbank`` or ``plp``, and their options
-    pitch : options of the pitch that is appended to them; None for none
-    options : of decoding, endpoints, silence weighting and the network, those that are given
-    ivectors : options and files of i-vectors; None without i-vectors
-    cmvn : options of the normalization of the network's input, with ``global-cmvn-stats``; None for none
-    missing : what it cannot do without, and what to do about it
-    missing_graph : those of ``missing`` that only a search for words needs
-    unused : what is there that nothing is made of, a line each
+    pitch : options of appended pitch; None: no pitch
+    options : the given options of decoding, endpoints, silence weighting and the network
+    ivectors : options and files of i-vectors; None: no i-vectors
+    cmvn : options of normalizing the network's input, with ``global-cmvn-stats``; None: no normalization
+    missing : messages about missing files and options
+    missing_graph : the messages of ``missing`` that concern only decoding with a graph
+    unused : messages about files that are not used
     """
 
     path: str
@@ -105,16 +109,16 @@ class ModelFolder:
 
     @property
     def is_lookahead(self) -> bool:
-        """Whether its graph is composed while decoding."""
+        """True if the graph is composed while decoding."""
         return bool(self.grammar)
 
     @property
     def takes_phrases(self) -> bool:
-        """Whether words can be boosted, and phrases be given."""
+        """True if streams can have phrases and boosted words."""
         return self.is_lookahead or bool(self.phrase_graph)
 
     def describe(self) -> str:
-        """What it is, in a line."""
+        """Return a description in one line."""
         graph = "no graph" if not self.graph else "a lookahead graph" if self.is_lookahead else "a graph"
         parts = [graph, self.feature_kind.upper() if self.feature_kind != "fbank" else "filterbanks"]
         parts += ["pitch"] if self.pitch is not None else []
@@ -129,35 +133,35 @@ class ModelFolder:
 
 def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
                       options: Mapping[str, OptionValue] | None = None) -> ModelFolder:
-    """What can be known of a model before it is loaded.
+    """Find the files and options of a model, without loading the model.
 
     Parameters
     ----------
-    path : a model folder of any layout; or an acoustic model, whose folder has the rest
-    graph : a graph (HCLG.fst, or HCLr.fst with Gr.fst beside it) or a folder with one; None: the folder's own
-    options : more options by Kaldi's names, which win over those of files: of decoding, endpoints, i-vectors' silence
-        weighting, and files by name: ``mfcc-config``, ``fbank-config``, ``ivector-extraction-config``, ``words``,
+    path : a model folder of any layout; or an acoustic model in a model folder
+    graph : a graph (HCLG.fst, or HCLr.fst with Gr.fst beside it), or a folder with a graph; None: the folder's own
+    options : options by Kaldi's names, which take precedence over those of files: of decoding, endpoints, i-vectors'
+        silence weighting, and files: ``mfcc-config``, ``fbank-config``, ``ivector-extraction-config``, ``words``,
         ``word-boundary``, ``align-lexicon``
 
     Returns
     -------
-    Its files and options.
+    ModelFolder, files and options
 
     Raises
     ------
-    Nnet3Error : everything that is missing, by name
-    UsageError : an option that is not known
+    Nnet3Error : missing files, all of which are named
+    UsageError : an unknown option
     """
     folder = look_at_folder(path, graph, options)
     if folder.missing:
         raise Nnet3Error(f"{folder.path} cannot be used for recognition: {'; '.join(folder.missing)}",
-                         f"it was taken for {LAYOUTS[folder.layout]}; 'nnet3py inspect' says what is in it")
+                         f"its layout is that of {LAYOUTS[folder.layout]}; 'nnet3py inspect' describes it")
     return folder
 
 
 def look_at_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
                    options: Mapping[str, OptionValue] | None = None) -> ModelFolder:
-    """The same for a folder that may lack something: see ``missing``. Nnet3Error for anything but a model folder."""
+    """Find the files and options of a folder that may lack some (``missing``). Raises Nnet3Error for no folder."""
     return _Reader(os.fspath(path), os.fspath(graph) if graph else "", dict(options or {})).read()
 
 
@@ -188,10 +192,10 @@ class _Reader:
         self._attempt(self._find_rescoring)
         return folder
 
-    # -- small things --------------------------------------------------------------------------------------------------
+    # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _one_of(self, *names: str) -> str:
-        """The first of some files that is there; empty for none."""
+        """Return the first of some files that is there; empty for none."""
         paths = (os.path.join(self.folder.path, name) for name in names)
         return next((path for path in paths if os.path.isfile(path)), "")
 
@@ -200,7 +204,7 @@ class _Reader:
         return ""
 
     def _attempt(self, step: Callable[[], None]) -> None:
-        """Take a step; what goes wrong is missing."""
+        """Call ``step``; the message of its error is one of ``missing``."""
         try:
             step()
         except Nnet3Error as error:
@@ -238,7 +242,7 @@ class _Reader:
                                                  "align_lexicon.int")
 
     def _words(self, places: tuple[str, ...]) -> str:
-        """A file of words: words.txt, or a graph with a table of them, which vosk takes before words.txt."""
+        """Return a file of words: words.txt, or a graph with a table of words, which vosk prefers to words.txt."""
         folder = self.folder
         graphs = [path for path in (folder.graph, folder.grammar) if path and has_output_symbols(path)]
         beside = self._file_beside(places, "words", "words.txt")
@@ -274,7 +278,7 @@ class _Reader:
         folder.options = values
 
     def _silence(self, values: dict[str, Any]) -> None:
-        """Which phones are silence, and what they count for i-vectors."""
+        """Set the phones that are silence, and their weight for i-vectors."""
         beside = os.path.dirname(self.folder.graph)
         listed = _file(beside, "phones/silence.csl") if self.folder.layout in (KALDI, ONLINE) else ""
         if listed and not values.get("endpoint.silence-phones"):
@@ -285,7 +289,7 @@ class _Reader:
             values.setdefault("ivector-silence-weighting.silence-weight", _VOSK_SILENCE_WEIGHT)
 
     def _named(self, option: str) -> str:
-        """The file that an option names; empty for none."""
+        """Return the file that an option names; empty for none."""
         name = str(self.folder.options.get(option, ""))
         return find_file(name, self.folder.path) if name else ""
 
@@ -329,7 +333,7 @@ class _Reader:
         folder.ivectors = values
 
     def _extractor_files(self, extractor: str) -> dict[str, Any]:
-        """I-vectors of a folder with an extractor, but without options of its own."""
+        """Return options of i-vectors for a folder with an extractor, but without options of its own."""
         values: dict[str, Any] = {"max-count": _MAX_COUNT}
         for option, name in _EXTRACTOR_FILES.items():
             values[option] = self._one_of(f"{extractor}/{name}") or self._lack(
@@ -373,26 +377,27 @@ class _Reader:
         """Refuse options that exist but are not supported."""
         folder = self.folder
         if not folder.options.get("determinize-lattice", True):
-            raise UsageError("--determinize-lattice=false: results are taken of lattices that are determinized")
+            raise UsageError("--determinize-lattice=false: results need determinized lattices")
         if folder.layout == KALDI and folder.cmvn is None:
             self._offline_normalization()
 
     def _offline_normalization(self) -> None:
         for name in ("delta_opts", "final.mat"):
             if self._one_of(name):
-                raise UsageError(f"{name}: the features of this model are changed in a way that streams cannot be")
+                raise UsageError(f"found {name}: the features of this model are transformed (deltas or LDA), which "
+                                 "streams cannot do")
         path = self._one_of("cmvn_opts")
         if path:
             with open(path, encoding="utf-8", errors="replace") as stream:
                 text = stream.read()
             if "--norm-means=false" not in text or "--norm-vars=true" in text:
-                raise UsageError(f"{path} says '{text.strip()}': features normalized over whole utterances cannot be "
-                                 "had of a stream", "train with --cmvn-opts '--norm-means=false --norm-vars=false'")
+                raise UsageError(f"{path} says '{text.strip()}': streams cannot normalize features over whole "
+                                 "utterances", "train with --cmvn-opts '--norm-means=false --norm-vars=false'")
 
 
 def files_of_model(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
                    options: Mapping[str, Any] | None = None) -> set[str]:
-    """All files in a model's folder, and those elsewhere that it is read from. As :func:`look_at_folder`."""
+    """Return all files in a model's folder, and the files elsewhere that it names. As :func:`look_at_folder`."""
     folder = look_at_folder(path, graph, options)
     values = [*vars(folder).values(), *(folder.ivectors or {}).values(), *(folder.cmvn or {}).values()]
     named = {value for value in values if isinstance(value, str) and os.path.isfile(value)}
@@ -400,11 +405,20 @@ def files_of_model(path: str | os.PathLike[str], graph: str | os.PathLike[str] |
                     if os.path.isfile(os.path.join(place, name))}
 
 
+def stamp(files: Iterable[str]) -> Stamp:
+    """Return name, size, time and inode of files, to notice changes. Raises OSError for a file that does not exist."""
+    states = []
+    for file in files:
+        state = os.stat(file)
+        states.append((file, state.st_size, state.st_mtime_ns, state.st_ino))
+    return frozenset(states)
+
+
 def demo_folder() -> str:
-    """The folder of the small model that comes with the package. Nnet3Error if it was left out."""
+    """Return the folder of the demo model in the package. Raises Nnet3Error if the package has none."""
     folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), DEMO)
     if not os.path.isfile(os.path.join(folder, "am", "final.mdl")):
-        raise Nnet3Error("this copy of nnet3py has no model to try it with", "give the folder of a model instead")
+        raise Nnet3Error("this copy of nnet3py has no demo model", "give the folder of a model instead")
     return folder
 
 
@@ -427,3 +441,64 @@ def _graph_in(folder: str) -> str:
 
 def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+_VARIABLE = "VOSK_MODEL_PATH"
+_PREFIX = "vosk-model"
+_LIST = "https://alphacephei.com/vosk/models"
+_LANGUAGE = re.compile(r"vosk-model(?:-small)?-([a-z]{2}(?:-[a-z]{2})?)(?:-|$)")
+
+
+def published_places() -> list[Path]:
+    """Return the existing folders of published models: ``$VOSK_MODEL_PATH``, the system's, the user's."""
+    given = os.environ.get(_VARIABLE)
+    places = [Path(given)] if given else []
+    places += [Path("/usr/share/vosk"), Path.home() / "AppData/Local/vosk", Path.home() / ".cache/vosk"]
+    return [place for place in places if place.is_dir()]
+
+
+def published_models() -> list[Path]:
+    """Return the published models' folders, place by place, small models first, then by name."""
+    folders: list[Path] = []
+    for place in published_places():
+        inside = [path for path in place.iterdir() if path.name.startswith(_PREFIX) and path.is_dir()]
+        folders += sorted(inside, key=lambda path: (not path.name.startswith(f"{_PREFIX}-small"), path.name))
+    return folders
+
+
+def published_languages() -> list[str]:
+    """Return the languages of the published models, such as ``ko`` or ``en-us``."""
+    return sorted(filter(None, {language_of(path.name) for path in published_models()}))
+
+
+def language_of(name: str) -> str:
+    """Return the language in a published model's name, such as ``ko``; empty for another name."""
+    match = _LANGUAGE.match(name)
+    return match[1] if match else ""
+
+
+def find_model(lang: str | None = None, name: str | None = None) -> str:
+    """Return the folder of a published model. vosk: Model.get_model_path.
+
+    Parameters
+    ----------
+    lang : a language, such as ``ko`` or ``en-us``, of which the first model is taken, preferably a small model
+    name : a model's name, such as ``vosk-model-small-ko-0.22``, which takes precedence over ``lang``
+
+    Raises
+    ------
+    Nnet3Error : there is no such model; the hint names what to fetch and where to put it
+    """
+    for place in published_places():
+        if name is not None and (place / name).is_dir():
+            return str(place / name)
+    pattern = re.compile(rf"vosk-model(-small)?-{re.escape(lang or '')}")
+    of_language = [str(path) for path in published_models() if name is None and lang and pattern.match(path.name)]
+    if of_language:
+        return of_language[0]
+    what = f"named {name}" if name is not None else f"of the language '{lang}'"
+    there = ", ".join(path.name for path in published_models()) or "none"
+    target = os.environ.get(_VARIABLE) or str(Path.home() / ".cache" / "vosk")
+    raise Nnet3Error(
+        f"there is no model {what}; found {there}, in {', '.join(map(str, published_places())) or 'no folder'}",
+        f"fetch {name or f'vosk-model-small-{lang}'} from {_LIST} and unpack it in {target}: nothing is downloaded")

@@ -1,36 +1,162 @@
-"""From sound to what a network takes: features and i-vectors. Kaldi: ``OnlineNnet2FeaturePipeline``."""
+"""Features of sound that arrives in pieces, and with i-vectors the input of a network.
+
+Kaldi: ``OnlineGenericBaseFeature``, ``OnlineAppendFeature``, ``OnlineNnet2FeaturePipeline``.
+"""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from nnet3py.cached_property import cached_property
-from nnet3py.errors import ShapeError, UsageError
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.feat.cmvn import OnlineNormalizer
 from nnet3py.feat.options import OnlineOptions
+from nnet3py.feat.pitch import pitch_options
+from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
+from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch_options
+from nnet3py.feat.sound import Resampler
 from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
+from nnet3py.formats.holders import read_matrix_file
+from nnet3py.gaussians.mixtures import DiagGmm
+from nnet3py.io.object_files import read_object
+from nnet3py.ivectors.extractor import IvectorExtractor
 from nnet3py.ivectors.online import AdaptationState, OnlineModels
-from nnet3py.recognition.feature_stream import FeatureStream, PitchSettings
+from nnet3py.ivectors.options import OnlineSettings
+from nnet3py.option_fields import field_values
+from nnet3py.recognition import options as tables
 from nnet3py.recognition.ivector_stream import IvectorStream
-from nnet3py.recognition.stream_options import SilenceWeightingOptions
+from nnet3py.recognition.options import SilenceWeightingOptions
 from nnet3py.runtime.frame_buffer import FrameBuffer
+
+
+@dataclass(frozen=True)
+class PitchSettings:
+    """Options of extracting and processing pitch, which is appended to other features."""
+
+    pitch: PitchOptions
+    process: ProcessPitchOptions
+
+
+class FeatureStream:
+    """Features of one stream of sound: samples go in as they come, frames come out as they are ready.
+
+    Only the memory of pitch grows. Sound of another rate is resampled if the options allow it.
+
+    Parameters
+    ----------
+    options : SpeechOptions; or SpeechFeatures made of them, which many streams may share
+    pitch : PitchSettings of appended pitch; None: no pitch. A frame is ready when features and pitch are
+
+    Attributes
+    ----------
+    dim : dimension of the frames
+    pitch_dim : number of the last columns, which are pitch
+    frame_shift : seconds from one frame to the next
+    """
+
+    def __init__(self, options: SpeechOptions | SpeechFeatures, pitch: PitchSettings | None = None) -> None:
+        self._features = options if isinstance(options, SpeechFeatures) else SpeechFeatures(options)
+        self._pitch = None if pitch is None else ProcessedPitchStream(pitch.pitch, pitch.process)
+        self.pitch_dim = 0 if self._pitch is None else self._pitch.dim
+        self.dim, self.frame_shift = self._features.dim + self.pitch_dim, self._features.frame_shift
+        self._frames = self._features.begin()
+        self._waiting = np.zeros((0, self._features.dim), dtype=np.float32)      # frames without pitch so far
+        self._done = 0
+        self._resampler: Resampler | None = None
+        self._rate: float | None = None          # of the sound; None before the first samples
+        self._is_finished = False
+
+    def accept(self, samples: np.ndarray, rate: float) -> np.ndarray:
+        """Take samples, and return the frames that have become ready.
+
+        Parameters
+        ----------
+        samples : float32 (samples,), of the range of 16 bits; any number
+        rate : samples a second, the same for the whole stream
+
+        Returns
+        -------
+        float32 (frames, dim), often none
+
+        Raises
+        ------
+        ShapeError : samples of more than one channel
+        NumericError : NaN or infinity among the samples
+        Nnet3Error : another rate than the options' that may not be resampled, or a rate that has changed; samples
+            after the end
+        """
+        samples = np.asarray(samples)
+        if samples.ndim != 1:
+            raise ShapeError(f"expected the samples of one channel, found an array of shape {samples.shape}")
+        if not np.isfinite(samples).all():
+            raise NumericError("expected finite samples, found NaN or infinity")
+        if self._is_finished:
+            raise Nnet3Error("the stream is finished and takes no more sound", "begin another stream")
+        if self._rate is None:
+            self._begin(rate)
+        elif rate != self._rate:
+            raise Nnet3Error(f"the sampling rate changed from {self._rate:g} to {rate:g} within a stream")
+        return self._accept(samples if self._resampler is None else self._resampler.accept(samples))
+
+    def finish(self) -> np.ndarray:
+        """End the sound, and return the remaining frames, float32 (frames, dim)."""
+        if self._is_finished:
+            return np.zeros((0, self.dim), dtype=np.float32)
+        self._is_finished = True
+        before = np.zeros((0, self.dim), dtype=np.float32)
+        if self._resampler is not None:
+            before = self._accept(self._resampler.finish())
+        if self._pitch is not None:
+            self._pitch.finish()
+        return np.concatenate((before, self._with_pitch(self._frames.finish())))
+
+    def pitch(self, first: int, end: int) -> np.ndarray:
+        """Return the pitch of frames that are ready by the current estimate, float32 (end - first, pitch_dim)."""
+        assert self._pitch is not None
+        return self._pitch.frames(first, end)
+
+    def _accept(self, samples: np.ndarray) -> np.ndarray:
+        self._frames.accept(samples)
+        if self._pitch is not None:
+            self._pitch.accept(np.asarray(samples, dtype=np.float32))
+        return self._with_pitch(self._frames.take())
+
+    def _with_pitch(self, frames: np.ndarray) -> np.ndarray:
+        if self._pitch is None:
+            return frames
+        frames = np.concatenate((self._waiting, frames))
+        count = min(self._pitch.num_ready - self._done, len(frames))
+        ready, self._waiting = frames[:count], frames[count:]
+        self._done += count
+        return np.hstack((ready, self._pitch.frames(self._done - count, self._done)))
+
+    def _begin(self, rate: float) -> None:
+        if not rate >= 1:
+            raise Nnet3Error(f"expected a sampling rate above 0, found {rate:g}")
+        self._features.check_rate(rate)
+        self._rate = rate
+        if rate != self._features.rate:
+            self._resampler = Resampler(int(rate), int(self._features.rate))
+
 
 _AT_A_TIME = 5000         # frames that are normalized and spliced together, however many come at once
 
 
 @dataclass
 class PipelineModels:
-    """How the input of a network is made of sound. Any number of streams share it.
+    """The settings and models that make the input of a network of sound; any number of streams share them.
 
     Attributes
     ----------
-    speech : the features
-    ivectors : what i-vectors are estimated with; None for a network without
-    cmvn : how the network's input is normalized; None if it is not. i-vectors have a normalization of their own
-    global_stats : float64 (2, dim + 1), for ``cmvn``
-    silence_weighting : what frames of silence count for i-vectors
-    pitch : of what is appended to the features, for the network but not for i-vectors; None for nothing
+    speech : SpeechOptions, options of the features
+    ivectors : OnlineModels, for i-vectors; None for a network without i-vectors
+    cmvn : OnlineOptions, normalization of the network's input; None: no normalization. i-vectors have their own
+    global_stats : float64 (2, dim + 1), statistics for ``cmvn``
+    silence_weighting : SilenceWeightingOptions, weights of frames of silence for i-vectors
+    pitch : PitchSettings of pitch appended to the network's input, not for i-vectors; None: no pitch
     """
 
     speech: SpeechOptions
@@ -42,34 +168,34 @@ class PipelineModels:
 
     @cached_property
     def features(self) -> SpeechFeatures:
-        """What computes features."""
+        """SpeechFeatures, which computes the features."""
         return SpeechFeatures(self.speech)
 
     @property
     def input_dim(self) -> int:
-        """The dimension of what the network's ``input`` is given."""
+        """Dimension of the network's ``input``."""
         return self.features.dim + (0 if self.pitch is None else self.pitch.process.dim)
 
     @property
     def ivector_dim(self) -> int:
-        """The dimension of what its ``ivector`` is given; 0 for none."""
+        """Dimension of the network's ``ivector``; 0: no i-vectors."""
         return 0 if self.ivectors is None else self.ivectors.extractor.ivector_dim
 
     @property
     def frame_shift(self) -> float:
-        """From one frame to the next, in seconds."""
+        """Seconds from one frame to the next."""
         return self.features.frame_shift
 
     @property
     def weights_silence(self) -> bool:
-        """Whether what frames count depends on what is recognized in them."""
+        """True if the weights of frames for i-vectors depend on what is recognized."""
         return self.ivectors is not None and self.silence_weighting.is_active
 
     def check(self) -> None:
-        """UsageError or ShapeError for parts that do not fit together."""
+        """Raise UsageError or ShapeError for settings that do not fit each other."""
         if self.cmvn is not None and self.global_stats is None:
-            raise UsageError("--global-cmvn-stats must be given with --cmvn-config",
-                             "statistics of all the training data, for normalizing the network's input")
+            raise UsageError("--cmvn-config is given without --global-cmvn-stats",
+                             "give the statistics of all the training data, for normalizing the network's input")
         input_stats = self.global_stats if self.cmvn is not None else None
         ivector_stats = None if self.ivectors is None else self.ivectors.global_stats
         for name, dim, stats in (("normalizing the network's input", self.input_dim, input_stats),
@@ -90,12 +216,12 @@ class PipelineModels:
 
 @dataclass
 class SpeakerState:
-    """What a stream leaves for the speaker's next one.
+    """The adaptation to a speaker that a stream passes to the speaker's next stream.
 
     Attributes
     ----------
-    ivectors : None for a network without
-    cmvn : float64 (2, dim + 1), statistics of the network's input; None if it is not normalized
+    ivectors : AdaptationState; None for a network without i-vectors
+    cmvn : float64 (2, dim + 1), statistics of the network's input; None: no normalization
     """
 
     ivectors: AdaptationState | None = None
@@ -103,16 +229,16 @@ class SpeakerState:
 
 
 class FeaturePipeline:
-    """What a network takes of one stream of sound, as it arrives: frames, and an i-vector for each of them.
+    """The input of a network for one stream of sound as it arrives: frames, and an i-vector for each frame.
 
     Parameters
     ----------
-    models : how it is made
-    state : what is known of the speaker; None for nothing
+    models : PipelineModels
+    state : SpeakerState; None: unknown speaker
 
     Attributes
     ----------
-    ivectors : the stream's i-vectors; None for a network without
+    ivectors : IvectorStream; None for a network without i-vectors
     is_finished : whether the sound is over
     """
 
@@ -131,12 +257,11 @@ class FeaturePipeline:
         self.is_finished = False
 
     def accept_waveform(self, samples: np.ndarray, rate: float) -> None:
-        """Take float32 (samples,) of the range of 16 bits, ``rate`` of them a second. Raises as FeatureStream.accept.
-        """
+        """Take samples, float32 (samples,) of the range of 16 bits. Raises as :meth:`FeatureStream.accept`."""
         self._accept(self._features.accept(samples, rate))
 
     def finish(self) -> None:
-        """Say that there is no more sound. Kaldi: InputFinished."""
+        """End the sound. Kaldi: InputFinished."""
         if self.is_finished:
             return
         self._accept(self._features.finish())
@@ -153,18 +278,18 @@ class FeaturePipeline:
 
     @property
     def num_frames_ready(self) -> int:
-        """Frames of the network's input that are there."""
+        """Number of frames of the network's input so far."""
         return self._input.end
 
     @property
     def num_ivectors_ready(self) -> int:
-        """Frames that i-vectors can be asked for; for a network without, all that are there."""
+        """Number of frames that have i-vectors; all frames for a network without i-vectors."""
         return self._input.end if self.ivectors is None else self.ivectors.num_frames_ready
 
     def frames(self, first: int, end: int) -> np.ndarray:
-        """float32 (end - first, input dim), a view that is valid until more sound comes; none may be forgotten yet.
+        """Return frames, float32 (end - first, input dim), a view that is valid until more sound comes.
 
-        Pitch is as it is known now, unless it was normalized, which is done once.
+        Pitch is by the current estimate, unless the input is normalized, which happens once.
         """
         frames = self._input.between(first, end)
         if self._revises_pitch and end > first:
@@ -172,7 +297,7 @@ class FeaturePipeline:
         return frames
 
     def frames_at(self, numbers: np.ndarray) -> np.ndarray:
-        """float32 (numbers, input dim), new."""
+        """Return a copy of the frames of these numbers, float32 (numbers, input dim)."""
         if self._revises_pitch and len(numbers):
             self.frames(int(numbers.min()), int(numbers.max()) + 1)
         return self._input.rows(numbers)
@@ -182,11 +307,11 @@ class FeaturePipeline:
         return self._features.pitch_dim > 0 and self._normalizer is None
 
     def forget(self, before: int) -> None:
-        """Forget the input's frames before number ``before``."""
+        """Drop the input's frames before number ``before``."""
         self._input.forget(before)
 
     def ivector(self, frame: int) -> np.ndarray:
-        """float32 (ivector dim,): as :meth:`IvectorStream.at`; zero if there is no frame yet, for ``frame`` -1."""
+        """Return the i-vector for a frame, as :meth:`IvectorStream.at`; zeros for ``frame`` -1 (no frame yet)."""
         if self.ivectors is None:
             raise UsageError("the stream has no i-vectors")
         if frame < 0:
@@ -194,6 +319,48 @@ class FeaturePipeline:
         return self.ivectors.at(frame)
 
     def adaptation_state(self) -> SpeakerState:
-        """What the speaker's next stream begins with, if this one is over now."""
+        """Return the speaker's state for the next stream, as if this one ended now."""
         return SpeakerState(None if self.ivectors is None else self.ivectors.adaptation_state(),
                             None if self._normalizer is None else self._normalizer.stats())
+
+
+def pipeline_models(speech: SpeechOptions, values: Mapping[str, Any], cmvn: Mapping[str, Any] | None,
+                    ivectors: Mapping[str, Any] | None, pitch: Mapping[str, Any] | None = None) -> PipelineModels:
+    """Read the files that options name, for features, normalization and i-vectors.
+
+    Parameters
+    ----------
+    values : options ``ivector-silence-weighting.…`` by Kaldi's names
+    cmvn : options of normalizing the network's input, with ``global-cmvn-stats``; None: no normalization
+    ivectors : options as for :func:`ivector_models`; None: no i-vectors
+    pitch : options of extracting and processing pitch; None: no pitch
+
+    Raises
+    ------
+    Nnet3Error : files that are invalid, or do not fit each other
+    """
+    models = PipelineModels(speech, silence_weighting=tables.weighting_options(values))
+    if cmvn is not None:
+        models.cmvn = tables.cmvn_options(cmvn)
+        models.global_stats = read_matrix_file(cmvn["global-cmvn-stats"], dtype=np.float64)
+    if ivectors is not None:
+        models.ivectors = ivector_models(ivectors)
+    if pitch is not None:
+        models.pitch = PitchSettings(pitch_options(pitch), process_pitch_options(pitch))
+    models.check()
+    return models
+
+
+def ivector_models(values: Mapping[str, Any]) -> OnlineModels:
+    """Read the models of i-vectors. Raises Nnet3Error for files that are invalid, or do not fit each other.
+
+    ``values`` has the options ``IVECTOR_FILES``, given options of ``IVECTOR``, and as ``splice`` and ``cmvn`` those in
+    the files ``splice-config`` and ``cmvn-config``.
+    """
+    models = OnlineModels(
+        read_object(values["ivector-extractor"], IvectorExtractor.read), read_object(values["diag-ubm"], DiagGmm.read),
+        read_matrix_file(values["lda-matrix"]), read_matrix_file(values["global-cmvn-stats"], dtype=np.float64),
+        tables.cmvn_options(values["cmvn"]), **field_values(OnlineSettings, {**values, **values["splice"]}))
+    models.use_most_recent |= models.greedy
+    models.check()
+    return models

@@ -1,4 +1,4 @@
-"""A model folder, loaded: what any number of streams share, and sound files or arrays recognized as a whole."""
+"""A loaded model folder, which any number of streams share; files and arrays of sound transcribed as a whole."""
 from __future__ import annotations
 
 import logging
@@ -25,53 +25,51 @@ from nnet3py.io.streams import read_integer_lines
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.network.inference import prepare_for_test
 from nnet3py.option_fields import OptionValue, with_values
-from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.endpoint import is_silence
-from nnet3py.recognition.find_model import find_model
-from nnet3py.recognition.model_folder import KALDI, LOOKAHEAD_FILES, ONLINE, ModelFolder, read_model_folder
-from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
-from nnet3py.recognition.pipeline_files import pipeline_models
+from nnet3py.recognition import options as tables
+from nnet3py.recognition.model_folder import KALDI, LOOKAHEAD_FILES, ONLINE, ModelFolder, find_model, read_model_folder
+from nnet3py.recognition.options import EndpointOptions
+from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState, pipeline_models
 from nnet3py.recognition.results import Result, ResultMaker, aligner, rescorer
+from nnet3py.recognition.silence import is_silence
 from nnet3py.recognition.sound import Sound, open_sound
 from nnet3py.recognition.speaker import SpeakerModel, SpeakerStream
 from nnet3py.recognition.stream import Block, Stream
 from nnet3py.recognition.stream_decoder import StreamDecoder
-from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.rnnlm.model import RnnLanguageModel
 from nnet3py.runtime.looped import LoopedComputer
 
 if TYPE_CHECKING:
-    from nnet3py.recognition.transcript import Transcript
+    from nnet3py.recognition.transcribing import Transcript
 
 logger = logging.getLogger(__name__)
 
-_KEPT_GRAPHS = 8           # of phrases and boosted words, for streams that ask for the same
+_KEPT_GRAPHS = 8           # graphs of phrases and boosted words that are kept for streams with the same phrases
 _CHAIN_SCALE = 1.0
 
 
 class Recognizer(Advising):
-    """A model for recognition, of any layout that :mod:`~nnet3py.recognition.model_folder` knows.
+    """A recognizer of speech, of a model folder of any layout that :mod:`~nnet3py.recognition.model_folder` knows.
 
     Parameters
     ----------
-    path : the model folder; or an acoustic model, whose folder has the rest
-    graph : a graph or a folder with one; None: the model folder's own
-    options : options by Kaldi's names, such as ``{"beam": 13}``, which win over those of the folder; ``chunk-length``
-        is how many seconds of sound are decoded at a time, whatever the size of the blocks that come in
+    path : the model folder; or an acoustic model in a model folder
+    graph : a graph, or a folder with a graph; None: the model folder's own
+    options : options by Kaldi's names, such as ``{"beam": 13}``, which take precedence over those of the folder;
+        ``chunk-length`` is the number of seconds of sound decoded at a time, for blocks of any size
     device : ``cpu`` or ``cuda``, for the network
-    speaker_model : the folder of a model that tells speakers apart, or that model: results have vectors of speakers
+    speaker_model : SpeakerModel or its folder, which gives results speaker vectors; None: no speaker vectors
 
     Attributes
     ----------
-    folder : what is known of the model's files
-    sample_rate : of the sound that the model was made for; other sound is resampled
-    words : the names of words
-    speaker_model : what tells speakers apart; None without
+    folder : ModelFolder
+    sample_rate : samples a second that the model was trained for; other sound is resampled
+    words : SymbolTable
+    speaker_model : SpeakerModel or None
 
     Raises
     ------
-    Nnet3Error : the folder lacks something, or its files do not fit each other; says which
-    UsageError : an option that is not known
+    Nnet3Error : files are missing, or do not fit each other; they are named
+    UsageError : an unknown option
     """
 
     _WHAT: ClassVar[str] = "a recognizer"
@@ -87,7 +85,7 @@ class Recognizer(Advising):
                  options: Mapping[str, OptionValue] | None = None, device: str = "cpu",
                  speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> None:
         if not isinstance(path, str | os.PathLike):
-            raise UsageError(f"a recognizer is made of a model folder, found {type(path).__name__}",
+            raise UsageError(f"expected a model folder, found {type(path).__name__}",
                              "nnet3py.Recognizer('model-folder'): it needs the graph and the features' options, too")
         folder = self.folder = read_model_folder(path, graph, options)
         for line in folder.unused:
@@ -112,27 +110,27 @@ class Recognizer(Advising):
             aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
             rescorer(folder.old_grammar, folder.new_grammar, _rnnlm(folder, self.words, device)))
         self.speaker_model = _speaker_model(speaker_model)
-        self.decoder(self._graph)                          # raises what does not fit together
+        self.decoder(self._graph)                          # raises errors of files that do not fit each other
 
     @classmethod
     def find(cls, lang: str | None = None, *, name: str | None = None, graph: str | os.PathLike[str] | None = None,
              options: Mapping[str, OptionValue] | None = None, device: str = "cpu",
              speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> Recognizer:
-        """The recognizer of a published model by its language or name, such as ``Recognizer.find("ko")``.
+        """Return the recognizer of a published model by its language or name, such as ``Recognizer.find("ko")``.
 
-        It is looked for in the folders where vosk looks: :func:`~nnet3py.recognition.find_model.find_model`, which says
-        what it raises. The other parameters are those of the class.
+        Models are looked for in the folders where vosk looks, by
+        :func:`~nnet3py.recognition.model_folder.find_model`. The other parameters are those of the class.
         """
         return cls(find_model(lang, name), graph, options=options, device=device, speaker_model=speaker_model)
 
     @property
     def keeps_state(self) -> bool:
-        """Whether the state of its streams can be kept (:mod:`~nnet3py.recognition.stream_state`): not on a GPU."""
+        """True if the state of streams can be saved (:mod:`~nnet3py.recognition.transcribing`): not on a GPU."""
         return isinstance(self.looped._states.buffer, np.ndarray)
 
     @property
     def endpoint_options(self) -> EndpointOptions:
-        """The model's rules of when an utterance is over; :attr:`Stream.endpoint_options` exchanges a stream's."""
+        """The model's rules of when an utterance is over; those of a stream are :attr:`Stream.endpoint_options`."""
         return self._endpoint_options
 
     def __repr__(self) -> str:
@@ -144,23 +142,24 @@ class Recognizer(Advising):
                boost: Mapping[str, float] | None = None, phrase_list: Sequence[str] | None = None,
                endpointing: bool = True, adaptation: SpeakerState | None = None, at_once: bool = False,
                speaker_model: str | os.PathLike[str] | SpeakerModel | None = None) -> Stream:
-        """Begin a stream of sound. Any number of them share the model, the graph and what is compiled.
+        """Begin a stream of sound. Any number of streams share the model, the graph and compiled computations.
 
         Parameters
         ----------
-        sample_rate : samples a second of its sound; None: what the model was made for
-        phrases : only these can be said, any of them any number of times; none: whatever the model knows
-        boost : how much less words cost than the model says (natural logarithms of how much likelier they are)
-        phrase_list : the same as vosk means it: words follow each other as in these phrases or, less likely, otherwise.
-            Words that the model does not know are left out, and the whole list if its graph is in one part; a warning
-            is logged. None, or an empty list: whatever the model knows
-        endpointing : whether the stream says when an utterance is over
-        adaptation : what an earlier stream of the same speaker left (:attr:`Stream.adaptation`)
-        at_once : whether blocks are decoded as they come, as vosk does, instead of in pieces of a fixed length
-        speaker_model : another than the recognizer's
+        sample_rate : samples a second of the sound; None: those of the model
+        phrases : the only phrases that can be recognized, each any number of times; empty: the model's grammar
+        boost : reductions of the costs of words: natural logarithms of the factors of their probabilities
+        phrase_list : phrases in vosk's sense: words follow each other as in the phrases or, less likely, otherwise.
+            Unknown words are left out, and the whole list if the graph is in one part, with a warning. None, or an
+            empty list: the model's grammar
+        endpointing : whether to look for ends of utterances
+        adaptation : SpeakerState of an earlier stream of the same speaker (:attr:`Stream.adaptation`)
+        at_once : whether blocks are decoded as they come, as in vosk, instead of in pieces of a fixed length
+        speaker_model : in place of the recognizer's
 
-        Raises UsageError for phrases or boosted words that the model's graph cannot have: it needs HCLr.fst and Gr.fst,
-        and to know the words.
+        Raises
+        ------
+        UsageError : phrases or boosted words without HCLr.fst and Gr.fst in the folder, or with unknown words
         """
         rate = self.sample_rate if sample_rate is None else float(sample_rate)
         if not 1 <= rate < float("inf"):
@@ -182,12 +181,12 @@ class Recognizer(Advising):
                              self.looped.frame_subsampling_factor)
 
     def decoder(self, graph: Graph | None = None, adaptation: SpeakerState | None = None) -> StreamDecoder:
-        """What decodes a stream with the model's graph, or another."""
+        """Return a decoder for a stream, with the model's graph or another one."""
         return StreamDecoder(FeaturePipeline(self._models, adaptation), self.looped, graph or self._graph,
                              self._transitions, self._decoder_options, self._endpoint_options)
 
     def _known(self, phrase_list: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-        """Numbers of the words of a phrase list that the model knows; nothing if its graph can have no such list."""
+        """Return the numbers of the known words of a phrase list; nothing if the graph cannot be changed."""
         if not self.folder.takes_phrases:
             logger.warning("A phrase list has no effect: %s is not composed while decoding", self.folder.graph)
             return ()
@@ -199,14 +198,14 @@ class Recognizer(Advising):
 
     def _graph_with(self, phrases: tuple[str, ...], boost: tuple[tuple[str, float], ...],
                     phrase_list: tuple[tuple[int, ...], ...] = ()) -> Graph:
-        """The graph with phrases and boosted words in it."""
+        """Return the graph with phrases and boosted words in it."""
         if not phrases and not boost and not phrase_list:
             return self._graph
         if not self.folder.takes_phrases:
             raise UsageError(f"phrases and boosted words need a graph that is composed while decoding, HCLr.fst and "
                              f"Gr.fst; this model has {self.folder.graph}", "take a model with a lookahead graph")
         if phrases and phrase_list:
-            raise UsageError("phrases and phrase_list cannot both be given: each is in place of the model's grammar")
+            raise UsageError("found phrases and phrase_list, each in place of the model's grammar", "give one of them")
         key = phrases, boost, phrase_list
         graph = self._changed_graphs.pop(key, None)
         if graph is None:
@@ -220,7 +219,7 @@ class Recognizer(Advising):
 
     @cached_property
     def _lookahead_graph(self) -> LookaheadGraph:
-        """What phrases and boosted words are put into."""
+        """LookaheadGraph in which G is replaced by phrases, or words are boosted."""
         if isinstance(self._graph, LookaheadGraph):
             return self._graph
         return read_phrase_graph(self.folder, self._transitions)
@@ -230,7 +229,7 @@ class Recognizer(Advising):
         if phrases:
             numbers = [[self._number(word) for word in phrase.split()] for phrase in phrases]
             if not all(numbers):
-                raise UsageError("a phrase has no words")
+                raise UsageError("expected phrases of one or more words, found one without words")
             graph = graph.with_phrases(numbers)
         if boost:
             if not all(abs(cost) < float("inf") for _, cost in boost):
@@ -256,20 +255,21 @@ class Recognizer(Advising):
     def transcribe(self, sound: str | os.PathLike[str] | np.ndarray | bytes | Sound, sample_rate: float | None = None,
                    *, channel: int | None = None, endpointing: bool = True, phrases: Sequence[str] = (),
                    boost: Mapping[str, float] | None = None) -> Result:
-        """Recognize a sound as a whole, by a stream: the words are those that a stream finds, in blocks of any size.
+        """Recognize a whole sound. The words are those of a stream with blocks of any size.
 
         Parameters
         ----------
-        sound : a file (WAVE, and what the extras ``sound`` and ``media`` read), ``-`` for standard input; or samples,
-            bytes of 16-bit ones, int16 (samples,), or float (samples,) from -1 to 1
-        sample_rate : of samples; None: what the model was made for. Files know theirs
-        channel : which one of a file to take, from 0; None: their mean
-        endpointing : begin a new segment wherever an utterance is over; the result's ``segments`` are these. Without, a
+        sound : a file (WAVE, and others with the extras ``sound`` and ``media``), ``-`` for standard input; or samples:
+            bytes of 16-bit samples, int16 (samples,), or float (samples,) from -1 to 1
+        sample_rate : samples a second, of samples; None: that of the model
+        channel : number of a file's channel, from 0; None: the mean of the channels
+        endpointing : whether a new segment begins after the end of an utterance (the result's ``segments``); if not, a
             long sound is one utterance, which takes memory and time
         phrases, boost : as for :meth:`stream`
 
-        Raises Nnet3Error for a file that is not sound, or for invalid samples. A sound too short for a single frame
-        has a result without words.
+        Raises
+        ------
+        Nnet3Error : a file that cannot be read, or invalid samples. A sound too short for a single frame is no error
         """
         if isinstance(sound, str | os.PathLike):
             sound = open_sound(os.fspath(sound), channel)
@@ -284,26 +284,32 @@ class Recognizer(Advising):
                          results: str | os.PathLike[str] | None = None, channel: int | None = None,
                          endpointing: bool = True, phrases: Sequence[str] = (),
                          boost: Mapping[str, float] | None = None) -> Iterator[Transcript]:
-        """Transcribe files of sound, and yield a transcript of each; what a file lacks is its transcript's ``error``.
+        """Transcribe files of sound, and yield a transcript of each, with its ``error`` if a file cannot be read.
 
         Parameters
         ----------
-        sounds : files, and folders, all of whose files of sound are meant
-        num_jobs : files at a time, in threads of this process; ``nnet3py transcribe --num-jobs`` shares them among
-            processes, which is faster where the network is small
-        results : file to which transcripts are appended as JSON lines when they are done. Files that it has for this
-            model are left out, and a long file goes on at most two minutes before where it was: so the same call does
-            the rest of what was interrupted. None: transcripts are only yielded
+        sounds : files, and folders, of which all files of sound are taken
+        num_jobs : number of files at a time, in threads of this process; ``nnet3py transcribe --num-jobs`` uses
+            processes, which is faster with small networks
+        results : file to which transcripts are appended as JSON lines when they are done. The same call after an
+            interruption does the rest: sounds in the file are left out, and a long sound continues at most two minutes
+            before the interruption. None: transcripts are only yielded
         channel, endpointing, phrases, boost : as for :meth:`transcribe`
 
-        Transcripts are yielded in the order of the sounds; with ``results``, as they are done. Raises UsageError for
-        files and folders that are not there, Nnet3Error if another process writes ``results``.
+        Yields
+        ------
+        Transcript, in the order of the sounds; with ``results``, as they are done
+
+        Raises
+        ------
+        UsageError : files or folders that do not exist
+        Nnet3Error : another process writes ``results``
         """
         from contextlib import nullcontext
         from functools import partial
 
         from nnet3py.recognition.batch import ResultsFile, here, in_order, in_threads
-        from nnet3py.recognition.sound_list import find_sounds
+        from nnet3py.recognition.sound import find_sounds
         from nnet3py.recognition.transcribing import SoundOptions, model_name, transcribe_sound
 
         if num_jobs < 1:
@@ -323,14 +329,14 @@ class Recognizer(Advising):
 
 
 def folder_pipeline(folder: ModelFolder) -> PipelineModels:
-    """What makes the network's input of sound of any rate, without dither. Nnet3Error for files that do not fit."""
+    """Read what makes the network's input of sound of any rate, without dither. Raises Nnet3Error."""
     speech = speech_options(folder.feature_kind, {
         **folder.features, "dither": 0.0, "allow-downsample": True, "allow-upsample": True})
     return pipeline_models(speech, folder.options, folder.cmvn, folder.ivectors, folder.pitch)
 
 
 def _segments(stream: Stream, blocks: Iterable[Block]) -> list[Result]:
-    """The results of a stream, segment after segment."""
+    """Return the results of a stream, segment after segment."""
     segments = []
     for block in blocks:
         stream.accept_waveform(block)
@@ -340,14 +346,14 @@ def _segments(stream: Stream, blocks: Iterable[Block]) -> list[Result]:
 
 
 def read_decoding_graph(folder: ModelFolder, model: TransitionModel) -> DecodingGraph | LookaheadGraph:
-    """The graph of a model folder, in one part or two. Nnet3Error for bad files."""
+    """Return the graph of a model folder, in one part or two. Nnet3Error for bad files."""
     if not folder.is_lookahead:
         return DecodingGraph.read(folder.graph, model)
     return _read_lookahead_graph(folder.graph, folder.grammar, folder.disambig, model)
 
 
 def read_phrase_graph(folder: ModelFolder, model: TransitionModel) -> LookaheadGraph:
-    """The graph in two parts that a folder has besides its own, for phrases. Nnet3Error for bad files."""
+    """Return the graph in two parts that a folder has besides its own, for phrases. Nnet3Error for bad files."""
     beside = os.path.dirname(folder.phrase_graph)
     hcl, grammar, disambig = (os.path.join(beside, name) for name in LOOKAHEAD_FILES)
     return _read_lookahead_graph(hcl, grammar, disambig, model)
@@ -368,7 +374,7 @@ def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedCom
 
 
 def _rnnlm(folder: ModelFolder, words: SymbolTable, device: str) -> RnnLanguageModel | None:
-    """The folder's RNN language model. Nnet3Error if it has not all of the recognizer's words, or has other ones."""
+    """Read the folder's RNN language model. Raises Nnet3Error if its words are not the recognizer's."""
     if not folder.rnnlm:
         return None
     model = RnnLanguageModel(folder.rnnlm, words=folder.words, device=device)
@@ -390,7 +396,7 @@ def _speaker_model(model: str | os.PathLike[str] | SpeakerModel | None) -> Speak
 
 
 def acoustic_scale(folder: ModelFolder, model: AcousticModel) -> float:
-    """What the folder says; where Kaldi's scripts would have to be told, 1 for a chain model, which has no priors."""
+    """Return the folder's acoustic scale; without one, 1 for a chain model of Kaldi's (no priors), else 0.1."""
     if "acoustic-scale" not in folder.options and folder.layout in (KALDI, ONLINE) and not len(model.priors):
         return _CHAIN_SCALE
     return float(folder.options.get("acoustic-scale", tables.LOOPED["acoustic-scale"]))

@@ -1,4 +1,4 @@
-"""What was recognized: text, words with times and confidences, alternatives, the lattice."""
+"""Results of recognition: text, words with times and confidences, alternatives, the lattice."""
 from __future__ import annotations
 
 import logging
@@ -29,19 +29,19 @@ from nnet3py.transducers.compact_lattice import CompactLattice
 logger = logging.getLogger(__name__)
 
 NUM_ALTERNATIVES = 10
-# vosk's, with an RNN language model.
+# As in vosk, for rescoring with an RNN language model.
 _RNNLM_SCALE, _RNNLM_ORDER, _RNNLM_PRUNING = 0.5, 4, PrunedCompositionOptions(beam=3.0, max_arcs=3000)
-_CONFIDENCE_SCALES = Scales(0.9, 1.0)     # of costs, as vosk scales them before it works out confidences
+_CONFIDENCE_SCALES = Scales(0.9, 1.0)     # of costs, as in vosk, before confidences are computed
 
 
 class Word(NamedTuple):
-    """A word that was said.
+    """A recognized word.
 
     Attributes
     ----------
     word : its name
     start, end : seconds since the stream began
-    confidence : how sure it is, from 0 to 1
+    confidence : posterior probability of the word, from 0 to 1
     """
 
     word: str
@@ -51,16 +51,16 @@ class Word(NamedTuple):
 
 
 class Alternative(NamedTuple):
-    """What may have been said instead, and its cost, the smaller the better (graph and scaled acoustic cost)."""
+    """An alternative text, and its cost (graph and scaled acoustic cost); lower is better."""
 
     text: str
     cost: float
 
 
 class TimedAlternative(NamedTuple):
-    """What may have been said instead, with its words and their times.
+    """An alternative text, with its words and their times, as in vosk.
 
-    ``confidence`` is its cost, graph costs counting 0.9, less than 0; that of the words is 1. vosk's alternatives.
+    ``confidence`` is the negative cost, with graph costs scaled by 0.9; the confidence of its words is 1.
     """
 
     text: str
@@ -70,20 +70,20 @@ class TimedAlternative(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Result(Advising, Shown):
-    """What was recognized in a segment of a stream, or in all of them.
+    """The result of a segment of a stream, or of all its segments.
 
     Attributes
     ----------
-    words : one after the other
-    start, end : of the sound that was decoded, in seconds since the stream began
-    lattice : CompactLattice, its acoustic costs without the acoustic scale, as Kaldi writes it; without states if
-        nothing was decoded
-    segments : the results of the segments that this is made of; itself if it is only one
-    first_frame : of the lattice, counted in decoded frames of the stream
-    speaker : float32 (dim,), a vector that tells speakers apart by its angle to others; None without a speaker model,
-        or if too little was said. Of the first segment that has one, if there are several
-    speaker_frames : how many frames it was made of
-    speaker_name : who spoke, where speakers were told apart (:func:`~nnet3py.recognition.diarization.with_speakers`)
+    words : tuple of Word
+    start, end : of the decoded sound, seconds since the stream began
+    lattice : CompactLattice, acoustic costs without the acoustic scale, as Kaldi writes it; without states if nothing
+        was decoded
+    segments : results of the segments; of one segment, the result itself
+    first_frame : number of decoded frames of the stream before the lattice
+    speaker : float32 (dim,), speaker vector, to be compared by the cosine; None without a speaker model, or if there
+        was too little speech. Of several segments, the first vector
+    speaker_frames : number of frames of which the vector was computed
+    speaker_name : name of the speaker, after diarization (:func:`~nnet3py.recognition.diarization.with_speakers`)
     """
 
     _WHAT: ClassVar[str] = "a result"
@@ -107,37 +107,37 @@ class Result(Advising, Shown):
 
     @property
     def text(self) -> str:
-        """The words, with blanks between them."""
+        """Words, separated by blanks."""
         return " ".join(word.word for word in self.words)
 
     def __str__(self) -> str:
         return self.text
 
     def __getitem__(self, name: str) -> NoReturn:
-        """UsageError: vosk's results are dicts, these have attributes."""
+        """Raise UsageError: vosk's results are dicts, these have attributes."""
         raise UsageError(f"a result has attributes, not keys such as {name!r}", "result.text, result.words")
 
     @property
     def segments(self) -> tuple[Result, ...]:
-        """One after the other."""
+        """Results of the segments, in order."""
         return self._segments or (self,)
 
     @cached_property
     def nbest(self) -> list[Alternative]:
-        """The likeliest texts with their costs, at most ten, the best first; their words differ."""
+        """Likeliest texts with their costs, at most ten, the best first; their words differ."""
         return self.best(NUM_ALTERNATIVES)
 
     def best(self, count: int) -> list[Alternative]:
-        """At most ``count`` likeliest texts. The first need not be ``text``, whose words are likeliest one by one."""
+        """Return at most ``count`` likeliest texts; ``text``, of the likeliest single words, need not be the first."""
         return self._maker.alternatives(self.lattice, count)
 
     def alternatives(self, count: int) -> list[TimedAlternative]:
-        """The same with the times of words, as vosk gives them: graph costs count 0.9."""
+        """Return at most ``count`` likeliest texts with the times of words, graph costs scaled by 0.9, as in vosk."""
         return self._maker.timed_alternatives(self.lattice, count, self.first_frame)
 
     @classmethod
     def joined(cls, segments: Sequence[Result]) -> Result:
-        """The results of one or more segments as one."""
+        """Return the results of one or more segments as one result."""
         if len(segments) == 1:
             return segments[0]
         first, words = segments[0], tuple(word for segment in segments for word in segment.words)
@@ -149,16 +149,16 @@ class Result(Advising, Shown):
 
 @dataclass(frozen=True, eq=False)
 class ResultMaker:
-    """Makes results of lattices; many streams share one.
+    """A function from lattices to results, shared by streams.
 
     Attributes
     ----------
-    words : the names of words
-    model : what the transition-ids of lattices belong to
-    seconds_per_frame : of decoded frames
-    acoustic_scale : of the lattices' acoustic costs
-    align : makes lattices whose arcs are whole words; None: the times of words are those of the arcs
-    rescore : exchanges language models; None for none
+    words : SymbolTable
+    model : TransitionModel of the lattices
+    seconds_per_frame : seconds from one decoded frame to the next
+    acoustic_scale : acoustic scale of the lattices
+    align : function that returns lattices whose arcs are whole words; None: words have the times of their arcs
+    rescore : function that replaces language model costs; None: no rescoring
     """
 
     words: SymbolTable
@@ -169,17 +169,17 @@ class ResultMaker:
     rescore: Callable[[CompactLattice], CompactLattice] | None = None
 
     def partial(self, words: np.ndarray) -> str:
-        """The text of words, int (words,), their numbers in the table."""
+        """Return the text of words, int (words,), numbers in the table."""
         return self.words.text(words)
 
     def result(self, lattice: CompactLattice, first_frame: int, num_frames: int) -> Result:
-        """What a segment says.
+        """Return the result of a segment.
 
         Parameters
         ----------
-        lattice : of its frames, with scaled acoustic costs; without states if there are none
-        first_frame : of the stream, counted in decoded frames
-        num_frames : decoded
+        lattice : CompactLattice of its frames, with scaled acoustic costs; without states if there are no frames
+        first_frame : number of decoded frames of the stream before the segment
+        num_frames : number of decoded frames of the segment
         """
         start, end = self._seconds(first_frame), self._seconds(first_frame + num_frames)
         if lattice.start < 0:
@@ -189,11 +189,11 @@ class ResultMaker:
         return Result(words, start, end, scaled(lattice, Scales(1.0, 1.0 / self.acoustic_scale)), self, first_frame)
 
     def partial_words(self, lattice: CompactLattice, first_frame: int) -> tuple[Word, ...]:
-        """The words so far of a lattice whose paths need not be able to end."""
+        """Return the words of a lattice without final costs."""
         return self._words(lattice, first_frame) if lattice.start >= 0 else ()
 
     def _words(self, lattice: CompactLattice, first_frame: int) -> tuple[Word, ...]:
-        """The likeliest words one by one."""
+        """Return the likeliest words by minimum Bayes risk."""
         best = minimum_bayes_risk(self._aligned(lattice))
         return tuple(
             Word(self.words.text([number]), self._seconds(first_frame + begin), self._seconds(first_frame + stop),
@@ -201,7 +201,7 @@ class ResultMaker:
             for number, (begin, stop), confidence in zip(best.words, best.times, best.confidences, strict=True))
 
     def timed_alternatives(self, lattice: CompactLattice, count: int, first_frame: int) -> list[TimedAlternative]:
-        """The best paths of a lattice whose acoustic costs are not scaled, with words' times."""
+        """Return the best paths of a lattice without acoustic scale, with the times of words."""
         alternatives = []
         scales = Scales(_CONFIDENCE_SCALES.graph, self.acoustic_scale)
         for path in best_paths(scaled(lattice, scales), count):
@@ -215,12 +215,12 @@ class ResultMaker:
         return alternatives
 
     def alternatives(self, lattice: CompactLattice, count: int) -> list[Alternative]:
-        """The best paths of a lattice whose acoustic costs are not scaled."""
+        """Return the best paths of a lattice without acoustic scale."""
         paths = [path_of(path) for path in best_paths(scaled(lattice, Scales(1.0, self.acoustic_scale)), count)]
         return [Alternative(self.words.text(path.words), float(path.cost)) for path in paths if path is not None]
 
     def _seconds(self, frames: float) -> float:
-        """Seconds for a number of decoded frames, to the microsecond."""
+        """Return seconds for a number of decoded frames, to the microsecond."""
         return round(float(frames) * self.seconds_per_frame, 6)
 
     def _aligned(self, lattice: CompactLattice) -> CompactLattice:
@@ -243,7 +243,7 @@ class ResultMaker:
 
 def aligner(model: TransitionModel, word_boundary: str,
             align_lexicon: str) -> Callable[[CompactLattice], Alignment] | None:
-    """What aligns words, by a file ``word_boundary.int`` or ``align_lexicon.int``; None where both are empty names."""
+    """Return a function that aligns words by word_boundary.int or align_lexicon.int; None if both names are empty."""
     from nnet3py.io.streams import read_text
     from nnet3py.lattices.word_alignment import (
         WordBoundaries,
@@ -264,9 +264,9 @@ def aligner(model: TransitionModel, word_boundary: str,
 
 def rescorer(old_grammar: str, new_grammar: str,
              rnnlm: RnnLanguageModel | None = None) -> Callable[[CompactLattice], CompactLattice] | None:
-    """What takes the costs of ``rescore/G.fst`` off, and adds those of ``rescore/G.carpa``; None for empty names.
+    """Return a function that replaces the costs of rescore/G.fst by those of rescore/G.carpa; None for empty names.
 
-    Then half of these are replaced by those of an RNN language model, if there is one, as vosk does it.
+    Half of the new costs are then replaced by those of an RNN language model, if there is one, as in vosk.
     """
     from nnet3py.fst.const_arpa import ConstArpa
     from nnet3py.io.object_files import read_object

@@ -1,9 +1,9 @@
-"""Many streams on a few cores: callers hand in sound, threads decode it.
+"""Many streams on a few cores: callers hand in sound, a pool of threads decodes it.
 
-A stream's work is done in the order in which it came, by whichever thread is free. There are more threads than cores:
-what those of them that need the network at the same moment ask for is computed as one batch
-(:meth:`~nnet3py.runtime.looped.LoopedComputer.compute_chunks`). Searching and features, whose compiled loops release
-the interpreter's lock, go on beside it.
+The work of a stream is done in order, by any free thread. There are more threads than cores, so that the chunks of
+threads that need the network at the same moment are computed as one batch
+(:meth:`~nnet3py.runtime.looped.LoopedComputer.compute_chunks`). Search and features, whose compiled loops release the
+interpreter's lock, run at the same time.
 """
 from __future__ import annotations
 
@@ -26,27 +26,26 @@ _Work = tuple[Callable[[Stream], Any], "Future[Any]"]
 
 
 class BatchScheduler:
-    """Threads that decode streams.
+    """A pool of threads that decode streams; ``with`` shuts it down.
 
-    May be used from any thread; ``with`` shuts it down. In asyncio, ``asyncio.wrap_future`` makes what is returned
-    awaitable.
+    May be used from any thread. In asyncio, ``asyncio.wrap_future`` makes its futures awaitable.
 
     Parameters
     ----------
-    num_threads : how many streams are worked on at the same time; 0: four for each core of this process
+    num_threads : number of streams that are decoded at the same time; 0: four for each core of this process
     """
 
     def __init__(self, num_threads: int = 0) -> None:
         if num_threads < 0:
-            raise UsageError(f"num_threads={num_threads} must be 0 or more")
+            raise UsageError(f"num_threads={num_threads}: expected 0 or more")
         self._threads = ThreadPoolExecutor(num_threads or THREADS_PER_CORE * available_cores(), "nnet3py-stream")
 
     def add(self, stream: Stream) -> ScheduledStream:
-        """Take a stream, which from now on only its :class:`ScheduledStream` uses."""
+        """Take a stream, which must be used only through the returned object from now on."""
         return ScheduledStream(stream, self._threads)
 
     def shut_down(self) -> None:
-        """Take no more work, and wait for what was handed in."""
+        """Take no more work, and wait for the work that was handed in."""
         self._threads.shutdown()
 
     def __enter__(self) -> BatchScheduler:
@@ -58,9 +57,9 @@ class BatchScheduler:
 
 
 class ScheduledStream:
-    """A stream that is decoded by the threads of a scheduler. What is asked of it is done in that order.
+    """A stream that is decoded by the threads of a scheduler; calls are done in their order.
 
-    What goes wrong is raised by the future of the work that it went wrong in; other streams do not notice.
+    Errors are raised by the future of the call; other streams are not affected.
     """
 
     def __init__(self, stream: Stream, threads: ThreadPoolExecutor) -> None:
@@ -70,23 +69,23 @@ class ScheduledStream:
         self._is_running = False
 
     def accept_waveform(self, block: Block) -> Future[bool]:
-        """Hand in sound, as :meth:`Stream.accept_waveform` takes it; the result is whether an utterance is over."""
+        """Hand in sound, as for :meth:`Stream.accept_waveform`; the future tells whether an utterance is over."""
         return self.run(lambda stream: stream.accept_waveform(block))
 
     def partial(self) -> Future[str]:
-        """The words of this segment, when all that was handed in so far is decoded."""
+        """Return the future of the segment's words, after all sound handed in so far."""
         return self.run(lambda stream: stream.partial)
 
     def result(self) -> Future[Result]:
-        """The result of this segment, which ends there."""
+        """End this segment, and return the future of its result."""
         return self.run(lambda stream: stream.result())
 
     def finish(self) -> Future[Result]:
-        """Say that there is no more sound: the result of the last segment."""
+        """End the sound, and return the future of the last segment's result."""
         return self.run(lambda stream: stream.finish())
 
     def run(self, work: Callable[[Stream], T]) -> Future[T]:
-        """Do something else with the stream, when its turn has come. RuntimeError after the scheduler was shut down."""
+        """Call a function with the stream, in turn. Raises RuntimeError after the scheduler was shut down."""
         future: Future[T] = Future()
         with self._lock:
             if not self._is_running:
@@ -96,7 +95,7 @@ class ScheduledStream:
         return future
 
     def _next(self) -> None:
-        """Do what has waited longest. Other streams have their turn before the next."""
+        """Do the work that has waited longest; other streams have their turn before the next."""
         while True:
             with self._lock:
                 work, future = self._waiting.popleft()

@@ -1,7 +1,7 @@
-"""Files of sound: WAVE files, and by packages what else there is.
+"""Sound: samples of programs, files, and lists of files.
 
-FLAC, Ogg, MP3 and others by soundfile (the extra ``sound``), m4a, webm, video and most others by PyAV (the extra
-``media``) or the program ffmpeg.
+WAVE files need no package; FLAC, Ogg, MP3 and others are read by soundfile (the extra ``sound``), m4a, webm, video and
+most others by PyAV (the extra ``media``) or the program ffmpeg.
 """
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.extras import install_command
 from nnet3py.formats.foreign_files import FULL_SCALE, has_stream_size, read_wave
 from nnet3py.io.object_files import token_reader
-from nnet3py.io.streams import InputStream
+from nnet3py.io.streams import InputStream, read_lines
 from nnet3py.recognition.sound_container import (
     ContainedSound,
     by_media_library,
@@ -30,16 +31,63 @@ from nnet3py.recognition.sound_container import (
     media_program,
 )
 
+Block = bytes | bytearray | memoryview | np.ndarray
+
+_LARGEST = 32.0                # sample beyond which floats are not meant to be from -1 to 1
+
+
+def samples_of(sound: Block, channel: int | None = None) -> np.ndarray:
+    """Return a copy of samples as float32 (samples,) of the range of 16 bits.
+
+    Parameters
+    ----------
+    sound : bytes of 16-bit samples (little-endian); or an array of int16, or of float32 or float64 from -1 to 1, of one
+        channel: (samples,) or (samples, 1). With ``channel``, (samples, channels)
+    channel : number of the channel to take, from 0
+
+    Raises
+    ------
+    UsageError : another type, or floating-point samples beyond -32 to 32
+    ShapeError : several channels without ``channel``, or a channel that does not exist
+    NumericError : NaN or infinity
+    """
+    if isinstance(sound, bytes | bytearray | memoryview):
+        data = bytes(sound)
+        if len(data) % 2:
+            raise UsageError(f"expected bytes of 16-bit samples, found {len(data)} bytes")
+        return np.frombuffer(data, dtype="<i2").astype(np.float32)
+    if not isinstance(sound, np.ndarray) or sound.dtype.type not in (np.int16, np.float32, np.float64):
+        kind = f"an array of {sound.dtype}" if isinstance(sound, np.ndarray) else type(sound).__name__
+        raise UsageError(f"expected bytes of 16-bit samples, or an array of int16 or float32, found {kind}",
+                         "tensor.numpy() converts a tensor" if type(sound).__name__ == "Tensor" else
+                         "np.asarray(sound, np.int16) converts samples of 16 bits")
+    if channel is not None and (sound.ndim != 2 or not 0 <= channel < sound.shape[1]):
+        raise ShapeError(f"there is no channel {channel} in an array of shape {sound.shape}",
+                         "expected (samples, channels)")
+    if channel is None and sound.ndim != 1 and sound.shape[1:] != (1,):
+        raise ShapeError(f"expected the samples of one channel, found an array of shape {sound.shape}",
+                         "give one channel, such as array[:, 0], or their mean")
+    samples = sound.reshape(-1) if channel is None else sound[:, channel]
+    if samples.dtype == np.int16:
+        return samples.astype(np.float32)
+    if not np.isfinite(samples).all():
+        raise NumericError(f"sample {int((~np.isfinite(samples)).argmax())} of a block is NaN or infinite")
+    if len(samples) and float(np.abs(samples).max()) > _LARGEST:
+        raise UsageError(f"expected floating-point samples from -1 to 1, found {float(np.abs(samples).max()):g}",
+                         "divide samples of the range of 16 bits by 32768, or give int16")
+    return samples.astype(np.float32) * FULL_SCALE
+
+
 logger = logging.getLogger(__name__)
 
 STANDARD_INPUT = "-"
-# Endings of the names of files of sound, for folders of them.
+# Endings of the names of files that are taken for sound in folders.
 ENDINGS = (".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aiff", ".aif", ".au", ".caf", ".w64", ".rf64",
            ".m4a", ".m4b", ".aac", ".amr", ".3gp", ".3g2", ".wma", ".weba", ".mka", ".ac3",
            ".mp4", ".m4v", ".mov", ".webm", ".mkv", ".avi", ".wmv", ".asf", ".flv", ".mpg", ".mpeg", ".ogv")
 _RIFF = (b"RIFF", b"RIFX", b"RF64")
 _BEGIN_BYTES = 4096
-# What soundfile notes of a file that ends too early: WAVE, AIFF, AU, W64, RF64.
+# Notes of soundfile about files that end too early: WAVE, AIFF, AU, W64, RF64.
 _CUT = re.compile(r"^ *(?:data|SSND|Data Size|riff|Riff size) *: (\d+) \(should be (\d+)\)", re.MULTILINE)
 _UNKNOWN_BYTES = (0x7FFFFFFF, 0xFFFFFFFF)
 _BLOCK_SECONDS = 10
@@ -47,15 +95,15 @@ _BLOCK_SECONDS = 10
 
 @dataclass
 class Sound:
-    """A sound that is there to be read once.
+    """An opened sound, which can be read once.
 
     Attributes
     ----------
-    name : of the file
+    name : name of the file
     rate : samples a second
-    num_channels : of the file
-    seconds : how long it is; 0 if that is not known before it is read
-    on_block : called with the number of seconds that were read so far, at each block; None for nothing
+    num_channels : number of the file's channels
+    seconds : duration; 0 if it is not known before the end
+    on_block : function that is called at each block with the number of seconds read so far; None: no call
     """
 
     name: str
@@ -67,7 +115,7 @@ class Sound:
     on_block: Callable[[float], None] | None = None
 
     def blocks(self) -> Iterator[np.ndarray]:
-        """float32 (samples,) from -1 to 1, one block after the other, of one channel or the mean of all.
+        """Yield blocks of one channel, or of the mean of all channels, float32 (samples,) from -1 to 1.
 
         Raises FormatError where the file is damaged.
         """
@@ -85,11 +133,18 @@ class Sound:
 def open_sound(path: str, channel: int | None = None) -> Sound:
     """Open a file of sound; ``-`` is standard input.
 
-    WAVE files are read by our own reader or soundfile; others, also the sound of videos, by the first of these that
-    is there and can: the package soundfile, the package av, the program ffmpeg.
+    WAVE files are read by nnet3py's reader or soundfile; others, also the sound of videos, by the first that is
+    installed and can read them: the package soundfile, the package av, the program ffmpeg.
 
-    ``channel``: which one to take, from 0; None for their mean. Raises FormatError for anything but sound, Nnet3Error
-    for what needs one of those, UsageError for a channel that the file does not have.
+    Parameters
+    ----------
+    channel : number of the channel, from 0; None: the mean of the channels
+
+    Raises
+    ------
+    FormatError : a file that is no sound
+    Nnet3Error : a file that none of the installed packages can read, or that does not exist
+    UsageError : a channel that the file does not have
     """
     content = sys.stdin.buffer.read() if path == STANDARD_INPUT else None
     if content is None and not os.path.isfile(path):
@@ -103,7 +158,7 @@ def open_sound(path: str, channel: int | None = None) -> Sound:
 
 
 def _opened(path: str, content: bytes | None) -> Sound:
-    """The sound by the first reader that can. What is wrong with a WAVE file, the first one knows best."""
+    """Open by the first reader that can; for a WAVE file, raise the error of the first reader."""
     begin = _beginning(path, content)
     if not begin:
         raise FormatError("expected a file of sound, found an empty one", path=path)
@@ -126,14 +181,14 @@ def _opened(path: str, content: bytes | None) -> Sound:
 
 
 def _readers(begin: bytes, content: bytes | None) -> Iterator[Callable[[str, bytes | None], Sound]]:
-    """What may read a file that begins so, in the order to try."""
+    """Yield readers for a file that begins so, in the order in which they are tried."""
     library = _library()
-    is_stream = has_stream_size(begin)            # of which soundfile reads nothing, without an error
+    is_stream = has_stream_size(begin)            # soundfile reads nothing of such a file, without an error
     if _is_wave(begin) and (library is None or content is not None or is_stream):
         yield _wave
     if library is not None and not is_stream:
         yield partial(_by_library, library)
-    media = media_library()                       # only now: it takes a while to load
+    media = media_library()                       # late, since it takes long to load
     program = media_program() if media is None else None
     if media is not None:
         yield partial(_contained, by_media_library, media)
@@ -156,7 +211,7 @@ def _beginning(path: str, content: bytes | None) -> bytes:
 
 
 def _wave(path: str, content: bytes | None) -> Sound:
-    """A WAVE file, read whole by our own reader."""
+    """Read a WAVE file as a whole by nnet3py's reader."""
     source = open(path, "rb") if content is None else io.BytesIO(content)               # noqa: SIM115 (it closes it)
     with InputStream(source, path) as stream:
         wave = read_wave(token_reader(stream))
@@ -165,7 +220,7 @@ def _wave(path: str, content: bytes | None) -> Sound:
 
 
 def _by_library(library: Any, path: str, content: bytes | None) -> Sound:
-    """A file of any form that soundfile reads, a part at a time."""
+    """Open a file that soundfile can read, block by block."""
     try:
         opened = library.SoundFile(path if content is None else io.BytesIO(content))
     except (RuntimeError, TypeError, OSError) as error:
@@ -173,7 +228,7 @@ def _by_library(library: Any, path: str, content: bytes | None) -> Sound:
                           f"({getattr(error, 'error_string', error)})", path=path) from None
     rate = float(opened.samplerate)
     frames = max(0, int(opened.frames))
-    frames = frames if frames < 1 << 60 else 0            # not known
+    frames = frames if frames < 1 << 60 else 0            # unknown
     cut = _CUT.search(opened.extra_info)
     expected, there = map(int, cut.groups()) if cut else (0, 0)
 
@@ -213,3 +268,137 @@ def _library() -> Any:
     except (ImportError, OSError):                # OSError: its library in C is not there
         return None
     return soundfile
+
+
+
+
+
+class Listed(NamedTuple):
+    """A file of sound, and the name of its result, without ending, relative to the folder that was given."""
+
+    path: str
+    name: str
+
+
+def find_sounds(paths: Iterable[str], names_differ: bool = True) -> list[Listed]:
+    """Return files, and the files of sound in folders and their subfolders, by their endings; each once, in order.
+
+    The numbers of files left out, by ending, are logged, and files that are listed already. Raises UsageError for
+    missing files, folders without sounds, and, if ``names_differ``, for two results with the same name.
+    """
+    sounds: dict[str, Listed] = {}
+    for path in paths:
+        for listed in _in_folder(path) if os.path.isdir(path) else [_file(path)]:
+            first = sounds.setdefault(os.path.realpath(listed.path) if listed.path != STANDARD_INPUT else "", listed)
+            if first.path != listed.path:
+                logger.info("%s is passed over: it is the same file as %s", listed.path, first.path)
+    return _with_own_names(list(sounds.values())) if names_differ else list(sounds.values())
+
+
+def listed_sounds(lines: Iterable[str]) -> list[Listed]:
+    """Return the files of a list, one per line, in order; each once, without empty lines.
+
+    Names of results include folders as in the list, so that files of the same name in different folders differ. Raises
+    UsageError for an empty list, and for two results with the same name. Whether a file exists is not checked here.
+    """
+    paths = list(dict.fromkeys(line.rstrip("\r") for line in lines if line.strip()))
+    if not paths:
+        raise UsageError("the list of files of sound is empty")
+    if STANDARD_INPUT in paths:
+        raise UsageError("a list of files of sound names standard input (-)", "name files")
+    return _with_own_names([Listed(path, _stem(_within(path))) for path in paths])
+
+
+def _within(path: str) -> str:
+    """Return a path without drive, root and parent folders, so that it stays within a folder that it is joined to."""
+    parts = os.path.splitdrive(os.path.normpath(path))[1].split(os.sep)
+    return os.path.join(*(part for part in parts if part not in ("", os.pardir)))
+
+
+def _file(path: str) -> Listed:
+    if path == STANDARD_INPUT:
+        return Listed(path, "standard-input")
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file or folder {path}")
+    return Listed(path, _stem(os.path.basename(path)))
+
+
+def _in_folder(folder: str) -> list[Listed]:
+    sounds = []
+    skipped: Counter[str] = Counter()
+    for here, folders, names in os.walk(folder):
+        folders.sort()
+        for name in sorted(names):
+            path = os.path.join(here, name)
+            if not os.path.isfile(path):
+                skipped["not plain files, or links to nothing"] += 1
+            elif name.lower().endswith(ENDINGS):
+                sounds.append(Listed(path, _stem(os.path.relpath(path, folder))))
+            else:
+                ending = os.path.splitext(name)[1].lower()
+                skipped[f"with the ending {ending}" if ending else "without an ending"] += 1
+    if skipped:
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(skipped.items()))
+        logger.info("Files in %s that are passed over, since they are not sound by their names: %s", folder, kinds)
+    if not sounds:
+        raise UsageError(f"the folder {folder} has no files of sound", f"their names end in {', '.join(ENDINGS)}")
+    return sounds
+
+
+def _stem(name: str) -> str:
+    stem, ending = os.path.splitext(name)
+    return stem if ending.lower() in ENDINGS else name
+
+
+def _with_own_names(sounds: list[Listed]) -> list[Listed]:
+    of_name: dict[str, str] = {}
+    for path, name in sounds:
+        if name in of_name:
+            raise UsageError(f"the results of {of_name[name]} and {path} would have the same name, {name}",
+                             "rename one of them, or transcribe them into different folders")
+        of_name[name] = path
+    return sounds
+
+
+def to_do(sounds: Sequence[Listed], folder: str, ending: str) -> list[Listed]:
+    """Return the sounds that have no result in a folder, or one that is older than the sound."""
+    def is_done(sound: Listed) -> bool:
+        try:
+            return os.path.getmtime(result_path(sound, folder, ending)) >= os.path.getmtime(sound.path)
+        except OSError:
+            return False
+
+    return [sound for sound in sounds if not is_done(sound)]
+
+
+def result_path(sound: Listed, folder: str, ending: str) -> str:
+    """Return the file for a result."""
+    return os.path.join(folder, sound.name + ending)
+
+
+def split(sounds: Sequence[Listed], count: int) -> list[list[Listed]]:
+    """Return at most ``count`` lists of sounds, of about the same number of bytes, none of them empty."""
+    sizes = [0] * count
+    lists: list[list[Listed]] = [[] for _ in range(count)]
+    for sound in sorted(sounds, key=lambda sound: -os.path.getsize(sound.path)):
+        least = min(range(count), key=sizes.__getitem__)
+        lists[least].append(sound)
+        sizes[least] += max(1, os.path.getsize(sound.path))
+    return [part for part in lists if part]
+
+
+def write_list(sounds: Sequence[Listed], path: str) -> None:
+    """Write a list of sounds for another process. Raises UsageError for a name that contains a line end."""
+    lines = [field for sound in sounds for field in sound]
+    if any("\n" in field or "\r" in field for field in lines):
+        raise UsageError("a file of sound has a line end in its name", "rename it, or use one job")
+    with open(path, "w", encoding="utf-8", errors="surrogateescape") as stream:
+        stream.write("".join(f"{field}\n" for field in lines))
+
+
+def read_list(path: str) -> list[Listed]:
+    """Read the file of :func:`write_list`."""
+    lines = read_lines(path)
+    if len(lines) % 2:
+        raise UsageError(f"{path} is not a list of sounds with names: it has {len(lines)} lines")
+    return [Listed(*pair) for pair in zip(lines[::2], lines[1::2], strict=True)]

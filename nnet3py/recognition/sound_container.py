@@ -28,23 +28,23 @@ _RATES = range(1000, 1_000_000)       # samples a second: others are damage
 _STATING = {"matroska", "mov", "asf", "avi", "wav", "flac", "ogg"}
 _PLAYLISTS = {"hls", "dash", "concat"}
 _MOST_SECONDS = 1e7                   # longer ones are damage
-# What may lack at the end before that is worth a warning, seconds: a packet of sound; an image of a video may stand.
+# Seconds that may be missing at the end without a warning: a packet of sound; a video may end with a still image.
 _TOLERANCE, _TOLERANCE_OF_VIDEO = 0.2, 1.0
-# Playlists are files that name others, on other computers too; only the file that was asked for is read.
+# Playlists name other files, also on other computers; only the given file is read.
 _NO_OTHER_FILES = {"protocol_whitelist": "none"}
-_AU_HEADER = struct.Struct(">4s5I")   # mark, where samples begin, their bytes, their kind, rate, channels
+_AU_HEADER = struct.Struct(">4s5I")   # mark, offset of the samples, their bytes, their kind, rate, channels
 _AU_FLOAT = 6
 
 
 class ContainedSound(NamedTuple):
-    """Sound that is there to be read once.
+    """Sound of a file, which can be read once.
 
     Attributes
     ----------
     rate : samples a second
-    num_channels : of the file
-    seconds : how long it is, as the file says; 0 if it does not
-    blocks : float32 (channels, samples) from -1 to 1. Damage gives warnings, and what can be decoded is there
+    num_channels : number of the file's channels
+    seconds : duration by the file's header; 0 if it has none
+    blocks : iterator of float32 (channels, samples) from -1 to 1; damaged parts are left out, with a warning
     """
 
     rate: float
@@ -54,7 +54,7 @@ class ContainedSound(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Some samples, float32 (channels, samples), with what the file says of the whole."""
+    """Samples, float32 (channels, samples), with the sampling rate and the duration of the file."""
 
     samples: np.ndarray
     rate: int
@@ -62,7 +62,7 @@ class _Part(NamedTuple):
 
 
 def media_library() -> Any:
-    """The package av; None if it is not installed."""
+    """Return the package av; None if it is not installed."""
     try:
         import av
     except (ImportError, OSError):                # OSError: one of its libraries in C is not there
@@ -71,20 +71,20 @@ def media_library() -> Any:
 
 
 def media_program() -> str | None:
-    """The path of the program ffmpeg; None if there is none."""
+    """Return the path of the program ffmpeg; None if there is none."""
     return shutil.which("ffmpeg")
 
 
 def by_media_library(library: Any, path: str, content: bytes | None) -> ContainedSound:
-    """Open a file, or its whole ``content``, by PyAV. Of several sounds in it the first is taken.
+    """Open a file, or its ``content``, by PyAV; of several streams of sound the first is taken.
 
-    Raises FormatError for what has no sound, or none that can be decoded.
+    Raises FormatError for a file without sound, or without sound that can be decoded.
     """
     return _opened(_by_library(library, path, content), path)
 
 
 def by_media_program(program: str, path: str, content: bytes | None) -> ContainedSound:
-    """The same by the program ffmpeg. Raises Nnet3Error if it cannot be run."""
+    """Open a file, or its ``content``, by the program ffmpeg. Raises also Nnet3Error if it cannot be run."""
     return _opened(_by_program(program, path, content), path)
 
 
@@ -96,7 +96,7 @@ def _opened(parts: Iterator[_Part], path: str) -> ContainedSound:
 
 
 def _blocks(first: _Part, parts: Iterable[_Part]) -> Iterator[np.ndarray]:
-    """Samples in blocks of about a second: packets are much shorter."""
+    """Yield samples in blocks of about a second: packets are much shorter."""
     kept, count = [first.samples], first.samples.shape[1]
     for part in parts:
         if count >= _BLOCK_SECONDS * first.rate:
@@ -108,12 +108,12 @@ def _blocks(first: _Part, parts: Iterable[_Part]) -> Iterator[np.ndarray]:
 
 
 def _stated(seconds: float, names: str) -> float:
-    """How long a file is by its header; 0 if formats of these names do not say it, or if it cannot be."""
+    """Return a duration if formats of these names state it and it is plausible; otherwise 0."""
     return seconds if _STATING & set(names.split(",")) and 0 < seconds < _MOST_SECONDS else 0.0
 
 
 def _warn_if_short(there: float, stated: float, has_video: bool, path: str) -> None:
-    """``there``, ``stated``: seconds; ``stated`` is 0 if the file does not say how long it is."""
+    """Log a warning if the samples (``there``, seconds) are shorter than ``stated`` in the header; 0: not stated."""
     if stated - there > (_TOLERANCE_OF_VIDEO if has_video else _TOLERANCE):
         logger.warning("The file ends after %.1f s, expected %.1f s by its header [%s]", there, stated, path)
 
@@ -151,14 +151,14 @@ def _by_library(library: Any, path: str, content: bytes | None) -> Iterator[_Par
 
 
 class _Decoder:
-    """Decodes one stream of sound.
+    """A decoder of one stream of sound.
 
     Attributes
     ----------
-    rate, num_channels : of the first samples, and of what follows, whatever the file has; 0 before there are some
-    end : seconds, to where the packets of all streams reach
-    num_packets, num_damaged : of sound, and those of them that could not be decoded
-    fault : the last one's reason
+    rate, num_channels : those of the first samples, to which later samples are converted; 0 before the first samples
+    end : seconds, the end of the packets of all streams
+    num_packets, num_damaged : number of packets of sound, and of those that could not be decoded
+    fault : reason of the last packet that could not be decoded
     """
 
     def __init__(self, library: Any, stream: Any, faults: tuple[type[BaseException], ...]) -> None:
@@ -170,7 +170,7 @@ class _Decoder:
         self.end, self.fault = 0.0, ""
 
     def samples(self, container: Any) -> Iterator[np.ndarray]:
-        """float32 (channels, samples) from -1 to 1, packet after packet."""
+        """Yield samples, float32 (channels, samples) from -1 to 1, packet after packet."""
         for packet in self._packets(container):
             self.num_packets += packet is not None
             try:
@@ -182,7 +182,7 @@ class _Decoder:
             yield from (samples for samples in frames if samples.size)
 
     def _packets(self, container: Any) -> Iterator[Any]:
-        """Those of the stream; None, which ends the stream for its decoder, is the last."""
+        """Yield the packets of the stream; the last is None, which ends the stream for its decoder."""
         packets = container.demux()
         while True:
             try:
@@ -203,7 +203,7 @@ class _Decoder:
         yield None
 
     def _converted(self, frame: Any) -> np.ndarray:
-        """float32 (channels, samples) from -1 to 1, as many channels and samples a second as the first."""
+        """Return samples, float32 (channels, samples) from -1 to 1, with the channels and rate of the first samples."""
         values = _values(frame)
         if not self.rate:
             if frame.sample_rate not in _RATES or not len(values):
@@ -217,12 +217,12 @@ class _Decoder:
             parts = [_values(part) for part in self._resampler.resample(frame)]
             values = np.concatenate([np.zeros((self.num_channels, 0), np.float32), *parts], axis=1)
         if not np.isfinite(values).all():
-            raise ValueError("samples that are no numbers")
+            raise ValueError("NaN or infinite samples")
         return np.clip(values, -1.0, 1.0)
 
 
 def _values(frame: Any) -> np.ndarray:
-    """float32 (channels, samples) of a frame, of integers or floating-point numbers, channels apart or together."""
+    """Return the samples of a frame of any format, float32 (channels, samples)."""
     values = frame.to_ndarray()
     if not frame.format.is_planar:
         values = values.reshape(frame.samples, -1).T
@@ -251,7 +251,7 @@ def _by_program(program: str, path: str, content: bytes | None) -> Iterator[_Par
         process = stack.enter_context(_started(program, source, log))
         stack.callback(process.kill)               # before it is waited for, if not all is read
         channels, rate = _au_form(process.stdout, program, log, path)
-        seconds, count = _seconds_said(_said(log), path), 0
+        seconds, count = _seconds_said(_report(log), path), 0
         frame_bytes = 4 * channels
         while data := process.stdout.read(frame_bytes * rate * _BLOCK_SECONDS):
             values = np.frombuffer(data[:len(data) // frame_bytes * frame_bytes], dtype=">f4").reshape(-1, channels)
@@ -260,7 +260,7 @@ def _by_program(program: str, path: str, content: bytes | None) -> Iterator[_Par
                 samples = np.nan_to_num(values.T.astype(np.float32), posinf=1.0, neginf=-1.0)
                 yield _Part(np.clip(samples, -1.0, 1.0, order="C"), rate, seconds)
         process.wait()
-        said = _said(log)
+        said = _report(log)
         faults = _faults_said(said)
         if not count:
             raise _refusal(said, path)
@@ -272,7 +272,7 @@ def _by_program(program: str, path: str, content: bytes | None) -> Iterator[_Par
 
 
 def _started(program: str, source: str, log: str) -> Any:
-    """The program, which writes the first sound of a file as AU (a short header, then samples) into a pipe."""
+    """Start ffmpeg, which writes the first sound of a file as AU (a short header, then samples) into a pipe."""
     command = [program, "-nostdin", "-hide_banner", "-nostats", "-loglevel", "level+info",
                "-protocol_whitelist", "file", "-i", f"file:{source}",
                "-map", "0:a:0", "-map_metadata", "-1", "-c:a", "pcm_f32be", "-f", "au", "-"]
@@ -284,11 +284,11 @@ def _started(program: str, source: str, log: str) -> Any:
 
 
 def _au_form(stream: Any, program: str, log: str, path: str) -> tuple[int, int]:
-    """Read an AU header: how many channels, and samples a second. FormatError if there is none."""
+    """Read an AU header: number of channels, and samples a second. Raises FormatError if there is none."""
     head = stream.read(_AU_HEADER.size)
     if len(head) < _AU_HEADER.size:                # the program has closed its output, and is about to end
         stream.read()
-        raise _refusal(_said(log), path)
+        raise _refusal(_report(log), path)
     mark, begin, _, kind, rate, channels = _AU_HEADER.unpack(head)
     if mark != b".snd" or kind != _AU_FLOAT or rate not in _RATES or not channels or begin < len(head):
         raise FormatError(f"expected sound from {program}, found {head!r}", path=path)
@@ -296,22 +296,22 @@ def _au_form(stream: Any, program: str, log: str, path: str) -> tuple[int, int]:
     return channels, rate
 
 
-def _said(log: str) -> str:
-    """What the program has reported so far."""
+def _report(log: str) -> str:
+    """Return the messages of the program so far."""
     with open(log, encoding="utf-8", errors="replace") as stream:
         return stream.read()
 
 
 def _faults_said(said: str) -> list[str]:
-    """What went wrong, by the levels that lines begin with; a file that ends too early is a warning for ffmpeg."""
+    """Return the errors in ffmpeg's messages, by level; the end of a file that is too short is a mere warning there."""
     return re.findall(r"\[(?:error|fatal|panic|warning(?=.*ended prematurely))\] (.*)", said)
 
 
 def _seconds_said(said: str, path: str) -> float:
-    """How long the file is, 0 if it does not say it. FormatError for a list of other files."""
+    """Return the duration in ffmpeg's messages; 0: none. Raises FormatError for a playlist."""
     form, times = re.search(r"Input #0, (\S+), from", said), re.search(r"Duration: (\d+):(\d+):(\d+\.\d+)", said)
     if form and _PLAYLISTS & set(form[1].split(",")):
-        raise FormatError(f"expected a file of sound, found a list of others ({form[1]})", path=path)
+        raise FormatError(f"expected a file of sound, found a list of other files ({form[1]})", path=path)
     if not form or not times:
         return 0.0
     hours, minutes, seconds = times.groups()
@@ -319,7 +319,7 @@ def _seconds_said(said: str, path: str) -> float:
 
 
 def _refusal(said: str, path: str) -> FormatError:
-    """Why there are no samples."""
+    """Return the error for a file without samples."""
     if "Stream #0" in said and "Audio:" not in said:
         return FormatError("expected a file of sound, found one without sound", path=path)
     faults = _faults_said(said)

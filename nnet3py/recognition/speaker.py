@@ -1,4 +1,4 @@
-"""Who speaks: a vector of each segment of a stream, by an x-vector network of its own. vosk: ``SpkModel``."""
+"""Speaker vectors of segments, by an x-vector network of its own. vosk: ``SpkModel``."""
 from __future__ import annotations
 
 import os
@@ -18,22 +18,20 @@ from nnet3py.io.object_files import read_object
 from nnet3py.ivectors.scoring import Plda
 from nnet3py.network.model_file import read_nnet
 from nnet3py.option_file import read_conf
-from nnet3py.recognition import option_tables as tables
-from nnet3py.recognition.feature_stream import FeatureStream
+from nnet3py.recognition import options as tables
+from nnet3py.recognition.pipeline import FeatureStream
 from nnet3py.runtime.options import XvectorOptions
 from nnet3py.runtime.xvectors import XvectorComputer
 
 _FILES = CONF, NETWORK, MEAN, TRANSFORM = "mfcc.conf", "final.ext.raw", "mean.vec", "transform.mat"
-PLDA = "plda"                  # a file that may be there
-_WINDOW = 300                  # frames over which the mean is taken
+PLDA = "plda"                  # an optional file
+_WINDOW = 300                  # frames over which the mean is computed
 _LEAST_FRAMES = 50
-_LONGEST_LOOK_BACK = 500       # decoded frames of a segment, the last ones, that are looked at
+_LONGEST_LOOK_BACK = 500       # last decoded frames of a segment that are used
 
 
 class SpeakerVector(NamedTuple):
-    """What is known of a segment's speaker.
-
-    ``vector``: float32 (dim,), to be compared by the angle; ``num_frames``: of features it was made of.
+    """The speaker vector of a segment, float32 (dim,), and the number of frames of which it was computed.
     """
 
     vector: np.ndarray
@@ -42,14 +40,14 @@ class SpeakerVector(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SpeakerModel:
-    """A model that tells speakers apart; streams share it.
+    """An x-vector model with its features, which streams share.
 
     Attributes
     ----------
-    path : its folder
-    features : what its network takes
-    mean, transform : float32 (output dim,) and (dim, output dim), by which the network's output is whitened
-    plda : compares such vectors; None if the folder has no file ``plda``
+    path : folder of the model
+    features : SpeechFeatures, the network's input
+    mean, transform : float32 (output dim,) and (dim, output dim), for whitening the network's output
+    plda : Plda, for comparing vectors; None if the folder has no file ``plda``
     """
 
     path: str
@@ -64,13 +62,15 @@ class SpeakerModel:
     def read(cls, path: str | os.PathLike[str]) -> SpeakerModel:
         """Read a folder with mfcc.conf, final.ext.raw, mean.vec and transform.mat.
 
-        Raises Nnet3Error that names the files that are missing, or what is wrong with one; ShapeError for files that do
-        not fit each other.
+        Raises
+        ------
+        Nnet3Error : missing files, which are named, or an invalid file
+        ShapeError : files that do not fit each other
         """
         folder = os.fspath(path)
         missing = [name for name in _FILES if not os.path.isfile(os.path.join(folder, name))]
         if missing:
-            raise Nnet3Error(f"{folder} cannot be used to tell speakers apart: there is no {', '.join(missing)}",
+            raise Nnet3Error(f"{folder} is no folder of a speaker model: there is no {', '.join(missing)}",
                              "give the folder of a speaker model, such as vosk-model-spk")
         conf, network, mean_path, transform_path = (os.path.join(folder, name) for name in _FILES)
         with within(conf):
@@ -92,7 +92,7 @@ class SpeakerModel:
         return cls(folder, features, mean, transform, plda, computer)
 
     def vector(self, frames: np.ndarray) -> np.ndarray:
-        """The vector of one speaker's frames, float32 (frames, features): float32 (dim,), of length √dim.
+        """Return the vector of one speaker's frames, float32 (dim,), of length √dim; frames are (frames, features).
 
         vosk: Recognizer::GetSpkVector.
         """
@@ -100,9 +100,10 @@ class SpeakerModel:
         return vector
 
     def vectors(self, frames: np.ndarray, pieces: Sequence[tuple[int, int]]) -> np.ndarray:
-        """The vectors of pieces, each from a frame up to before another: float32 (pieces, dim), of length √dim.
+        """Return the vectors of pieces, float32 (pieces, dim), of length √dim.
 
-        The mean that is taken away is that of three seconds of ``frames`` around, also beyond a piece.
+        ``pieces`` have the first frame and the frame after the last. The mean of the three seconds around each frame,
+        also beyond a piece, is subtracted.
         """
         normalized = normalize_sliding(frames, _WINDOW, center=True)
         with self._lock:
@@ -114,13 +115,13 @@ class SpeakerModel:
 
 
 class SpeakerStream:
-    """What is heard of speakers in one stream, beside what is recognized.
+    """Speaker vectors of the segments of one stream.
 
     Parameters
     ----------
-    model : tells them apart
-    is_silence : bool (transition-ids + 1,), which belong to silence
-    frame_subsampling_factor : frames for each decoded frame
+    model : SpeakerModel
+    is_silence : bool (transition-ids + 1,), which transition-ids are silence
+    frame_subsampling_factor : frames of features for each decoded frame
     """
 
     def __init__(self, model: SpeakerModel, is_silence: np.ndarray, frame_subsampling_factor: int) -> None:
@@ -130,13 +131,13 @@ class SpeakerStream:
         self._first = 0                    # number of the first frame in the list
 
     def accept_waveform(self, samples: np.ndarray, rate: float) -> None:
-        """Take float32 (samples,) of the range of 16 bits, ``rate`` of them a second."""
+        """Take samples, float32 (samples,) of the range of 16 bits, ``rate`` of them a second."""
         self._frames.append(self._features.accept(samples, rate))
 
     def segment_vector(self, search: LatticeDecoder, first_frame: int) -> SpeakerVector | None:
-        """The vector of what was said in a segment, which began with the decoded frame ``first_frame``.
+        """Return the speaker vector of a segment that began with decoded frame ``first_frame``.
 
-        None if less than half a second was said. Frames of earlier segments are forgotten.
+        None if the segment has less than half a second of speech. Frames of earlier segments are dropped.
         """
         frames = np.concatenate(self._frames) if self._frames else np.zeros((0, self._model.features.dim), np.float32)
         frames = frames[first_frame * self._subsampling - self._first:]

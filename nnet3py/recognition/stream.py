@@ -1,4 +1,4 @@
-"""A stream of sound that is being recognized: blocks go in, words come out."""
+"""A stream of sound that is recognized as it arrives: blocks go in, words come out."""
 from __future__ import annotations
 
 import logging
@@ -13,12 +13,12 @@ from nnet3py.advice import Advising, elsewhere
 from nnet3py.errors import UsageError
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.random_sequence import philox
+from nnet3py.recognition.options import EndpointOptions
 from nnet3py.recognition.pipeline import SpeakerState
 from nnet3py.recognition.results import Result, ResultMaker, Word
-from nnet3py.recognition.samples import Block, samples_of
+from nnet3py.recognition.sound import Block, samples_of
 from nnet3py.recognition.speaker import SpeakerStream
 from nnet3py.recognition.stream_decoder import StreamDecoder
-from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.transducers.compact_lattice import CompactLattice
 
@@ -30,24 +30,24 @@ _SETTLING_FRAMES, _LEAST_SETTLED, _FEW_PATHS = 60, 20, 200
 
 
 class Stream(Advising):
-    """One stream of sound; made by :meth:`Recognizer.stream`. Calls follow each other; other streams may run meanwhile.
+    """A stream of sound, made by :meth:`Recognizer.stream`. Other streams may run in other threads meanwhile.
 
-    What comes in is decoded in pieces of a fixed length, so that words do not depend on the sizes of blocks. A piece
-    after which an utterance is over is the last that is decoded until :meth:`result` is called, which ends the segment
-    there. A caller that does not ask for results at endpoints gets everything as one segment.
+    Sound is decoded in pieces of a fixed length, so that words do not depend on the sizes of blocks. After a piece that
+    ends an utterance nothing more is decoded until :meth:`result` is called, which ends the segment there. A caller
+    that does not ask for results at endpoints gets the whole sound as one segment.
 
     Parameters
     ----------
-    decoder : recognizes it
-    results : makes results
+    decoder : StreamDecoder
+    results : ResultMaker
     sample_rate : samples a second of the blocks
     chunk_seconds : length of the pieces
-    dither : size of the noise that is added to samples, which is the same each time
+    dither : amplitude of the noise that is added to samples, always the same noise
     endpointing : whether to look for ends of utterances
-    determinize : how lattices are determinized
-    at_once : whether a block is decoded when it comes, in pieces of at most the fixed length, as vosk does: then what
-        is found depends a little on the sizes of blocks, and :attr:`endpoint` is said of the end of a block
-    speaker : what tells speakers apart; None for nothing
+    determinize : PhoneDeterminizeOptions; None: defaults
+    at_once : whether a block is decoded when it comes, in pieces of at most the fixed length, as in vosk: then results
+        depend slightly on the sizes of blocks, and :attr:`endpoint` refers to the end of a block
+    speaker : SpeakerStream, for speaker vectors; None: no speaker vectors
     """
 
     _WHAT: ClassVar[str] = "a stream"
@@ -67,30 +67,33 @@ class Stream(Advising):
         self._chunk = max(1, int(sample_rate * chunk_seconds))
         self._half_sample = b""
         self._waiting = np.zeros(0, dtype=np.float32)      # samples that are not decoded yet
-        self._num_samples = 0                              # that are
+        self._num_samples = 0                              # samples that are
         self._endpoint = self._is_finished = False
-        self._partial: tuple[int, str] = (0, "")           # of how many frames, and what it is
-        self._partial_words: tuple[int, int, tuple[Word, ...]] = (0, 0, ())     # the same, and when it was looked for
+        self._partial: tuple[int, str] = (0, "")           # number of frames, and their text
+        self._partial_words: tuple[int, int, tuple[Word, ...]] = (0, 0, ())     # settled frames, all frames, words
 
     def __repr__(self) -> str:
         ended = ", finished" if self._is_finished else ", endpoint" if self._endpoint else ""
         return f"<Stream: {self.seconds:.2f} s of {self.sample_rate:g} samples a second decoded{ended}>"
 
     def accept_waveform(self, block: Block) -> bool:
-        """Take more sound, and decode what can be; returns :attr:`endpoint`.
+        """Take more sound, decode as far as possible, and return :attr:`endpoint`.
 
         Parameters
         ----------
         block : bytes of 16-bit samples (little-endian; half a sample at the end waits for the next block), an array of
             int16, or one of float32 or float64 from -1 to 1; one channel, any length
 
-        Raises UsageError for another type, ShapeError for more than one channel, NumericError for NaN or infinity.
-        Then nothing of the block is taken. UsageError after :meth:`finish`.
+        Raises
+        ------
+        UsageError : another type, or a stream that is finished
+        ShapeError : more than one channel
+        NumericError : NaN or infinity; in all cases nothing of the block is taken
         """
         if self._is_finished:
-            raise UsageError("the stream is finished and takes no more sound", "begin another one")
+            raise UsageError("the stream is finished and takes no more sound", "begin another stream")
         samples = self._samples(block)
-        if self._endpoint:                 # the caller let it pass: what was held back belongs to the same segment
+        if self._endpoint:                 # no result was asked for: the sound that waits belongs to the same segment
             self._advance(stops=False)
         self._waiting = np.concatenate((self._waiting, samples)) if len(self._waiting) else samples
         self._advance(stops=True)
@@ -98,12 +101,12 @@ class Stream(Advising):
 
     @property
     def endpoint(self) -> bool:
-        """Whether an utterance is over, by the model's rules; until :meth:`result` is called, or more sound comes."""
+        """True if an utterance is over by the model's rules, until :meth:`result` is called or more sound comes."""
         return self._endpoint
 
     @property
     def partial(self) -> str:
-        """The likeliest words of this segment so far."""
+        """Text of the best path of this segment so far."""
         count = self._decoder.num_frames_decoded
         if count != self._partial[0]:
             path = self._decoder.best_path(False) if count else None
@@ -112,13 +115,12 @@ class Stream(Advising):
 
     @property
     def partial_words(self) -> tuple[Word, ...]:
-        """The likeliest words one by one, with times and confidences, of the part of this segment that is settled.
+        """Likeliest words, with times and confidences, of the part of this segment in which few paths are left.
 
-        That is up to a moment at which few paths are left, and grows every two seconds of speech or so, as in Kaldi's
-        LatticeIncrementalDecoder.
+        The part grows about every two seconds of speech, as in Kaldi's LatticeIncrementalDecoder.
         """
-        count, (settled, looked, words) = self._decoder.num_frames_decoded, self._partial_words
-        if count - settled >= _SETTLING_FRAMES and count != looked:
+        count, (settled, updated, words) = self._decoder.num_frames_decoded, self._partial_words
+        if count - settled >= _SETTLING_FRAMES and count != updated:
             frame = self._decoder.search.frame_with_few_paths(settled + _LEAST_SETTLED, _FEW_PATHS)
             if frame > 0 and self._decoder.search.is_alive:
                 lattice = self._decoder.partial_lattice(frame, self._determinize).lattice
@@ -128,7 +130,7 @@ class Stream(Advising):
 
     @property
     def endpoint_options(self) -> EndpointOptions:
-        """The rules of when an utterance is over; they can be exchanged at any time."""
+        """EndpointOptions, the rules of when an utterance is over; may be assigned at any time."""
         return self._decoder.endpoint_options
 
     @endpoint_options.setter
@@ -137,34 +139,34 @@ class Stream(Advising):
 
     @property
     def num_frames(self) -> int:
-        """Decoded frames of all segments."""
+        """Number of decoded frames of all segments."""
         return self._decoder.frame_offset + self._decoder.num_frames_decoded
 
     @property
     def seconds(self) -> float:
-        """How much sound was decoded."""
+        """Seconds of sound that were decoded."""
         return self._num_samples / self.sample_rate
 
     @property
     def num_samples(self) -> int:
-        """Samples that came in, also those that are not decoded yet."""
+        """Number of samples that came in, decoded or not."""
         return self._num_samples + len(self._waiting)
 
     @property
     def can_be_kept(self) -> bool:
-        """Whether :func:`~nnet3py.recognition.stream_state.state_of` can say now where the stream stands."""
+        """True if :func:`~nnet3py.recognition.transcribing.state_of` can save the stream now: between two segments."""
         return self._decoder.has_new_search and not self._is_finished
 
     @property
     def adaptation(self) -> SpeakerState:
-        """What is known of the speaker now, for ``Recognizer.stream(adaptation=…)``. Segments of a stream share it."""
+        """SpeakerState, for ``Recognizer.stream(adaptation=…)``. Segments of a stream share it."""
         return self._decoder.adaptation_state()
 
     def result(self) -> Result:
-        """The result of this segment, which ends here; the next begins with the sound that follows.
+        """End this segment, and return its result; the next segment begins with the sound that follows.
 
-        Sound that was held back is decoded, to the next end of an utterance if there is one: so
-        ``while stream.endpoint: stream.result()`` finds the same segments whatever the sizes of blocks.
+        Sound that waits is decoded up to the next end of an utterance, if there is one: so
+        ``while stream.endpoint: stream.result()`` gives the same segments for blocks of any size.
         """
         if self._is_finished:
             raise UsageError("the stream is finished: finish() gave the last result")
@@ -173,13 +175,13 @@ class Stream(Advising):
         return result
 
     def drop(self) -> None:
-        """End this segment without asking what was said in it."""
+        """End this segment without a result."""
         if self._is_finished:
             raise UsageError("the stream is finished: finish() gave the last result")
         self._begin_segment()
 
     def finish(self) -> Result:
-        """Say that there is no more sound: the result of the last segment."""
+        """End the sound, and return the result of the last segment."""
         if self._is_finished:
             raise UsageError("the stream is finished already")
         self._advance(stops=False)
@@ -189,7 +191,7 @@ class Stream(Advising):
             self._decoder.finish()
         return self._segment_result()
 
-    # -- within --------------------------------------------------------------------------------------------------------
+    # -- decoding ------------------------------------------------------------------------------------------------------
 
     def _begin_segment(self) -> None:
         self._endpoint, self._partial, self._partial_words = False, (0, ""), (0, 0, ())
@@ -198,7 +200,7 @@ class Stream(Advising):
             self._advance(stops=True)
 
     def _advance(self, stops: bool) -> None:
-        """Decode the whole pieces that wait; ``stops``: up to the end of an utterance."""
+        """Decode the complete pieces that wait; ``stops``: only up to the end of an utterance."""
         self._endpoint = False
         if self._at_once:
             while len(self._waiting):
@@ -226,19 +228,18 @@ class Stream(Advising):
     def _segment_result(self) -> Result:
         decoder = self._decoder
         count, lattice = decoder.num_frames_decoded, CompactLattice.empty()
-        heard = None
+        speaker = None
         if self._speaker is not None:
-            heard = self._speaker.segment_vector(decoder.search, decoder.frame_offset)
+            speaker = self._speaker.segment_vector(decoder.search, decoder.frame_offset)
         if count and decoder.search.is_alive:
             decoder.finalize()
             lattice = decoder.lattice(True, self._determinize).lattice
         elif count:
             logger.warning("No path through the graph is left after %d frames; a wider beam may keep one", count)
         result = self._results.result(lattice, decoder.frame_offset, count)
-        return result if heard is None else replace(result, speaker=heard.vector, speaker_frames=heard.num_frames)
+        return result if speaker is None else replace(result, speaker=speaker.vector, speaker_frames=speaker.num_frames)
 
     def _samples(self, block: Block) -> np.ndarray:
-        """float32 (samples,), of the range of 16 bits."""
         if isinstance(block, bytes | bytearray | memoryview):
             data = self._half_sample + bytes(block)
             whole = len(data) // 2 * 2
@@ -249,5 +250,5 @@ class Stream(Advising):
 
 @cache
 def _noise() -> np.ndarray:
-    """float32: noise to be added to samples, so that digital silence has features like other silence."""
+    """Return noise for dithering, float32: digital silence then has features like other silence."""
     return philox(0).standard_normal(_NOISE_LENGTH).astype(np.float32)

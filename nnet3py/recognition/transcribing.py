@@ -1,37 +1,309 @@
-"""A file of sound becomes a transcript; what is done of a long one is kept, so that it need not be done again."""
+"""Transcribing files of sound; the state of a stream is saved, so that an interrupted long file can be continued.
+
+The saved state has the samples, frames, statistics and network memory of the stream. Objects that streams share
+(models, tables, the graph) are saved by name, and looked up in a stream of the same model. A state is read as data:
+nothing in it can run code.
+"""
 from __future__ import annotations
 
+import dataclasses
 import hashlib
+import io
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import pickle
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import Nnet3Error, within
-from nnet3py.recognition.model_folder import ModelFolder
-from nnet3py.recognition.results import Word
-from nnet3py.recognition.sound import STANDARD_INPUT, Sound, open_sound
-from nnet3py.recognition.sound_list import Listed
+from nnet3py.recognition.model_folder import ModelFolder, stamp
+from nnet3py.recognition.results import Result, Word
+from nnet3py.recognition.sound import STANDARD_INPUT, Listed, Sound, open_sound
 from nnet3py.recognition.stream import Stream
-from nnet3py.recognition.stream_state import state_of, stream_from
-from nnet3py.recognition.transcript import TranscribedSegment, Transcript, as_data, segment_of, segments_of
+from nnet3py.runtime.chunk_batch import StreamState
+
+if TYPE_CHECKING:
+    from nnet3py.recognition.stream import Stream
+
+
+@dataclass(frozen=True)
+class TranscribedSegment:
+    """An utterance of a sound.
+
+    Attributes
+    ----------
+    words : tuple of Word
+    start, end : of the decoded sound, seconds since the sound began
+    speaker : speaker vector, to be compared by the cosine; None without a speaker model
+    speaker_name : name of the speaker, after diarization
+    """
+
+    words: tuple[Word, ...]
+    start: float
+    end: float
+    speaker: tuple[float, ...] | None = None
+    speaker_name: str = ""
+
+    @property
+    def text(self) -> str:
+        """The words, with blanks between them."""
+        return " ".join(word.word for word in self.words)
+
+    @property
+    def segments(self) -> tuple[TranscribedSegment, ...]:
+        """The segment itself."""
+        return (self,)
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The words of a file of sound, as data for other processes, without lattices and alternatives.
+
+    Attributes
+    ----------
+    path : the file
+    name : name of its result, without ending
+    duration : seconds of sound
+    model : name of the model
+    segments : the utterances
+    error : why the file could not be transcribed; empty if it was
+    """
+
+    path: str
+    name: str
+    duration: float = 0.0
+    model: str = ""
+    segments: tuple[TranscribedSegment, ...] = ()
+    error: str = ""
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The words of all segments."""
+        return tuple(word for segment in self.segments for word in segment.words)
+
+    @property
+    def text(self) -> str:
+        """The words, with blanks between them."""
+        return " ".join(word.word for word in self.words)
+
+    @property
+    def start(self) -> float:
+        """Start of the first segment, seconds."""
+        return self.segments[0].start if self.segments else 0.0
+
+    @property
+    def end(self) -> float:
+        """End of the last segment, seconds."""
+        return self.segments[-1].end if self.segments else 0.0
+
+    @property
+    def speaker(self) -> tuple[float, ...] | None:
+        """Speaker vector of the first segment that has one."""
+        return next((segment.speaker for segment in self.segments if segment.speaker is not None), None)
+
+    @property
+    def speaker_name(self) -> str:
+        """An empty name: a whole sound may have several speakers."""
+        return ""
+
+    def __str__(self) -> str:
+        return self.text
+
+    def with_speakers(self, speaker_of: Callable[[Word], str]) -> Transcript:
+        """Return a transcript whose segments end where another speaker begins, each with its ``speaker_name``.
+
+        ``speaker_of`` returns the speaker of a word.
+        """
+        return replace(self, segments=tuple(
+            replace(segment, words=words, start=words[0].start, end=words[-1].end, speaker_name=name)
+            for segment in self.segments for name, words in words_of_speakers(segment.words, speaker_of)))
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the transcript as JSON can write it, for :meth:`of_data`, with all digits."""
+        return {**vars(self), "segments": as_data(self.segments)}
+
+    @classmethod
+    def of_data(cls, data: Mapping[str, Any]) -> Transcript:
+        """Return the transcript that :meth:`as_data` has written."""
+        return cls(**{**data, "segments": segments_of(data["segments"])})
+
+
+def words_of_speakers(words: Sequence[Word],
+                      speaker_of: Callable[[Word], str]) -> Iterator[tuple[str, tuple[Word, ...]]]:
+    """Yield the name of each speaker's turn, with its words."""
+    for name, group in groupby(words, key=speaker_of):
+        yield name, tuple(group)
+
+
+def segment_of(result: Result) -> TranscribedSegment:
+    """Return the transcript of a segment's result."""
+    speaker = None if result.speaker is None else tuple(float(value) for value in result.speaker)
+    return TranscribedSegment(result.words, result.start, result.end, speaker, result.speaker_name)
+
+
+def as_data(segments: Iterable[TranscribedSegment]) -> list[dict[str, Any]]:
+    """Return segments as JSON can write them, for :func:`segments_of`."""
+    return [vars(segment) for segment in segments]
+
+
+def segments_of(data: Iterable[Mapping[str, Any]]) -> tuple[TranscribedSegment, ...]:
+    """Return the segments that :func:`as_data` has written."""
+    return tuple(TranscribedSegment(**{
+        **segment, "words": tuple(Word(*word) for word in segment["words"]),
+        "speaker": None if segment["speaker"] is None else tuple(segment["speaker"])}) for segment in data)
+
+
+_SEARCH, _CARRIED, _SHARED = "search", "carried", "shared"      # kinds of objects that are not pickled as such
+# Modules and classes whose objects belong to one stream, and numpy's functions for arrays, numbers and generators.
+_READABLE = ("nnet3py.feat.", "nnet3py.ivectors.online", "nnet3py.runtime.frame_buffer", *(
+    f"nnet3py.recognition.{name}" for name in ("stream", "stream_decoder", "pipeline", "silence", "options",
+                                               "ivector_stream", "speaker")))
+_ALSO = {("nnet3py.runtime.looped", "LoopedStream"), ("builtins", "object"), ("builtins", "slice"),
+         ("copyreg", "_reconstructor"), ("collections", "deque")}
+_OF_NUMPY = ("ndarray", "dtype", "_reconstruct", "scalar", "_frombuffer", "__generator_ctor", "__bit_generator_ctor",
+             "Generator", "PCG64", "Philox", "SeedSequence")
+
+
+def state_of(stream: Stream) -> bytes:
+    """Return the state of a stream between two segments (:attr:`Stream.can_be_kept`), for :func:`stream_from`.
+
+    Raises Nnet3Error within a segment, or for a network on a GPU.
+    """
+    if not stream.can_be_kept:
+        raise Nnet3Error("the state of a stream can be saved only between two segments")
+    if not isinstance(stream._decoder._looped._states.buffer, np.ndarray):
+        raise Nnet3Error("the state of a stream on a GPU cannot be saved")
+    target = io.BytesIO()
+    _Writer(target, stream).dump(stream)
+    return target.getvalue()
+
+
+def stream_from(state: bytes, like: Stream) -> Stream:
+    """Return the stream of a saved state.
+
+    Parameters
+    ----------
+    state : bytes of :func:`state_of`
+    like : a stream without sound, of the same model and with the same settings
+
+    Raises
+    ------
+    Nnet3Error : damaged bytes, or the state of another model
+    """
+    try:
+        stream = _Reader(io.BytesIO(state), like).load()
+    except Exception as error:            # damaged bytes can raise anything
+        raise Nnet3Error(f"the state of a stream cannot be read: {error}") from None
+    if type(stream) is not type(like):
+        raise Nnet3Error(f"expected the state of a stream, found {type(stream).__name__}")
+    return stream
+
+
+class _Writer(pickle.Pickler):
+    def __init__(self, target: io.BytesIO, stream: Stream) -> None:
+        super().__init__(target, protocol=5)
+        self._names = {id(shared): name for name, shared in _shared_by(stream)}
+        self._states = stream._decoder._looped._states
+
+    def persistent_id(self, item: Any) -> Any:
+        name = self._names.get(id(item))
+        if name is not None:
+            return _SHARED, name
+        if isinstance(item, LatticeDecoder):
+            return (_SEARCH,)
+        if isinstance(item, StreamState):
+            width = self._states.width
+            row = self._states.buffer.reshape(-1)[item.slot * width:(item.slot + 1) * width]
+            return _CARRIED, item.num_chunks, row.copy()
+        return None
+
+
+class _Reader(pickle.Unpickler):
+    def __init__(self, source: io.BytesIO, like: Stream) -> None:
+        super().__init__(source)
+        self._decoder = like._decoder
+        self._shared: dict[str, Any] = {}
+        for name, shared in _shared_by(like):
+            self._shared.setdefault(name, shared)
+
+    def persistent_load(self, pid: Any) -> Any:
+        kind, *rest = pid
+        if kind == _SHARED:
+            return self._shared[rest[0]]
+        if kind == _SEARCH:
+            return LatticeDecoder(self._decoder._graph, self._decoder.search.options)
+        num_chunks, row = rest
+        states = self._decoder._looped._states
+        state = StreamState(states)
+        states.reserve()
+        if len(row) != states.width:
+            raise ValueError("the network has a memory of another size")
+        states.buffer.reshape(-1)[state.slot * states.width:(state.slot + 1) * states.width] = row
+        state.num_chunks = num_chunks
+        return state
+
+    def find_class(self, module: str, name: str) -> Any:
+        is_numpys = module.partition(".")[0] == "numpy" and name in _OF_NUMPY
+        if not (is_numpys or (module, name) in _ALSO or (module.startswith(_READABLE) and "." not in name)):
+            raise ValueError(f"{module}.{name} is not part of a stream")
+        value = super().find_class(module, name)
+        if module.startswith(_READABLE) and not isinstance(value, type):
+            raise ValueError(f"{module}.{name} is not part of a stream")
+        return value
+
+
+def _shared_by(stream: Stream) -> Iterator[tuple[str, Any]]:
+    """Yield the objects and arrays that a stream shares with others, each with the name of its path."""
+    decoder = stream._decoder
+    whole = {"looped": decoder._looped, "graph": decoder._graph, "model": decoder._model, "results": stream._results}
+    yield from whole.items()
+    visited = {id(part) for part in whole.values()}
+    parts = {"models": decoder.pipeline.models, "search options": decoder.search.options,
+             "endpoint options": decoder.endpoint_options, "determinize": stream._determinize,
+             "speakers": None if stream._speaker is None else stream._speaker._model}
+    waiting = deque(parts.items())
+    while waiting:
+        name, part = waiting.popleft()
+        if id(part) in visited or not (isinstance(part, np.ndarray | dict | list | tuple) or _is_ours(part)):
+            continue
+        visited.add(id(part))
+        yield name, part
+        if isinstance(part, dict):
+            waiting.extend((f"{name}[{key}]", value) for key, value in part.items())
+        elif isinstance(part, list | tuple):
+            waiting.extend((f"{name}[{place}]", value) for place, value in enumerate(part))
+        elif not isinstance(part, np.ndarray):
+            waiting.extend((f"{name}.{key}", value) for key, value in _attributes(part))
+
+
+def _is_ours(part: Any) -> bool:
+    return type(part).__module__.startswith("nnet3py.") and not isinstance(part, type)
+
+
+def _attributes(part: Any) -> list[tuple[str, Any]]:
+    fields = [field.name for field in dataclasses.fields(part)] if dataclasses.is_dataclass(part) else []
+    return sorted({**{name: getattr(part, name) for name in fields}, **getattr(part, "__dict__", {})}.items())
+
 
 logger = logging.getLogger(__name__)
 
 Progress = Callable[[Listed, float, float], None]
-"""``progress(sound, seconds, duration)``: so much of a sound was decoded; its duration is 0 where not known."""
+"""``progress(sound, seconds, duration)`` is called when seconds of a sound were decoded; duration 0: not known."""
 
-_PIECE_SECONDS = 0.1           # of sound that a stream is given at a time: nothing of it waits when a segment ends
-_KEPT = ".kept"                # the end of the names of files with what is done of a sound
+_PIECE_SECONDS = 0.1           # of sound that a stream takes at a time, so that none waits when a segment ends
+_KEPT = ".kept"                # ending of the names of files with the saved state of a sound
 
 
 class RecognizerLike(Protocol):
-    """The part of a recognizer that is used here."""
+    """The interface of a recognizer that is used here."""
 
     @property
     def folder(self) -> ModelFolder: ...
@@ -43,15 +315,15 @@ class RecognizerLike(Protocol):
 
 @dataclass(frozen=True)
 class SoundOptions:
-    """How sounds are transcribed.
+    """Options of transcribing files of sound.
 
     Attributes
     ----------
-    channel : the channel to take, from 0; None: the mean of all
-    endpointing : whether a new segment begins where an utterance is over
+    channel : number of the channel, from 0; None: the mean of the channels
+    endpointing : whether a new segment begins after the end of an utterance
     phrases, boost : as for a stream
-    speakers : function that looks at a file and returns one that names a word's speaker; None: speakers are not named
-    kept : folder for what is done of long sounds, every two minutes of them; empty: nothing is kept
+    speakers : diarization, a function of a file that returns a function from words to names of speakers; None: none
+    kept : folder for the state of long sounds, saved every two minutes; empty: states are not saved
     """
 
     channel: int | None = None
@@ -64,16 +336,16 @@ class SoundOptions:
 
 def transcribe_sound(recognizer: RecognizerLike, options: SoundOptions, listed: Listed,
                      progress: Progress = lambda sound, seconds, duration: None) -> Transcript:
-    """Transcribe a file of sound, from where its kept state ends if there is one.
+    """Transcribe a file of sound, from its saved state on if there is one.
 
-    The words are those that a stream finds, interrupted or not. A file that cannot be read gives a transcript with an
-    ``error``; nothing else that may be wrong with it is raised.
+    The words are those of a stream, interrupted or not. A file that cannot be transcribed gives a transcript with an
+    ``error``; nothing is raised.
     """
     try:
         return _transcribed(recognizer, options, listed, progress)
     except (Nnet3Error, OSError) as error:
         return Transcript(listed.path, listed.name, error=str(error))
-    except Exception as error:          # other sounds are to be transcribed all the same
+    except Exception as error:          # the other sounds are transcribed all the same
         logger.debug("Transcribing %s failed", listed.path, exc_info=True)
         return Transcript(listed.path, listed.name, error=f"internal error: {type(error).__name__}: {error}")
 
@@ -83,14 +355,14 @@ def _transcribed(recognizer: RecognizerLike, options: SoundOptions, listed: List
     with within(sound.name):
         stream = recognizer.stream(sound.rate, phrases=options.phrases, boost=options.boost,
                                    endpointing=options.endpointing)
-        kept = _Kept(recognizer, options, listed)
-        stream, segments = kept.read(stream)
+        saved = _SavedState(recognizer, options, listed)
+        stream, segments = saved.read(stream)
         sound.on_block = lambda seconds: progress(listed, seconds, sound.seconds)
         for piece in _pieces(sound, stream.num_samples):
             stream.accept_waveform(piece)
             while stream.endpoint:
                 segments.append(segment_of(stream.result()))
-                kept.write(stream, segments)
+                saved.write(stream, segments)
         segments.append(segment_of(stream.finish()))
     transcript = Transcript(listed.path, listed.name, round(stream.seconds, 3), model_name(recognizer.folder),
                             tuple(segments))
@@ -98,7 +370,7 @@ def _transcribed(recognizer: RecognizerLike, options: SoundOptions, listed: List
 
 
 def _pieces(sound: Sound, first: int) -> Iterator[np.ndarray]:
-    """The samples of a sound from a number on, in short pieces."""
+    """Yield the samples of a sound from a number on, in short pieces."""
     size = max(1, int(_PIECE_SECONDS * sound.rate))
     gone = 0
     for block in sound.blocks():
@@ -109,19 +381,19 @@ def _pieces(sound: Sound, first: int) -> Iterator[np.ndarray]:
 
 
 def model_name(folder: ModelFolder) -> str:
-    """Return the name of a model: that of its folder."""
+    """Return the name of a model, that of its folder."""
     return os.path.basename(os.path.abspath(folder.path))
 
 
-class _Begun(NamedTuple):
-    """The first lines of a file with what is done of a sound: what it was, and its segments."""
+class _SavedHead(NamedTuple):
+    """The first line of a file with a saved state: the key of sound, model and options, and the segments so far."""
 
     key: str
     segments: list[dict[str, Any]]
 
 
-class _Kept:
-    """What is done of a sound, in a file. One of another model, of other options or another sound is not used."""
+class _SavedState:
+    """The file with the saved state of a sound; states of another model, other options or another sound are ignored."""
 
     def __init__(self, recognizer: RecognizerLike, options: SoundOptions, listed: Listed) -> None:
         self._path = ""
@@ -130,35 +402,35 @@ class _Kept:
             self._key = _key(recognizer.folder, options, listed)
 
     def read(self, stream: Stream) -> tuple[Stream, list[TranscribedSegment]]:
-        """The stream that goes on, and the segments until then; the given stream and none, if nothing was kept."""
+        """Return the stream of the saved state, and its segments; without a state the given stream and no segments."""
         if not self._path:
             return stream, []
         try:
             with open(self._path, "rb") as file:
-                begun, state = _Begun(*json.loads(file.readline())), file.read()
-            if begun.key == self._key:
-                return stream_from(state, stream), list(segments_of(begun.segments))
+                head, state = _SavedHead(*json.loads(file.readline())), file.read()
+            if head.key == self._key:
+                return stream_from(state, stream), list(segments_of(head.segments))
         except FileNotFoundError:
             pass
         except (OSError, ValueError, TypeError, KeyError, Nnet3Error) as error:
-            logger.warning("What was kept of a sound cannot be used, which begins again: %s: %s", self._path, error)
+            logger.warning("The saved state of a sound cannot be used, the sound begins again: %s: %s", self._path,
+                           error)
         return stream, []
 
     def write(self, stream: Stream, segments: Sequence[TranscribedSegment]) -> None:
-        """Keep where a stream stands, if that is possible here."""
+        """Save the state of a stream, if it can be saved now."""
         if not self._path or not stream.can_be_kept:
             return
         os.makedirs(os.path.dirname(self._path), exist_ok=True)
         unfinished = f"{self._path}.{os.getpid()}"
         with open(unfinished, "wb") as file:
-            file.write(json.dumps(_Begun(self._key, as_data(segments))).encode() + b"\n" + state_of(stream))
+            file.write(json.dumps(_SavedHead(self._key, as_data(segments))).encode() + b"\n" + state_of(stream))
         os.replace(unfinished, self._path)
 
 
 def _key(folder: ModelFolder, options: SoundOptions, listed: Listed) -> str:
-    """What tells a sound, a model and options from others: also later versions of them."""
+    """Return a hash of sound, model and options, also of their versions."""
     from nnet3py import __version__
-    from nnet3py.recognition.served_models import stamp
 
     own = options.channel, options.endpointing, options.phrases, dict(options.boost)
     files = sorted(stamp([listed.path, folder.model, folder.graph, *filter(None, [folder.grammar])]))
@@ -167,13 +439,13 @@ def _key(folder: ModelFolder, options: SoundOptions, listed: Listed) -> str:
 
 
 def kept_path(folder: str, listed: Listed) -> str:
-    """Return the file for what is done of a sound."""
+    """Return the file for the saved state of a sound."""
     return os.path.join(folder, hashlib.sha256(os.path.abspath(listed.path).encode("utf-8", "surrogateescape")
                                                ).hexdigest()[:32] + _KEPT)
 
 
 def forget_kept(folder: str, listed: Listed) -> None:
-    """Remove what was kept of a sound, which is done; and the folder if it is empty then."""
+    """Remove the saved state of a sound that is done, and the folder if it is empty then."""
     with suppress(OSError):
         os.remove(kept_path(folder, listed))
     with suppress(OSError):

@@ -1,4 +1,5 @@
-"""Results as text, for people and other programs: plain text, JSON, subtitles (SubRip, WebVTT), CTM. Light."""
+"""Results and alignments as text: plain text, JSON, subtitles (SubRip, WebVTT), CTM, TextGrid (Praat). Light.
+"""
 from __future__ import annotations
 
 import json
@@ -6,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-# A subtitle: two lines of that many characters, shown that many seconds, without longer pauses in it.
+# Limits of a subtitle: characters a line, lines, seconds, and seconds of a pause within.
 LINE, LINES = 42, 2
 _MOST_SECONDS, _PAUSE = 7.0, 1.0
 
@@ -51,7 +52,7 @@ class Recognized(Timed, Protocol):
 
 
 def as_text(name: str, result: Recognized) -> str:
-    """The words of each segment in a line, after the speaker if known, without ``name``; or an empty line."""
+    """Return a line for each segment, after the speaker if known, or an empty line; ``name`` is not used."""
     said = [segment for segment in result.segments if segment.words]
     return "\n".join(_spoken(segment.speaker_name) + segment.text for segment in said) + "\n"
 
@@ -61,12 +62,12 @@ def _spoken(speaker: str) -> str:
 
 
 def as_json(name: str, result: Recognized) -> str:
-    """Write an object in one line: name, text, and segments with words; of a transcript also file, duration, model."""
+    """Return an object in one line: name, text, and segments with words; of a transcript also file, duration, model."""
     return json.dumps(as_dict(name, result), ensure_ascii=False) + "\n"
 
 
 def as_dict(name: str, result: Recognized) -> dict[str, Any]:
-    """Return what the JSON says."""
+    """Return the contents of :func:`as_json`."""
     of_sound = ("path", "file"), ("duration", "duration"), ("model", "model")
     sound = {key: getattr(result, attribute) for attribute, key in of_sound if hasattr(result, attribute)}
     return {"name": name, **sound, "text": result.text, "segments": [
@@ -79,20 +80,20 @@ def as_dict(name: str, result: Recognized) -> dict[str, Any]:
 
 
 def as_ctm(name: str, result: Timed) -> str:
-    """A line for each word: name, channel 1, begin and duration in seconds, word, confidence."""
+    """Return a line for each word: name, channel 1, start and duration in seconds, word, confidence."""
     name = "_".join(name.split()) or "-"
     return "".join(f"{name} 1 {word.start:.2f} {word.end - word.start:.2f} {word.word} {word.confidence:.2f}\n"
                    for word in result.words)
 
 
 def as_srt(name: str, result: Timed) -> str:
-    """Subtitles in SubRip's form."""
+    """Return subtitles in the format SubRip."""
     return "".join(f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{cue.text}\n\n"
                    for number, cue in enumerate(cues(result), 1))
 
 
 def as_vtt(name: str, result: Timed) -> str:
-    """Subtitles in WebVTT's form."""
+    """Return subtitles in the format WebVTT."""
     return "WEBVTT\n\n" + "".join(
         f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(cue.text)}\n\n" for cue in cues(result))
 
@@ -111,7 +112,7 @@ class Cue(NamedTuple):
 
 
 def cues(result: Timed) -> Iterator[Cue]:
-    """Words that are shown together: of one segment, not too many, without a long pause; first the speaker if known."""
+    """Yield subtitles: words of one segment, not too many, without a long pause, after the speaker if known."""
     for segment in result.segments:
         before, cue = _spoken(segment.speaker_name), list[TimedWord]()
         for word in segment.words:
@@ -130,12 +131,116 @@ def _wrapped(before: str, cue: list[TimedWord]) -> list[str]:
 
 
 def _clock(seconds: float, point: str) -> str:
-    """Hours, minutes, seconds and milliseconds."""
+    """Return a time as hours, minutes, seconds and milliseconds."""
     milliseconds = round(seconds * 1000)
     minutes, rest = divmod(milliseconds, 60_000)
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1000:02d}{point}{rest % 1000:03d}"
 
 
 def _escaped(text: str) -> str:
-    """Text in which nothing looks like a tag or an entity of WebVTT."""
+    """Return text with characters of WebVTT's tags and entities escaped."""
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+_DIGITS = 6                 # decimals of the log-likelihood
+
+
+class _Span(Protocol):
+    @property
+    def start(self) -> float: ...
+    @property
+    def end(self) -> float: ...
+
+
+class _Phone(_Span, Protocol):
+    @property
+    def phone(self) -> str: ...
+
+
+class _WordOfPhones(_Span, Protocol):
+    @property
+    def word(self) -> str: ...
+    @property
+    def phones(self) -> Sequence[_Phone]: ...
+
+
+class Aligned(Protocol):
+    """The interface of :class:`~nnet3py.recognition.aligning.AlignedText` that is used here."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def words(self) -> Sequence[_WordOfPhones]: ...
+    @property
+    def phones(self) -> Sequence[_Phone]: ...
+    @property
+    def log_likelihood(self) -> float: ...
+
+
+class _Word(NamedTuple):
+    word: str
+    start: float
+    end: float
+    confidence: float
+
+
+class _Words(NamedTuple):
+    """The words of an alignment in the form of a result with one segment."""
+
+    words: tuple[_Word, ...]
+    speaker_name: str = ""
+
+    @property
+    def segments(self) -> Sequence[_Words]:
+        return (self,)
+
+
+def as_textgrid(name: str, aligned: Aligned) -> str:
+    """Return Praat's long text format: the tiers ``words``, with empty intervals between words, and ``phones``."""
+    end = aligned.phones[-1].end
+    tiers = {"words": _intervals(((word, word.word) for word in aligned.words), end),
+             "phones": _intervals(((phone, phone.phone) for phone in aligned.phones), end)}
+    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", "xmin = 0", f"xmax = {end:g}",
+             "tiers? <exists>", f"size = {len(tiers)}", "item []:"]
+    for number, (tier, intervals) in enumerate(tiers.items(), 1):
+        lines += [f"    item [{number}]:", '        class = "IntervalTier"', f'        name = "{tier}"',
+                  "        xmin = 0", f"        xmax = {end:g}", f"        intervals: size = {len(intervals)}"]
+        for place, (begin, until, text) in enumerate(intervals, 1):
+            doubled = text.replace('"', '""')
+            lines += [f"        intervals [{place}]:", f"            xmin = {begin:g}", f"            xmax = {until:g}",
+                      f'            text = "{doubled}"']
+    return "\n".join(lines) + "\n"
+
+
+def _intervals(spans: Iterable[tuple[_Span, str]], end: float) -> list[tuple[float, float, str]]:
+    """Return start, end and text of intervals that fill the time up to ``end``."""
+    intervals: list[tuple[float, float, str]] = []
+    at = 0.0
+    for span, text in spans:
+        if span.start > at:
+            intervals.append((at, span.start, ""))
+        intervals.append((span.start, span.end, text))
+        at = span.end
+    return [*intervals, (at, end, "")] if end > at else intervals
+
+
+def alignment_as_json(name: str, aligned: Aligned) -> str:
+    """Return an object in one line: name, text, words with times and phones, average log-likelihood of a frame."""
+    words = [{"word": word.word, "start": word.start, "end": word.end, "phones": [
+        {"phone": phone.phone, "start": phone.start, "end": phone.end} for phone in word.phones]}
+        for word in aligned.words]
+    return json.dumps({"name": name, "text": aligned.text, "log_likelihood": round(aligned.log_likelihood, _DIGITS),
+                       "words": words}, ensure_ascii=False) + "\n"
+
+
+def _of_words(form: Callable[[str, Timed], str]) -> Callable[[str, Aligned], str]:
+    def written(name: str, aligned: Aligned) -> str:
+        return form(name, _Words(tuple(_Word(word.word, word.start, word.end, 1.0) for word in aligned.words)))
+
+    return written
+
+
+ALIGNMENT_FORMATS: dict[str, Callable[[str, Aligned], str]] = {
+    "textgrid": as_textgrid, "json": alignment_as_json, "ctm": _of_words(as_ctm), "srt": _of_words(as_srt),
+    "vtt": _of_words(as_vtt)}
+ALIGNMENT_ENDINGS = {"textgrid": ".TextGrid", "json": ".json", "ctm": ".ctm", "srt": ".srt", "vtt": ".vtt"}

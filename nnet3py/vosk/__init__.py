@@ -10,7 +10,7 @@ compiled Kaldi; tests compare with it where it is installed.
 """
 from __future__ import annotations
 
-from nnet3py.recognition import find_model
+from nnet3py.recognition.model_folder import published_languages, published_models
 from nnet3py.vosk.models import (
     BatchModel,
     BatchRecognizer,
@@ -29,11 +29,11 @@ __all__ = ["BatchModel", "BatchRecognizer", "EndpointerMode", "GpuInit", "GpuThr
 
 def list_models() -> None:
     """Print the names of local models for ``Model(model_name=...)``, where vosk prints models for download."""
-    for path in find_model.models():
+    for path in published_models():
         print(path.name)
 
 
 def list_languages() -> None:
     """Print the languages of local models that ``Model(lang=...)`` accepts."""
-    for language in find_model.languages():
+    for language in published_languages():
         print(language)

@@ -10,7 +10,7 @@ import numpy as np
 from nnet3py.errors import Nnet3Error
 from nnet3py.fst.openfst import compose, from_openfst, shortest_path
 from nnet3py.log import show_log
-from nnet3py.recognition.find_model import find_model
+from nnet3py.recognition.model_folder import find_model
 from nnet3py.recognition.recognizer import Recognizer
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_text import read_fst_file
@@ -35,7 +35,7 @@ class Model:
     Parameters
     ----------
     model_path : folder of the model
-    model_name, lang : name or language of a model in the folders that ``recognition/find_model.py`` searches; nothing
+    model_name, lang : name or language of a model in the folders that ``recognition/model_folder.py`` searches; nothing
         is downloaded
 
     Raises

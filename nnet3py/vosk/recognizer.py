@@ -11,9 +11,9 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.recognition import results
+from nnet3py.recognition.options import EndpointOptions
 from nnet3py.recognition.results import Result, TimedAlternative, Word
 from nnet3py.recognition.stream import Stream
-from nnet3py.recognition.stream_options import EndpointOptions
 from nnet3py.vosk.models import Model, SpkModel
 
 logger = logging.getLogger(__name__)

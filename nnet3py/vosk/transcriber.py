@@ -78,7 +78,7 @@ def recognized_by_server(address: str, path: Path) -> Results:
 
 
 async def _conversation(address: str, path: Path) -> Results:
-    from nnet3py.recognition.server import require_websockets
+    from nnet3py.recognition.server.server import require_websockets
 
     require_websockets()
     from websockets.asyncio.client import connect

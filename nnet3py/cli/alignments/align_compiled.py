@@ -1,7 +1,8 @@
-"""compile-train-graphs, the same of FSTs, and nnet3-align-compiled: alignments of utterances of known words."""
+"""Forced alignment: compile-train-graphs, compile-train-graphs-fsts and nnet3-align-compiled."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
@@ -23,19 +24,18 @@ if TYPE_CHECKING:
 
 _MIN_ACTIVE = 20      # states kept per frame whatever the beam, as Kaldi's aligners do
 _LATTICE_BEAM = 0.01  # only the best path of the lattice is used
-
-
 _GRAPH_OPTIONS = (
     *declared(settings_of(TrainingGraphOptions)),
-    option("batch-size", int, 250, "No effect: graphs are made one by one"),
-    option("read-disambig-syms", str, "", "File of the numbers of disambiguation symbols among the lexicon's phones"),
+    option("batch-size", int, 250, "No effect: graphs are made one after the other"),
+    option("read-disambig-syms", str, "", "File of disambiguation symbols (integers) among the lexicon's input labels"),
 )
 
 
-@kaldi_command("compile-train-graphs", group="Graphs", help="Make the graphs of known words.", usage="""
-Make the graphs of utterances whose words are known, for alignment: from transition-ids to words, with self-loops.
-Costs of transitions have the scale 0 unless given: nnet3-align-compiled adds them. Transcriptions are vectors of
-numbers of words.
+@kaldi_command("compile-train-graphs", group="Graphs",
+               help="Make the graphs of transcripts, for forced alignment.", usage="""
+Make the decoding graphs (HCLG) of utterances from their transcripts, for forced alignment: FSTs from transition-ids to
+words. Transition costs have the scale 0 by default, because nnet3-align-compiled adds them. Transcripts are vectors of
+integer word ids.
 
 Usage: compile-train-graphs [options] <tree-in> <model-in> <lexicon-fst-in> <transcriptions-rspecifier> \
 <graphs-wspecifier>
@@ -44,17 +44,17 @@ e.g.:
 See also: make-graph --write-lang, compile-train-graphs-fsts, nnet3-align-compiled
 """, arguments=(5, 5), options=_GRAPH_OPTIONS)
 def compile_train_graphs(args: list[str], options: Options) -> int:
-    """Make graphs; 1 if none was made."""
+    """Make graphs; return 1 if none was made."""
     from nnet3py.decoding.graph import word_line
     from nnet3py.formats.holders import INT_VECTOR
 
     return 0 if _compile_graphs(args, options, INT_VECTOR, word_line) else 1
 
 
-@kaldi_command("compile-train-graphs-fsts", group="Graphs", help="Make the graphs of what may have been said.",
-               usage="""
-Make the graphs of utterances, for alignment, from FSTs (with costs) of the words that may have been said in each. The
-lexicon has disambiguation symbols.
+@kaldi_command("compile-train-graphs-fsts", group="Graphs",
+               help="Make the graphs of FSTs of words, for forced alignment.", usage="""
+Make the decoding graphs (HCLG) of utterances, for forced alignment, from FSTs that accept the possible word sequences
+of each. The lexicon has disambiguation symbols.
 
 Usage: compile-train-graphs-fsts [options] <tree-in> <model-in> <lexicon-fst-in> <fsts-rspecifier> <graphs-wspecifier>
 e.g.:
@@ -63,38 +63,38 @@ ark:words.fsts ark:graphs.fsts
 See also: compile-train-graphs, nnet3-align-compiled
 """, arguments=(5, 5), options=_GRAPH_OPTIONS)
 def compile_train_graphs_fsts(args: list[str], options: Options) -> int:
-    """Make graphs; 0 however many were made, as in Kaldi."""
+    """Make graphs; return 0 even if none was made, as in Kaldi."""
     from nnet3py.transducers.fst_text import FST
 
     if not options.read_disambig_syms:
-        log.warning("--read-disambig-syms is not given: with a lexicon without disambiguation symbols graphs of many "
+        log.warning("--read-disambig-syms is not given: with a lexicon without disambiguation symbols, graphs of many "
                     "words may not be determinizable")
     _compile_graphs(args, options, FST, lambda words: words)
     return 0
 
 
 def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of: Callable[[Any], Fst]) -> int:
-    """Make a graph of each entry of a table; returns how many were made."""
+    """Write a graph for each entry of a table; return the number written."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.decoding.graph import make_training_graph, read_fst_file
     from nnet3py.decoding.symbols import read_text
-    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
     from nnet3py.transducers.fst_text import FST
 
     tree = read_object(args[0], ContextDependency.read)
-    model = read_object(args[1], TransitionModel.read)
+    model = read_transition_model(args[1])
     lexicon = read_fst_file(args[2])
     disambig = read_text(options.read_disambig_syms).split() if options.read_disambig_syms else []
     if not all(number.isdecimal() for number in disambig):
-        raise UsageError(f"expected numbers in {options.read_disambig_syms}, found '{' '.join(disambig)[:40]}'")
+        raise UsageError(f"expected integers in {options.read_disambig_syms}, found '{' '.join(disambig)[:40]}'")
     symbols = [int(number) for number in disambig]
-    how = fields_from(options, TrainingGraphOptions())
+    graph_options = fields_from(options, TrainingGraphOptions())
 
     def graph(key: str, value: Any) -> Fst | None:
         try:
-            return make_training_graph(lexicon, words_of(value), tree, model, symbols, how)
+            return make_training_graph(lexicon, words_of(value), tree, model, symbols, graph_options)
         except Nnet3Error as error:
             log.warning(f"Problem creating decoding graph for utterance {key}: {error}")
             return None
@@ -105,8 +105,9 @@ def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of:
 
 
 @kaldi_command("nnet3-align-compiled", group="Alignments and posteriors",
-               help="Align features with graphs of known words.", usage="""
-Align features with graphs of what was said, as compile-train-graphs makes them: the transition-id of every frame.
+               help="Align features with the graphs of transcripts.", usage="""
+Align features with the graphs of their transcripts, as compile-train-graphs makes them, by Viterbi decoding, and write
+alignments: the transition-id of every frame. Optionally write the log-likelihood of each utterance.
 
 Usage: nnet3-align-compiled [options] <nnet-in> <graphs-rspecifier> <features-rspecifier> <alignments-wspecifier> \
 [<scores-wspecifier>]
@@ -117,21 +118,20 @@ or, with a chain model:
 ark:ali.ark
 See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
 """, arguments=(4, 5), options=[
-    option("beam", float, 200.0, "Paths whose cost exceeds the best one's by more than this are given up"),
-    option("retry-beam", float, 0.0, "Beam of a second attempt where the first fails; 0: no second attempt"),
+    option("beam", float, 200.0, "Decoding beam"),
+    option("retry-beam", float, 0.0, "Beam of a second attempt where the first finds no path to a final state (0: "
+           "none)"),
     option("careful", bool, False, "Not supported; must be false"),
-    option("transition-scale", float, 1.0, "Factor of the costs of transitions that are not self-loops"),
-    option("self-loop-scale", float, 1.0, "Factor of the costs of self-loops"),
-    option("write-per-frame-acoustic-loglikes", str, "", "Wspecifier of a vector for each utterance: the "
-           "log-likelihoods of its frames on the path found, without acoustic scale"),
+    option("transition-scale", float, 1.0, "Factor of the log-probabilities of transitions between states"),
+    option("self-loop-scale", float, 1.0, "Factor of the log-probabilities of staying in a state, and of leaving it"),
+    option("write-per-frame-acoustic-loglikes", str, "", "Wspecifier of vectors: the log-likelihood of each frame on "
+           "the best path, without acoustic scale"),
     *SIMPLE, *without(IVEC, "utt2spk"), *DEVICE,
 ])
 def align_compiled(args: list[str], options: Options) -> int:
-    """Align; 1 if no utterance succeeded."""
-    from contextlib import ExitStack
-
+    """Align; return 1 if no utterance could be aligned."""
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -170,14 +170,14 @@ def align_compiled(args: list[str], options: Options) -> int:
 
 
 class _Aligned(NamedTuple):
-    """An utterance's best path, and the log-likelihoods of its frames on it, float32 (frames,), unscaled."""
+    """An utterance's best path, and the log-likelihoods of its frames on this path, float32 (frames,), unscaled."""
 
     path: Decoded
     frame_log_likes: np.ndarray
 
 
 class _Aligner:
-    """Aligns one utterance after the other, and counts."""
+    """A decoder of utterances with graphs of their own, and the counts and sums of its log lines."""
 
     def __init__(self, model: TransitionModel, options: Options) -> None:
         self._model, self._options = model, options
@@ -186,7 +186,7 @@ class _Aligner:
 
     def align(self, key: str, graph: Fst, feats: np.ndarray | None, computer: Any,
               ivectors: IvectorSource) -> _Aligned | None:
-        """The alignment, or None, with a warning."""
+        """Return the alignment; None, having logged a warning, if there is none."""
         alignment = self._attempt(key, graph, feats, computer, ivectors)
         if alignment is None:
             self.errors += 1
@@ -236,7 +236,7 @@ class _Aligner:
             log.warning(f"Did not successfully decode file {key}, len = {len(likes)}")
             return None
         pdfs = self._model.transition_id_to_pdf[decoded.alignment]
-        costs = 0.0 - likes[np.arange(len(pdfs)), pdfs]          # Kaldi takes the negative of it: 0 becomes -0
+        costs = 0.0 - likes[np.arange(len(pdfs)), pdfs]          # Kaldi negates costs: 0 becomes -0
         return _Aligned(decoded, -costs / np.float32(options.acoustic_scale))
 
     def report(self) -> None:

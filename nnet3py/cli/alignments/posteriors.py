@@ -1,29 +1,50 @@
-"""copy-post, post-to-smat and post-to-tacc: posteriors scaled, as sparse matrices, or counted."""
+"""Posteriors: ali-to-post, copy-post, weight-post, weight-silence-post, post-to-weights and other conversions."""
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table
-from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import within
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from nnet3py.formats.general import SparseMatrix
     from nnet3py.formats.posteriors import Posterior
 
 
+@kaldi_command("ali-to-post", group="Alignments and posteriors", help="Turn alignments into posteriors.", usage="""
+Turn vectors of integers, such as alignments, into posteriors: each integer gets the weight 1 in its frame.
+
+Usage:  ali-to-post [options] <alignments-rspecifier> <posteriors-wspecifier>
+e.g.:
+ ali-to-post ark:1.ali ark:1.post
+See also: ali-to-pdf, ali-to-phones
+""", arguments=(2, 2))
+def ali_to_post(args: list[str], options: Options) -> int:
+    """Convert alignments; return 1 if there was none."""
+    from nnet3py.formats.holders import INT_VECTOR, POSTERIOR
+    from nnet3py.formats.posteriors import posterior_of_alignment
+
+    count, _ = convert_table(args[0], args[1], INT_VECTOR, POSTERIOR,
+                             lambda key, alignment: posterior_of_alignment(alignment))
+    log.log(f"Converted {count} alignments.")
+    return 0 if count else 1
+
+
 @kaldi_command("copy-post", group="Alignments and posteriors", help="Copy posteriors; optionally scale them.", usage="""
-Copy a table of posteriors, and optionally scale their weights.
+Copy posteriors, and optionally multiply their weights by --scale.
 
 Usage: copy-post [options] <posteriors-rspecifier> <posteriors-wspecifier>
 e.g.: copy-post --scale=0.5 ark:1.post ark,t:-
 See also: ali-to-post, post-to-smat, post-to-tacc
 """, arguments=(2, 2), options=[option("scale", float, 1.0, "Factor by which the weights are multiplied")])
 def copy_post(args: list[str], options: Options) -> int:
-    """Copy a table; 1 if it was empty."""
+    """Copy posteriors; return 1 if there was none."""
     import numpy as np
 
     from nnet3py.formats.holders import POSTERIOR
@@ -41,16 +62,180 @@ def copy_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-smat", group="Alignments and posteriors", help="Turn posteriors into sparse matrices.",
-               usage="""
-Turn posteriors into sparse matrices with a row for each frame; ids are columns, counted from 0.
+@kaldi_command("weight-post", group="Alignments and posteriors",
+               help="Multiply the posteriors of each frame by a weight.", usage="""
+Multiply the posteriors of each frame by a weight, an element of the utterance's vector of weights; frames of weight 0
+become empty.
+
+Usage:  weight-post [options] <posteriors-rspecifier> <weights-rspecifier> <posteriors-wspecifier>
+e.g.:
+ weight-post ark:1.post ark:weights.ark ark:weighted.post
+See also: post-to-weights, weight-silence-post, scale-post
+""", arguments=(3, 3), options=[
+    option("length-tolerance", int, 2, "Greatest difference in length of posteriors and weights; frames without a "
+           "weight become empty"),
+])
+def weight_post(args: list[str], options: Options) -> int:
+    """Weight posteriors; return 1 if nothing was written."""
+    import numpy as np
+
+    from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
+    from nnet3py.formats.posteriors import scaled_frames
+    from nnet3py.io.tables import RandomAccessReader
+
+    with ExitStack() as inputs:
+        table = inputs.enter_context(RandomAccessReader(args[1], FLOAT_VECTOR))
+
+        def weighted(key: str, posterior: Posterior) -> Posterior | None:
+            if key not in table:
+                log.warning(f"No weights for utterance {key}")
+                return None
+            weights = table[key]
+            if abs(len(weights) - len(posterior)) > options.length_tolerance:
+                log.warning(f"Weights for utterance {key} have wrong size {len(weights)} vs. {len(posterior)}")
+                return None
+            factors = np.zeros(len(posterior), dtype=np.float32)
+            both = min(len(weights), len(posterior))
+            factors[:both] = weights[:both]
+            return scaled_frames(posterior, factors)
+
+        done, errors = convert_table(args[0], args[2], POSTERIOR, POSTERIOR, weighted, inputs=inputs)
+    log.log(f"Scaled {done} posteriors; errors on {errors}")
+    return 0 if done else 1
+
+
+@kaldi_command("weight-silence-post", group="Alignments and posteriors",
+               help="Multiply the posteriors of silence phones by a weight.", usage="""
+Multiply the posteriors of transition-ids of some phones, usually silence, by a weight; entries of weight 0 are left
+out.
+
+Usage:  weight-silence-post [options] <silence-weight> <silence-phones> <model> <posteriors-rspecifier> \
+<posteriors-wspecifier>
+e.g.:
+ weight-silence-post 0.0 1:2:3 1.mdl ark:1.post ark:nosil.post
+See also: ali-to-post, post-to-weights
+""", arguments=(5, 5), options=[
+    option("distribute", bool, False, "Weight whole frames, by their share of silence, rather than single entries"),
+])
+def weight_silence_post(args: list[str], options: Options) -> int:
+    """Weight posteriors; return 1 if there was none."""
+    import numpy as np
+
+    from nnet3py.cli.process.options import int_list
+    from nnet3py.formats.holders import POSTERIOR
+    from nnet3py.formats.posteriors import weighted_entries, weighted_frames
+    from nnet3py.hmm.alignment import check_transition_ids
+    from nnet3py.hmm.transition_model import read_transition_model
+
+    try:
+        weight = float(args[0])
+    except ValueError:
+        raise OptionError(f"expected a weight, found '{args[0]}'") from None
+    phones = int_list(args[1], "silence-phones")
+    if not phones:
+        log.warning("No silence phones specified, posteriors are copied as they are")
+    model = read_transition_model(args[2])
+    is_silence = np.isin(model.transition_id_to_phone, phones)
+
+    def weighted(key: str, posterior: Posterior) -> Posterior:
+        if not phones:
+            return posterior
+        check_transition_ids(model, posterior.ids)
+        silent = is_silence[posterior.ids]
+        return (weighted_frames if options.distribute else weighted_entries)(posterior, silent, weight)
+
+    count, _ = convert_table(args[3], args[4], POSTERIOR, POSTERIOR, weighted)
+    log.log(f"Done {count} posteriors.")
+    return 0 if count else 1
+
+
+@kaldi_command("post-to-weights", group="Alignments and posteriors", help="Sum the posteriors of each frame.", usage="""
+Turn posteriors into vectors with a weight for each frame: the sum of the frame's posteriors.
+
+Usage:  post-to-weights [options] <posteriors-rspecifier> <weights-wspecifier>
+e.g.:
+ post-to-weights ark:nosil.post ark:weights.ark
+See also: weight-silence-post, ali-to-post
+""", arguments=(2, 2))
+def post_to_weights(args: list[str], options: Options) -> int:
+    """Sum posteriors; return 1 if there was none."""
+    from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
+    from nnet3py.formats.posteriors import frame_sums
+
+    count, _ = convert_table(args[0], args[1], POSTERIOR, FLOAT_VECTOR,
+                             lambda key, posterior: frame_sums(posterior))
+    log.log(f"Done converting {count} posteriors to weights.")
+    return 0 if count else 1
+
+
+@kaldi_command("post-to-pdf-post", group="Alignments and posteriors",
+               help="Turn posteriors of transition-ids into posteriors of pdf-ids.", usage="""
+Turn posteriors of transition-ids into posteriors of pdf-ids. Of the model only the transition model is read.
+
+Usage:  post-to-pdf-post [options] <model> <posteriors-rspecifier> <posteriors-wspecifier>
+e.g.:
+ post-to-pdf-post 1.mdl ark:1.post ark:pdf.post
+See also: ali-to-post, ali-to-pdf
+""", arguments=(3, 3))
+def post_to_pdf_post(args: list[str], options: Options) -> int:
+    """Convert posteriors."""
+    from nnet3py.formats.holders import POSTERIOR
+    from nnet3py.formats.posteriors import summed_by_id
+    from nnet3py.hmm.alignment import check_transition_ids
+    from nnet3py.hmm.transition_model import read_transition_model
+
+    model = read_transition_model(args[0])
+
+    def pdf_posterior(key: str, posterior: Posterior) -> Posterior:
+        check_transition_ids(model, posterior.ids)
+        return summed_by_id(posterior, model.transition_id_to_pdf[posterior.ids])
+
+    count, _ = convert_table(args[1], args[2], POSTERIOR, POSTERIOR, pdf_posterior)
+    log.log(f"Done converting posteriors to pdf-level posteriors for {count} utterances.")
+    return 0
+
+
+@kaldi_command("logprob-to-post", group="Alignments and posteriors",
+               help="Turn log-probabilities into posteriors.", usage="""
+Turn matrices of log-probabilities (a row for each frame) into posteriors, without probabilities below --min-post.
+
+Usage:  logprob-to-post [options] <logprob-matrix-rspecifier> <posteriors-wspecifier>
+e.g.:
+ nnet3-compute 1.mdl scp:feats.scp ark:- | logprob-to-post ark:- ark:1.post
+See also: copy-post, post-to-pdf-post
+""", arguments=(2, 2), options=[
+    option("min-post", float, 0.01, "Smaller posteriors are left out, or set to this at random"),
+    option("random-prune", bool, True, "Set smaller posteriors to --min-post with a probability that keeps their "
+           "expectation; false: leave them all out"),
+])
+def logprob_to_post(args: list[str], options: Options) -> int:
+    """Convert matrices; return 1 if there was none."""
+    from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
+    from nnet3py.formats.posteriors import of_log_probs
+    from nnet3py.random_sequence import CRandom
+
+    if not 0.0 <= options.min_post <= 1.0:
+        raise OptionError(f"--min-post must lie between 0 and 1, found {options.min_post:g}")
+    random = CRandom()
+
+    def converted(key: str, matrix: np.ndarray) -> Posterior:
+        return of_log_probs(matrix, options.min_post, random.uniform if options.random_prune else None)
+
+    count, _ = convert_table(args[0], args[1], FLOAT_MATRIX, POSTERIOR, converted)
+    log.log(f"Converted {count} log-prob matrices to posteriors.")
+    return 0 if count else 1
+
+
+@kaldi_command("post-to-smat", group="Alignments and posteriors",
+               help="Turn posteriors into sparse matrices.", usage="""
+Turn posteriors into sparse matrices with a row for each frame; an entry's id is its column, from 0.
 
 Usage: post-to-smat [options] --dim=<columns> <posteriors-rspecifier> <sparse-matrix-wspecifier>
 e.g.: post-to-smat --dim=1038 ark:1.post ark:-
 See also: ali-to-post, copy-post
-""", arguments=(2, 2), options=[option("dim", int, -1, "Columns of the matrices; must be given")])
+""", arguments=(2, 2), options=[option("dim", int, -1, "Number of columns; must be given")])
 def post_to_smat(args: list[str], options: Options) -> int:
-    """Convert a table; 1 if it was empty."""
+    """Convert posteriors; return 1 if there was none."""
     from nnet3py.formats.general import SparseMatrix
     from nnet3py.formats.holders import GENERAL_MATRIX, POSTERIOR
 
@@ -65,29 +250,30 @@ def post_to_smat(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-tacc", group="Alignments and posteriors", help="Sum posteriors by transition-id or pdf-id.",
-               usage="""
-Sum the weights of posteriors of transition-ids: one vector, by transition-id (element 0 is empty) or by pdf-id.
+@kaldi_command("post-to-tacc", group="Alignments and posteriors",
+               help="Sum posteriors by transition-id or pdf-id.", usage="""
+Sum posteriors of transition-ids over all frames, and write a single vector of counts, by transition-id (element 0 is
+unused) or by pdf-id.
 
 Usage: post-to-tacc [options] <model> <posteriors-rspecifier> <accs-wxfilename>
 e.g.: post-to-tacc --binary=false 1.mdl "ark:ali-to-post ark:1.ali ark:- |" 1.tacc
 See also: ali-to-post, vector-sum
 """, arguments=(3, 3), options=[
-    BINARY,
-    option("per-pdf", bool, False, "Sum by pdf-id. As in Kaldi, the last transition-id is left out then"),
+    option("binary", bool, True, "Write output in binary mode"),      # option_groups.py would import compiler options
+    option("per-pdf", bool, False, "Sum by pdf-id; as in Kaldi, without the last transition-id"),
 ])
 def post_to_tacc(args: list[str], options: Options) -> int:
-    """Count; 1 if the table was empty."""
+    """Count; return 1 if there were no posteriors."""
     import numpy as np
 
     from nnet3py.formats.holders import POSTERIOR
     from nnet3py.formats.matrices import write_vector
     from nnet3py.hmm.alignment import check_transition_ids
-    from nnet3py.hmm.transition_model import TransitionModel
-    from nnet3py.io.object_files import read_object, write_object
+    from nnet3py.hmm.transition_model import read_transition_model
+    from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader
 
-    model = read_object(args[0], TransitionModel.read)
+    model = read_transition_model(args[0])
     counts = np.zeros(model.num_transition_ids + 1)
     done = 0
     with SequentialReader(args[1], POSTERIOR) as posteriors:
@@ -103,4 +289,42 @@ def post_to_tacc(args: list[str], options: Options) -> int:
         single = (by_pdf if options.per_pdf else counts).astype(np.float32)
     write_object(args[2], lambda writer: write_vector(writer, single), options.binary)
     log.log(f"Done computing transition stats over {done} utterances; wrote stats to {args[2]}")
+    return 0 if done else 1
+
+
+@kaldi_command("get-post-on-ali", group="Alignments and posteriors",
+               help="Write the posteriors of alignments.", usage="""
+Write the posterior of each frame's entry of an alignment: a vector for each utterance, such as the confidence of the
+best path of a lattice. Posteriors and alignments must have the same kind of ids, such as pdf-ids.
+
+Usage:  get-post-on-ali [options] <posteriors-rspecifier> <alignments-rspecifier> <weights-wspecifier>
+e.g.:
+ lattice-to-post ark:lat.ark ark:- | post-to-pdf-post final.mdl ark:- ark:- | \\
+   get-post-on-ali ark:- ark:pdfs.ark ark:weights.ark
+See also: post-to-weights, nnet3-chain-get-egs
+""", arguments=(3, 3))
+def get_post_on_ali(args: list[str], options: Options) -> int:
+    """Write vectors; return 1 if nothing was written."""
+    import numpy as np
+
+    from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR, POSTERIOR
+    from nnet3py.io.tables import RandomAccessReader
+
+    with ExitStack() as inputs:
+        alignments = inputs.enter_context(RandomAccessReader(args[1], INT_VECTOR))
+
+        def aligned(key: str, posterior: Posterior) -> np.ndarray | None:
+            alignment = alignments.get(key)
+            if alignment is None or len(alignment) != len(posterior):
+                problem = "no alignment" if alignment is None else (
+                    f"an alignment of {len(alignment)} frames for {len(posterior)}")
+                log.warning(f"There is {problem} of utterance {key}")
+                return None
+            frames = np.repeat(np.arange(len(alignment)), np.diff(posterior.row_starts))
+            is_aligned = posterior.ids == alignment[frames]
+            return np.bincount(frames[is_aligned], posterior.weights[is_aligned],
+                               minlength=len(alignment)).astype(np.float32)
+
+        done, failed = convert_table(args[0], args[2], POSTERIOR, FLOAT_VECTOR, aligned, inputs=inputs)
+    log.log(f"Done {done} utterances, failed for {failed}")
     return 0 if done else 1

@@ -45,7 +45,7 @@ def compute_post(args: list[str], options: Options) -> int:
     """Compute posteriors; 1 if no utterance succeeded."""
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
-    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.ops import get_ops

@@ -1,14 +1,54 @@
-"""nnet3-chain-train and nnet3-chain-train2: train a network on chain examples."""
+"""What the commands of chain training share: the options of the objective, and examples by language.
+
+nnet3-chain-train and nnet3-chain-train2: train a network on chain examples.
+
+nnet3-chain-compute-prob: the LF-MMI objective of a network on examples.
+
+nnet3-chain-combine and nnet3-chain-combine2: the best average of the last models of a chain training.
+
+nnet3-chain-add-post-to-egs: posteriors of pdfs in chain examples.
+"""
 from __future__ import annotations
 
+import dataclasses
+import os
+from collections.abc import Iterable, Iterator
 from contextlib import closing
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
-from nnet3py.cli.process.options import Options, option
-from nnet3py.cli.training.train_setup import CHAIN, TRAINER
-from nnet3py.errors import within
+from nnet3py.cli.process.options import Options, declared, fields_from, option
+from nnet3py.cli.training.train_setup import CHAIN, PROB, TRAINER, chain_options
+from nnet3py.errors import UsageError, within
+from nnet3py.option_fields import settings_of
+from nnet3py.training.options import CombineOptions
+
+if TYPE_CHECKING:
+    from nnet3py.compiler.cache import CachingCompiler
+    from nnet3py.egs.chain_example import NnetChainExample
+    from nnet3py.network.nnet import Nnet
+
+
+DEFAULT_LANGUAGE = "default"
+
+
+def examples(reader: Iterable[tuple[str, NnetChainExample]],
+             by_language: bool) -> Iterator[tuple[str, NnetChainExample]]:
+    """Keys and chain examples; ``by_language``: the outputs ``output`` are renamed to those of the key's language.
+
+    A thread reads ahead.
+    """
+    from nnet3py.egs.example import examples_ahead
+    from nnet3py.egs.sequence_egs import language_of, rename_outputs
+
+    for key, eg in examples_ahead(reader):
+        if by_language:
+            with within(f"example {key}"):
+                rename_outputs(eg, language_of(key) or DEFAULT_LANGUAGE)
+        yield key, eg
+
 
 _OPTIONS = (
     BINARY,
@@ -49,7 +89,6 @@ def train2(args: list[str], options: Options) -> int:
 
 
 def _train(args: list[str], options: Options, by_language: bool) -> int:
-    from nnet3py.cli.chain.setup import examples
     from nnet3py.cli.training.train_setup import chain_options, finish, read_cache, trainer_options
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.egs.example import num_merged
@@ -70,3 +109,176 @@ def _train(args: list[str], options: Options, by_language: bool) -> int:
             with within(f"example {key}"):
                 trainer.train(eg)
     return finish(trainer, args[3], options, "Wrote raw model to")
+
+
+_PROB = tuple(
+    declared.but(help="No effect: chain outputs have no accuracy") if "accuracy" in declared.name else declared
+    for declared in PROB)
+
+
+@kaldi_command("nnet3-chain-compute-prob", group="Chain training", help="Print the LF-MMI objective on examples.",
+               usage="""
+Log a network's LF-MMI objective per frame on (merged) chain examples. With a folder of graphs, LANGUAGE.den.fst, in
+place of the denominator FST, examples are of several languages, as for nnet3-chain-train2.
+
+Usage:  nnet3-chain-compute-prob [options] <nnet-in> <denominator-fst-in> <training-examples-in>
+
+e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
+""", arguments=(3, 3), options=[
+    option("batchnorm-test-mode", bool, True, "Normalize with the stored statistics, not with the minibatch's"),
+    option("dropout-test-mode", bool, True, "Compute without dropout"),
+    *CHAIN, *_PROB, *DEVICE,
+])
+def compute_prob(args: list[str], options: Options) -> int:
+    """Print the objective; 1 if no output had any weight."""
+    from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
+    from nnet3py.egs.chain_example import read_chain_egs
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3py.training.chain_objective import graph_folder, one_graph
+    from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
+
+    device, objective = set_up(options), chain_options(options)
+    nnet = read_nnet(args[0])
+    if options.batchnorm_test_mode:
+        set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(nnet, True)
+    by_language = os.path.isdir(args[1])
+    graphs = (graph_folder if by_language else one_graph)(nnet, args[1])
+    diagnostics = ChainDiagnostics(nnet, graphs, ChainDiagnosticOptions(
+        chain=objective, optimize=optimize_options(options), compiler=compiler_options(options),
+        debug=options["computation.debug"], device=device))
+    return log_diagnostics(diagnostics, examples(read_chain_egs(args[2]), by_language))
+
+
+_XENT_FOR_STATISTICS = 0.1     # its only effect is that the outputs NAME-xent are computed, as in training
+
+_OPTIONS_COMBINE = (
+    BINARY,
+    *declared(settings_of(CombineOptions)),
+    *CHAIN, *DEVICE,
+)
+
+
+@kaldi_command("nnet3-chain-combine", group="Chain training", help="Find the best average of the last chain models.",
+               usage="""
+Average the last models of a chain training: of the first model alone, of the first two, the first three and so on,
+write the average that has the best LF-MMI objective on (merged) examples. Give the newest model first. Batch-norm
+statistics are computed again for it, on these examples.
+
+Usage:  nnet3-chain-combine [options] <den-fst> <raw-nnet-in1> ... <raw-nnet-inN> <chain-examples-in> \
+<raw-nnet-out>
+
+e.g.:
+ nnet3-chain-combine den.fst 35.raw 34.raw 33.raw 'ark:nnet3-chain-merge-egs ark:combine.cegs ark:- |' final.raw
+""", arguments=(4, None), options=_OPTIONS_COMBINE)
+def combine(args: list[str], options: Options) -> int:
+    """Write the best average of chain models."""
+    return _combine(args, options, by_language=False)
+
+
+@kaldi_command("nnet3-chain-combine2", group="Chain training",
+               help="Find the best average of the last chain models of several languages.", usage="""
+Average the last models of a chain training for several languages, as nnet3-chain-combine does. The keys of examples end
+in ?lang=LANGUAGE, and a folder has a denominator graph LANGUAGE.den.fst for each.
+
+Usage:  nnet3-chain-combine2 [options] <den-fst-dir> <raw-nnet-in1> ... <raw-nnet-inN> <chain-examples-in> \
+<raw-nnet-out>
+
+e.g.:
+ nnet3-chain-combine2 den_fsts 35.raw 34.raw 'ark:nnet3-chain-merge-egs ark:combine.cegs ark:- |' final.raw
+""", arguments=(4, None), options=_OPTIONS_COMBINE)
+def combine2(args: list[str], options: Options) -> int:
+    """Write the best average of chain models of several languages."""
+    return _combine(args, options, by_language=True)
+
+
+def _combine(args: list[str], options: Options, by_language: bool) -> int:
+    from nnet3py.cli.process.option_groups import compiler_options, set_up
+    from nnet3py.egs.chain_example import read_chain_egs
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.training.chain_objective import graph_folder, one_graph
+    from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
+    from nnet3py.training.diagnostics import combine_nnets
+    from nnet3py.training.example_computation import XENT
+    from nnet3py.training.options import CombineOptions
+
+    den_fst, *sources, egs_name, target = args
+    objective = chain_options(options)
+    settings = fields_from(options, CombineOptions(
+        compiler=compiler_options(options), device=set_up(options)))
+    settings.check()
+    first = read_nnet(sources[0])
+    graphs = (graph_folder if by_language else one_graph)(first, den_fst)
+    egs = [eg for _, eg in examples(read_chain_egs(egs_name), by_language)]
+    log.log(f"Read {len(egs)} examples.")
+
+    def diagnostics(nnet: Nnet, compiler: CachingCompiler | None, store_stats: bool) -> Any:
+        chain = objective
+        if store_stats and any(name.endswith(XENT) for name in nnet.node_names):
+            chain = dataclasses.replace(objective, xent_regularize=_XENT_FOR_STATISTICS)
+        return ChainDiagnostics(nnet, graphs, ChainDiagnosticOptions(
+            chain=chain, store_component_stats=store_stats, compiler=settings.compiler, device=settings.device),
+            compiler)
+
+    nnets = ((source, first if i == 0 else read_nnet(source)) for i, source in enumerate(sources))
+    result = combine_nnets(nnets, len(sources), egs, settings, diagnostics)
+    result.nnet.write(target, binary=options.binary)
+    log.log(f"Finished combining neural nets, wrote model to {target}")
+    return 0
+
+
+@kaldi_command("nnet3-chain-add-post-to-egs", group="Chain training", help="Add posteriors of pdfs to chain examples.",
+               usage="""
+Add posteriors of pdfs, computed with a model, to chain examples; nnet3-chain-train adds them to its derivatives with
+--lwf-scale, so that a network that is trained on other data forgets less (learning without forgetting). Of the training
+options only --leaky-hmm-coefficient has an effect (with --type=den).
+
+Usage: nnet3-chain-add-post-to-egs [options] <nnet-in> <den-fst> <egs-rspecifier> <egs-wspecifier>
+
+e.g.: nnet3-chain-add-post-to-egs --type=den --batchnorm-test-mode=true --dropout-test-mode=true \
+final.raw den.fst ark:1.cegs ark:1.lwf.cegs
+""", arguments=(4, 4), options=[
+    option("type", str, "raw", "raw: the network's output; den: posteriors by the denominator graph",
+           choices=("raw", "den")),
+    option("apply-exp", bool, True, "With --type=raw: add exp(output)"),
+    option("clip-threshold", float, 0.0, "With --type=den: posteriors below this become 0"),
+    option("batchnorm-test-mode", bool, False, "Normalize with the stored statistics, not with the example's"),
+    option("dropout-test-mode", bool, False, "Compute without dropout"),
+    *TRAINER, *CHAIN, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
+])
+def add_post_to_egs(args: list[str], options: Options) -> int:
+    """Add posteriors to examples."""
+    from nnet3py.chain.den_graph import read_den_graph
+    from nnet3py.chain.denominator import DenominatorComputation
+    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
+    from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
+    from nnet3py.io.tables import TableWriter
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
+    from nnet3py.ops import get_ops
+    from nnet3py.training.chain_trainer import PosteriorAdder
+
+    if not options.clip_threshold >= 0.0:
+        raise UsageError(f"--clip-threshold={options.clip_threshold:g} must be 0 or more")
+    device, nnet = set_up(options), read_nnet(args[0])
+    if options.batchnorm_test_mode:
+        set_batchnorm_test_mode(nnet, True)
+    if options.dropout_test_mode:
+        set_dropout_test_mode(nnet, True)
+    denominator = None
+    if options.type == "den":
+        graph = read_den_graph(args[1], nnet.output_dim("output"))
+        denominator = DenominatorComputation(get_ops("cpu"), graph, options.leaky_hmm_coefficient)
+    adder = PosteriorAdder(nnet, denominator, options.apply_exp, options.clip_threshold, compiler_options(options),
+                           optimize_options(options), device)
+    num_done = 0
+    with TableWriter(args[3], CHAIN_EXAMPLE) as writer:
+        for key, eg in read_chain_egs(args[2]):
+            with within(f"example {key}"):
+                writer.write(key, adder.add(eg))
+            num_done += 1
+    log.log(f"Added posteriors to {num_done} examples.")
+    adder.compiler.log_time()
+    return 0 if num_done else 1

@@ -64,7 +64,7 @@ def decode_features(args: list[str], options: Options,
     ``--num-threads`` utterances at a time; ``read_graph(model)`` gives the graph, if it is not that of ``args[1]``.
     """
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.engine.threads import num_threads
 
     check_ivector_options(options)

@@ -1,4 +1,7 @@
-"""nnet3-get-egs and nnet3-get-egs-dense-targets: training examples from features, and posteriors or matrices."""
+"""Training examples from features and posteriors or target matrices, from whole matrices, and for x-vectors.
+
+nnet3-get-egs, nnet3-get-egs-dense-targets, nnet3-get-egs-simple and nnet3-xvector-get-egs.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -9,10 +12,11 @@ from nnet3py import log
 from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
-from nnet3py.errors import Nnet3Error
+from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
 
 if TYPE_CHECKING:
     from nnet3py.egs.make import ExampleMaker
+
 
 _OPTIONS = (
     *EGS_OF_FEATURES,
@@ -136,3 +140,111 @@ class _Job:
         except NumericError as error:
             log.warning(f"Skipping utterance {utterance}: {error}", file=self._file, line=320)
             return None
+
+
+@kaldi_command("nnet3-get-egs-simple", group="Examples", help="Make training examples from whole matrices.", usage="""
+Make training examples of whole matrices, for instance of images: one example for
+each key, in which every named matrix is an input or output of the network, with
+t = 0, 1, ... for its rows.
+
+Usage:  nnet3-get-egs-simple [options] <name1>=<rspecifier1> [<name2>=<rspecifier2> ...] <egs-wspecifier>
+
+e.g.: nnet3-get-egs-simple input=ark:images.ark output=ark:labels.ark ark:egs.ark
+""", arguments=(2, None))
+def get_egs_simple(args: list[str], options: Options) -> int:
+    """Make examples; keys that some table lacks are reported."""
+    from nnet3py.egs.example import EXAMPLE
+    from nnet3py.egs.make import simple_example
+    from nnet3py.formats.holders import GENERAL_MATRIX
+    from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+
+    *sources, target = args
+    names, rspecifiers = zip(*(_name_and_table(source) for source in sources), strict=True)
+    num_read = num_written = num_errors = 0
+    with ExitStack() as stack:
+        writer = stack.enter_context(TableWriter(target, EXAMPLE))
+        others = [stack.enter_context(RandomAccessReader(rspecifier, GENERAL_MATRIX)) for rspecifier in rspecifiers[1:]]
+        # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
+        reader = stack.enter_context(SequentialReader(rspecifiers[0], GENERAL_MATRIX))
+        for key, first in log.progress(reader, "Making examples", share=reader.share_read):
+            num_read += 1
+            matrices = [first, *(other.get(key) for other in others)]
+            missing = [name for name, matrix in zip(names, matrices, strict=True) if matrix is None]
+            if missing:
+                log.warning(f"Could not find input for key {key} for io-name={missing[0]}")
+                num_errors += 1
+                continue
+            with within(f"key {key}"):
+                writer.write(key, simple_example(list(zip(names, matrices, strict=True))))
+            num_written += 1
+    log.log(f"Read {num_read} keys, wrote {num_written} examples, {num_errors} keys had errors.")
+    return 0 if num_written else 1
+
+
+def _name_and_table(argument: str) -> tuple[str, Any]:
+    """The two parts of ``name=rspecifier``."""
+    from nnet3py.io.specifiers import is_rspecifier
+
+    name, _, rspecifier = argument.partition("=")
+    if not name or any(letter.isspace() for letter in name) or not is_rspecifier(rspecifier):
+        raise UsageError(f"Expected name=rspecifier, found '{argument}'", "such as input=ark:feats.ark")
+    return name, rspecifier
+
+
+@kaldi_command("nnet3-xvector-get-egs", group="Speakers and i-vectors",
+               help="Make training examples for networks that tell speakers apart.", usage="""
+Make training examples for a network that tells speakers apart: pieces of utterances,
+with the number of the speaker. A file lists them, one example per line:
+  <utterance> <relative-archive-index> <absolute-archive-index> <first-frame> <num-frames> <speaker>
+The relative index says which of the outputs an example goes to, counted from 0;
+the absolute one is ignored. For instance:
+  utt1  3  13  65  300  3
+  utt1  0  10  50  400  3
+
+Usage:  nnet3-xvector-get-egs [options] <ranges-filename> <features-rspecifier> <egs-0-out> [<egs-1-out> ...]
+
+e.g.: nnet3-xvector-get-egs --num-pdfs=100 ranges.1 ark:feats.ark ark:egs.1.ark ark:egs.2.ark
+""", arguments=(3, None), options=[
+    option("compress", bool, True, "Store features in compressed form"),
+    option("num-pdfs", int, -1, "Number of speakers, the dimension of the output; required"),
+])
+def xvector_get_egs(args: list[str], options: Options) -> int:
+    """Make examples; 1 if there is none, or most utterances are not in the file."""
+    from nnet3py.egs.example import EXAMPLE
+    from nnet3py.egs.make import read_speaker_ranges
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    if options.num_pdfs <= 0:
+        raise Nnet3Error("--num-pdfs options is required.", "give the number of speakers")
+    ranges_file, rspecifier, *targets = args
+    ranges = read_speaker_ranges(ranges_file, len(targets))
+    num_done = num_errors = num_written = 0
+    with ExitStack() as stack:
+        writers = [stack.enter_context(TableWriter(target, EXAMPLE)) for target in targets]
+        # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
+        reader = stack.enter_context(SequentialReader(rspecifier, FLOAT_MATRIX))
+        for utterance, features in log.progress(reader, "Making examples", share=reader.share_read):
+            wanted = ranges.get(utterance)
+            if wanted is None:
+                log.warning(f"Could not create examples from utterance {utterance} because it has no entry in the "
+                            "ranges input file.")
+                num_errors += 1
+                continue
+            try:
+                examples = [(chunk, chunk.example(features, options.num_pdfs, options.compress)) for chunk in wanted]
+            except NumericError as error:
+                log.warning(f"Skipping utterance {utterance}: {error}")
+                num_errors += 1
+                continue
+            for chunk, example in examples:
+                if example is None:
+                    log.warning(f"Unable to create examples for utterance {utterance}. Requested chunk size of "
+                                f"{chunk.num_frames} but utterance has only {len(features)} frames.", "WriteExamples")
+                    continue
+                writers[chunk.archive].write(chunk.key, example)
+                num_written += 1
+            num_done += 1
+    log.log(f"Finished generating examples, successfully processed {num_done} feature files, wrote {num_written} "
+            f"examples; {num_errors} files had errors.")
+    return 1 if num_written == 0 or num_errors > num_done else 0

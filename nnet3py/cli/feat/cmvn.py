@@ -9,9 +9,8 @@ from nnet3py import log
 from nnet3py.cli.feat.options import CMVN
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table, copy_table
-from nnet3py.cli.process.lists import int_list
 from nnet3py.cli.process.option_groups import BINARY, without
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import OptionError, Options, int_list, option
 from nnet3py.errors import FormatError, within
 from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
 from nnet3py.option_fields import with_values

@@ -1,38 +1,44 @@
-"""What the commands on graphs share: inputs and outputs that may be left out, and lists of numbers in files."""
+"""Shared by the commands on FSTs: reading and writing FSTs in files or standard streams, files of integers, options."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from nnet3py import log
-from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.cli.process.options import option
+from nnet3py.errors import FormatError
 
 if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
+NONTERMINALS = option("nonterm-phones-offset", int, -1, "Number of #nonterm_bos in phones.txt, for the graphs of "
+                      "grammars that are composed while decoding (-1: none)")
+DELTA = option("delta", float, 1.0 / 1024.0, "Costs that differ by at most this are equal")
+CONNECT = option("connect", bool, True, "Remove states and arcs that are on no path from the start to a final state")
+
+
 def names_of_files(args: Sequence[str], first: int = 0) -> tuple[str, str]:
-    """The input and the output file among ``args`` from ``first`` on: standard input and output if they are missing."""
+    """Return the names of input and output, from ``args[first]`` on; "-" (standard streams) where they are missing."""
     given = [*args[first:], "", ""]
     return given[0] or "-", given[1] or "-"
 
 
 def read_graph(name: str) -> Fst:
-    """Read a graph from a file; FormatError for costs that are not numbers, or minus infinity."""
+    """Read an FST from a file; raise FormatError for costs that are NaN or minus infinity."""
     from nnet3py.transducers.fst import NO_WEIGHT
     from nnet3py.transducers.fst_text import read_fst_file
 
     fst = read_fst_file(name)
     for costs in (fst.weights, fst.final_weights):
-        wrong = ~(costs > -NO_WEIGHT)               # NaN is wrong, too
+        wrong = ~(costs > -NO_WEIGHT)               # as NaN is
         if wrong.any():
-            raise FormatError(f"expected a graph, found the cost {costs.reshape(-1)[int(wrong.reshape(-1).argmax())]}",
-                              path=name)
+            cost = costs.reshape(-1)[int(wrong.reshape(-1).argmax())]
+            raise FormatError(f"expected an FST, found the cost {cost}", path=name)
     return fst
 
 
 def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
-    """Write a graph to a file, in OpenFst's binary form."""
+    """Write an FST to a file, in OpenFst's binary form of that kind."""
     from nnet3py.io.streams import open_output
     from nnet3py.io.tokens import TokenWriter
     from nnet3py.transducers.fst_binary import write_binary_fst
@@ -42,7 +48,7 @@ def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
 
 
 def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int = 0) -> int:
-    """Read a graph, write what ``change`` makes of it, with the graph's symbol tables; returns the exit status."""
+    """Read an FST, write the result of ``change`` with the FST's symbol tables; return the exit status, 0."""
     from nnet3py.fst.text import symbols_of, with_symbols
 
     source, target = names_of_files(args, first)
@@ -53,7 +59,7 @@ def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int =
 
 
 def read_numbers(name: str) -> list[int]:
-    """The integers of a text file, such as ``disambig.int``; FormatError for anything else."""
+    """Read the integers of a text file, such as ``disambig.int``; raise FormatError for other contents."""
     import re
 
     from nnet3py.io.streams import failed_command, open_input
@@ -68,16 +74,8 @@ def read_numbers(name: str) -> list[int]:
     return [int(word) for word in words]
 
 
-def each_of_table(pairs: Any, write: Callable[[str, Any], None], make: Callable[..., Any]) -> tuple[int, int]:
-    """Write what ``make(value)`` gives for each entry; a failure is a warning. Returns the numbers of both."""
-    done = failed = 0
-    for key, value in pairs:
-        try:
-            value_out = make(value)
-        except Nnet3Error as error:
-            log.warning(f"key {key}: {error}")
-            failed += 1
-            continue
-        write(key, value_out)
-        done += 1
-    return done, failed
+def write_numbers(name: str, numbers: Iterable[int]) -> None:
+    """Write integers to a text file, one on each line."""
+    from nnet3py.io.streams import write_text
+
+    write_text(name, "".join(f"{number}\n" for number in numbers))

@@ -1,10 +1,18 @@
-"""OpenFst's programs that make, print and change single FSTs, as far as Kaldi's scripts use them, and a few more."""
+"""OpenFst's programs, as far as Kaldi's scripts use them, and a few more; the last five need the package kaldifst."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nnet3py.cli.fst.graph_files import change_graph, names_of_files, read_graph, write_graph
+from nnet3py.cli.fst.graph_files import (
+    CONNECT,
+    DELTA,
+    change_graph,
+    names_of_files,
+    read_graph,
+    read_numbers,
+    write_graph,
+)
 from nnet3py.cli.process.command import KaldiCommand, kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Option, Options, option
@@ -15,15 +23,17 @@ if TYPE_CHECKING:
     from nnet3py.fst.text import TextForm
     from nnet3py.transducers.fst import Fst
 
-_SYMBOLS = (option("isymbols", str, "", "File of input symbols and their numbers"),
-            option("osymbols", str, "", "File of output symbols and their numbers"))
-_ACCEPTOR = option("acceptor", bool, False, "A line has one label, which is input and output")
+_SYMBOLS = (option("isymbols", str, "", "Symbol table of the input labels"),
+            option("osymbols", str, "", "Symbol table of the output labels"))
+_ACCEPTOR = option("acceptor", bool, False, "A line has one label, both input and output")
 _KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram")
 
 
-def _command(name: str, about: str, options: Sequence[Option], arguments: tuple[int, int] = (0, 2),
-             files: str = "[<fst-rxfilename> [<fst-wxfilename>]]", example: str = "", see: str = "fstprint",
-             *, group: str, help: str) -> Callable[[Callable[[list[str], Options], int]], KaldiCommand]:
+def _command(name: str, *, group: str, help: str, more: str = "", options: Sequence[Option] = (),
+             arguments: tuple[int, int] = (0, 2), files: str = "[<fst-rxfilename> [<fst-wxfilename>]]", example: str,
+             see: str = "fstprint") -> Callable[[Callable[[list[str], Options], int]], KaldiCommand]:
+    """Declare a command with one example in its usage text and, as in OpenFst, --print-args=false by default."""
+    about = f"{help}\n{more}".rstrip()
     usage = f"{about}\n\nUsage: {name} [options] {files}\ne.g.:\n {name} {example}\nSee also: {see}\n"
     return kaldi_command(name, group=group, help=help, usage=usage, arguments=arguments, options=[*options, QUIET])
 
@@ -32,7 +42,7 @@ def _command(name: str, about: str, options: Sequence[Option], arguments: tuple[
 
 
 def _form(options: Options, fst: Fst | None = None) -> TextForm:
-    """What lines look like; an FST's own symbols are used where no file is named."""
+    """Return the form of text lines; where no symbol table is named, with the FST's own."""
     from nnet3py.fst.text import TextForm, read_symbols, symbols_of
 
     own = symbols_of(fst) if fst is not None and not options.numeric else (None, None)
@@ -43,26 +53,29 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
     return TextForm(options.acceptor, inputs, outputs, options.keep_state_numbering, options.allow_negative_labels)
 
 
-@_command("fstcompile", "Make an FST from lines of text: STATE NEXT-STATE INPUT OUTPUT [COST] for an arc, STATE [COST] "
-          "for a final\nstate. The first line begins with the start state.", (
+@_command("fstcompile", group="FSTs (OpenFst's programs)",
+          help="Make an FST from lines of text.",
+          more="A line is STATE NEXT-STATE INPUT OUTPUT [COST] for an arc, STATE [COST] for a final state. The first\n"
+               "line begins with the start state.",
+          options=(
               *_SYMBOLS, _ACCEPTOR,
-              option("arc_type", str, "standard", "No effect: there is one kind of weights", choices=("standard",)),
-              option("fst_type", str, "vector", "Form of the file", choices=_KINDS),
-              option("ssymbols", str, "", "Not supported: states are numbers"),
-              option("keep_isymbols", bool, False, "Keep the input symbols in the FST"),
-              option("keep_osymbols", bool, False, "Keep the output symbols in the FST"),
-              option("keep_state_numbering", bool, False, "States keep their numbers; otherwise, as they appear"),
-              option("allow_negative_labels", bool, False, "Labels may be below 0")),
+              option("arc_type", str, "standard", "No effect: weights are tropical", choices=("standard",)),
+              option("fst_type", str, "vector", "Type of FST that is written", choices=_KINDS),
+              option("ssymbols", str, "", "Not supported: states are integers"),
+              option("keep_isymbols", bool, False, "Store the input symbol table in the FST"),
+              option("keep_osymbols", bool, False, "Store the output symbol table in the FST"),
+              option("keep_state_numbering", bool, False, "Keep the text's state numbers; false: number states as "
+                     "they appear"),
+              option("allow_negative_labels", bool, False, "Allow labels below 0")),
           files="[<text-rxfilename> [<fst-wxfilename>]]",
-          example="--isymbols=phones.txt --osymbols=words.txt L.txt L.fst", see="fstprint, fstarcsort",
-          group="FSTs (OpenFst's programs)", help="Make an FST from lines of text.")
+          example="--isymbols=phones.txt --osymbols=words.txt L.txt L.fst", see="fstprint, fstarcsort")
 def fst_compile(args: list[str], options: Options) -> int:
     """Compile."""
     from nnet3py.fst.text import fst_of_text, with_symbols
     from nnet3py.io.streams import failed_command, open_input
 
     if options.ssymbols:
-        raise UsageError("--ssymbols is not supported", "number the states")
+        raise UsageError("--ssymbols is not supported", "give integers for states")
     source, target = names_of_files(args)
     form = _form(options)
     with open_input(source) as stream:
@@ -77,22 +90,24 @@ def fst_compile(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstprint", "Print an FST as lines of text, those of the start state first. Symbols come from files, or from "
-          "the FST itself.", (
+@_command("fstprint", group="FSTs (OpenFst's programs)",
+          help="Print an FST as lines of text, those of the start state first.",
+          more="Labels are printed as symbols of the tables given, or of those stored in the FST, or as integers.",
+          options=(
               *_SYMBOLS, _ACCEPTOR,
-              option("ssymbols", str, "", "Not supported: states are numbers"),
-              option("numeric", bool, False, "Print numbers, though the FST has symbols"),
-              option("show_weight_one", bool, False, "Print costs of 0, too"),
-              option("precision", int, 9, "Digits of costs")),
+              option("ssymbols", str, "", "Not supported: states are integers"),
+              option("numeric", bool, False, "Print labels as integers, even if the FST has symbol tables"),
+              option("show_weight_one", bool, False, "Print costs of 0"),
+              option("precision", int, 9, "Significant digits of costs")),
           files="[<fst-rxfilename> [<text-wxfilename>]]", example="--isymbols=phones.txt --osymbols=words.txt L.fst",
-          see="fstcompile, fstinfo", group="FSTs (OpenFst's programs)", help="Print an FST as lines of text.")
+          see="fstcompile, fstinfo")
 def fst_print(args: list[str], options: Options) -> int:
     """Print."""
     from nnet3py.fst.text import text_of_fst
     from nnet3py.io.streams import open_output
 
     if options.ssymbols:
-        raise UsageError("--ssymbols is not supported", "states are printed as numbers")
+        raise UsageError("--ssymbols is not supported", "states are printed as integers")
     source, target = names_of_files(args)
     fst = read_graph(source)
     with open_output(target) as stream:
@@ -101,14 +116,15 @@ def fst_print(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstinfo", "Print what an FST consists of.", (
-              option("info_type", str, "auto", "No effect: all is printed", choices=("auto", "long", "short")),
-              option("test_properties", bool, True, "No effect: all properties are found out"),
+@_command("fstinfo", group="FSTs (OpenFst's programs)",
+          help="Print the size, type and properties of an FST.",
+          options=(
+              option("info_type", str, "auto", "No effect: everything is printed", choices=("auto", "long", "short")),
+              option("test_properties", bool, True, "No effect: all properties are computed"),
               option("fst_verify", bool, True, "No effect: FSTs are always checked")),
-          arguments=(0, 1), files="[<fst-rxfilename>]", example="G.fst", see="fstprint, fstisstochastic",
-          group="FSTs (OpenFst's programs)", help="Print what an FST consists of.")
+          arguments=(0, 1), files="[<fst-rxfilename>]", example="G.fst", see="fstprint, fstisstochastic")
 def fst_info(args: list[str], options: Options) -> int:
-    """Print facts."""
+    """Print size, type and properties."""
     import sys
 
     from nnet3py.fst.text import info_text
@@ -117,16 +133,17 @@ def fst_info(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstsymbols", "Set, take out or save the tables of symbols that an FST has.", (
+@_command("fstsymbols", group="FSTs (OpenFst's programs)",
+          help="Set, remove or save the symbol tables stored in an FST.",
+          options=(
               *_SYMBOLS,
-              option("clear_isymbols", bool, False, "Take the input symbols out"),
-              option("clear_osymbols", bool, False, "Take the output symbols out"),
-              option("save_isymbols", str, "", "Write the input symbols to this file"),
-              option("save_osymbols", str, "", "Write the output symbols to this file")),
-          example="--save_osymbols=words.txt G.fst /dev/null", see="fstcompile, fstprint",
-          group="FSTs (OpenFst's programs)", help="Set, take out or save the symbols of an FST.")
+              option("clear_isymbols", bool, False, "Remove the input symbol table"),
+              option("clear_osymbols", bool, False, "Remove the output symbol table"),
+              option("save_isymbols", str, "", "File to which the input symbol table is written"),
+              option("save_osymbols", str, "", "File to which the output symbol table is written")),
+          example="--save_osymbols=words.txt G.fst /dev/null", see="fstcompile, fstprint")
 def fst_symbols(args: list[str], options: Options) -> int:
-    """Change the tables."""
+    """Change the symbol tables of an FST."""
     from nnet3py.fst.text import read_symbols, symbols_of, symbols_text, with_symbols
     from nnet3py.io.streams import open_output
 
@@ -138,7 +155,7 @@ def fst_symbols(args: list[str], options: Options) -> int:
         if name:
             table = tables[side]
             if table is None:
-                raise FormatError(f"there are no {'input' if side == 0 else 'output'} symbols in an FST", path=source)
+                raise FormatError(f"the FST has no {'input' if side == 0 else 'output'} symbol table", path=source)
             with open_output(name) as stream:
                 stream.write(symbols_text(table))
         if options[f"clear_{letter}symbols"]:
@@ -152,10 +169,11 @@ def fst_symbols(args: list[str], options: Options) -> int:
 # -- forms and labels --------------------------------------------------------------------------------------------------
 
 
-@_command("fstarcsort", "Sort each state's arcs by their labels.", (
-              option("sort_type", str, "ilabel", "By input or output labels", choices=("ilabel", "olabel")),),
-          example="--sort_type=olabel L.fst L_sorted.fst", group="FSTs (OpenFst's programs)",
-          help="Sort the arcs of an FST.")
+@_command("fstarcsort", group="FSTs (OpenFst's programs)",
+          help="Sort each state's arcs by their labels.",
+          options=(
+              option("sort_type", str, "ilabel", "Sort by input or output labels", choices=("ilabel", "olabel")),),
+          example="--sort_type=olabel L.fst L_sorted.fst")
 def fst_arc_sort(args: list[str], options: Options) -> int:
     """Sort."""
     from nnet3py.fst.operations import arc_sorted
@@ -163,12 +181,14 @@ def fst_arc_sort(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: arc_sorted(fst, by_output=options.sort_type == "olabel"))
 
 
-@_command("fstconvert", "Copy an FST into another form of file. Programs map a const one into memory as it is.", (
-              option("fst_type", str, "vector", "Form of the file", choices=(*_KINDS, "olabel_lookahead")),
-              option("save_relabel_opairs", str, "", "File for the new numbers of output labels that olabel_lookahead "
-                     "gives them, lines OLD NEW, for fstrelabel --relabel_ipairs")),
-          example="--fst_type=const HCLG.fst HCLG_const.fst", group="FSTs (OpenFst's programs)",
-          help="Copy an FST into another form of file.")
+@_command("fstconvert", group="FSTs (OpenFst's programs)",
+          help="Convert an FST to another FST type.",
+          more="Files of type const are mapped into memory, not read.",
+          options=(
+              option("fst_type", str, "vector", "Type of FST that is written", choices=(*_KINDS, "olabel_lookahead")),
+              option("save_relabel_opairs", str, "", "With olabel_lookahead, which renumbers output labels: file to "
+                     "which lines OLD NEW are written, for fstrelabel --relabel_ipairs")),
+          example="--fst_type=const HCLG.fst HCLG_const.fst")
 def fst_convert(args: list[str], options: Options) -> int:
     """Convert."""
     source, target = names_of_files(args)
@@ -185,7 +205,7 @@ def fst_convert(args: list[str], options: Options) -> int:
     with open_output(target or "-") as stream:
         labels = write_lookahead(TokenWriter(stream, binary=True), graph)
     if options.save_relabel_opairs:
-        # A label that does not occur gets one that does not, either, so that nothing it meets takes it for another.
+        # Labels that do not occur in this FST become a label that does not occur, so that they match nothing.
         count, old = int(np.count_nonzero(labels)), np.flatnonzero(labels)
         others = [number for number in range(1, count + 2) if number >= len(labels) or not labels[number]]
         write_text(options.save_relabel_opairs, "".join(f"{label} {labels[label]}\n" for label in old.tolist())
@@ -193,8 +213,9 @@ def fst_convert(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstinvert", "Exchange input and output.", (), example="L.fst L_inverted.fst",
-          group="FSTs (OpenFst's programs)", help="Exchange the input and the output of an FST.")
+@_command("fstinvert", group="FSTs (OpenFst's programs)",
+          help="Exchange the input and output labels of an FST.",
+          example="L.fst L_inverted.fst")
 def fst_invert(args: list[str], options: Options) -> int:
     """Invert."""
     from nnet3py.fst.operations import inverted
@@ -206,11 +227,12 @@ def fst_invert(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstproject", "Make the acceptor of the input or output side.", (
-              option("project_output", bool, False, "Of the output side"),
-              option("project_type", str, "input", "Of which side", choices=("input", "output"))),
-          example="--project_type=output G.fst", group="FSTs (OpenFst's programs)",
-          help="Make the acceptor of one side of an FST.")
+@_command("fstproject", group="FSTs (OpenFst's programs)",
+          help="Project an FST on its input or output labels: the result is an acceptor.",
+          options=(
+              option("project_output", bool, False, "Same as --project_type=output"),
+              option("project_type", str, "input", "Project on input or output labels", choices=("input", "output"))),
+          example="--project_type=output G.fst")
 def fst_project(args: list[str], options: Options) -> int:
     """Project."""
     from nnet3py.fst.operations import projected
@@ -224,33 +246,34 @@ def fst_project(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstrelabel", "Replace labels by others. A file has a line OLD NEW for each that changes.", (
-              option("relabel_ipairs", str, "", "File of pairs of input labels"),
-              option("relabel_opairs", str, "", "File of pairs of output labels")),
-          example="--relabel_ipairs=relabel G.fst Gr.fst", group="FSTs (OpenFst's programs)",
-          help="Replace labels of an FST by others.")
+@_command("fstrelabel", group="FSTs (OpenFst's programs)",
+          help="Replace labels of an FST by other ones.",
+          more="A file has lines OLD NEW (integers).",
+          options=(
+              option("relabel_ipairs", str, "", "File of OLD NEW input labels"),
+              option("relabel_opairs", str, "", "File of OLD NEW output labels")),
+          example="--relabel_ipairs=relabel G.fst Gr.fst")
 def fst_relabel(args: list[str], options: Options) -> int:
     """Relabel."""
     from nnet3py.fst.operations import relabeled
 
-    pairs = [_pairs(name) for name in (options.relabel_ipairs, options.relabel_opairs)]
+    pairs = [_read_pairs(name) for name in (options.relabel_ipairs, options.relabel_opairs)]
     return change_graph(args, lambda fst: relabeled(fst, *pairs))
 
 
-def _pairs(name: str) -> dict[int, int]:
-    from nnet3py.cli.fst.graph_files import read_numbers
-
+def _read_pairs(name: str) -> dict[int, int]:
     numbers = read_numbers(name) if name else []
     if len(numbers) % 2:
         raise FormatError(f"expected pairs of labels, found {len(numbers)} numbers", path=name)
     return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-@_command("fstreplace", "Replace each arc with a certain output label by an FST. The first label is that of the root, "
-          "and has no meaning here.", (), arguments=(4, 21),
+@_command("fstreplace", group="FSTs (OpenFst's programs)",
+          help="Replace each arc of the first FST that has the output label <labelN> by the FST <fstN>.",
+          more="The <root-label> has no effect.",
+          arguments=(4, 21),
           files="<fst-rxfilename> <root-label> <fst1-rxfilename> <label1> [<fst2-rxfilename> <label2> ...]",
-          example="L.fst 9999 unk.fst 10 > L_unk.fst", see="fstrelabel", group="FSTs (OpenFst's programs)",
-          help="Replace arcs of an FST by FSTs.")
+          example="L.fst 9999 unk.fst 10 > L_unk.fst", see="fstrelabel")
 def fst_replace(args: list[str], options: Options) -> int:
     """Replace arcs."""
     from nnet3py.fst.operations import replaced
@@ -265,7 +288,7 @@ def fst_replace(args: list[str], options: Options) -> int:
     parts = [(int(label), read_graph(name)) for name, label in zip(names[1:], labels[1:], strict=True)]
     for label, part in parts:
         if any((other.output_labels == label).any() for _, other in parts):
-            raise UsageError(f"label {label} stands in an FST that replaces, too",
+            raise UsageError(f"label {label} is in an FST that replaces arcs",
                              "only arcs of the first FST are replaced")
         root = replaced(root, label, part)
     write_graph(target, root)
@@ -275,19 +298,20 @@ def fst_replace(args: list[str], options: Options) -> int:
 # -- states and paths --------------------------------------------------------------------------------------------------
 
 
-@_command("fstconnect", "Leave out the states and arcs that no path from the start to an end passes.", (),
-          example="in.fst out.fst", group="FSTs (OpenFst's programs)",
-          help="Leave out states and arcs that are on no path of an FST.")
+@_command("fstconnect", group="FSTs (OpenFst's programs)",
+          help="Remove the states and arcs that are on no path from the start to a final state.",
+          example="in.fst out.fst")
 def fst_connect(args: list[str], options: Options) -> int:
-    """Leave out what is not needed."""
+    """Connect."""
     from nnet3py.transducers.fst_operations import connected
 
     return change_graph(args, connected)
 
 
-@_command("fsttopsort", "Number states so that arcs lead to higher numbers; an FST with a cycle stays as it is.", (),
-          example="in.fst out.fst", group="FSTs (OpenFst's programs)",
-          help="Number the states of an FST in the order of its arcs.")
+@_command("fsttopsort", group="FSTs (OpenFst's programs)",
+          help="Sort the states of an FST topologically: arcs lead to higher numbers.",
+          more="FSTs with cycles are copied unchanged.",
+          example="in.fst out.fst")
 def fst_top_sort(args: list[str], options: Options) -> int:
     """Sort states."""
     from nnet3py.fst.operations import in_top_order
@@ -295,8 +319,9 @@ def fst_top_sort(args: list[str], options: Options) -> int:
     return change_graph(args, in_top_order)
 
 
-@_command("fstreverse", "Make the FST that accepts everything backwards.", (), example="in.fst out.fst",
-          group="FSTs (OpenFst's programs)", help="Turn an FST backwards.")
+@_command("fstreverse", group="FSTs (OpenFst's programs)",
+          help="Reverse an FST: the result accepts the reversed sequences.",
+          example="in.fst out.fst")
 def fst_reverse(args: list[str], options: Options) -> int:
     """Reverse."""
     from nnet3py.fst.operations import reversed_fst
@@ -304,9 +329,11 @@ def fst_reverse(args: list[str], options: Options) -> int:
     return change_graph(args, reversed_fst)
 
 
-@_command("fstunion", "Make the FST of what either of two accepts.", (), arguments=(2, 3),
+@_command("fstunion", group="FSTs (OpenFst's programs)",
+          help="Unite two FSTs: the result accepts the sequences of either.",
+          arguments=(2, 3),
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst either.fst",
-          see="fstconcat, fstclosure", group="FSTs (OpenFst's programs)", help="Unite two FSTs.")
+          see="fstconcat, fstclosure")
 def fst_union(args: list[str], options: Options) -> int:
     """Unite."""
     from nnet3py.fst.operations import union
@@ -315,9 +342,11 @@ def fst_union(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstconcat", "Make the FST of what one accepts, followed by what another accepts.", (), arguments=(2, 3),
+@_command("fstconcat", group="FSTs (OpenFst's programs)",
+          help="Concatenate two FSTs: the result accepts sequences of the first and then of the second.",
+          arguments=(2, 3),
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst both.fst",
-          see="fstunion, fstclosure", group="FSTs (OpenFst's programs)", help="Put one FST after another.")
+          see="fstunion, fstclosure")
 def fst_concat(args: list[str], options: Options) -> int:
     """Concatenate."""
     from nnet3py.transducers.fst_operations import concatenated
@@ -326,25 +355,29 @@ def fst_concat(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstclosure", "Make the FST of what is accepted any number of times in a row.", (
-              option("closure_plus", bool, False, "At least once"),
-              option("closure_type", str, "star", "star: also not at all; plus: at least once",
-                     choices=("star", "plus"))), example="a.fst many.fst", see="fstconcat",
-          group="FSTs (OpenFst's programs)", help="Let an FST be passed any number of times.")
+@_command("fstclosure", group="FSTs (OpenFst's programs)",
+          help="Compute the closure of an FST: the result accepts repetitions of its sequences.",
+          options=(
+              option("closure_plus", bool, False, "Same as --closure_type=plus"),
+              option("closure_type", str, "star", "star: zero or more repetitions; plus: one or more",
+                     choices=("star", "plus"))), example="a.fst many.fst", see="fstconcat")
 def fst_closure(args: list[str], options: Options) -> int:
-    """Close."""
+    """Compute the closure."""
     from nnet3py.fst.operations import closure
 
     plus = options.closure_plus or options.closure_type == "plus"
     return change_graph(args, lambda fst: closure(fst, plus))
 
 
-@_command("fstrandgen", "Draw random paths of an FST, uniformly among the arcs (and the end) at each state.", (
-              option("max_length", int, 2147483647, "Most arcs of a path; longer ones are drawn again"),
+@_command("fstrandgen", group="FSTs (OpenFst's programs)",
+          help="Draw random paths of an FST, and write an FST of them.",
+          options=(
+              option("max_length", int, 2147483647, "Greatest number of arcs of a path; longer paths are drawn again"),
               option("npath", int, 1, "Number of paths"),
-              option("seed", int, 0, "Of the random numbers; 0: from the clock"),
-              option("select", str, "uniform", "Uniformly, or by the costs", choices=("uniform", "log_prob"))),
-          example="G.fst path.fst", group="FSTs (OpenFst's programs)", help="Draw random paths of an FST.")
+              option("seed", int, 0, "Seed of the random numbers (0: from the clock)"),
+              option("select", str, "uniform", "Choose arcs (or the end) uniformly, or by the "
+                     "probabilities of their costs", choices=("uniform", "log_prob"))),
+          example="G.fst path.fst")
 def fst_rand_gen(args: list[str], options: Options) -> int:
     """Draw paths."""
     from nnet3py.fst.operations import random_paths
@@ -353,15 +386,16 @@ def fst_rand_gen(args: list[str], options: Options) -> int:
                                                        by_cost=options.select == "log_prob"))
 
 
-@_command("fstdraw", "Print an FST as a drawing for GraphViz.", (
+@_command("fstdraw", group="FSTs (OpenFst's programs)",
+          help="Print an FST in GraphViz's dot language.",
+          options=(
               *_SYMBOLS, _ACCEPTOR,
-              option("numeric", bool, False, "Print numbers, though the FST has symbols"),
-              option("portrait", bool, False, "Upright"),
+              option("numeric", bool, False, "Print labels as integers, even if the FST has symbol tables"),
+              option("portrait", bool, False, "Portrait, not landscape"),
               option("title", str, "", "Title of the drawing"),
-              option("precision", int, 5, "Digits of costs"),
-              option("show_weight_one", bool, False, "Print costs of 0, too")),
-          files="[<fst-rxfilename> [<text-wxfilename>]]", example="--portrait=true G.fst | dot -Tpdf > G.pdf",
-          group="FSTs (OpenFst's programs)", help="Print an FST as a drawing for GraphViz.")
+              option("precision", int, 5, "Significant digits of costs"),
+              option("show_weight_one", bool, False, "Print costs of 0")),
+          files="[<fst-rxfilename> [<text-wxfilename>]]", example="--portrait=true G.fst | dot -Tpdf > G.pdf")
 def fst_draw(args: list[str], options: Options) -> int:
     """Draw."""
     from nnet3py.fst.text import drawing_text
@@ -372,4 +406,85 @@ def fst_draw(args: list[str], options: Options) -> int:
     with open_output(target) as stream:
         stream.write(drawing_text(fst, _form(options, fst), options.portrait, options.title, options.precision,
                                   options.show_weight_one))
+    return 0
+
+
+# -- programs that need kaldifst ---------------------------------------------------------------------------------------
+
+
+def _change_openfst(args: list[str], change: Callable[[Any], Any]) -> int:
+    """Read an FST, have kaldifst change it in place or make a new one, and write it; return the exit status, 0."""
+    from nnet3py.fst.openfst import to_openfst, write_openfst
+
+    source, target = names_of_files(args)
+    graph = to_openfst(read_graph(source))
+    changed = change(graph)
+    write_openfst(target, graph if changed is None else changed)
+    return 0
+
+
+@_command("fstcompose", group="FSTs (OpenFst's programs)",
+          help="Compose two FSTs, the output labels of the first with the input labels of the second.",
+          options=(
+              CONNECT, option("compose_filter", str, "auto", "No effect on paths: the order of epsilons")),
+          arguments=(2, 3), files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]",
+          example="L.fst G.fst LG.fst", see="fsttablecompose")
+def fst_compose(args: list[str], options: Options) -> int:
+    """Compose."""
+    from nnet3py.fst.openfst import compose, write_openfst
+
+    write_openfst([*args, "-"][2] or "-", compose(read_graph(args[0]), read_graph(args[1]), options.connect))
+    return 0
+
+
+@_command("fstrmepsilon", group="FSTs (OpenFst's programs)",
+          help="Remove the arcs of an FST with epsilon as input and output label.",
+          options=(
+              CONNECT, DELTA.but(default=1e-6)), example="in.fst out.fst", see="fstrmepslocal, fstdeterminizestar")
+def fst_rm_epsilon(args: list[str], options: Options) -> int:
+    """Remove epsilons."""
+    from nnet3py.fst.openfst import load_kaldifst
+
+    return _change_openfst(args, lambda graph: load_kaldifst().rmepsilon(graph, connect=options.connect,
+                                                                         delta=options.delta))
+
+
+@_command("fstdeterminize", group="FSTs (OpenFst's programs)",
+          help="Determinize an FST; epsilon is a label like any other.",
+          options=(
+              DELTA,
+              option("det_type", str, "functional", "Treatment of paths with the same input and different output: "
+                     "functional: there are none", choices=("functional", "nonfunctional", "disambiguate"))),
+          example="in.fst out.fst", see="fstdeterminizestar, fstrmepsilon")
+def fst_determinize(args: list[str], options: Options) -> int:
+    """Determinize."""
+    from nnet3py.fst.openfst import determinize
+
+    return _change_openfst(args, lambda graph: determinize(graph, options.delta, options.det_type))
+
+
+@_command("fstminimize", group="FSTs (OpenFst's programs)",
+          help="Minimize a deterministic FST, having pushed costs and output labels towards its start.",
+          options=(
+              DELTA, option("allow_nondet", bool, False, "Accept an FST that is not deterministic")),
+          example="in.fst out.fst", see="fstdeterminize, fstminimizeencoded")
+def fst_minimize(args: list[str], options: Options) -> int:
+    """Minimize."""
+    from nnet3py.fst.openfst import load_kaldifst
+
+    return _change_openfst(args, lambda graph: load_kaldifst().minimize(graph, delta=options.delta,
+                                                                        allow_nondet=options.allow_nondet))
+
+
+@_command("fstshortestpath", group="FSTs (OpenFst's programs)",
+          help="Find the shortest (cheapest) paths of an FST, and write an FST of them.",
+          options=(
+              option("nshortest", int, 1, "Number of paths"),),
+          example="in.fst | fsttopsort | fstprint", see="fsttopsort, fstrandgen")
+def fst_shortest_path(args: list[str], options: Options) -> int:
+    """Find shortest paths."""
+    from nnet3py.fst.openfst import shortest_path, write_openfst
+
+    source, target = names_of_files(args)
+    write_openfst(target, shortest_path(read_graph(source), options.nshortest))
     return 0

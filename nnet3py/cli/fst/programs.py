@@ -1,29 +1,34 @@
-"""Kaldi's programs on FSTs: composition, determinization, minimization, and smaller changes of graphs."""
+"""Kaldi's programs on FSTs: composition, determinization, parts of decoding graphs, graphs of grammars."""
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.fst.graph_files import change_graph, each_of_table, names_of_files, read_graph, read_numbers
+from nnet3py.cli.fst.graph_files import (
+    CONNECT,
+    DELTA,
+    NONTERMINALS,
+    change_graph,
+    names_of_files,
+    read_graph,
+    read_numbers,
+    write_graph,
+    write_numbers,
+)
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
-from nnet3py.errors import UsageError
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.io.specifiers import is_rspecifier
 
 if TYPE_CHECKING:
+    from nnet3py.graphs.context import Window
     from nnet3py.transducers.fst import Fst
-
-DELTA = option("delta", float, 1.0 / 1024.0, "Costs that differ by no more are the same")
-
-
-def _is_table(name: str) -> bool:
-    from nnet3py.io.specifiers import is_rspecifier
-
-    return is_rspecifier(name)
 
 
 @kaldi_command("fsttablecompose", group="Parts of graphs", help="Compose two FSTs, or tables of them.", usage="""
-Compose two FSTs: what the first writes, the second reads. The first may be a table, or the second, or both; then the
-result is one.
+Compose two FSTs, the output labels of the first with the input labels of the second. Where the first, the second or
+both are tables, the output is a table; entries without a partner, and empty results, are left out.
 
 Usage: fsttablecompose [options] <fst1-rxfilename|fsts1-rspecifier> <fst2-rxfilename|fsts2-rspecifier> \
 [<fst-wxfilename|fsts-wspecifier>]
@@ -31,79 +36,72 @@ e.g.:
  fsttablecompose L_disambig.fst G.fst LG.fst
 See also: fstdeterminizestar, fstcompose
 """, arguments=(2, 3), options=[
-    option("connect", bool, True, "Leave out states and arcs that are on no path to the end"),
-    option("match-side", str, "left", "No effect on the result: which FST's arcs are looked up, left or right",
+    CONNECT,
+    option("match-side", str, "left", "No effect on the result: the FST whose arcs are looked up",
            choices=("left", "right")),
-    option("compose-filter", str, "sequence", "No effect on the paths: how epsilons are put in order",
+    option("compose-filter", str, "sequence", "No effect on paths: the order of epsilons",
            choices=("sequence", "alt_sequence", "match")),
 ])
 def fst_table_compose(args: list[str], options: Options) -> int:
-    """Compose files or tables."""
+    """Compose files or tables; return 1 if a table had no result."""
+    from nnet3py.cli.process.copying import convert_table
     from nnet3py.fst.openfst import compose, from_openfst, write_openfst
-
-    tables = [_is_table(name) for name in args[:2]]
-    target = args[2] if len(args) > 2 else "-"
-    if not any(tables):
-        left, right = read_graph(args[0]), read_graph(args[1])
-        _warn_of_order(left, right)
-        write_openfst(target or "-", compose(left, right, connect=options.connect))
-        return 0
-    return _compose_tables(args[0], args[1], target, tables,
-                           lambda left, right: from_openfst(compose(left, right, connect=options.connect)))
-
-
-def _warn_of_order(left: Fst, right: Fst) -> None:
     from nnet3py.fst.operations import is_sorted
-
-    if not is_sorted(left, by_output=True):
-        log.warning("The first FST is not olabel sorted.")
-    if not is_sorted(right):
-        log.warning("The second FST is not ilabel sorted.")
-
-
-def _compose_tables(left_name: str, right_name: str, target: str, tables: list[bool], make: Any) -> int:
-    """Compose with each FST of a table; exit status 1 if there is no result. FSTs without a partner are left out."""
-    from contextlib import ExitStack
-
     from nnet3py.io.random_access import RandomAccessReader
-    from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.transducers.fst_text import FST
 
-    done = failed = 0
+    left_name, right_name, target = [*args, "-"][:3]
+    left_is_table, right_is_table = is_rspecifier(left_name), is_rspecifier(right_name)
+    if not left_is_table and not right_is_table:
+        left, right = read_graph(left_name), read_graph(right_name)
+        if not is_sorted(left, by_output=True):
+            log.warning("The first FST is not olabel sorted.")
+        if not is_sorted(right):
+            log.warning("The second FST is not ilabel sorted.")
+        write_openfst(target or "-", compose(left, right, connect=options.connect))
+        return 0
     with ExitStack() as stack:
-        writer = stack.enter_context(TableWriter(target, FST))
-        fixed = None if all(tables) else read_graph(left_name if tables[1] else right_name)
-        other = stack.enter_context(RandomAccessReader(right_name, FST)) if all(tables) else None
-        for key, fst in stack.enter_context(SequentialReader(left_name if tables[0] else right_name, FST)):
-            partner = fixed if other is None else other.get(key)
-            result = None if partner is None else make(*((fst, partner) if tables[0] else (partner, fst)))
-            if result is None or result.start < 0:
-                log.warning(f"No second FST for key {key}" if partner is None
-                            else f"Empty output for utterance {key} (composition)")
-                failed += 1
-                continue
-            writer.write(key, result)
-            done += 1
+        others: Any = None
+        if left_is_table and right_is_table:
+            others = stack.enter_context(RandomAccessReader(right_name, FST))
+        else:
+            partner = read_graph(right_name if left_is_table else left_name)
+
+        def composed(key: str, fst: Fst) -> Fst | None:
+            other = partner if others is None else others.get(key)
+            if other is None:
+                log.warning(f"No second FST for key {key}")
+                return None
+            left, right = (fst, other) if left_is_table else (other, fst)
+            result = from_openfst(compose(left, right, options.connect))
+            if result.start < 0:
+                log.warning(f"Empty output for utterance {key} (composition)")
+                return None
+            return result
+
+        source = left_name if left_is_table else right_name
+        done, failed = convert_table(source, target, FST, FST, composed, inputs=stack)
     log.log(f"Composed {done} FSTs; {failed} had no result")
     return 0 if done else 1
 
 
 @kaldi_command("fstdeterminizestar", group="Parts of graphs", help="Remove epsilons and determinize an FST.", usage="""
-Remove epsilons and determinize. Output labels are kept: a state's paths of the same input must have the same output.
-Files, or tables; entries that fail are left out with a warning.
+Remove epsilons and determinize an FST, or each of a table. Output labels become strings, which are functional: paths
+with the same input must have the same output. Entries of a table that cannot be determinized are left out with a
+warning.
 
 Usage: fstdeterminizestar [options] [<fst-rxfilename|fsts-rspecifier> [<fst-wxfilename|fsts-wspecifier>]]
 e.g.:
  fsttablecompose L_disambig.fst G.fst | fstdeterminizestar --use-log=true > LG.fst
 See also: fstminimizeencoded
 """, arguments=(0, 2), options=[
-    option("use-log", bool, False, "Costs of paths of the same labels are added as probabilities; otherwise the least "
-           "counts"),
+    option("use-log", bool, False, "Sum paths of the same labels in the log semiring; false: keep the best one "
+           "(tropical semiring)"),
     DELTA,
-    option("max-states", int, -1, "Stop when there are that many states; -1: no limit"),
+    option("max-states", int, -1, "Stop after this number of states (-1: no limit)"),
 ])
 def fst_determinize_star(args: list[str], options: Options) -> int:
-    """Determinize."""
+    """Determinize; return 1 if a table had no result."""
     from nnet3py.fst.openfst import determinize_star, from_openfst, to_openfst, write_openfst
 
     def determinized(fst: Fst) -> Any:
@@ -112,21 +110,27 @@ def fst_determinize_star(args: list[str], options: Options) -> int:
             log.warning(f"Determinization stopped early: there are {options.max_states} states")
         return graph
 
+    def determinized_or_none(key: str, fst: Fst) -> Fst | None:
+        try:
+            return from_openfst(determinized(fst))
+        except Nnet3Error as error:
+            log.warning(f"key {key}: {error}")
+            return None
+
     source, target = names_of_files(args)
-    if not _is_table(source):
+    if not is_rspecifier(source):
         write_openfst(target, determinized(read_graph(source)))
         return 0
-    from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.cli.process.copying import convert_table
     from nnet3py.transducers.fst_text import FST
 
-    with TableWriter(target, FST) as writer, SequentialReader(source, FST) as reader:
-        done, _ = each_of_table(reader, writer.write, lambda fst: from_openfst(determinized(fst)))
-    return 0 if done else 1
+    return 0 if convert_table(source, target, FST, FST, determinized_or_none)[0] else 1
 
 
-@kaldi_command("fstminimizeencoded", group="Parts of graphs", help="Merge the states of an FST.", usage="""
-Merge the states of an FST from which the same can be said, without pushing labels or costs. Costs are rounded to
-multiples of --delta.
+@kaldi_command("fstminimizeencoded", group="Parts of graphs",
+               help="Minimize an FST without pushing labels or costs.", usage="""
+Minimize an FST in which labels and cost of an arc are encoded as one label: equivalent states are merged, and nothing
+is pushed. Costs are rounded to multiples of --delta.
 
 Usage: fstminimizeencoded [options] [<fst-rxfilename> [<fst-wxfilename>]]
 e.g.:
@@ -145,14 +149,15 @@ def fst_minimize_encoded(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("fstpushspecial", group="Parts of graphs",
-               help="Shift the costs of an FST so that all states have the same sum.", usage="""
-Shift the costs of an FST so that the probabilities that leave each state have the same sum, which need not be 1.
+               help="Push costs so that all states have the same sum of probabilities.", usage="""
+Push the costs of an FST so that the probabilities of leaving a state (by arcs, or as final state) have the same sum for
+all states, which need not be 1.
 
 Usage: fstpushspecial [options] [<fst-rxfilename> [<fst-wxfilename>]]
 e.g.:
  fstpushspecial < LG.fst > LG_pushed.fst
 See also: fstisstochastic
-""", arguments=(0, 2), options=[option("delta", float, 1.0 / 1024.0, "How equal the sums have to be")])
+""", arguments=(0, 2), options=[option("delta", float, 1.0 / 1024.0, "Greatest difference of these sums, as costs")])
 def fst_push_special(args: list[str], options: Options) -> int:
     """Push."""
     from nnet3py.fst.operations import push_special
@@ -160,20 +165,21 @@ def fst_push_special(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: push_special(fst, options.delta) if fst.num_states else fst)
 
 
-@kaldi_command("fstisstochastic", group="Parts of graphs", help="Print how far costs are from probabilities.", usage="""
-Print the largest and the least cost of what leaves a state, where 0 stands for probability 1. The exit status is 0 if
-none is farther from 0 than --delta, else 1.
+@kaldi_command("fstisstochastic", group="Parts of graphs",
+               help="Test whether the probabilities of an FST's states sum to 1.", usage="""
+Print the largest and the least of the states' total costs, minus the log of the sum of the probabilities of leaving a
+state; 0 for a stochastic FST. The exit status is 0 if both are within --delta of 0, else 1.
 
 Usage: fstisstochastic [options] [<fst-rxfilename>]
 e.g.:
  fstisstochastic LG.fst
 See also: fstpushspecial
 """, arguments=(0, 1), options=[
-    option("delta", float, 0.01, "How far from 0 a cost may be"),
-    option("test-in-log", bool, True, "Probabilities are added; otherwise the largest counts"),
+    option("delta", float, 0.01, "Greatest distance from 0"),
+    option("test-in-log", bool, True, "Sum probabilities (log semiring); false: take the largest"),
 ])
 def fst_is_stochastic(args: list[str], options: Options) -> int:
-    """Print costs."""
+    """Print costs; return 1 unless the FST is stochastic."""
     import sys
 
     from nnet3py.fst.operations import sums_of_states
@@ -184,19 +190,19 @@ def fst_is_stochastic(args: list[str], options: Options) -> int:
     return 0 if -options.delta <= low and high <= options.delta else 1
 
 
-@kaldi_command("fstrmsymbols", group="Parts of graphs", help="Put epsilons in place of some symbols of an FST.",
-               usage="""
-Put epsilons in place of some input symbols, such as disambiguation symbols; or drop their arcs, or add to their costs.
+@kaldi_command("fstrmsymbols", group="Parts of graphs", help="Replace some symbols of an FST by epsilon.", usage="""
+Replace some input symbols, such as disambiguation symbols, by epsilon; or remove the arcs with them, or add a penalty
+to the costs of these arcs. The symbols are integers in a text file.
 
 Usage: fstrmsymbols [options] <symbols-rxfilename> [<fst-rxfilename> [<fst-wxfilename>]]
 e.g.:
  fstrmsymbols disambig_tid.int < HCLG1.fst > HCLG2.fst
 See also: fstrmepslocal
 """, arguments=(1, 3), options=[
-    option("apply-to-output", bool, False, "Look at output symbols"),
-    option("remove-from-output", bool, False, "The same"),
-    option("remove-arcs", bool, False, "Drop the arcs of these symbols"),
-    option("penalty", float, float("-inf"), "Add this to the costs of the arcs of these symbols, and change no symbol"),
+    option("apply-to-output", bool, False, "Do that with output symbols"),
+    option("remove-from-output", bool, False, "Same as --apply-to-output"),
+    option("remove-arcs", bool, False, "Remove the arcs with these symbols"),
+    option("penalty", float, float("-inf"), "Cost added to arcs with these symbols, which stay (-inf: none)"),
 ])
 def fst_rm_symbols(args: list[str], options: Options) -> int:
     """Remove symbols."""
@@ -220,16 +226,16 @@ def fst_rm_symbols(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("fstrmepslocal", group="Parts of graphs", help="Remove epsilons where an FST does not grow.", usage="""
-Remove epsilons where that makes an FST no larger.
+Remove epsilon arcs where that does not enlarge an FST.
 
 Usage: fstrmepslocal [options] [<fst-rxfilename> [<fst-wxfilename>]]
 e.g.:
  fstrmsymbols disambig_tid.int HCLG.fst | fstrmepslocal > smaller.fst
 See also: fstrmsymbols, fstrmepsilon
 """, arguments=(0, 2), options=[
-    option("use-log", bool, False, "Final costs that come together are added as probabilities"),
-    option("stochastic-in-log", bool, True, "Keep the sums of the probabilities that leave each state; otherwise the "
-           "largest of them"),
+    option("use-log", bool, False, "Sum final costs that meet in a state in the log semiring"),
+    option("stochastic-in-log", bool, True, "Preserve the sums of probabilities of leaving a state; false: the largest "
+           "of them"),
 ])
 def fst_rm_eps_local(args: list[str], options: Options) -> int:
     """Remove epsilons."""
@@ -238,16 +244,18 @@ def fst_rm_eps_local(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: without_local_epsilons(fst, options.use_log, options.stochastic_in_log))
 
 
-@kaldi_command("fstaddselfloops", group="Parts of graphs", help="Add loops of symbols to an FST.", usage="""
-Add loops of symbols such as #0, which an FST composed on the right needs, to final states and to states with an
-output symbol on an exit. The files list the input and the output symbol of each.
+@kaldi_command("fstaddselfloops", group="Parts of graphs",
+               help="Add self-loops with disambiguation symbols to an FST.", usage="""
+Add self-loops with symbols such as #0 to final states and to states that an arc with an output symbol leaves, so that
+the symbols of an FST composed on the right pass. The two files list the input and the output symbol (integers) of each
+loop.
 
 Usage: fstaddselfloops [options] <input-symbols-rxfilename> <output-symbols-rxfilename> \
 [<fst-rxfilename> [<fst-wxfilename>]]
 e.g.:
  fstaddselfloops wdisambig_phones.int wdisambig_words.int < L_disambig1.fst > L_disambig.fst
 See also: fsttablecompose
-""", arguments=(2, 4), options=[])
+""", arguments=(2, 4))
 def fst_add_self_loops(args: list[str], options: Options) -> int:
     """Add loops."""
     from nnet3py.fst.operations import with_loops
@@ -265,12 +273,166 @@ Usage: fstcopy [options] <fsts-rspecifier> <fsts-wspecifier>
 e.g.:
  fstcopy scp:fst.scp ark:fst.ark
 See also: compile-train-graphs
-""", arguments=(2, 2), options=[])
+""", arguments=(2, 2))
 def fst_copy(args: list[str], options: Options) -> int:
-    """Copy; 1 if there was none."""
+    """Copy FSTs; return 1 if there was none."""
     from nnet3py.cli.process.copying import copy_table
     from nnet3py.transducers.fst_text import FST
 
     count = copy_table(args[0], args[1], FST)
     log.log(f"Copied {count} FSTs.")
     return 0 if count else 1
+
+
+# -- parts of decoding graphs ------------------------------------------------------------------------------------------
+
+
+@kaldi_command("fstcomposecontext", group="Parts of graphs",
+               help="Compose the context transducer with an FST of phones.", usage="""
+Compose the context transducer with an FST of phones (CLG = C o LG): input labels become numbers of windows of phones.
+<ilabels> gets the phones of each window; a disambiguation symbol is a window of its own.
+
+Usage: fstcomposecontext [options] <ilabels-wxfilename> [<fst-rxfilename> [<fst-wxfilename>]]
+e.g.:
+ fstcomposecontext --context-size=2 --central-position=1 --read-disambig-syms=phones/disambig.int ilabels LG.fst CLG.fst
+See also: make-h-transducer, tree-info
+""", arguments=(1, 3), options=[
+    option("binary", bool, True, "Write <ilabels-wxfilename> in binary mode"),
+    option("read-disambig-syms", str, "", "File of the input's disambiguation symbols (integers)"),
+    option("write-disambig-syms", str, "", "File to which the disambiguation symbols of the output are written"),
+    option("context-size", int, 3, "Number of phones in a window"),
+    option("central-position", int, 1, "Position of the phone itself in the window, from 0"),
+    NONTERMINALS,
+])
+def fst_compose_context(args: list[str], options: Options) -> int:
+    """Expand the context of phones."""
+    from nnet3py.graphs.context import expand_context, write_windows
+
+    source, target = names_of_files(args, 1)
+    disambig = read_numbers(options.read_disambig_syms) if options.read_disambig_syms else []
+    if options.nonterm_phones_offset > 0:
+        from nnet3py.graphs.context import check_left_biphones, expand_grammar_context
+        from nnet3py.graphs.grammar_fst import Nonterminals
+
+        check_left_biphones(options.context_size, options.central_position)
+        fst, windows = expand_grammar_context(read_graph(source), Nonterminals(options.nonterm_phones_offset), disambig)
+    else:
+        fst, windows = expand_context(read_graph(source), options.context_size, options.central_position, disambig,
+                                      keep_outputs=True)
+    write_windows(args[0], windows, options.binary)
+    if options.write_disambig_syms:
+        write_numbers(options.write_disambig_syms, (
+            number for number, window in enumerate(windows, 1) if len(window) == 1 and window[0] <= 0))
+    write_graph(target, fst)
+    return 0
+
+
+@kaldi_command("make-h-transducer", group="Parts of graphs",
+               help="Make the H transducer: the HMMs of phones in context.", usage="""
+Make the H transducer, from transition-ids to windows of phones, as fstcomposecontext numbers them in <ilabels>: the HMM
+of each window, without self-loops.
+
+Usage: make-h-transducer [options] <ilabels-rxfilename> <tree> <model> [<fst-wxfilename>]
+e.g.:
+ make-h-transducer --disambig-syms-out=disambig_tid.int ilabels 1.tree 1.mdl > Ha.fst
+See also: fstcomposecontext, add-self-loops
+""", arguments=(3, 4), options=[
+    option("disambig-syms-out", str, "", "File to which the input labels of disambiguation symbols are written"),
+    option("transition-scale", float, 1.0, "Factor of the log-probabilities of transitions between states"),
+    NONTERMINALS,
+])
+def make_h_transducer(args: list[str], options: Options) -> int:
+    """Make the transducer."""
+    from nnet3py.graphs.context import read_windows
+    from nnet3py.graphs.grammar_fst import Nonterminals
+    from nnet3py.graphs.hmms import hmm_transducer
+    from nnet3py.hmm.transition_model import read_transition_model
+    from nnet3py.hmm.tree import ContextDependency
+    from nnet3py.io.object_files import read_object
+
+    windows: list[Window] = read_windows(args[0])
+    tree, model = read_object(args[1], ContextDependency.read), read_transition_model(args[2])
+    nonterminals = Nonterminals(options.nonterm_phones_offset) if options.nonterm_phones_offset > 0 else None
+    fst, disambig = hmm_transducer(windows, tree, model, options.transition_scale, nonterminals)
+    if options.disambig_syms_out:
+        write_numbers(options.disambig_syms_out, disambig)
+    write_graph([*args, "-"][3], fst)
+    return 0
+
+
+@kaldi_command("add-self-loops", group="Parts of graphs", help="Add the self-loops of HMM states to a graph.", usage="""
+Add the self-loops of HMM states to an FST of transition-ids (HCLG from HCLGa).
+
+Usage: add-self-loops [options] <model> [<fst-rxfilename> [<fst-wxfilename>]]
+e.g.:
+ add-self-loops --self-loop-scale=0.1 final.mdl < HCLGa.fst > HCLG.fst
+or, for a chain model:
+ add-self-loops --self-loop-scale=1.0 final.mdl < HCLGa.fst > HCLG.fst
+See also: make-h-transducer
+""", arguments=(1, 3), options=[
+    option("self-loop-scale", float, 1.0, "Factor of the log-probabilities of staying in a state, and of leaving it"),
+    option("disambig-syms", str, "", "File of disambiguation symbols (integers) on the input side"),
+    option("reorder", bool, True, "Put self-loops after the transition that leaves their state"),
+])
+def add_self_loops(args: list[str], options: Options) -> int:
+    """Add self-loops."""
+    from nnet3py.graphs.hmms import add_self_loops as with_self_loops
+    from nnet3py.hmm.transition_model import read_transition_model
+
+    model = read_transition_model(args[0])
+    disambig = read_numbers(options.disambig_syms) if options.disambig_syms else []
+    return change_graph(args, lambda fst: with_self_loops(fst, model, options.self_loop_scale, disambig=disambig,
+                                                          reorder=options.reorder), 1)
+
+
+@kaldi_command("make-grammar-fst", group="Graphs",
+               help="Combine a graph with the graphs of its nonterminals in one file.", usage="""
+Combine a top-level graph with the graphs of its nonterminals, such as #nonterm:contacts, in one file, from which
+nnet3-latgen-grammar decodes; so a part, such as a list of names, is exchanged without making the others again.
+<symbolN> is the number of a nonterminal in phones.txt. With two arguments, prepare a graph to become such a part;
+make-graph and Kaldi's utils/mkgraph.sh do that by themselves.
+
+Usage: make-grammar-fst [options] <top-level-fst> <symbol1> <fst1> [<symbol2> <fst2> ...] <fst-out>
+ or:   make-grammar-fst [options] <fst-in> <fst-out>
+e.g.:
+ make-grammar-fst --nonterm-phones-offset=317 HCLG.fst 321 HCLG1.fst HCLG.gra
+See also: nnet3-latgen-grammar, make-graph
+""", arguments=(2, 100_000), options=[
+    option("nonterm-phones-offset", int, -1, "Number of #nonterm_bos in phones.txt; must be given"),
+    option("write-as-grammar", bool, True, "Write the graphs as they are, to be combined while decoding; false: expand "
+           "them into one FST"),
+])
+def make_grammar_fst(args: list[str], options: Options) -> int:
+    """Write a grammar, a part of one, or an expanded grammar."""
+    from nnet3py.graphs.grammar_fst import GrammarFst, Nonterminals, can_be_empty, of_part
+
+    if len(args) % 2:
+        raise UsageError("expected a nonterminal's number before each graph except the top-level one",
+                         "make-grammar-fst TOP.fst NUMBER PART.fst … OUT")
+    names = Nonterminals(options.nonterm_phones_offset)
+    if len(args) == 2:
+        write_graph(args[1], of_part(read_graph(args[0]), names))
+        return 0
+    numbers = [_number(word) for word in args[1:-1:2]]
+    if len(set(numbers)) < len(numbers):
+        raise UsageError("a nonterminal has two graphs", "give each number once")
+    grammar = GrammarFst.of(names, read_graph(args[0]),
+                            dict(zip(numbers, map(read_graph, args[2:-1:2]), strict=True)))
+    for number in numbers:
+        if can_be_empty(grammar.parts[number], names):
+            log.warning(f"Nonterminal {number} accepts the empty sequence; decoding fails if it is in a loop of the "
+                        "grammar. N-gram models that are estimated from text accept the empty sentence.")
+    if options.write_as_grammar:
+        grammar.write(args[-1])
+        log.log(f"Wrote {args[-1]}, of {1 + len(numbers)} graphs")
+    else:
+        from nnet3py.decoding.composed_graphs import grammar_as_fst
+
+        write_graph(args[-1], grammar_as_fst(grammar), "const")
+    return 0
+
+
+def _number(word: str) -> int:
+    if not (word.isascii() and word.isdigit() and len(word) < 10):
+        raise UsageError(f"expected the number of a nonterminal, found '{word}'", "phones.txt has the numbers")
+    return int(word)

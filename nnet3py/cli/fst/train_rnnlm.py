@@ -1,4 +1,4 @@
-"""nnet3py train-rnnlm: training of an RNN language model on text."""
+"""nnet3py train-rnnlm: training of an RNN language model on text; apart, because its options need other modules."""
 from __future__ import annotations
 
 from nnet3py.cli.process.command import kaldi_command
@@ -7,21 +7,20 @@ from nnet3py.cli.process.options import Options, declared
 from nnet3py.rnnlm.training.options import SETTINGS, rnnlm_options
 
 
-@kaldi_command("train-rnnlm", group="Language models", help="Train an RNN language model on text, to rescore lattices.",
-               launcher=False, usage="""
-Train an RNN language model on text, for rescoring lattices: a TDNN-LSTM between embeddings of words, which are sums of
-vectors of features such as letter n-grams. The folder has the form of Kaldi's, for
-lattice-lmrescore-kaldi-rnnlm-pruned, for Kaldi's scripts such as rnnlm/lmrescore_pruned.sh, and for a recognizer's
-rnnlm/.
+@kaldi_command("train-rnnlm", group="Language models", launcher=False,
+               help="Train an RNN language model on text, to rescore lattices.", usage="""
+Train an RNN language model on text, for rescoring lattices: a TDNN-LSTM whose word embeddings are sums of embeddings of
+features such as letter n-grams. The output folder has the layout of Kaldi's, for lattice-lmrescore-kaldi-rnnlm-pruned,
+for Kaldi's scripts such as rnnlm/lmrescore_pruned.sh, and as rnnlm/ of a recognizer's model folder.
 
-Texts have one sentence a line. The perplexity of an n-gram model, an ARPA file, is shown for comparison; with large
-vocabularies, whose words are sampled, samples are drawn from it.
+Texts have one sentence on each line. With an n-gram model, an ARPA file, its perplexity is logged for comparison; with
+large vocabularies, where training samples words, they are sampled from it.
 
-After each epoch the perplexity of the held-out text is shown, with normalized probabilities; final.raw and
-feat_embedding.final.mat have the model with the lowest perplexity. The other files are word_feats.txt,
-special_symbol_opts.txt (and .conf) and words.txt, with their sources in config/.
+After each epoch the perplexity of the held-out text is logged; final.raw and feat_embedding.final.mat are the model
+with the lowest one. The other files are word_feats.txt, special_symbol_opts.txt (and .conf) and words.txt, with their
+sources in config/.
 
-An interrupted training goes on after its last epoch when the command is given again.
+Run the same command again to continue an interrupted training after its last epoch.
 
 Usage:  nnet3py train-rnnlm [options] <plain-text> ... [<arpa>] --dir=<folder>
 
@@ -34,7 +33,7 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, rnnlm-sentence-probs
     QUIET, NUM_THREADS, *declared(SETTINGS),
 ])
 def train_rnnlm(args: list[str], options: Options) -> int:
-    """Train, and print the result in a line."""
+    """Train, and print a line with the result."""
     training_options = rnnlm_options(options.as_dict())
     training_options.check()
     if options.num_threads:

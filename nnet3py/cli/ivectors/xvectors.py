@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.nnet.utterance_batches import MissingData, UtteranceSource, write_outputs
-from nnet3py.cli.nnet.utterances import SIMPLE
+from nnet3py.cli.nnet.utterances import SIMPLE, MissingData, UtteranceSource, write_outputs
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, unprefixed, with_default
 from nnet3py.cli.process.options import Options, declared, fields_from, option
@@ -40,7 +39,7 @@ e.g.: nnet3-xvector-compute final.raw scp:feats.scp ark:xvectors.ark
 def xvector_compute(args: list[str], options: Options) -> int:
     """Compute vectors of utterances; return 1 if none succeeded."""
     from nnet3py.cli.nnet.utterances import model_for_test
-    from nnet3py.cli.process.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import XvectorComputer
@@ -99,7 +98,7 @@ e.g.: nnet3-xvector-compute-batched --chunk-size=300 final.raw scp:feats.scp ark
 def xvector_compute_batched(args: list[str], options: Options) -> int:
     """Compute vectors of utterances; return 1 unless more than half succeeded."""
     from nnet3py.cli.nnet.utterances import model_for_test
-    from nnet3py.cli.process.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import BatchedXvectorComputer

@@ -1,4 +1,7 @@
-"""lattice-compose, -interp, -copy-backoff, -union, -combine, -difference: several lattices made one."""
+"""Lattices with language models (lattice-lmrescore …), with FSTs (lattice-compose) and with other lattices.
+
+The last: lattice-interp, -copy-backoff, -union, -combine and -difference.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -6,31 +9,108 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.lattices.options import (
+from nnet3py.cli.lattices.tables import (
     ACOUSTIC_SCALE,
     INV_ACOUSTIC_SCALE,
     LM_SCALE,
     WRITE_COMPACT,
     change_lattices,
+    not_empty,
+    rescore_lattices,
+    rescore_within_beam,
     scales_of,
     status,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import Options, declared, option
 from nnet3py.errors import UsageError
+from nnet3py.lattices.determinize_options import PrunedCompositionOptions
+from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
     from nnet3py.transducers.fst import Fst
 
-    ChangePair = Callable[[str, CompactLattice, CompactLattice | None], CompactLattice | None]
+
+# -- language models ---------------------------------------------------------------------------------------------------
 
 
-def _change_pairs(args: list[str], change: ChangePair) -> int:
-    """Write what ``change`` makes of each lattice of the first table and of the second's, None if it lacks the key.
+_MODEL_SCALE = option("lm-scale", float, 1.0, "Factor of the language model's costs; -1 subtracts those of a model "
+                      "that the lattices have")
 
-    Returns how many were written.
-    """
+
+@kaldi_command("lattice-lmrescore", group="Lattices", help="Add the costs of a language model, an FST.", usage="""
+Add --lm-scale times the costs of a language model, an FST that accepts words, to the graph costs of lattices. To
+replace a language model, first subtract the old one's costs with --lm-scale=-1.0.
+
+Usage: lattice-lmrescore [options] <lattice-rspecifier> <lm-fst> <lattice-wspecifier>
+e.g.:
+ lattice-lmrescore --lm-scale=-1.0 ark:in.lats 'fstproject --project_output=true data/lang/G.fst|' ark:- | \\
+   lattice-lmrescore --lm-scale=1.0 ark:- 'fstproject --project_output=true data/lang_big/G.fst|' ark:out.lats
+See also: lattice-lmrescore-const-arpa, lattice-lmrescore-pruned, lattice-compose
+""", arguments=(3, 3), options=[
+    _MODEL_SCALE, option("num-states-cache", int, 50000, "No effect: results do not depend on it"),
+])
+def lattice_lmrescore(args: list[str], options: Options) -> int:
+    """Rescore lattices; return 1 if all results are empty."""
+    from nnet3py.io.object_files import read_object
+    from nnet3py.lattices.composition import Composer, rescored_with_fst
+    from nnet3py.transducers.fst_text import read_fst
+
+    model = Composer(read_object(args[1], read_fst))
+    return rescore_lattices([args[0], args[2]], lambda lattice: rescored_with_fst(lattice, model, options.lm_scale))
+
+
+@kaldi_command("lattice-lmrescore-const-arpa", group="Lattices",
+               help="Add the costs of an n-gram model in const-ARPA form.", usage="""
+Add --lm-scale times the costs of an n-gram language model in const-ARPA form to the graph costs of lattices.
+
+Usage: lattice-lmrescore-const-arpa [options] <lattice-rspecifier> <const-arpa> <lattice-wspecifier>
+e.g.:
+ lattice-lmrescore-const-arpa --lm-scale=1.0 ark:no-lm.lats G.carpa ark:out.lats
+See also: lattice-lmrescore, arpa-to-const-arpa
+""", arguments=(3, 3), options=[_MODEL_SCALE])
+def lattice_lmrescore_const_arpa(args: list[str], options: Options) -> int:
+    """Rescore lattices; return 1 if all results are empty."""
+    from nnet3py.fst.const_arpa import ConstArpa
+    from nnet3py.lattices.composition import rescored_with_const_arpa
+
+    model = ConstArpa.read(args[1])
+    return rescore_lattices([args[0], args[2]],
+                            lambda lattice: rescored_with_const_arpa(lattice, model, options.lm_scale))
+
+
+@kaldi_command("lattice-lmrescore-pruned", group="Lattices",
+               help="Replace the language model, within a beam.", usage="""
+Replace the language model of lattices: subtract the old model's costs and add the new one's, only on paths within a
+beam (pruned composition). The input should be determinized; the output is not.
+
+Usage: lattice-lmrescore-pruned [options] <old-lm> <new-lm> <lattice-rspecifier> <lattice-wspecifier>
+e.g.:
+ lattice-lmrescore-pruned --acoustic-scale=0.1 data/lang/G.fst data/lang_big/G.fst ark:in.lats ark:out.lats
+ lattice-lmrescore-pruned --add-const-arpa=true data/lang/G.fst data/lang_big/G.carpa ark:in.lats ark:out.lats
+See also: lattice-lmrescore, lattice-lmrescore-const-arpa
+""", arguments=(4, 4), options=[
+    _MODEL_SCALE, ACOUSTIC_SCALE, option("add-const-arpa", bool, False, "<new-lm> is in const-ARPA form"),
+    *declared(settings_of(PrunedCompositionOptions)),
+])
+def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
+    """Rescore lattices; return 1 if all results are empty."""
+    from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm, LmDifference, PrunedComposition
+
+    log.log("Reading LMs...")
+    new: Any = ConstArpaLm.read(args[1]) if options.add_const_arpa else FstLm.read(args[1])
+    model = LmDifference(FstLm.read(args[0]), new, options.lm_scale)
+    log.log("Done.")
+    return rescore_within_beam(
+        args[2:], lambda lattice, limits: PrunedComposition(lattice, model, limits).compose(), options)
+
+
+# -- FSTs and other lattices -------------------------------------------------------------------------------------------
+
+
+def _change_pairs(args: list[str], change: Callable[[str, CompactLattice, CompactLattice | None], Any]) -> int:
+    """Write ``change(key, lattice, other)``, with the second table's lattice or None; return the number written."""
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
@@ -40,8 +120,8 @@ def _change_pairs(args: list[str], change: ChangePair) -> int:
 
 
 @kaldi_command("lattice-compose", group="Lattices", help="Compose lattices with lattices or FSTs.", usage="""
-Compose lattices with lattices of the same keys, with an FST or with a table of FSTs: the words of the first with the
-input labels of the second. The results are not determinized.
+Compose lattices with other lattices of the same keys, with an FST, or with FSTs of the same keys: the words of the
+first with the input labels of the second. The output is not determinized.
 
 Usage: lattice-compose [options] <lattice-rspecifier> <lattice-rspecifier|fst-rxfilename|fst-rspecifier> \
 <lattice-wspecifier>
@@ -52,14 +132,14 @@ e.g.:
 See also: lattice-project, lattice-lmrescore, lattice-interp
 """, arguments=(3, 3), options=[
     WRITE_COMPACT,
-    option("phi-label", int, -1, "Label of arcs that are taken if no other matches"),
-    option("rho-label", int, -1, "Label of arcs that stand for all words that no other matches"),
+    option("phi-label", int, -1, "Label of failure arcs in the FST: taken if no other arc matches a word"),
+    option("rho-label", int, -1, "Label of arcs in the FST that match any word without an arc of its own"),
     option("num-states-cache", int, 50000, "No effect: results do not depend on it"),
-    option("compose-with-fst", str, "auto", "auto|true|false: the second table has FSTs, not lattices",
+    option("compose-with-fst", str, "auto", "true: the second table has FSTs; false, auto: lattices",
            choices=("auto", "true", "false", "True", "False", "T", "F")),
 ])
 def lattice_compose(args: list[str], options: Options) -> int:
-    """Compose lattices; 1 if nothing was left of any."""
+    """Compose lattices; return 1 if all results are empty."""
     from nnet3py.io.object_files import read_object
     from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
@@ -84,8 +164,7 @@ def lattice_compose(args: list[str], options: Options) -> int:
                 log.warning(f"Not producing output for utterance {key} because not present in second table.")
                 return None
             result = (model if table is None else Composer(table[key], phi, rho)).compose(lattice)
-            if result.start < 0:
-                log.warning(f"Empty lattice for utterance {key} (incompatible LM?)")
+            if not_empty(result, f"Empty lattice for utterance {key} (incompatible LM?)") is None:
                 return None
             return result if options.write_compact else expanded(result)
 
@@ -95,17 +174,18 @@ def lattice_compose(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("lattice-interp", group="Lattices", help="Interpolate the costs of two lattices.", usage="""
-Interpolate lattices: paths whose words are in both, with the costs of both, and the transition-ids of the first.
+Interpolate lattices: keep the word sequences that both lattices of a key have, with --alpha times the first one's costs
+plus 1 - alpha times the second one's, and the transition-ids of the first.
 
 Usage: lattice-interp [options] <lattice-rspecifier-a> <lattice-rspecifier-b> <lattice-wspecifier>
 e.g.:
  lattice-interp --alpha=0.4 ark:1.lats ark:2.lats ark:3.lats
 See also: lattice-combine, lattice-compose
 """, arguments=(3, 3), options=[
-    option("alpha", float, 0.5, "Factor of the first lattice's costs; those of the second get 1 - alpha"),
+    option("alpha", float, 0.5, "Factor of the first lattice's costs; the second one's is 1 - alpha"),
 ])
 def lattice_interp(args: list[str], options: Options) -> int:
-    """Interpolate lattices; 1 if none was."""
+    """Interpolate lattices; return 1 if none was."""
     from nnet3py.lattices.composition import Composer
     from nnet3py.lattices.scaling import Scales, on_words, scaled
 
@@ -134,9 +214,9 @@ def lattice_interp(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-copy-backoff", group="Lattices", help="Copy lattices, from another table where that has them.",
-               usage="""
-Copy lattices; those that a second table has, too, are taken from there.
+@kaldi_command("lattice-copy-backoff", group="Lattices",
+               help="Copy lattices from a second table, else from the first.", usage="""
+Copy lattices with the keys of the first table: from the second table where it has the key, else from the first.
 
 Usage: lattice-copy-backoff [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
 e.g.:
@@ -144,7 +224,7 @@ e.g.:
 See also: lattice-copy, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_copy_backoff(args: list[str], options: Options) -> int:
-    """Copy lattices of two tables; 1 if there was none."""
+    """Copy lattices of two tables; return 1 if there was none."""
     replaced = 0
 
     def choose(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice:
@@ -157,8 +237,8 @@ def lattice_copy_backoff(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-union", group="Lattices", help="Put the paths of two lattices into one.", usage="""
-Put the paths of two lattices into one, and determinize it: each text keeps its best path from either.
+@kaldi_command("lattice-union", group="Lattices", help="Unite two lattices, and determinize the union.", usage="""
+Unite the two lattices of each key, and determinize the union: each word sequence keeps its best path of both.
 
 Usage: lattice-union [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
 e.g.:
@@ -166,7 +246,7 @@ e.g.:
 See also: lattice-combine, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_union(args: list[str], options: Options) -> int:
-    """Unite lattices; 1 if there was none."""
+    """Unite lattices; return 1 if there was none."""
     from nnet3py.lattices.composition import union
     from nnet3py.lattices.determinize import determinize
     from nnet3py.transducers.lattice import expanded
@@ -191,8 +271,8 @@ def lattice_union(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("lattice-combine", group="Lattices", help="Combine the lattices of several systems.", usage="""
-Combine the lattices of several systems: all paths in one lattice, with the probabilities of each system's paths
-scaled to add up to its weight. The first table says which utterances there are.
+Combine the lattices of several systems, for minimum Bayes risk decoding: the union of their paths, where the
+probabilities of a system's paths are scaled to sum to its weight. The output has the keys of the first table.
 
 Usage: lattice-combine [options] <lattice-rspecifier-1> [<lattice-rspecifier-2> ...] <lattice-wspecifier>
 e.g.:
@@ -201,10 +281,10 @@ e.g.:
 See also: lattice-union, lattice-interp, lattice-mbr-decode
 """, arguments=(2, None), options=[
     ACOUSTIC_SCALE, INV_ACOUSTIC_SCALE, LM_SCALE,
-    option("lat-weights", str, "", "Weights of the systems with colons between them (empty: all the same)"),
+    option("lat-weights", str, "", "Colon-separated list of the systems' weights (empty: equal ones)"),
 ])
 def lattice_combine(args: list[str], options: Options) -> int:
-    """Combine lattices; 1 if none was written, or half of the lattices were missing."""
+    """Combine lattices; return 1 if none was written, or half of the lattices were missing."""
     from math import log as logarithm
 
     from nnet3py.io.tables import RandomAccessReader
@@ -215,7 +295,7 @@ def lattice_combine(args: list[str], options: Options) -> int:
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     num_systems = len(args) - 1
-    weights = _weights(options.lat_weights, num_systems)
+    weights = _system_weights(options.lat_weights, num_systems)
     scales = scales_of(options)
     total = missing = errors = 0
     with ExitStack() as stack:
@@ -239,11 +319,11 @@ def lattice_combine(args: list[str], options: Options) -> int:
                     log.warning(f"No lattice found for utterance {key} for system {name}.")
                     missing += 1
                 members.append(table[key] if key in table else None)
-            usable = [weighted(key, member, weight) for member, weight in zip(members, weights, strict=True)
+            usable: list[Any] = [weighted(key, member, weight) for member, weight in zip(members, weights, strict=True)
                       if member is not None]
             total += len(usable)
-            parts = [part for part in usable if part is not None]
-            return union(parts) if parts else None
+            usable = [member for member in usable if member is not None]
+            return union(usable) if usable else None
 
         done, failed = change_lattices([args[0], args[-1]], combine)
     log.log(f"Processed {done + failed} utterances: with a total of {total} lattices across {num_systems} different "
@@ -253,9 +333,8 @@ def lattice_combine(args: list[str], options: Options) -> int:
     return 0 if done and missing < 0.5 * (total + missing) else 1
 
 
-def _weights(text: str, count: int) -> list[float]:
-    """The systems' weights."""
-    from nnet3py.cli.process.lists import float_list
+def _system_weights(text: str, count: int) -> list[float]:
+    from nnet3py.cli.process.options import float_list
 
     weights = float_list(text, "lat-weights") or [1.0 / count] * count
     if len(weights) != count or not all(weight > 0.0 for weight in weights):
@@ -264,9 +343,9 @@ def _weights(text: str, count: int) -> list[float]:
     return weights
 
 
-@kaldi_command("lattice-difference", group="Lattices", help="Keep paths whose texts are not in other lattices.",
-               usage="""
-Keep the paths of lattices whose texts are not in other lattices.
+@kaldi_command("lattice-difference", group="Lattices",
+               help="Keep paths whose word sequences other lattices lack.", usage="""
+Subtract lattices: keep the paths of the first lattice whose word sequences the second lattice of the same key lacks.
 
 Usage: lattice-difference [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
 e.g.:
@@ -274,7 +353,7 @@ e.g.:
 See also: lattice-union, lattice-compose
 """, arguments=(3, 3), options=[])
 def lattice_difference(args: list[str], options: Options) -> int:
-    """Write what is left of lattices; 1 if there was none."""
+    """Subtract lattices; return 1 if there was none."""
     from nnet3py.lattices.composition import difference
 
     empty = missing = 0

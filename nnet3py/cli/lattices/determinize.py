@@ -1,10 +1,18 @@
-"""lattice-determinize and its relatives, lattice-push, lattice-minimize: lattices made deterministic, and smaller."""
+"""lattice-determinize, -determinize-pruned, -determinize-phone-pruned, -determinize-non-compact, -push, -minimize."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from nnet3py import log
-from nnet3py.cli.lattices.options import ACOUSTIC_SCALE, WRITE_COMPACT, change_lattices, per, scales_of, status
+from nnet3py.cli.lattices.tables import (
+    ACOUSTIC_SCALE,
+    WRITE_COMPACT,
+    change_lattices,
+    not_empty,
+    per,
+    scales_of,
+    status,
+)
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import UsageError
@@ -15,22 +23,25 @@ if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
     from nnet3py.transducers.fst import Fst
 
-_BEAM = option("beam", float, 10.0, "How much worse than the best one a path may be, after scaling")
-_DELTA = option("delta", float, 1.0 / 1024, "States that differ by no more than this are the same")
-_MAX_MEM = option("max-mem", int, 50000000, "Bytes that may be used, as Kaldi counts them; then the beam gets narrower")
+_BEAM = option("beam", float, 10.0, "Pruning beam: greatest difference of a path's cost, after scaling, from the best "
+               "one's")
+_DELTA = option("delta", float, 1.0 / 1024, "Subsets of states, and states, whose costs differ by at most this are "
+                "equal")
+_MAX_MEM = option("max-mem", int, 50000000, "Bytes, as Kaldi counts them, after which determinization stops; what is "
+                  "left out lies outside a narrower beam")
 _MAX_LOOP = option("max-loop", int, 0, "No effect: lattices with cycles are refused")
 _MINIMIZE = option("minimize", bool, False, "Push and minimize after determinization")
 
 
 class _Depths:
-    """Averages of depths before and after, for the log."""
+    """Sums of lattice depths before and after determinization, for the log."""
 
     def __init__(self) -> None:
         self.before = self.after = 0.0
         self.frames = self.done = self.narrower = 0
 
     def add(self, lattice: Fst, result: CompactLattice, complete: bool) -> None:
-        """Count a lattice."""
+        """Add a lattice and its determinized form; ``complete``: whether that has all paths within the beam."""
         from nnet3py.lattices.pruning import depth
 
         after, frames = depth(result)
@@ -38,8 +49,8 @@ class _Depths:
         self.frames, self.done = self.frames + frames, self.done + 1
         self.narrower += not complete or result.start < 0
 
-    def tell(self, or_empty: str = "") -> int:
-        """Write the log lines; the exit status."""
+    def log(self, or_empty: str = "") -> int:
+        """Write the log lines; return the exit status."""
         log.log(f"Average input-lattice depth (measured at at state level) is {per(self.before, self.frames):.6g}, "
                 f"output depth is {per(self.after, self.frames):.6g}, over {self.frames} frames  (average num-frames = "
                 f"{per(self.frames, self.done):.6g}).")
@@ -59,9 +70,11 @@ def _minimized(lattice: CompactLattice) -> CompactLattice:
     return minimized(with_weights_pushed(with_strings_pushed(lattice)))
 
 
-@kaldi_command("lattice-determinize-pruned", group="Lattices", help="Keep the best path of each text, within a beam.",
-               usage="""
-Determinize lattices on words, for paths within a beam of the best: each word sequence keeps its best path.
+@kaldi_command("lattice-determinize-pruned", group="Lattices",
+               help="Determinize lattices on words, within a beam.", usage="""
+Determinize lattices on words, keeping paths within --beam of the best path: each word sequence keeps its best path,
+whose transition-ids become strings on the arcs. The input has a transition-id on each arc, as from
+nnet3-latgen-faster --determinize-lattice=false.
 
 Usage: lattice-determinize-pruned [options] <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
@@ -69,12 +82,13 @@ e.g.:
 See also: lattice-determinize-phone-pruned, lattice-prune
 """, arguments=(2, 2), options=[
     WRITE_COMPACT, ACOUSTIC_SCALE, _BEAM, _MINIMIZE, _DELTA, _MAX_MEM, _MAX_LOOP,
-    option("max-states", int, -1, "The most states (-1: any number)"),
-    option("max-arcs", int, -1, "The most arcs (-1: any number)"),
-    option("retry-cutoff", float, 0.5, "If less than this part of the beam was reached, prune and try again"),
+    option("max-states", int, -1, "Greatest number of states of the result (-1: no limit)"),
+    option("max-arcs", int, -1, "Greatest number of arcs of the result (-1: no limit)"),
+    option("retry-cutoff", float, 0.5, "If less than this share of the beam was reached, prune the lattice and "
+           "determinize again"),
 ])
 def lattice_determinize_pruned(args: list[str], options: Options) -> int:
-    """Determinize lattices; 1 if there was none."""
+    """Determinize lattices; return 1 if there was none."""
     from nnet3py.lattices.determinize import determinize_pruned
     from nnet3py.lattices.determinize_options import DeterminizeOptions
     from nnet3py.lattices.scaling import AcousticScores, scaled
@@ -102,12 +116,13 @@ def lattice_determinize_pruned(args: list[str], options: Options) -> int:
         return scaled(result, undone) if scores is None else scores.restored(expanded(result))
 
     change_lattices(args, determinize, False, options.write_compact)
-    return depths.tell(" (or output was empty)")
+    return depths.log(" (or output was empty)")
 
 
-@kaldi_command("lattice-determinize-phone-pruned", group="Lattices", help="Determinize lattices as decoders do.",
-               usage="""
-Determinize lattices on words and phones and then on words, for paths within a beam of the best, as decoders do.
+@kaldi_command("lattice-determinize-phone-pruned", group="Lattices",
+               help="Determinize lattices on phones and words, within a beam, as decoders do.", usage="""
+Determinize lattices first on words and phones and then on words, keeping paths within --beam of the best path, as the
+decoders do before they write lattices.
 
 Usage: lattice-determinize-phone-pruned [options] <model> <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
@@ -117,9 +132,8 @@ See also: lattice-determinize-pruned, nnet3-latgen-faster
     WRITE_COMPACT, ACOUSTIC_SCALE, _BEAM, *declared(settings_of(PhoneDeterminizeOptions)),
 ])
 def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
-    """Determinize lattices; 1 if there was none."""
-    from nnet3py.hmm.transition_model import TransitionModel
-    from nnet3py.io.object_files import read_object
+    """Determinize lattices; return 1 if there was none."""
+    from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.determinize import determinize_phone_pruned
     from nnet3py.lattices.scaling import scaled
     from nnet3py.transducers.lattice import expanded
@@ -128,7 +142,7 @@ def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
     scales = scales_of(options)
     undone = scales.undone()
     how = fields_from(options, PhoneDeterminizeOptions())
-    model = read_object(args[0], TransitionModel.read)
+    model = read_transition_model(args[0])
     depths = _Depths()
 
     def determinize(key: str, lattice: Fst) -> CompactLattice | Fst | None:
@@ -141,47 +155,49 @@ def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
         return result if options.write_compact else expanded(result)
 
     change_lattices(args[1:], determinize, False, options.write_compact)
-    return depths.tell()
+    return depths.log()
 
 
-_WHOLE = [
-    ACOUSTIC_SCALE, _BEAM, option("prune", bool, False, "Prune with the beam after determinization"),
-    option("beam-ratio", float, 0.9, "How much narrower the beam gets each time that determinization fails"),
-    option("num-loops", int, 20, "How often determinization may fail"),
+_OPTIONS = [
+    ACOUSTIC_SCALE, _BEAM, option("prune", bool, False, "Prune with --beam after determinization"),
+    option("beam-ratio", float, 0.9, "Factor of the beam after each failure for lack of memory; the lattice is pruned "
+           "with it before the next attempt"),
+    option("num-loops", int, 20, "Greatest number of failures"),
     _MAX_MEM, _MAX_LOOP.but(default=500000), _DELTA, _MINIMIZE,
 ]
 
 
-@kaldi_command("lattice-determinize", group="Lattices", help="Keep the best path of each text.", usage="""
-Determinize lattices on words: each word sequence keeps its best path. lattice-determinize-pruned is quicker where only
-paths within a beam are wanted.
+@kaldi_command("lattice-determinize", group="Lattices", help="Determinize lattices on words.", usage="""
+Determinize lattices on words: each word sequence keeps its best path. The result has all word sequences, unless memory
+does not suffice; lattice-determinize-pruned is faster where only paths within a beam are wanted.
 
 Usage: lattice-determinize [options] <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
  lattice-determinize --acoustic-scale=0.1 --prune=true --beam=6.0 ark:raw.lats ark:det.lats
 See also: lattice-determinize-pruned, lattice-determinize-non-compact
-""", arguments=(2, 2), options=_WHOLE)
+""", arguments=(2, 2), options=_OPTIONS)
 def lattice_determinize(args: list[str], options: Options) -> int:
-    """Determinize lattices; 1 if none could be."""
-    return _determinize_whole(args, options, compact=True)
+    """Determinize lattices; return 1 if none could be."""
+    return _determinize(args, options, compact=True)
 
 
 @kaldi_command("lattice-determinize-non-compact", group="Lattices",
-               help="Determinize; write a transition-id on each arc.", usage="""
-Determinize lattices on words, and write them with a transition-id on each arc, and its own acoustic cost.
+               help="Determinize lattices; write a transition-id on each arc.", usage="""
+Determinize lattices on words, and write them with a transition-id on each arc and with the acoustic costs that each
+transition-id had in the input.
 
 Usage: lattice-determinize-non-compact [options] <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
  lattice-determinize-non-compact --acoustic-scale=0.1 --prune=true --beam=6.0 ark:raw.lats ark:det.lats
 See also: lattice-determinize, lattice-determinize-pruned
-""", arguments=(2, 2), options=_WHOLE)
+""", arguments=(2, 2), options=_OPTIONS)
 def lattice_determinize_non_compact(args: list[str], options: Options) -> int:
-    """Determinize lattices; 1 if none could be."""
-    return _determinize_whole(args, options, compact=False)
+    """Determinize lattices; return 1 if none could be."""
+    return _determinize(args, options, compact=False)
 
 
-def _determinize_whole(args: list[str], options: Options, compact: bool) -> int:
-    """Determinize lattices without a beam, or with narrower and narrower ones for those that are too large."""
+def _determinize(args: list[str], options: Options, compact: bool) -> int:
+    """Determinize lattices, if they are too large after pruning with narrower and narrower beams."""
     from nnet3py.lattices.scaling import AcousticScores, scaled
     from nnet3py.transducers.lattice import expanded
 
@@ -191,7 +207,7 @@ def _determinize_whole(args: list[str], options: Options, compact: bool) -> int:
 
     def determinize(key: str, lattice: Fst) -> CompactLattice | Fst | None:
         scores = None if compact else AcousticScores(lattice)
-        result = _smaller_until_it_fits(key, scaled(lattice, scales), options)
+        result = _determinized_in_memory(key, scaled(lattice, scales), options)
         if result is None or result.start < 0:
             log.warning(f"Lattice for utterance {key} could not be determinized")
             return None
@@ -204,8 +220,8 @@ def _determinize_whole(args: list[str], options: Options, compact: bool) -> int:
     return status(done)
 
 
-def _smaller_until_it_fits(key: str, lattice: Fst, options: Options) -> CompactLattice | None:
-    """The determinized lattice, or what of it is within a beam that gets narrower until memory suffices."""
+def _determinized_in_memory(key: str, lattice: Fst, options: Options) -> CompactLattice | None:
+    """Return the determinized lattice; if memory does not suffice, of the lattice pruned with a narrower beam."""
     from math import inf
 
     from nnet3py.lattices.determinize import determinize_pruned
@@ -227,25 +243,26 @@ def _smaller_until_it_fits(key: str, lattice: Fst, options: Options) -> CompactL
     return None
 
 
-@kaldi_command("lattice-push", group="Lattices", help="Move costs and alignments to the start.", usage="""
-Move transition-ids and costs of lattices as near to their starts as they can be.
+@kaldi_command("lattice-push", group="Lattices", help="Push costs and transition-ids towards the start.", usage="""
+Push the strings of transition-ids and the costs of lattices towards their start states, as far as possible.
 
 Usage: lattice-push [options] <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
  lattice-push ark:1.lats ark:2.lats
 See also: lattice-minimize, lattice-determinize-pruned
 """, arguments=(2, 2), options=[
-    option("push-strings", bool, True, "Move transition-ids"), option("push-weights", bool, True, "Move costs"),
+    option("push-strings", bool, True, "Push transition-ids"), option("push-weights", bool, True, "Push costs"),
 ])
 def lattice_push(args: list[str], options: Options) -> int:
-    """Push lattices; 1 if none could be."""
-    done, errors = change_lattices(args, lambda key, lattice: _not_empty(key, _pushed(lattice, options)))
+    """Push lattices; return 1 if none could be."""
+    done, errors = change_lattices(args, lambda key, lattice: not_empty(
+        _pushed(lattice, options), f"The lattice of {key} is empty"))
     log.log(f"Pushed {done} lattices, errors on {errors}")
     return status(done)
 
 
 def _pushed(lattice: CompactLattice, options: Options) -> CompactLattice:
-    """The lattice with its strings and costs pushed, as the options say."""
+    """Return the lattice with what --push-strings and --push-weights select pushed towards its start."""
     from nnet3py.lattices.pruning import with_strings_pushed, with_weights_pushed
 
     if options.push_strings:
@@ -253,30 +270,23 @@ def _pushed(lattice: CompactLattice, options: Options) -> CompactLattice:
     return with_weights_pushed(lattice) if options.push_weights else lattice
 
 
-def _not_empty(key: str, lattice: CompactLattice) -> CompactLattice | None:
-    """The lattice; None, and a warning, if it is empty."""
-    if lattice.start >= 0:
-        return lattice
-    log.warning(f"The lattice of {key} is empty")
-    return None
-
-
-@kaldi_command("lattice-minimize", group="Lattices", help="Merge states that are alike.", usage="""
-Merge states of lattices from which the same words lead on with the same transition-ids and about the same costs.
+@kaldi_command("lattice-minimize", group="Lattices", help="Minimize lattices.", usage="""
+Minimize deterministic lattices: push strings and costs, then merge states whose outgoing words, transition-ids and
+costs (up to --delta) are the same.
 
 Usage: lattice-minimize [options] <lattice-rspecifier> <lattice-wspecifier>
 e.g.:
  lattice-minimize ark:1.lats ark:2.lats
 See also: lattice-push, lattice-determinize-pruned
 """, arguments=(2, 2), options=[
-    option("push-strings", bool, True, "Push transition-ids before"),
-    option("push-weights", bool, True, "Push costs before"), _DELTA,
+    option("push-strings", bool, True, "Push transition-ids first"),
+    option("push-weights", bool, True, "Push costs first"), _DELTA,
 ])
 def lattice_minimize(args: list[str], options: Options) -> int:
-    """Minimize lattices; 1 if none could be."""
+    """Minimize lattices; return 1 if none could be."""
     from nnet3py.lattices.pruning import minimized
 
-    done, errors = change_lattices(args, lambda key, lattice: _not_empty(
-        key, minimized(_pushed(lattice, options), options.delta)))
+    done, errors = change_lattices(args, lambda key, lattice: not_empty(
+        minimized(_pushed(lattice, options), options.delta), f"The lattice of {key} is empty"))
     log.log(f"Minimized {done} lattices, errors on {errors}")
     return status(done)

@@ -1,8 +1,14 @@
-"""nnet3py warmup: compiles all kernels and keeps them on disk, so that no later command compiles one."""
+"""nnet3py warmup: all kernels are compiled and kept on disk, so that no later command has to compile any.
+
+``python -m nnet3py.cli.machine.warmup x86_64 build/kernels/x86_64`` compiles the kernels that wheels contain: for each
+kind of processor of an architecture a folder of object files, which ``engine/shipped.py`` reads. The architecture need
+not be that of this machine. Files that were made from the same sources are left alone.
+"""
 from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,13 +26,13 @@ if TYPE_CHECKING:
 
 
 @kaldi_command("warmup", group="Start here",
-               help="Compile all kernels for this machine once, so that no command has to.", launcher=False, usage="""
-Compile all kernels for this machine once, so that no command has to.
+               help="Compile all kernels for this machine, so that later commands start at once.", launcher=False,
+               usage="""
+Compile all kernels for this machine, and keep them in a folder for all later commands. Without warmup, each command
+compiles the kernels that it needs and does not find.
 
-Compiled kernels are kept in a folder where all commands look for them. This is needed again after an update of
-nnet3py, numba, numpy or Python, or on another processor; otherwise commands compile what they need as they go.
-Where nnet3py was installed from a wheel that brings kernels for this processor, those are found, and nothing is
-compiled for the CPU.
+Run warmup again after an update of nnet3py, numba, numpy or Python, or on another processor. If nnet3py was installed
+from a wheel with kernels for this processor, none are compiled for the CPU.
 
 Usage:  nnet3py warmup [options]
 
@@ -42,7 +48,7 @@ e.g.:
     option("num-processes", "uint", 0, "Processes that compile side by side (0: one for each core)"),
 ])
 def warmup(args: list[str], options: Options) -> None:
-    """Compile, and print a line for each family of kernels."""
+    """Compile all kernels, and print a line for each family."""
     if options.list:
         print("\n".join(families(options.device or "cpu")))
         return
@@ -55,10 +61,9 @@ def warmup(args: list[str], options: Options) -> None:
     show(warm_up(devices, list(options.only), num_processes), lambda line: print(line, flush=True))
 
 
-
-# functions of the engine: files, and names of functions in them
+# Family -> (file, function) of the functions of engine/ that are compiled.
 ENGINE = {"engine": (*interface.FUNCTIONS.values(), ("team_code", "serve"))}
-# families of compiled loops outside ops/, and the modules that have them
+# Family of compiled loops outside ops/ -> modules that contain them.
 LOOPS: dict[str, tuple[str, ...]] = {
     "decoding": ("nnet3py.decoding.composed_graphs", "nnet3py.decoding.decoding_graph",
                  "nnet3py.decoding.lattice_decoder", "nnet3py.decoding.lookahead"),
@@ -75,60 +80,60 @@ LOOPS: dict[str, tuple[str, ...]] = {
 }
 
 
-# families whose kernels take longest: what is begun first does not end last
+# Families whose kernels take longest to compile come first, so that none of them is the last to end.
 _LONGEST = ("engine", "lattices", "decoding", "products", "recurrent", "numerators", "elementwise")
 _KERNELS_A_TASK = 4
 SECONDS_A_KERNEL = 0.2       # of a processor's time, on average
 
 
 class Warmed(NamedTuple):
-    """What was done for some kernels of a family."""
+    """Result of compiling some kernels of a family."""
 
-    device: str
+    device: str          # "cpu" or "cuda"
     family: str
     num_compiled: int
-    num_found: int       # on disk already
+    num_found: int       # kernels that were on disk already
     seconds: float
-    num_left: int = 0    # of this family
-    num_all_left: int = 0
+    num_left: int = 0    # kernels of this family that are still to be compiled
+    num_all_left: int = 0        # the same, of all families
 
 
 class EngineFunction(NamedTuple):
-    """A function that kernels call, in a file of ``engine/``."""
+    """Function that kernels call, in a file of ``engine/``."""
 
     file: str
     name: str
 
     @property
     def key(self) -> Key:
-        """What its code is kept by."""
+        """Key of its compiled code."""
         from nnet3py.engine import kernel_files
 
         return kernel_files.key_of(self.source, self.name)
 
     @property
     def source(self) -> Path:
-        """The file that has it."""
+        """Path of the source file."""
         import nnet3py.engine
 
         return Path(nnet3py.engine.__file__).resolve().with_name(f"{self.file}.py")
 
     def make_code(self) -> Code:
-        """Compile it."""
+        """Compile the function."""
         from nnet3py.engine import kernel_files
 
         return kernel_files.maker_of(self.source, self.name)()
 
 
 def families(device: str) -> list[str]:
-    """The names of the families of kernels of a device, "cpu" or "cuda"."""
+    """Return the names of the families of kernels of a device, "cpu" or "cuda"."""
     from nnet3py.ops.table import FAMILIES
 
     return sorted({*FAMILIES, *LOOPS, *ENGINE} if device == "cpu" else FAMILIES)
 
 
 def kernels_of(device: str, family: str) -> list[Any]:
-    """The kernels of a family. For the CPU each has a ``key``, by which its code is kept, and ``make_code``."""
+    """Return the kernels of a family. For the CPU each has a ``key``, of its code on disk, and ``make_code``."""
     from importlib import import_module
     from importlib.util import find_spec
 
@@ -140,16 +145,16 @@ def kernels_of(device: str, family: str) -> list[Any]:
         return [value for name in LOOPS[family] for value in vars(import_module(name)).values()
                 if isinstance(value, Loop)]
     name = f"nnet3py.ops.{device}.{family}"
-    if find_spec(name) is None:          # a device need not have all of them
+    if find_spec(name) is None:          # a device need not have all families
         return []
-    # those that operations call are in the same module
+    # A module contains the kernels of its operations, and imports others.
     return [value for value in vars(import_module(name)).values()
             if getattr(value, "function", None) is not None and hasattr(value, "compile")
             and value.function.__module__ == name]
 
 
 def num_to_compile(devices: list[str]) -> int:
-    """How many of the CPU's kernels are not on disk, if that is one of the devices."""
+    """Return the number of the CPU's kernels that are not on disk; 0 if the CPU is not one of the devices."""
     from nnet3py.engine import code_files
 
     return sum(code_files.find(kernel.key) is None for family in families("cpu") for kernel in kernels_of("cpu", family)
@@ -157,7 +162,7 @@ def num_to_compile(devices: list[str]) -> int:
 
 
 def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator[Warmed]:
-    """Compile the kernels of some devices and families (empty: of all), or find them on disk; results as they come.
+    """Compile the kernels of devices and families (``only`` empty: all) that are not on disk; yield results.
 
     Raises
     ------
@@ -179,7 +184,7 @@ def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator
 
 
 def ranges(count: int) -> list[tuple[int, int]]:
-    """Which of ``count`` kernels are compiled by one task of a process: first to end - 1."""
+    """Return the ranges, (first, end), into which ``count`` kernels are divided for tasks of processes."""
     return [(first, min(first + _KERNELS_A_TASK, count)) for first in range(0, count, _KERNELS_A_TASK)]
 
 
@@ -197,9 +202,9 @@ def _in_processes(tasks: list[tuple[str, str, int, int]], num_processes: int) ->
 
 
 def warm_family(device: str, family: str, first: int = 0, end: int | None = None) -> Warmed:
-    """Compile the kernels ``first`` to ``end`` - 1 (None: all) of one family, or find them on disk.
+    """Compile the kernels ``first`` to ``end`` - 1 (None: to the last) of one family that are not on disk.
 
-    In random order: processes that are started together then mostly work on different kernels.
+    The order is random, so that processes that are started together mostly work on different kernels.
     """
     start, num_compiled = time.perf_counter(), 0
     kernels = kernels_of(device, family)[first:end]
@@ -210,7 +215,7 @@ def warm_family(device: str, family: str, first: int = 0, end: int | None = None
 
 
 def _compile(kernel: Any) -> bool:
-    """Compile a kernel and keep it, unless it is there; whether it was compiled."""
+    """Compile a kernel and keep its code, unless it is on disk; return whether it was compiled."""
     from nnet3py.engine import code_files
 
     is_compiled = False
@@ -238,13 +243,13 @@ def _compile_for_gpu(kernel: Any) -> bool:
 
 
 def show(warmed: Iterator[Warmed], write: Callable[[str], None]) -> None:
-    """Write a line for each family as it is ready, and one in the end; a terminal has a bar meanwhile."""
+    """Write a line for each family when it is complete, and one at the end; show a bar on a terminal meanwhile."""
     from nnet3py.engine.cache_folder import cache_folder
 
     start, num_compiled, num_found = time.perf_counter(), 0, 0
-    so_far: dict[tuple[str, str], list[float]] = {}
+    tallies: dict[tuple[str, str], list[float]] = {}      # (device, family) -> compiled, found, seconds
     for part in warmed:
-        tally = so_far.setdefault((part.device, part.family), [0, 0, 0.0])
+        tally = tallies.setdefault((part.device, part.family), [0, 0, 0.0])
         for i, number in enumerate((part.num_compiled, part.num_found, part.seconds)):
             tally[i] += number
         num_compiled, num_found = num_compiled + part.num_compiled, num_found + part.num_found
@@ -273,11 +278,11 @@ def _where_found() -> str:
 
 
 def chosen_devices(device: str) -> list[str]:
-    """The devices for ``--device``: "" means the CPU, and the GPU if this machine has one that can be used.
+    """Return the devices for ``--device``; "" means the CPU, and the GPU if this machine has a usable one.
 
-    Raises DeviceError if a GPU is asked for and cannot be used.
+    Raises DeviceError for "cuda" without a usable GPU.
     """
-    from nnet3py.cli.process.compute_setup import why_no_gpu
+    from nnet3py.cli.process.option_groups import why_no_gpu
     from nnet3py.ops.device import require_cuda
 
     if device == "cuda":
@@ -288,7 +293,67 @@ def chosen_devices(device: str) -> list[str]:
 
 
 def default_processes() -> int:
-    """As many as there are threads for computing; one if their number cannot be told."""
+    """Return the number of processes for compiling: that of threads for computing, but not more than cores."""
     from nnet3py.engine.threads import num_threads
 
     return max(1, min(num_threads(), os.cpu_count() or 1))
+
+
+def compile_sets(machine: str, folder: Path, num_processes: int) -> None:
+    """Compile all kernels for each kind of processor of an architecture, "x86_64" or "aarch64", below a folder."""
+    from nnet3py.engine.processor import SETS
+
+    for kind, name in SETS[machine].items():
+        start = time.perf_counter()
+        num_compiled = _compile_set(machine, kind, folder / name, num_processes)
+        size = sum(path.stat().st_size for path in (folder / name).iterdir())
+        print(f"{name}: {num_compiled} kernels compiled in {time.perf_counter() - start:.0f} s, {size / 1e6:.1f} MB",
+              flush=True)
+
+
+def _compile_set(machine: str, kind: str, folder: Path, num_processes: int) -> int:
+    from concurrent.futures import ProcessPoolExecutor, as_completed
+    from multiprocessing import get_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tasks = [(family, *part) for family in families("cpu") for part in ranges(len(kernels_of("cpu", family)))]
+    names: set[str] = set()
+    start, num_compiled, done = time.perf_counter(), 0, 0
+    # A process compiles for one kind of processor only, since shapes of tiles are constants of a module.
+    with ProcessPoolExecutor(num_processes, get_context("spawn"), _begin, (machine, kind)) as pool:
+        for future in as_completed([pool.submit(_compile_some, *task, str(folder)) for task in tasks]):
+            compiled, written = future.result()
+            num_compiled, names, done = num_compiled + compiled, names | set(written), done + 1
+            log.show_status(log.bar(done, len(tasks), f"{{}} parts of {folder.name}", time.perf_counter() - start))
+    log.show_status("")
+    for path in folder.iterdir():
+        if path.name not in names:
+            path.unlink()               # of an earlier version
+    return num_compiled
+
+
+def _begin(machine: str, kind: str) -> None:
+    from nnet3py.engine.processor import make_code_for
+
+    log.leave_status_to_others()
+    make_code_for(machine, kind)
+
+
+def _compile_some(family: str, first: int, end: int, folder: str) -> tuple[int, list[str]]:
+    """Compile kernels of a family whose files are missing or outdated; return their number, and all files' names."""
+    from nnet3py.engine import kernel_code, shipped
+    from nnet3py.engine.processor import processor
+
+    num_compiled, names = 0, []
+    for kernel in kernels_of("cpu", family)[first:end]:
+        key = kernel.key
+        path, belongs = Path(folder) / shipped.file_name(key), shipped.belonging(key, processor())
+        names.append(path.name)
+        if not path.exists() or kernel_code.from_bytes(path.read_bytes(), belongs) is None:
+            path.write_bytes(kernel_code.to_bytes(kernel.make_code(), belongs))
+            num_compiled += 1
+    return num_compiled, names
+
+
+if __name__ == "__main__":
+    compile_sets(sys.argv[1], Path(sys.argv[2]), default_processes())

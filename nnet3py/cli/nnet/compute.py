@@ -1,20 +1,33 @@
-"""nnet3-compute, nnet3-compute-batch: a network's output for utterances."""
+"""nnet3-compute, nnet3-compute-batch: a network's output for utterances.
+
+nnet3-compile: what the compiler makes of a network and a request, pass by pass, in text and drawings.
+"""
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nnet3py import log
-from nnet3py.cli.nnet.utterance_batches import BATCH, with_ivectors, write_outputs
 from nnet3py.cli.nnet.utterances import (
+    BATCH,
     IVEC,
     SIMPLE,
     IvectorSource,
     check_ivector_options,
     compute_options,
     model_for_test,
+    with_ivectors,
+    write_outputs,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, with_default
+from nnet3py.cli.process.option_groups import DEVICE, OPTIM, with_default
 from nnet3py.cli.process.options import Options, fields_from, option
+from nnet3py.errors import UsageError
 from nnet3py.runtime.options import BatchOptions
+
+if TYPE_CHECKING:
+    from nnet3py.compiler.request import ComputationRequest
+    from nnet3py.network.nnet import Nnet
+
 
 _OPTIONS = [
     *with_default(SIMPLE, "acoustic-scale", 1.0), *IVEC,
@@ -34,7 +47,7 @@ def compute(args: list[str], options: Options) -> int:
     """Compute outputs of utterances; 1 if none succeeded."""
     import time
 
-    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.compute import UtteranceComputer
@@ -72,7 +85,7 @@ def compute_batch(args: list[str], options: Options) -> int:
     """Compute outputs of utterances; 1 if none succeeded."""
     import time
 
-    from nnet3py.cli.process.compute_setup import set_up
+    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.batch import BatchComputer
@@ -92,3 +105,100 @@ def compute_batch(args: list[str], options: Options) -> int:
     log.log(f"Done {num_done} utterances, failed for {source.num_read - num_done}")
     computer.compiler.log_time()
     return 0 if num_done else 1
+
+
+_NATURAL = ("frames", "frame-subsampling-factor", "extra-left-context", "extra-right-context")
+_FLAGS = ("train", "input-derivs", "store-stats", "num-sequences")
+
+
+@kaldi_command("nnet3-compile", group="Models", help="Show what the compiler makes of a network and a request.",
+               usage="""
+Compile a request for a network, and show the result: how each pass of the optimizer changes the command list,
+the listing, the matrices with their lifetimes, the peak memory, and the operations of each component.
+
+The request is for chunks of --frames frames with the context that the network needs; or what --input and --output
+say; or what the file --request says, with lines such as
+ input input has_deriv=0 0,-1,0 0,0,0 0,1,0     (n,t,x of each row)
+ output output has_deriv=1 0,0,0
+ need_model_derivative=1
+ store_component_stats=0
+
+Usage:  nnet3-compile [options] <raw-nnet-or-model>
+
+e.g.:
+ nnet3-compile --frames=150 --frame-subsampling-factor=3 --num-sequences=64 --train final.mdl
+ nnet3-compile --input=input:-5:9,ivector:0 --output=output:0:4 --passes=all --svg=drawings 0.raw
+""", arguments=(1, 1), options=[
+    option("request", str, "", "Rxfilename of a computation request"),
+    option("input", str, "", "What is given, with commas: NAME:T, NAME:FIRST:LAST or NAME:FIRST:LAST:STEP"),
+    option("output", str, "", "What is wanted, in the same form; without --input names alone (default: output)"),
+    option("frames", int, 20, "Frames of a chunk, without context"),
+    option("frame-subsampling-factor", int, 1, "Input frames per output frame"),
+    option("extra-left-context", int, 0, "Frames of left context added to what the network needs"),
+    option("extra-right-context", int, 0, "Frames of right context added to what the network needs"),
+    option("num-sequences", int, 1, "Sequences with the same times"),
+    option("train", bool, False, "Derivatives of the outputs are given, those of the parameters wanted"),
+    option("input-derivs", str, "", "Inputs whose derivatives are wanted, with commas"),
+    option("store-stats", bool, False, "Components accumulate statistics"),
+    option("passes", str, "", "Show the listing after these passes, with commas: their options' names, 'unoptimized' "
+           "or 'all'"),
+    option("verbose-passes", bool, False, "Show the listing after every pass; the same as --passes=all"),
+    option("summary", bool, False, "Leave out the listing and the list of matrices"),
+    option("svg", str, "", "Draw network, graph and memory: a folder, or a file NAME.svg with one below the other"),
+    *OPTIM,
+])
+def compile_request(args: list[str], options: Options) -> int:
+    """Print the report on standard output; write the drawings."""
+    from nnet3py.cli.process.option_groups import optimize_options
+    from nnet3py.io.streams import write_text
+    from nnet3py.network.model_file import read_nnet
+    from nnet3py.report.tables import chosen_passes, compilation_steps, report
+
+    _check_options(options)
+    nnet = read_nnet(args[0])
+    request = _request(nnet, options)
+    steps = list(compilation_steps(nnet, request, optimize_options(options)))
+    chosen = chosen_passes("all" if options.verbose_passes else options.passes, steps)
+    if options.svg:
+        from nnet3py.report.drawings import write_drawings
+
+        for path in write_drawings(options.svg, nnet, request, steps[-1][1]):
+            log.log(f"Wrote {path}")
+    write_text("-", report(nnet, request, steps, chosen, options.summary))
+    return 0
+
+
+def _check_options(options: Options) -> None:
+    """Refuse options that would be ignored."""
+    if options.request:
+        ignored = [name for name in ("input", "output", *_NATURAL, *_FLAGS) if options.given(name)]
+        where = "stands in the request's file"
+    else:
+        ignored = [name for name in _NATURAL if options.given(name)] if options.input else []
+        where = "is for requests without --input"
+    if ignored:
+        raise UsageError(f"--{ignored[0]} {where}", "leave one of the two out")
+    if options.input and not options.output:
+        raise UsageError("--input says what is given, and nothing what is wanted", "give --output=NAME:FIRST:LAST too")
+
+
+def _request(nnet: Nnet, options: Options) -> ComputationRequest:
+    from nnet3py.report.requests import natural_request, parse_request, range_request
+
+    if options.request:
+        from nnet3py.io.streams import open_input
+
+        with open_input(options.request) as stream:
+            return parse_request(stream.read().decode("utf-8", "replace"), options.request)
+    derivs = [name.strip() for name in options.input_derivs.split(",") if name.strip()]
+    if options.input:
+        return range_request(options.input, options.output, options.num_sequences, options.train, derivs,
+                             options.store_stats)
+    outputs = [name.strip() for name in (options.output or "output").split(",")]
+    for name in outputs:
+        if ":" in name:
+            raise UsageError(f"--output={name} names times, so --input has to as well",
+                             "give --input=NAME:FIRST:LAST, or the names of outputs only")
+    return natural_request(nnet, options.frames, options.num_sequences, options.frame_subsampling_factor,
+                           options.train, outputs, derivs, options.store_stats, options.extra_left_context,
+                           options.extra_right_context)

@@ -1,6 +1,6 @@
-"""A Kaldi program as a command.
+"""The decorator that declares a command, and the click command that it makes.
 
-A command file declares its command and stays thin::
+A module of commands declares its commands and leaves the work to the package::
 
     from nnet3py.cli.process.command import kaldi_command
     from nnet3py.cli.process.option_groups import BINARY
@@ -20,7 +20,7 @@ A command file declares its command and stays thin::
 ``make launchers`` collects the names, groups and lines of help from the sources into ``registry_table.py``, from which
 lists of commands are made; so they are literal strings. A function with several such decorators has as many commands.
 
-The command is one of click's. It parses as Kaldi does, repeats its command line on standard error, and turns errors
+The command is a click command. It parses as Kaldi does, repeats its command line on standard error, and turns errors
 into one ERROR line and Kaldi's exit status. Called with a list (``copy.execute(["in", "out"])``) it returns the exit
 status instead of exiting.
 """
@@ -37,17 +37,21 @@ from click.core import ParameterSource
 
 from nnet3py import log
 from nnet3py.cli.process.options import (
+    ARGUMENTS,
     COMPLETION_VARIABLE,
     STANDARD_OPTIONS,
     FileName,
+    KaldiParser,
     Option,
     OptionError,
     Options,
+    attach_values,
     command_echo,
+    options_first,
     print_error_text,
+    program_apart,
     usage_text,
 )
-from nnet3py.cli.process.parser import ARGUMENTS, KaldiParser, attach_values, options_first, program_apart
 from nnet3py.cli.process.run import WRONG_USAGE, guarded
 from nnet3py.cli.registry import COMMANDS
 
@@ -56,13 +60,16 @@ _STANDARD = frozenset(declared.name for declared in STANDARD_OPTIONS)
 
 
 class Runnable(click.Command):
-    """How our commands and their group are run, whoever starts them: as click does, except for errors and statuses."""
+    """Base of commands and their group: a click command whose errors are ERROR lines and Kaldi's exit statuses."""
 
-    person = False      # whether errors are for a person, who does not need Kaldi's last word
+    person = False      # whether the line kaldi::KaldiFatalError is left out after errors, as for nnet3py NAME
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, complete_var: str | None = None,
              standalone_mode: bool = True, **extra: Any) -> Any:
-        """Run on ``args``, by default the process's, having reported any error; exit with the status, or return it."""
+        """Run the command on ``args`` (default: the process's); exit with the status, or return it.
+
+        Errors are reported. With ``standalone_mode`` the process exits.
+        """
         words = list(sys.argv[1:] if args is None else args)
         instruction = os.environ.get(complete_var or COMPLETION_VARIABLE)
         if instruction:
@@ -86,21 +93,22 @@ class Runnable(click.Command):
 
 
 class KaldiCommand(Runnable):
-    """A click command that behaves as Kaldi's programs do; made by :func:`kaldi_command`.
+    """Click command that behaves as Kaldi's programs do; made by :func:`kaldi_command`.
 
     Attributes
     ----------
     name : Kaldi's name of the program
-    usage : what ``--help`` prints before the options
-    bounds : the least and the greatest number of arguments; None for no upper limit
-    declared : the options besides the standard ones
+    usage : text that ``--help`` prints before the options
+    bounds : smallest and largest number of arguments; None for no upper limit
+    declared : options besides the standard ones
+    standard : options that every command has, perhaps with other defaults
     """
 
     def __init__(self, name: str, function: Function, usage: str, arguments: tuple[int, int | None],
                  options: Sequence[Option], detached_values: bool = False, options_anywhere: bool = False,
                  runs_program: bool = False, short_names: Mapping[str, str] | None = None,
                  short_help: str | None = None) -> None:
-        own = {option_.name: option_ for option_ in options}      # may have another default for a standard one
+        own = {option_.name: option_ for option_ in options}      # a standard option may get another default
         self.usage, self.bounds, self._detached_values = usage.strip("\n"), arguments, detached_values
         self._options_anywhere, self._runs_program = options_anywhere, runs_program
         self._short_names = short_names or {}
@@ -111,23 +119,23 @@ class KaldiCommand(Runnable):
                          params=parameters)
 
     def execute(self, args: Sequence[str]) -> int:
-        """Run the command on the words after its name; return the exit status, having reported any error."""
+        """Run the command on the words after its name; report errors, and return the exit status."""
         return self.main(args, standalone_mode=False)
 
     def usage_text(self) -> str:
-        """What ``--help`` prints."""
+        """Return the text of ``--help``."""
         return usage_text(self.usage, self.declared, self.standard)
 
     def get_help(self, ctx: click.Context) -> str:
-        """What ``--help`` prints, for click."""
+        """Return the text of ``--help``, for click."""
         return self.usage_text()
 
     def make_parser(self, ctx: click.Context) -> Any:
-        """Kaldi's, in place of click's."""
+        """Make Kaldi's parser, in place of click's."""
         return KaldiParser(self._options(), ctx.resilient_parsing)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line as Kaldi does, and repeat it.
+        """Read the command line as Kaldi does, and repeat it on standard error.
 
         Raises :class:`OptionError`, and click's Exit after ``--help`` and for a wrong number of arguments.
         """
@@ -155,7 +163,7 @@ class KaldiCommand(Runnable):
         return []
 
     def invoke(self, ctx: click.Context) -> int:
-        """Run the function; the exit status."""
+        """Run the command's function; return the exit status."""
         log.connect_logging()
         values = dict(ctx.params)
         args = list(values.pop(ARGUMENTS))
@@ -168,7 +176,7 @@ class KaldiCommand(Runnable):
         return function(args, options) or 0
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """The options whose names begin like this, each with its equal sign."""
+        """Return the options whose names begin with ``incomplete``, each with its equal sign."""
         from nnet3py.cli.process.completion import option_items
 
         return option_items(self._options(), incomplete)
@@ -189,16 +197,16 @@ def kaldi_command(name: str, *, group: str, help: str, usage: str, arguments: tu
     Parameters
     ----------
     name : Kaldi's name of the program
-    group : the heading under which the command is listed, one of ``HEADINGS`` in ``machine/declarations.py``
+    group : the heading under which the command is listed, one of ``HEADINGS`` in ``machine/bin_files.py``
     help : one line for lists of commands, a sentence
-    usage : what ``--help`` prints before the options
-    arguments : the least and the greatest number of arguments; None for no upper limit
-    options : besides the standard ones
+    usage : text that ``--help`` prints before the options
+    arguments : smallest and largest number of arguments; None for no upper limit
+    options : options besides the standard ones
     launcher : whether a program of this name is in ``bin/``; else only ``nnet3py NAME`` runs the command
-    detached_values : ``--name value`` is understood as well, as by Kaldi's scripts in Python
-    options_anywhere : options may stand after arguments
-    runs_program : the arguments are another program and its words, options included
-    short_names : words such as ``-m`` that stand for others, as of programs that are not Kaldi's
+    detached_values : whether ``--name value`` is understood as well, as by Kaldi's scripts in Python
+    options_anywhere : whether options may stand after arguments
+    runs_program : whether the arguments are the command line of another program, with its options
+    short_names : short options such as ``-m``, with the long ones that they stand for (for programs not Kaldi's)
     """
     def decorate(function: Function | KaldiCommand) -> KaldiCommand:
         if isinstance(function, KaldiCommand):       # the function's other name, declared below this one

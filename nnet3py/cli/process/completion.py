@@ -1,8 +1,8 @@
-"""Completion of options, commands and files in the shell: click's, adapted to Kaldi's command lines.
+"""Completion of options, commands and files in shells: click's, adapted to Kaldi's command lines.
 
-``_NNET3PY_COMPLETE=bash_source nnet3py`` (or ``zsh_source``, ``fish_source``) writes the script that a shell reads. It
-serves every name of ours at once: ``nnet3py``, ``nnet3py-NAME`` and the launchers with Kaldi's names, each of
-which answers for itself.
+``_NNET3PY_COMPLETE=bash_source nnet3py`` (or ``zsh_source``, ``fish_source``) prints a script for the start file of the
+shell. One script serves ``nnet3py``, ``nnet3py-NAME`` and the launchers with Kaldi's names; for completions the shell
+calls the program whose command line is completed.
 """
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
 
 def complete(command: click.Command, instruction: str) -> int:
-    """Answer a shell: ``bash_source`` asks for a script, ``bash_complete`` for what may follow; the exit status."""
+    """Answer a shell's instruction, such as ``bash_source`` (the script) or ``bash_complete``; return the exit status.
+
+    The status is 1 for an unknown instruction.
+    """
     shell, _, question = instruction.partition("_")
     if shell not in SHELLS or question not in ("source", "complete"):
         return 1
@@ -28,7 +31,7 @@ def complete(command: click.Command, instruction: str) -> int:
 
 
 def option_items(options: Sequence[Option], incomplete: str) -> list[CompletionItem]:
-    """The options whose names begin like this, each with the equal sign that its value follows."""
+    """Return the options whose names begin with ``incomplete``, each with its equal sign."""
     start = normalize(incomplete)
     words = {f"--{option_.name}" + ("" if option_.name == "help" else "="): option_ for option_ in options}
     return [CompletionItem(word, help=words[word].help) for word in sorted(words) if word.startswith(start)]
@@ -39,15 +42,15 @@ def _known_names() -> list[str]:
     return ["nnet3py", *launchers, *(f"nnet3py-{name}" for name in PERSON_NAMES)]
 
 
-class _KaldiManners(ShellComplete):
-    """What the shells share: values stand after an equal sign, and all our names are served by one script."""
+class _KaldiComplete(ShellComplete):
+    """Base of the shells' classes: values of options stand after an equal sign, and one script serves all commands."""
 
     def source_vars(self) -> Any:
-        """What the template of the script is filled with."""
+        """Return the values of the placeholders in the script's template."""
         return {**super().source_vars(), "complete_func": "_nnet3py_completion", "names": " ".join(_known_names())}
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """What may follow; a value comes with its option in front where the shell takes both for one word."""
+        """Return the completions; a value has its option in front, since shells take ``--name=value`` for one word."""
         # Some shells give "--name=value" as three words.
         args = [normalize(word) if word.startswith("--") else word for word in args if word != "="]
         name, equals, value = incomplete.partition("=")
@@ -59,8 +62,8 @@ class _KaldiManners(ShellComplete):
         return items
 
 
-class Bash(_KaldiManners, shell_completion.BashComplete):
-    """For bash 4.4 and later."""
+class Bash(_KaldiComplete, shell_completion.BashComplete):
+    """Completion for bash 4.4 and later."""
 
     source_template = r"""
 %(complete_func)s() {
@@ -78,8 +81,8 @@ complete -o nosort -F %(complete_func)s %(names)s
 """
 
 
-class Zsh(_KaldiManners, shell_completion.ZshComplete):
-    """For zsh."""
+class Zsh(_KaldiComplete, shell_completion.ZshComplete):
+    """Completion for zsh."""
 
     source_template = r"""
 %(complete_func)s() {
@@ -108,8 +111,8 @@ compdef %(complete_func)s %(names)s
 """
 
 
-class Fish(_KaldiManners, shell_completion.FishComplete):
-    """For fish."""
+class Fish(_KaldiComplete, shell_completion.FishComplete):
+    """Completion for fish."""
 
     source_template = r"""
 function %(complete_func)s

@@ -1,6 +1,6 @@
-"""Kaldi's programs that are not here, with what to use instead; read only for an unknown command name.
+"""Kaldi's programs that are not part of nnet3py, each with a replacement; imported only for an unknown command name.
 
-Names in the registry must not be listed here.
+No name of the registry may be listed here.
 """
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _OTHER_MODELS = ("models other than nnet3 networks are not part of it; train and
                  "alignments: see train-dnn and convert-ali")
 _OLD_NETWORKS = "networks older than nnet3 are not part of it; the same is done for nnet3 by {}"
 
-# What to use instead, and the names it holds for.
+# Replacement -> names of Kaldi's programs.
 _INSTEAD: dict[str, str] = {
     _OTHER_MODELS: """
         gmm-acc-hlda gmm-acc-mllt gmm-acc-mllt-global gmm-acc-stats gmm-acc-stats-ali gmm-acc-stats-twofeats
@@ -94,7 +94,7 @@ _INSTEAD: dict[str, str] = {
 
 
 def what_instead(name: str) -> tuple[str, str]:
-    """The message and the hint for a command ``name`` that is not in the registry."""
+    """Return the error message and the hint for a command ``name`` that is not in the registry."""
     hints = missing_programs()
     if name in hints:
         return f"Kaldi's program {name} is not part of nnet3py", hints[name]
@@ -109,5 +109,5 @@ def what_instead(name: str) -> tuple[str, str]:
 
 
 def missing_programs() -> dict[str, str]:
-    """Kaldi's programs that are not here, each with what to use instead."""
+    """Return Kaldi's programs that are not part of nnet3py, each with its replacement."""
     return {name: hint for hint, names in _INSTEAD.items() for name in names.split()}

@@ -1,22 +1,27 @@
-"""Groups of options that commands of all kinds share: device, compiler, optimizer; with Kaldi's names and prefixes.
+"""Groups of options that commands of all kinds share, and the objects that are made from their values.
 
-``[BINARY, *OPTIM, *DEVICE]`` in a command's ``options`` takes them; ``with_default`` changes one default where a
-command differs from the rest. Groups of commands of one kind are beside what reads them: ``SIMPLE`` and ``IVEC`` in
-``nnet/utterances.py``, ``TRAINER``, ``PROB`` and ``CHAIN`` in ``training/train_setup.py``, those of examples in
-``egs/options.py``.
+The groups: device, compiler and optimizer, with Kaldi's names and prefixes. A command takes groups by
+``options=[BINARY, *OPTIM, *DEVICE]``; ``with_default`` changes a default for one command. :func:`set_up` applies
+``DEVICE``, :func:`optimize_options` and :func:`compiler_options` read the others. Groups for one kind of command stand
+elsewhere: ``SIMPLE`` and ``IVEC`` in ``nnet/utterances.py``, ``TRAINER``, ``PROB`` and ``CHAIN`` in
+``training/train_setup.py``, options of training examples in ``egs/options.py``.
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import time
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from nnet3py.cli.process.options import Option, declared, normalize, option
+from nnet3py import log
+from nnet3py.cli.process.options import Option, Options, declared, fields_from, normalize, option
 from nnet3py.compiler.optimize_options import CompilerOptions, OptimizeOptions
+from nnet3py.errors import DeviceError, within
 from nnet3py.option_fields import settings_of
 
 Group = tuple[Option, ...]
 
-# For commands that are called only by people, not by scripts that read logs.
+# In place of the standard option, for commands that only people call, not scripts that read logs.
 QUIET = option("print-args", bool, False, "Repeat the command line on standard error")
 
 BINARY = option("binary", bool, True, "Write output in binary mode")
@@ -55,7 +60,7 @@ NUM_THREADS = option("num-threads", int, 0,
                      "Threads of the compiled code and of BLAS (0: $NNET3PY_NUM_THREADS, or the cores this process may "
                      "use)")
 
-# What a command that computes takes besides Kaldi's own options.
+# Options of every command that computes with a network.
 DEVICE: Group = (
     option("use-gpu", str, "optional", "yes|no|optional|wait: use a GPU; without one yes fails, wait warns",
            choices=("yes", "no", "optional", "wait")),
@@ -65,3 +70,133 @@ DEVICE: Group = (
     NUM_THREADS,
     *(each for each in _COMPILER if each.name == "compiler.cache-dir"),
 )
+
+
+RETRY_ONCE_AFTER, RETRY_EVERY = 20, 5      # seconds, as Kaldi's
+_GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: under Windows' Linux
+
+
+def set_up(options: Options) -> str:
+    """Apply the options of the group ``DEVICE``; return the device, "cpu" or "cuda".
+
+    Raises DeviceError if a GPU was asked for and cannot be used.
+    """
+    if "num-threads" in options and options.num_threads != 0:
+        from nnet3py.engine.threads import set_num_threads
+
+        set_num_threads(options.num_threads)
+    return chosen_device(options)
+
+
+def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions:
+    """Return the optimizer's options, of the group ``OPTIM``, which a command has with or without its prefix."""
+    return fields_from(options, OptimizeOptions(), "optimization." if prefixed else "")
+
+
+def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions:
+    """Return the compiler's options, of the groups ``DEVICE`` and ``COMPILER`` (with or without its prefix)."""
+    with_prefix = fields_from(options, CompilerOptions(), "compiler.")
+    return with_prefix if prefixed else fields_from(options, with_prefix)
+
+
+def log_diagnostics(diagnostics: Any, examples: Iterable[tuple[str, Any]]) -> int:
+    """Add (key, example) pairs to diagnostics and log the totals; return the exit status.
+
+    The status is 1 if no output had any weight.
+    """
+    for key, eg in examples:
+        with within(f"example {key}"):
+            diagnostics.compute(eg)
+    has_weight = diagnostics.log_totals()
+    diagnostics.compiler.log_time()
+    return 0 if has_weight else 1
+
+
+def chosen_device(options: Options) -> str:
+    """Return the device that ``--device``, else ``--use-gpu``, asks for: "cpu" or "cuda".
+
+    Only ``--use-gpu=yes`` and ``--device=cuda`` fail without a GPU. ``--use-gpu=wait``, the default of Kaldi's recipes,
+    waits for a GPU that others use; without any GPU the CPU computes, as with a Kaldi that was built without CUDA.
+    """
+    wish = options.use_gpu
+    if options.device:
+        wish = "yes" if options.device == "cuda" else "no"
+    return device_for(wish, options.cuda_use_tensor_cores)
+
+
+def device_for(wish: str, use_tensor_cores: bool = False) -> str:
+    """Return the device that a value of ``--use-gpu`` asks for: "cpu" or "cuda"."""
+    if wish == "no":
+        return "cpu"
+    reason = _wait_for_gpu(wish)
+    if reason is None:
+        if use_tensor_cores:
+            from nnet3py.ops.cuda.cublas import allow_tf32
+
+            allow_tf32(True)
+        if log.verbose() >= 1:
+            log.vlog(1, f"Computing on {_describe_gpu()}")
+        return "cuda"
+    if wish == "optional":
+        log.vlog(1, f"Computing on the CPU: {reason}")
+        return "cpu"
+    if wish == "wait":
+        log.warning(f"--use-gpu=wait, but {reason}: computing on the CPU")
+        return "cpu"
+    raise DeviceError(f"A GPU was asked for, but {reason}",
+                      "--use-gpu=optional takes one if there is one, --use-gpu=no computes on the CPU")
+
+
+def _wait_for_gpu(wish: str) -> str | None:
+    """Return the result of :func:`why_no_gpu`; with all GPUs busy, "yes" tries once more, "wait" until one is free."""
+    seconds, waited = {"yes": RETRY_ONCE_AFTER, "wait": RETRY_EVERY}.get(wish, 0), 0
+    while True:
+        busy: list[DeviceError] = []
+        reason = why_no_gpu(busy)
+        if not busy or not seconds or (wish == "yes" and waited):
+            break
+        if not waited:
+            again = "indefinitely every" if wish == "wait" else "to get a GPU after"
+            log.log(f"Will try again {again} {seconds} seconds: {reason}")
+        time.sleep(seconds)
+        waited += seconds
+    if waited:
+        log.warning(f"Waited {waited} seconds before creating CUDA context")
+    return reason
+
+
+def _describe_gpu() -> str:
+    from nnet3py.ops.device import describe
+
+    return describe("cuda")
+
+
+def has_gpu_files() -> bool:
+    """Return whether a GPU's driver is loaded (or numba simulates a GPU) and visible to the process.
+
+    No module is imported for this.
+    """
+    if os.environ.get("NUMBA_ENABLE_CUDASIM", "0") == "1":
+        return True
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    return any(os.path.exists(path) for path in _GPU_FILES) and (visible is None or visible.strip() not in ("", "-1"))
+
+
+def why_no_gpu(busy: list[DeviceError] | None = None) -> str | None:
+    """Return the reason why no GPU can be used, or None if one can.
+
+    Without a driver, numba.cuda is not imported. The error is appended to ``busy`` if other processes use all GPUs.
+    """
+    if not has_gpu_files():
+        return "this machine has no NVIDIA GPU that the process can see"
+    try:
+        from nnet3py.ops import get_ops
+        from nnet3py.ops.cuda import why_not_usable
+        from nnet3py.ops.device import DeviceBusy
+
+        get_ops("cuda")
+        return why_not_usable()
+    except (DeviceError, ImportError) as error:
+        if busy is not None and isinstance(error, DeviceBusy):
+            busy.append(error)
+        return str(error)

@@ -1,9 +1,11 @@
-"""Options of commands: their types, how a command declares them, and their values.
+"""Options of commands: their declaration, their types, the parser of command lines and config files, their values.
 
-An :class:`Option` is an option of click with a name that is normalized as Kaldi compares names (lower case, ``-`` for
-``_``); ``parser.py`` reads a command line, ``command.py`` declares commands.
+An :class:`Option` is an option of click. :class:`KaldiParser`, in place of click's parser, reads command lines as Kaldi
+does: ``--name=value`` with the value attached, names compared in lower case with ``-`` for ``_``, options only before
+the first argument, ``--`` after the last option, ``--config=FILE`` read before the command line. ``command.py``
+declares commands.
 
-Kaldi: util/parse-options.h; ParseOptions::ToBool, ToInt and their kind.
+Kaldi: util/parse-options.h; ParseOptions::Read, ToBool, ToInt and the other conversions.
 """
 from __future__ import annotations
 
@@ -15,12 +17,13 @@ import click
 from nnet3py import log, option_file
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import Setting, aliases_of, with_values
-from nnet3py.option_file import INT_MAX, INT_MIN, normalize
+from nnet3py.option_file import INT_MAX, INT_MIN, normalize, read_option_lines, split
 
 __all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "declared",
            "fields_from", "normalize", "option", "print_error_text", "quote", "usage_text"]
 
-COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # the variable by which shells ask, the same for all our names
+COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # environment variable by which a shell asks any command for completions
+ARGUMENTS = "arguments"     # click's parameter for the words that are not options; no option can have this name
 _UNQUOTED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789[]~#^_-+=:.,/")
 T = TypeVar("T")
 Idle = Callable[[Any, "Options"], str]
@@ -326,3 +329,139 @@ def usage_text(usage: str, declared: Sequence[Option], standard: Sequence[Option
 def print_error_text(text: str) -> None:
     """Write text to standard error, where Kaldi's programs put everything that is not data."""
     log.write_text(text)
+
+
+class KaldiParser:
+    """Parser of a command line, in place of click's own.
+
+    Parameters
+    ----------
+    options : the options of the command
+    resilient : whether to read nothing, for the completion of an unfinished line, which click does from the words
+    """
+
+    _opt_prefixes = frozenset(("-", "--"))      # click's completion takes words with these beginnings for options
+
+    def __init__(self, options: Iterable[Option], resilient: bool = False) -> None:
+        self._options = {option_.name: option_ for option_ in options}
+        self._resilient = resilient
+
+    def parse_args(self, args: Sequence[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
+        """Read a command line: return the values by name, and two empty lists, as click expects.
+
+        The values are of the options that were given, and of ARGUMENTS. A line with ``--help`` gives the value of help
+        alone. Raises :class:`OptionError`.
+        """
+        if self._resilient:
+            return {}, [], []
+        values: dict[str, Any] = {}
+        for word in args[:args.index("--")] if "--" in args else args:
+            if word.startswith("--"):
+                key, text = _split(word)
+                if key == "help":
+                    return {"help": True}, [], []
+                if key == "config":
+                    self._read_config_file(text or "", values)
+        position = 0
+        while position < len(args) and args[position].startswith("--") and args[position] != "--":
+            self._take(args[position], values)
+            position += 1
+        rest = list(args[position:])
+        if "--" in rest:
+            rest.remove("--")
+        return {**values, ARGUMENTS: rest}, [], []
+
+    def _take(self, word: str, values: dict[str, Any], where: str = "") -> None:
+        """Read one option into ``values``; an option that may be repeated gets the value in addition."""
+        key, text = _split(word)
+        if key not in self._options:
+            raise OptionError(f"Invalid option {word}{where}", _suggestion(key, self._options), show_usage=True)
+        declared_option = self._options[key]
+        value = declared_option.read(text)
+        before: Any = values.get(key, declared_option.default)
+        values[key] = (*before, value) if declared_option.multiple else value
+
+    def _read_config_file(self, path: str, values: dict[str, Any]) -> None:
+        try:
+            lines = read_option_lines(path)
+        except UsageError as error:
+            raise OptionError(error.message, error.hint) from None
+        for number, line in lines:
+            self._take(line, values, f" in config file {path}, line {number}")
+
+
+def options_of_file(path: str, options: Iterable[Option]) -> Options:
+    """Read a config file that an option such as ``--splice-config`` names ("" for none); other options get defaults.
+
+    Raises :class:`OptionError`.
+    """
+    declared = list(options)
+    values: dict[str, Any] = {}
+    if path:
+        KaldiParser(declared)._read_config_file(path, values)
+    return Options({**{option_.name: option_.default for option_ in declared}, **values}, values)
+
+
+def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
+    """Return the words with ``--name value`` written as ``--name=value``; Kaldi's Python scripts accept both.
+
+    A word after an option that has no ``=`` is its value, unless it begins with ``--`` and has no space in it, or the
+    option is a boolean and the word is neither true nor false. With a space it can only be a value, as in
+    ``--feat.cmvn-opts "--norm-means=false --norm-vars=false"``.
+    """
+    types = {option_.name: option_.type.name for option_ in options}
+    attached: list[str] = []
+    wants_value = False
+    for word in words:
+        of_an_option = word.startswith("--") and " " not in word
+        if wants_value and not of_an_option and (types[normalize(attached[-1][2:])] != "bool"
+                                                 or word.lower() in ("true", "false")):
+            attached[-1] += f"={word}"
+            wants_value = False
+            continue
+        attached.append(word)
+        wants_value = word.startswith("--") and "=" not in word and normalize(word[2:]) in types
+    return attached
+
+
+def options_first(words: Sequence[str]) -> list[str]:
+    """Return the words with options in front of arguments, up to ``--``, for commands whose options may come last."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*(word for word in words[:end] if word.startswith("--")),
+            *(word for word in words[:end] if not word.startswith("--")), *words[end:]]
+
+
+def program_apart(words: Sequence[str]) -> list[str]:
+    """Return the words with ``--`` before the first argument, from which on they are another program's."""
+    first = next((number for number, word in enumerate(words) if not word.startswith("--") or word == "--"), len(words))
+    return [*words] if words[first:first + 1] == ["--"] else [*words[:first], "--", *words[first:]]
+
+
+def _split(word: str) -> tuple[str, str | None]:
+    key, text = split(word)
+    if text is not None and not key:
+        raise OptionError(f"Invalid option (no key): {word}", show_usage=True)
+    return key, text
+
+
+def _suggestion(key: str, options: Iterable[str]) -> str | None:
+    from difflib import get_close_matches
+
+    close = get_close_matches(key, options, 1)
+    return f"did you mean --{close[0]}?" if close else None
+
+
+def int_list(text: str, what: str) -> list[int]:
+    """Read a list of integers of 0 or more, such as ``13:14:15``; OptionError, with the list's name ``what``, else."""
+    numbers = option_file.integers(text)
+    if numbers is None:
+        raise OptionError(f"Bad {what} (should be colon-separated list of integers): '{text}'")
+    return numbers
+
+
+def float_list(text: str, what: str) -> list[float]:
+    """Read a list of numbers such as ``0.5:0.5``; OptionError, with the list's name ``what``, for anything else."""
+    try:
+        return [float(part) for part in text.split(":")] if text else []
+    except ValueError:
+        raise OptionError(f"Bad {what} (should be colon-separated list of numbers): '{text}'") from None

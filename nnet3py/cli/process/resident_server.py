@@ -1,12 +1,12 @@
-"""The process of ``nnet3py resident``: it has loaded what commands need, and copies itself for each that is called.
+"""Server of ``nnet3py resident``: a process that has imported all modules, and forks itself for each command called.
 
-A launcher that finds ``NNET3PY_RESIDENT`` in its environment connects to this process (``resident_client.py``), which
-takes over its standard streams, folder, environment, arguments, limits and ignored signals, all as the system
-reports them, and tells it how the command ended. The socket lies in a folder that only its user can enter. Signals
-sent to the caller go to the command; when the caller dies, the command is ended.
+A launcher that finds ``NNET3PY_RESIDENT`` in its environment connects to this process (``resident_client.py``). The
+fork takes over the caller's standard streams, folder, environment, arguments, limits and ignored signals, as the system
+reports them, and the server tells the caller how the command ended. The socket lies in a folder that only its user can
+enter. Signals sent to the caller are passed on to the command; when the caller dies, the command is ended.
 
-What a library reads of the environment when it is loaded cannot be changed afterwards. So a caller whose environment
-differs in that is sent away, and starts a process of its own. All this works on Linux only.
+Libraries read some environment variables only when they are loaded. A caller with other values of these variables is
+sent away, and starts a process of its own. Linux only.
 """
 from __future__ import annotations
 
@@ -30,8 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nnet3py.cli.process import resident_client
-from nnet3py.cli.process.forked import fork
-from nnet3py.cli.process.own_pipelines import FORK_VARIABLE
+from nnet3py.cli.process.forked import FORK_VARIABLE, fork
 from nnet3py.cli.process.resident_client import APART, EXITED, JOINED, KILLED, VARIABLE
 from nnet3py.cli.registry import COMMANDS
 from nnet3py.engine.threads import environment_of_threads
@@ -40,20 +39,20 @@ from nnet3py.io.streams import PIPES_VARIABLE
 from nnet3py.system import PATIENCE
 
 _LOADED = ("cli", "network", "components", "compiler", "runtime", "egs", "formats", "io", "training", "hmm",
-           "transducers", "chain")                   # packages, with all that is in them
+           "transducers", "chain")                   # packages whose modules are all imported
 _LOADED_MODULES = ("numpy", "threadpoolctl", "llvmlite.binding", "nnet3py.engine.team")
-# What the environment says to libraries when they are loaded, but for what is asked for each time.
+# Beginnings of variables that libraries read when they are loaded; and those among them that are read each time.
 _READ_WHEN_LOADED = ("NNET3PY_", "NUMBA_", "OPENBLAS_", "MKL_", "PYTHON", "LD_", "MALLOC_", "XDG_", "HOME", "TMPDIR")
 _ASKED_EACH_TIME = (*environment_of_threads(1), "NNET3PY_PROGRESS", PIPES_VARIABLE, FORK_VARIABLE, "NNET3PY_PYTHON",
                     VARIABLE)
-_HEAD = struct.Struct("iII")                         # of a peer: process, user, group
+_PEER = struct.Struct("iII")                         # SO_PEERCRED: process, user, group
 _PR_SET_PDEATHSIG = 1
 _IGNORABLE = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM)
-_SECONDS_TO_SEND = 1.0                               # that a caller has between connecting and sending
+_SECONDS_TO_SEND = 1.0                               # limit for a caller between connecting and sending
 
 
 def load_everything() -> None:
-    """Import what most commands import when they run, and load kernels; no numba, and nothing that is an extra."""
+    """Import the modules that most commands import when they run, and load kernels; no numba, and no extras."""
     for name in _LOADED_MODULES:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -65,16 +64,16 @@ def load_everything() -> None:
 
     load_compiled()
     gc.collect()
-    gc.freeze()                          # memory that is never looked at for garbage stays shared with the copies
+    gc.freeze()                          # memory that garbage collection never visits stays shared with the forks
 
 
 @dataclass(frozen=True)
 class Caller:
-    """What the system reports about the process that calls a command."""
+    """Process that calls a command, as the system reports it."""
 
     process: int
     python: str
-    client: str                          # the file that it runs
+    client: str                          # path of the resident_client.py that it runs
     words: Sequence[str]                 # the command's name and its arguments
     environment: Mapping[bytes, bytes]
     umask: int
@@ -85,7 +84,7 @@ class Caller:
 
     @classmethod
     def of_process(cls, process: int) -> Caller:
-        """Raises OSError if it is gone, ValueError if the system does not tell all of it."""
+        """Describe a process; OSError if it is gone, ValueError if the system does not report everything."""
         status = dict(line.split(":", 1) for line in _contents(process, "status").decode().splitlines())
         variables = (entry.partition(b"=") for entry in _contents(process, "environ").split(b"\0") if b"=" in entry)
         # python, its options, the client, the launcher, then name and arguments of the command
@@ -99,13 +98,13 @@ class Caller:
              if name.startswith("RLIMIT_")})
 
     def is_like_us(self, environment: Mapping[bytes, bytes]) -> bool:
-        """Whether it would run this package by this Python, and libraries would read the same of its environment."""
+        """Return whether the caller would run this package with this Python, and libraries as they are loaded here."""
         return (os.path.samefile(self.client, resident_client.__file__)
                 and os.path.samefile(os.path.dirname(self.python), os.path.dirname(sys.executable))
                 and read_when_loaded(self.environment) == environment)
 
     def take_over(self) -> None:
-        """Make this process one that the caller might have started. Raises OSError if the caller is gone."""
+        """Give this process the caller's folder, environment, limits and so on; OSError if the caller is gone."""
         os.chdir(f"/proc/{self.process}/cwd")
         os.environ.clear()
         os.environb.update(self.environment)
@@ -134,22 +133,22 @@ def _contents(process: int, name: str) -> bytes:
 
 
 def read_when_loaded(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Those variables that libraries read when they are loaded."""
+    """Return the variables that libraries read when they are loaded."""
     names, left_out = tuple(map(str.encode, _READ_WHEN_LOADED)), tuple(map(str.encode, _ASKED_EACH_TIME))
     return {name: value for name, value in environment.items() if name.startswith(names) and name not in left_out}
 
 
 @dataclass
 class _Running:
-    """A command that runs: its process, the connection to its caller, and when it is to be killed if still there."""
+    """Command that runs."""
 
     process: int
-    connection: socket.socket
-    deadline: float | None = field(default=None)
+    connection: socket.socket            # to the caller
+    deadline: float | None = field(default=None)     # time.monotonic() at which the process is killed; None: never
 
 
 class ResidentServer:
-    """Runs a command line whose programs of ours are copies of this process; see :meth:`run`."""
+    """Server whose forks run the programs of this package that a command line starts; see :meth:`run`."""
 
     def __init__(self) -> None:
         self._folder = tempfile.mkdtemp(prefix="nnet3py-resident-")         # its mode keeps others out
@@ -162,7 +161,7 @@ class ResidentServer:
         self.num_served = self.num_sent_away = 0
 
     def run(self, words: Sequence[str]) -> int:
-        """Run a command line until it and all that runs for it have ended; its exit status, as a shell says it."""
+        """Run a command line, wait for it and for all forks; return its exit status, as a shell does (128 + signal)."""
         woken, wakes = os.pipe()
         for end in (woken, wakes):
             os.set_blocking(end, False)
@@ -173,7 +172,7 @@ class ResidentServer:
         try:
             signal.signal(signal.SIGCHLD, lambda *_: None)
             command = subprocess.Popen(words, env=os.environ | {VARIABLE: self.path})
-            signal.signal(signal.SIGINT, signal.SIG_IGN)         # the terminal sends it to the command, too
+            signal.signal(signal.SIGINT, signal.SIG_IGN)         # a terminal sends the signal to the command, too
             for number in (signal.SIGTERM, signal.SIGHUP):
                 if before[number] is not signal.SIG_IGN:
                     signal.signal(number, lambda number, _: command.send_signal(number))
@@ -192,13 +191,13 @@ class ResidentServer:
             self.close()
 
     def close(self) -> None:
-        """Take no more commands, and remove the socket."""
+        """Stop listening, and remove the socket."""
         self._listener.close()
         self._selector.close()
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _wait(self) -> None:
-        """Do what there is to do until something happens, or a command has to be killed."""
+        """Wait for a caller, a message, the end of a fork or a deadline, and handle it."""
         deadlines = [running.deadline for running in self._running if running.deadline is not None]
         timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
         for key, _ in self._selector.select(timeout):
@@ -208,7 +207,7 @@ class ResidentServer:
                 with suppress(BlockingIOError):
                     os.read(key.fd, 1 << 12)
             else:
-                self._hear(key.data)
+                self._receive(key.data)
         for running in list(self._running):
             if running.deadline is not None and running.deadline <= time.monotonic():
                 _signal(running.process, signal.SIGKILL)
@@ -223,14 +222,14 @@ class ResidentServer:
             connection.settimeout(_SECONDS_TO_SEND)
             _, descriptors, _, _ = socket.recv_fds(connection, 1, 3)
             connection.settimeout(None)
-            process, user, _ = _HEAD.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _HEAD.size))
+            process, user, _ = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
             caller = Caller.of_process(process)
             if user != os.getuid() or len(descriptors) != 3 or not caller.is_like_us(self._environment):
                 raise ValueError
             self._start(caller, connection, descriptors)
         except (OSError, ValueError, KeyError, StopIteration, UnicodeDecodeError):
             self.num_sent_away += 1
-            connection.close()                    # the caller goes on without us
+            connection.close()                    # the caller then starts a process of its own
         finally:
             for descriptor in descriptors:
                 os.close(descriptor)
@@ -263,8 +262,8 @@ class ResidentServer:
         with suppress(OSError):
             connection.send(answer)
 
-    def _hear(self, running: _Running) -> None:
-        """Pass on the signals that the caller was sent; without a caller, end the command."""
+    def _receive(self, running: _Running) -> None:
+        """Pass signals that the caller got on to the command; end the command if the caller is gone."""
         try:
             numbers = running.connection.recv(64)
         except OSError:

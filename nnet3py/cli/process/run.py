@@ -1,4 +1,4 @@
-"""What a process does around a command: its signals and streams, and an exit status and one line for every error."""
+"""The process around a command: signals, standard streams, and an exit status and one ERROR line for every error."""
 from __future__ import annotations
 
 import errno
@@ -17,13 +17,13 @@ from nnet3py.errors import Nnet3Error
 
 FATAL, WRONG_USAGE, INTERRUPTED, BROKEN_PIPE = 255, 1, 130, 141   # 141: what a shell shows for SIGPIPE
 LONGEST_MESSAGE = 2000                                            # characters; a quoted line of a file can be longer
-# what the system's loader, the C library, Python's threads and C++ say; in an error, or in one that it replaced
+# Lack of memory as the dynamic loader, the C library, Python's threads and C++ word it, in an error or in its cause.
 _NO_MEMORY = re.compile(r"\S*: failed to map segment from shared object|.*[Cc]annot allocate memory|.*std::bad_alloc|"
                         r"can't start new thread|.*[Uu]nable to allocate .*")
 
 
 def run_process(body: Callable[[], int]) -> NoReturn:
-    """Run ``body`` as what this process is for, and exit with its status."""
+    """Run ``body``, the work of this process, and exit with the status that it returns."""
     _occupy_closed_streams()
     for number in system.ENDING_SIGNALS:
         if signal.getsignal(number) is signal.SIG_DFL:   # nohup ignores SIGHUP, and it must stay ignored
@@ -35,7 +35,7 @@ def run_process(body: Callable[[], int]) -> NoReturn:
 
 
 def _bound(body: Callable[[], int]) -> int:
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:       # as the launchers have it, while modules are imported
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:       # set by the launchers until modules are imported
         signal.signal(signal.SIGINT, signal.default_int_handler)
     threads.own_process()
     threads.bind_libraries()
@@ -43,10 +43,10 @@ def _bound(body: Callable[[], int]) -> int:
 
 
 def _occupy_closed_streams() -> None:
-    """Take the numbers of standard streams that the caller closed.
+    """Open /dev/null for each standard stream that the caller closed.
 
-    Otherwise the next file that is opened gets such a number, and what is logged to standard error goes into it.
-    Standard input and output are opened the wrong way round, so that using them remains an error.
+    Otherwise the next file that is opened would get the descriptor of standard error, and log lines would be written
+    into it. Standard input is opened for writing and output for reading, so that using them remains an error.
     """
     for stream, flags in ((sys.stdin, os.O_WRONLY), (sys.stdout, os.O_RDONLY), (sys.stderr, os.O_WRONLY)):
         if stream is None:
@@ -56,7 +56,7 @@ def _occupy_closed_streams() -> None:
 
 
 def _clean_up_and_die(number: int, frame: Any) -> None:
-    """Signal handler: remove temporary files, then die of the signal as if there were no handler."""
+    """Handle a signal: remove temporary files, then die of the signal as if there were no handler."""
     for module, remove in (("nnet3py.io.temporary_files", "remove_all"),
                            ("nnet3py.engine.cache_folder", "remove_private")):
         if module in sys.modules:
@@ -66,9 +66,10 @@ def _clean_up_and_die(number: int, frame: Any) -> None:
 
 
 def guarded(body: Callable[[], int], person: bool = False) -> int:
-    """Run ``body``; report whatever goes wrong in one line, and return the exit status.
+    """Run ``body``; report any error in one line, and return the exit status.
 
-    Kaldi's last word, ``kaldi::KaldiFatalError``, is for those who call a program by Kaldi's name, not for a person.
+    ``person``: whether the command was called as ``nnet3py NAME``, so that Kaldi's last line after a fatal error,
+    ``kaldi::KaldiFatalError``, is left out.
     """
     try:
         status = body()
@@ -80,14 +81,14 @@ def guarded(body: Callable[[], int], person: bool = False) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if getattr(error, "exit_code", None) == BROKEN_PIPE:   # raised by whoever wrote the data
+        if getattr(error, "exit_code", None) == BROKEN_PIPE:   # raised by the writer of the data
             return _silence_stdout(BROKEN_PIPE)
         status = report(error, person)
         return _silence_stdout(status) if isinstance(error, OSError) else status
 
 
 def _silence_stdout(status: int) -> int:
-    """Send what is still buffered for standard output nowhere, so that the interpreter's exit does not fail on it."""
+    """Redirect standard output to /dev/null, so that flushing its buffer at exit does not fail; return ``status``."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError, AttributeError):
@@ -110,7 +111,7 @@ def report(error: Exception, person: bool = False) -> int:
 
 
 def _one_line(message: str) -> str:
-    """A message as one line that any terminal can show, its middle left out if it is too long."""
+    """Return a message as one printable line, its middle left out if it is too long."""
     line = "".join(c if c.isprintable() else " " if c == "\n" else ascii(c)[1:-1] for c in message)
     if len(line) <= LONGEST_MESSAGE:
         return line
@@ -133,7 +134,7 @@ def _describe(error: Exception) -> tuple[str, int]:
 
 
 def _lack_of_memory(error: BaseException) -> str | None:
-    """The message for an error caused by too little memory, however its library words it; None for other errors."""
+    """Return the message for an error caused by a lack of memory; None for other errors."""
     cause: BaseException | None = error
     while cause is not None:
         limit_match = _NO_MEMORY.search(str(cause))
@@ -145,13 +146,13 @@ def _lack_of_memory(error: BaseException) -> str | None:
 
 
 def _memory_limit() -> str:
-    """How much memory this process may have, if that was limited."""
+    """Say how much memory this process may have; "" without a limit."""
     limit = system.memory_limit()
     return "" if limit is None else f" (this process may have {limit >> 20} MB: see ulimit -v)"
 
 
 def _origin(error: Exception) -> tuple[str, str, int]:
-    """Function, file and line where an exception was raised."""
+    """Return function, file and line where an exception was raised."""
     trace = error.__traceback__
     if trace is None:
         return "main", "process.py", 0

@@ -1,37 +1,53 @@
-"""nnet3py align: where each word and each phone of a known text is in a sound."""
+"""nnet3py align (forced alignment: times of words and phones), diarize (turns of speakers), listen (microphone)."""
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET
-from nnet3py.cli.process.options import Options, option
-from nnet3py.cli.recognition.recognizers import DEVICE, NAMED_MODEL, device, model_and_rest, without_remarks
+from nnet3py.cli.process.options import Options, declared, fields_from, option
+from nnet3py.cli.recognition.recognizers import (
+    DEVICE,
+    MODEL,
+    NAMED_MODEL,
+    USE_GPU,
+    device,
+    model_and_rest,
+    single_model,
+    warmed_recognizer,
+    without_info_lines,
+)
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.recognition.alignment_texts import ENDINGS, FORMATS
+from nnet3py.option_fields import settings_of
+from nnet3py.recognition.options import DiarizationOptions
+from nnet3py.recognition.transcripts import ALIGNMENT_ENDINGS, ALIGNMENT_FORMATS
 
 if TYPE_CHECKING:
     from nnet3py.fine_tuning.plan import Utterance
     from nnet3py.recognition.aligning import Aligner
 
-_NO_LIMIT = 1e9             # seconds
-_SHORTEST = 0.05
+_SHORTEST, _LONGEST = 0.05, 1e9         # seconds of a sound in data
+_CHANNEL = option("channel", int, -1, "Channel to use, from 0 (-1: the mean of all)")
+_OUT = option("out", str, "", "Folder for the results, a file for each sound (empty: standard output)")
+_DIARIZATION_ENDINGS = {"rttm": ".rttm", "json": ".json"}
 
 
-@kaldi_command("align", group="Recognition",
-               help="Find out when each word and phone of a known text is said in a sound.", launcher=False, usage="""
-Find out when each word, and each phone, of a known text is said in a sound (forced alignment), and print it: as a
-TextGrid for Praat, JSON, CTM or subtitles. The model is a folder as for transcribe, with a chain model or another one;
-what it needs beside what recognition needs is phones/word_boundary.int or align_lexicon.int. The text is a file or, if
-there is none of that name, the words themselves; punctuation is passed over. A recording may be hours long.
+@kaldi_command("align", group="Recognition", launcher=False,
+               help="Align a sound with its text: times of words and phones.", usage="""
+Align a sound with its known text (forced alignment), and print the times of the words and phones: as a TextGrid for
+Praat, JSON, CTM or subtitles. The model is a folder as for transcribe, which must have phones/word_boundary.int or
+align_lexicon.int. The text is a file or, if there is no file of that name, the words themselves; punctuation is
+ignored. A recording may be hours long.
 
-Instead of a sound and its text, data with several: a folder of sounds with a text file of the same name beside each, a
-data folder of Kaldi, or a table (csv, tsv, jsonl) of file and text, perhaps with start and end. With --out each gets a
-file in a folder. For what cannot be aligned there is a warning, and the exit status is 1.
+<data> has several sounds with texts: a folder of sounds with a text file of the same name beside each, a Kaldi data
+folder, or a table (csv, tsv, jsonl) with columns for file and text, optionally start and end. With --out each sound
+gets a file in a folder. For a sound that cannot be aligned a warning is logged, and the exit status is 1.
 
 Usage:  nnet3py align [options] <model> <sound> <text>
 or:     nnet3py align [options] <model> <data>
@@ -43,16 +59,16 @@ e.g.:
  nnet3py align --format=srt --out=subtitles vosk-model-small-ko-0.22 lectures/
 """, arguments=(1, 3), detached_values=True, options_anywhere=True, options=[
     QUIET,
-    option("format", str, "textgrid", "What to write: textgrid, json, ctm, srt or vtt", choices=tuple(FORMATS)),
-    option("out", str, "", "Folder for the results, a file for each sound; empty: standard output"),
-    option("unknown-words", str, "similar", "What to do with words that the model does not know: similar: align them "
-           "as words spelled alike; leave-out: leave a gap; error", choices=("similar", "leave-out", "error")),
+    option("format", str, "textgrid", "Output format: textgrid, json, ctm, srt or vtt",
+           choices=tuple(ALIGNMENT_FORMATS)),
+    _OUT,
+    option("unknown-words", str, "similar", "Words that the model does not know: similar: align them as the words with "
+           "the most similar spelling; leave-out: leave a gap; error: fail", choices=("similar", "leave-out", "error")),
     *NAMED_MODEL, *DEVICE,
-    option("channel", int, -1, "Channel to take, from 0; -1: the mean of all"),
-    NUM_THREADS,
+    _CHANNEL, NUM_THREADS,
 ])
 def align(args: list[str], options: Options) -> int:
-    """Write alignments; 1 if a sound could not be aligned."""
+    """Write alignments; return 1 if a sound could not be aligned."""
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.recognition.aligning import Aligner
 
@@ -61,11 +77,12 @@ def align(args: list[str], options: Options) -> int:
         raise UsageError("expected a sound and its text, or data with both" + (
             f", found {rest[0]} and {len(rest) - 1} more" if rest else ""), "nnet3py align MODEL SOUND TEXT")
     if len(rest) == 1 and not options.out and options.format != "ctm" and options.format != "json":
-        raise UsageError(f"several sounds cannot have one {options.format}", "give a folder with --out")
+        raise UsageError(f"the results of several sounds cannot be in one {options.format} file",
+                         "give a folder with --out")
     set_num_threads(options.num_threads)
-    with without_remarks():
+    with without_info_lines():
         aligner = Aligner(model, device=device(options))
-    tasks = _of_data(rest[0], aligner, options) if len(rest) == 1 else iter([_of_files(*rest)])
+    tasks = _read_data(rest[0], aligner, options) if len(rest) == 1 else iter([_single_task(*rest)])
     done = failed = 0
     for task in tasks:
         log.show_status(f"{done + failed} aligned, now {task.name}")
@@ -78,7 +95,7 @@ def align(args: list[str], options: Options) -> int:
             log.warning(f"{task.name} could not be aligned: {error}")
             failed += 1
             continue
-        _write(FORMATS[options.format](task.name, aligned), task.name, options)
+        _write_result(ALIGNMENT_FORMATS[options.format](task.name, aligned), task.name, options)
         done += 1
     log.show_status("")
     log.log(f"Aligned {done} sound{'s' * (done != 1)}" + (f"; {failed} failed" if failed else ""))
@@ -86,7 +103,7 @@ def align(args: list[str], options: Options) -> int:
 
 
 class _Task(NamedTuple):
-    """A sound with its name and text; ``problem``: why it cannot be used, or empty."""
+    """A sound with its name and text; ``problem``: the reason why it cannot be aligned, or empty."""
 
     name: str
     sound: Any
@@ -95,7 +112,7 @@ class _Task(NamedTuple):
     problem: str = ""
 
 
-def _of_files(sound: str, text: str) -> _Task:
+def _single_task(sound: str, text: str) -> _Task:
     from nnet3py.io.streams import read_text
 
     if not os.path.isfile(sound):
@@ -107,8 +124,8 @@ def _of_files(sound: str, text: str) -> _Task:
     return _Task(os.path.splitext(os.path.basename(sound))[0], sound, text)
 
 
-def _of_data(data: str, aligner: Aligner, options: Options) -> Iterator[_Task]:
-    """The sounds of a table or of a folder, read one after the other, at the model's rate."""
+def _read_data(data: str, aligner: Aligner, options: Options) -> Iterator[_Task]:
+    """Yield the sounds of a table or a folder, one after the other, resampled to the model's rate."""
     from nnet3py.fine_tuning.speech_data import Limits, read_data, read_sounds
 
     if options.channel >= 0:
@@ -116,26 +133,167 @@ def _of_data(data: str, aligner: Aligner, options: Options) -> Iterator[_Task]:
     read = read_data(data)
     for problem in read.problems:
         log.warning(f"{problem.key}: {problem.kind}: {problem.message}")
-    names = _names(read.utterances, is_kaldi=os.path.isfile(os.path.join(data, "wav.scp")))
-    limits = Limits(aligner.sample_rate, _SHORTEST, _NO_LIMIT, allow_upsample=True)
+    names = _result_names(read.utterances, is_kaldi=os.path.isfile(os.path.join(data, "wav.scp")))
+    limits = Limits(aligner.sample_rate, _SHORTEST, _LONGEST, allow_upsample=True)
     for utterance, samples, problems in read_sounds(read.utterances, limits):
-        why = "; ".join(f"{problem.kind}: {problem.message}" for problem in problems if problem.is_fatal)
+        reasons = "; ".join(f"{problem.kind}: {problem.message}" for problem in problems if problem.is_fatal)
         yield _Task(names[utterance.key], samples, " ".join(utterance.text), limits.rate,
-                    "" if samples is not None else why or "it cannot be read")
+                    "" if samples is not None else reasons or "it cannot be read")
 
 
-def _names(utterances: Sequence[Utterance], is_kaldi: bool) -> dict[str, str]:
-    """How results are called: as their file of sound, or by the key where that is of several, or of Kaldi."""
+def _result_names(utterances: Sequence[Utterance], is_kaldi: bool) -> dict[str, str]:
+    """Return the name of each result: its sound file's, or its key if sounds share a name or come from Kaldi data."""
     stems = {utterance.key: os.path.splitext(os.path.basename(utterance.sound))[0] for utterance in utterances}
     counts = Counter(stems.values())
     return {key: key if is_kaldi or counts[stem] > 1 else stem for key, stem in stems.items()}
 
 
-def _write(text: str, name: str, options: Options) -> None:
+def _write_result(text: str, name: str, options: Options) -> None:
     from nnet3py.io.streams import write_text
 
     if options.out:
         os.makedirs(options.out, exist_ok=True)
-        write_text(os.path.join(options.out, name + ENDINGS[options.format]), text)
+        write_text(os.path.join(options.out, name + ALIGNMENT_ENDINGS[options.format]), text)
     else:
         write_text("-", text)
+
+
+@kaldi_command("diarize", group="Recognition", launcher=False,
+               help="Find the turns of the speakers in sound files.", usage="""
+Diarize sound files: find the turns of their speakers, and print them as RTTM or JSON. The model is a folder of a
+speaker model as published for vosk (mfcc.conf, final.ext.raw, mean.vec, transform.mat); if it has a file plda, segments
+are compared by PLDA scores, else by cosine similarity. With --out each sound gets a file in a folder. For a sound that
+cannot be read a warning is logged, and the exit status is 1. With --reference print the diarization error rate.
+
+Usage:  nnet3py diarize [options] --model=<speaker-model> <sound-or-folder> [<sound-or-folder> ...]
+
+e.g.:
+ nnet3py diarize --model=vosk-model-spk-0.4 meeting.wav > meeting.rttm
+ nnet3py diarize --model=vosk-model-spk-0.4 --num-speakers=2 --out=turns calls/
+See also: transcribe --speakers, agglomerative-cluster, ivector-plda-scoring-dense
+""", arguments=(1, None), detached_values=True, options_anywhere=True, options=[
+    QUIET,
+    option("model", str, "", "Folder of the speaker model"),
+    option("format", str, "rttm", "Output format: rttm or json", choices=tuple(_DIARIZATION_ENDINGS)),
+    _OUT,
+    *declared(settings_of(DiarizationOptions)),
+    option("reference", str, "", "RTTM file of the true speaker turns, for the diarization error rate"),
+    option("collar", float, 0.25, "Seconds around each boundary of the reference that are not scored"),
+    _CHANNEL, NUM_THREADS,
+])
+def diarize(args: list[str], options: Options) -> int:
+    """Write speaker turns; return 1 if a sound could not be read."""
+    import json
+
+    from nnet3py.engine.threads import set_num_threads
+    from nnet3py.io.streams import read_text, write_text
+    from nnet3py.recognition import diarization
+    from nnet3py.recognition.sound import find_sounds, result_path
+    from nnet3py.recognition.speaker import SpeakerModel
+
+    diarization_options = fields_from(options, DiarizationOptions())
+    diarization_options.check()
+    if not options.model:
+        raise UsageError("no speaker model was given", "give its folder with --model")
+    set_num_threads(options.num_threads)
+    sounds = find_sounds(args)
+    reference = diarization.read_rttm(read_text(options.reference), options.reference) if options.reference else {}
+    model = SpeakerModel.read(options.model)
+    failed = 0
+    errors = []
+    for number, sound in enumerate(sounds):
+        log.show_status(f"{number} of {len(sounds)} sounds done, now {sound.path}")
+        try:
+            turns = diarization.diarize(model, sound.path, options=diarization_options,
+                                        channel=None if options.channel < 0 else options.channel)
+            if reference:
+                errors.append(diarization.diarization_errors(reference.get(sound.name, []), turns, options.collar))
+        except Nnet3Error as error:
+            log.warning(f"{sound.path}: {error}")
+            failed += 1
+            continue
+        text = diarization.rttm(sound.name, turns) if options.format == "rttm" else json.dumps(
+            {"name": sound.name, "turns": [turn._asdict() for turn in turns]}, ensure_ascii=False) + "\n"
+        path = result_path(sound, options.out, _DIARIZATION_ENDINGS[options.format]) if options.out else "-"
+        if options.out:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        if options.out or not reference:
+            write_text(path, text)
+    log.show_status("")
+    if errors:
+        every = diarization.DiarizationErrors(*map(sum, zip(*errors, strict=True)))
+        shares = [100 * part / every.total for part in every[:3]]
+        write_text("-", f"diarization error rate {100 * every.rate:.2f} % of {every.total:.0f} s in {len(errors)} "
+                   f"sounds: missed {shares[0]:.2f}, false alarm {shares[1]:.2f}, confused {shares[2]:.2f}\n")
+    return 1 if failed else 0
+
+
+@kaldi_command("listen", group="Recognition", launcher=False, help="Recognize speech from a microphone.", usage="""
+Recognize speech from a microphone: the words of the current utterance are shown on the terminal's last line, and
+printed as a line when the utterance is over. Stop with Ctrl-C. Needs the extra listen, except with --file.
+
+Usage:  nnet3py listen [options] <model-folder>
+or:     nnet3py listen --demo [options]
+
+e.g.:
+ nnet3py listen --demo
+ nnet3py listen vosk-model-small-ko-0.22
+ nnet3py listen --file=a.wav --real-time=true vosk-model-small-ko-0.22
+""", arguments=(0, 1), detached_values=True, options=[
+    QUIET,
+    option("file", str, "", "Sound file instead of a microphone (-: standard input)"),
+    option("real-time", bool, False, "Read --file at the speed of speech"),
+    option("device", str, "", "Microphone, by number or part of its name (empty: the system's default)"),
+    option("list-devices", bool, False, "Print the available devices and exit"),
+    *MODEL, USE_GPU,
+])
+def listen(args: list[str], options: Options) -> None:
+    """Print recognized utterances."""
+    from nnet3py.cli.process.option_groups import device_for
+    from nnet3py.recognition.listening import device_list, find_microphone, heard, opened, short_blocks
+
+    if options.list_devices:
+        print(device_list())
+        return
+    model = single_model(args, options)
+    if options.file:
+        from nnet3py.recognition.sound import open_sound
+
+        sound = open_sound(options.file)
+        recognizer = warmed_recognizer(model, options, device_for(options.use_gpu))
+        show(heard(recognizer.stream(sound.rate), short_blocks(sound.blocks(), sound.rate, options.real_time)))
+        return
+    source = find_microphone(options.device)
+    recognizer = warmed_recognizer(model, options, device_for(options.use_gpu))
+    with opened(source, options.device), stopped_by_interrupt(source):
+        log.log(f"Listening to {source.name}; Ctrl-C ends it.")
+        show(heard(recognizer.stream(source.rate), source.blocks()))
+
+
+def show(words: Iterable[Any]) -> None:
+    """Print segments when they are over; show the current one on the terminal's last line."""
+    import shutil
+
+    try:
+        for segment in words:
+            if segment.is_over:
+                log.show_status("")
+                print(segment.text, flush=True)
+            else:
+                log.show_status(segment.text[-shutil.get_terminal_size().columns + 2:])
+    finally:
+        log.show_status("")
+
+
+@contextmanager
+def stopped_by_interrupt(source: Any) -> Iterator[None]:
+    """At Ctrl-C, stop the source, so that what it has recorded is still recognized; a second Ctrl-C interrupts."""
+    def stop(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        source.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,4 +1,4 @@
-"""nnet3py fine-tune: a model folder and some speech become a new model folder."""
+"""nnet3py fine-tune: a new model folder from a model folder and transcribed speech. Apart: its options import much."""
 from __future__ import annotations
 
 import sys
@@ -6,7 +6,7 @@ import sys
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Options, declared, fields_from
-from nnet3py.cli.recognition.recognizers import NAMED_MODEL
+from nnet3py.cli.recognition.recognizers import NAMED_MODEL, model_and_rest
 from nnet3py.errors import UsageError
 from nnet3py.fine_tuning.plan import FineTuneOptions
 from nnet3py.option_fields import settings_of
@@ -14,20 +14,19 @@ from nnet3py.option_fields import settings_of
 _ARGUMENTS = ("model", "data", "feat-dir")
 
 
-@kaldi_command("fine-tune", group="Recognition", help="Teach a model a voice, words, a room: a new model folder.",
-               launcher=False, usage="""
-Teach a model a new voice, new words, a new room: from a model folder (any that transcribe takes) and some speech with
-its words a new folder is made, in the layout of the old one. Word error rates before and after are measured on speech
-that was held out; if they rise, the old model stays.
+@kaldi_command("fine-tune", group="Recognition", launcher=False,
+               help="Fine-tune a model on transcribed speech: a new model folder.", usage="""
+Fine-tune a model on transcribed speech, for a new voice, new words or a new acoustic environment. The input is a model
+folder (any that transcribe takes) and speech with its text; the output is a new model folder in the layout of the old
+one. Word error rates before and after are measured on held-out speech; if they rise, no new folder is written.
 
-<speech-and-text> is a data folder of Kaldi (wav.scp, text, perhaps segments and utt2spk), a folder of sounds with a
-text file of the same name beside each, or a table (csv, tsv, jsonl) with columns for file and text, perhaps speaker,
-start and end.
---check only looks at the model and the data, and says what can be done and what is wrong.
+<speech-and-text> is a Kaldi data folder (wav.scp, text, optionally segments and utt2spk), a folder of sounds with a
+text file of the same name beside each, or a table (csv, tsv, jsonl) with columns for file and text, optionally speaker,
+start and end. --check inspects the model and the data, reports problems, and stops.
 
-Everything but the new folder is in OUT.work: the report (report.txt, report.html), problems of the data (problems.txt),
-logs. Interrupted work goes on where it stopped when the command is given again; --stage=N begins at a
-stage: 1 data, 2 model, 3 words and graph, 4 features, 5 alignments, 6 examples, 7 training, 8 folder, 9 report.
+The folder OUT.work has the report (report.txt, report.html), problems of the data (problems.txt) and logs. Run the same
+command again to continue interrupted work; --stage=N starts at a stage: 1 data, 2 model, 3 words and graph, 4 features,
+5 alignments, 6 examples, 7 training, 8 folder, 9 report.
 
 Usage:  nnet3py fine-tune [options] <model-folder> <speech-and-text> --out <new-model-folder>
 or:     nnet3py fine-tune --demo [options] <speech-and-text> --out <new-model-folder>
@@ -43,7 +42,7 @@ See also: transcribe, inspect
     *(declared for declared in declared(settings_of(FineTuneOptions)) if declared.name not in _ARGUMENTS),
 ])
 def fine_tune(args: list[str], options: Options) -> int:
-    """Fine-tune, or check model and data; return 1 if the old model stays, or the data cannot be used."""
+    """Fine-tune, or check model and data; return 1 without a new model, or if the data cannot be used."""
     values = fields_from(options, FineTuneOptions())
     values.model, values.data = _model_and_data(args, options)
     values.check()
@@ -64,12 +63,9 @@ def fine_tune(args: list[str], options: Options) -> int:
 
 
 def _model_and_data(args: list[str], options: Options) -> tuple[str, str]:
-    from nnet3py.cli.recognition.recognizers import model_and_rest
-
     model, rest = model_and_rest(args, options)
     if len(rest) != 1:
         raise UsageError("expected a model folder and data" if len(rest) < 1 else
-                         "--demo, --lang and --model-name take the place of a model folder, but "
-                         f"{rest[0]} was given, too",
+                         f"--demo, --lang and --model-name name the model, but {rest[0]} was given, too",
                          "nnet3py fine-tune MODEL DATA --out=NEW_MODEL")
     return model, rest[0]

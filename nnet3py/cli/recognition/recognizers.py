@@ -1,4 +1,4 @@
-"""The model of commands that recognize speech: its options, and the recognizer that they and the arguments name."""
+"""Shared by the recognition commands: options that name a model, and the recognizer made of it."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -13,59 +13,58 @@ if TYPE_CHECKING:
     from nnet3py.recognition.recognizer import Recognizer
 
 NAMED_MODEL = (
-    option("demo", bool, False, "Take the small model of English digits and commands that comes with the package"),
-    option("lang", str, "", "Take a published model of this language, such as ko or en-us, from where vosk looks: "
+    option("demo", bool, False, "Use the package's small model of English digits and commands"),
+    option("lang", str, "", "Use a published model of this language, such as ko or en-us, from vosk's folders: "
            "$VOSK_MODEL_PATH, /usr/share/vosk, ~/.cache/vosk"),
-    option("model-name", str, "", "The same by its name, such as vosk-model-small-ko-0.22"),
+    option("model-name", str, "", "Use a published model by its name, such as vosk-model-small-ko-0.22"),
 )
 MODEL = (
     *NAMED_MODEL,
-    option("graph", str, "", "Graph (HCLG.fst, or HCLr.fst with Gr.fst beside it), or a folder with one; empty: the "
-           "model folder's"),
-    option("speaker-model", str, "", "Folder of a model that tells speakers apart; results get vectors of speakers"),
-    option("model-option", "strings", (), "NAME=VALUE: an option by Kaldi's name, such as beam=13, that wins over the "
-           "model folder's; may be given more than once"),
+    option("graph", str, "", "Decoding graph (HCLG.fst, or HCLr.fst with Gr.fst beside it), or its folder (empty: the "
+           "model folder's)"),
+    option("speaker-model", str, "", "Folder of a speaker model (x-vectors); results get speaker vectors"),
+    option("model-option", "strings", (), "NAME=VALUE: an option by Kaldi's name, such as beam=13, that overrides the "
+           "model folder's; may be repeated"),
 )
-USE_GPU = option("use-gpu", str, "no", "yes|no|optional|wait: compute the network on a GPU, which pays for a large one "
-                 "and many streams at once; without one yes fails, wait warns",
-                 choices=("yes", "no", "optional", "wait"))
-DEVICE = (USE_GPU, option("device", str, "", "cpu or cuda; wins over --use-gpu", choices=("", "cpu", "cuda")))
+USE_GPU = option("use-gpu", str, "no", "yes|no|optional|wait: compute the network on a GPU, which is worth it for "
+                 "large networks and many streams at once; without a GPU yes fails, wait "
+                 "warns", choices=("yes", "no", "optional", "wait"))
+DEVICE = (USE_GPU, option("device", str, "", "cpu or cuda; overrides --use-gpu", choices=("", "cpu", "cuda")))
 _WARM_SECONDS = 2
 
 
 def model_and_rest(args: list[str], options: Options) -> tuple[str, list[str]]:
-    """The model folder, and the other arguments; UsageError if there is no model."""
+    """Return the model folder and the other arguments; raise UsageError if there is no model."""
     if options.demo:
         from nnet3py.recognition.model_folder import demo_folder
 
         return demo_folder(), args
     if options.lang or options.model_name:
-        from nnet3py.recognition.find_model import find_model
+        from nnet3py.recognition.model_folder import find_model
 
         return find_model(options.lang or None, options.model_name or None), args
     if not args:
-        raise UsageError("no model folder was given", "--demo takes the model that comes with the package, --lang one "
-                         "of a language")
+        raise UsageError("no model folder was given", "give it first, or --demo for the package's model, or --lang for "
+                         "a published one")
     return args[0], args[1:]
 
 
 def single_model(args: list[str], options: Options) -> str:
-    """The model folder of a command that takes nothing else."""
+    """Return the model folder of a command without other arguments."""
     model, rest = model_and_rest(args, options)
     if rest:
-        raise UsageError(f"--demo, --lang and --model-name take the place of a model folder, but {rest[0]} was given, "
-                         "too")
+        raise UsageError(f"--demo, --lang and --model-name name the model, but {rest[0]} was given, too")
     return model
 
 
 def models_of(args: list[str], options: Options) -> list[str]:
-    """The model folders of a command that takes several, and nothing else."""
+    """Return the model folders of a command that takes several, and no other arguments."""
     is_named = options.demo or options.lang or options.model_name
     return [single_model(args, options)] if is_named or not args else args
 
 
 def model_options(options: Options) -> dict[str, str]:
-    """Options by Kaldi's names."""
+    """Return the values of --model-option by Kaldi's names."""
     pairs = [text.partition("=") for text in options.model_option]
     wrong = [name for name, equals, _ in pairs if not equals or not name]
     if wrong:
@@ -74,15 +73,15 @@ def model_options(options: Options) -> dict[str, str]:
 
 
 def device(options: Options) -> str:
-    """The device that the ``DEVICE`` group asks for."""
-    from nnet3py.cli.process.compute_setup import device_for
+    """Return the device, "cpu" or "cuda", of the ``DEVICE`` options."""
+    from nnet3py.cli.process.option_groups import device_for
 
     return device_for({"": options.use_gpu, "cuda": "yes", "cpu": "no"}[options.device])
 
 
 @contextmanager
-def without_remarks() -> Iterator[None]:
-    """Do not log how a network is prepared, which does not interest people, unless with --verbose."""
+def without_info_lines() -> Iterator[None]:
+    """Log the package's warnings only, not how a network is prepared, unless with --verbose."""
     import logging
 
     logger = logging.getLogger("nnet3py")
@@ -96,19 +95,19 @@ def without_remarks() -> Iterator[None]:
 
 
 def read_recognizer(model: str, options: Options, device: str) -> Recognizer:
-    """The model, with the options of the ``MODEL`` group, and its network on a device."""
+    """Return the recognizer of a model folder, with the ``MODEL`` options, on a device."""
     from nnet3py.recognition.recognizer import Recognizer
 
-    with without_remarks():
+    with without_info_lines():
         return Recognizer(model, options.graph or None, options=model_options(options), device=device,
                           speaker_model=options.speaker_model or None)
 
 
 def warmed_recognizer(model: str, options: Options, device: str) -> Recognizer:
-    """The same, after a stream of silence: whatever must be compiled is compiled then, not while someone speaks."""
+    """Return the recognizer after a stream of silence, which compiles all kernels before the first speech."""
     import numpy as np
 
     recognizer = read_recognizer(model, options, device)
-    with without_remarks():
+    with without_info_lines():
         recognizer.transcribe(np.zeros(int(_WARM_SECONDS * recognizer.sample_rate), dtype=np.int16))
     return recognizer

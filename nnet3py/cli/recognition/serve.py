@@ -1,4 +1,4 @@
-"""nnet3py serve: recognition as a service, over WebSockets."""
+"""nnet3py serve: recognition as a service over WebSockets."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
@@ -8,35 +8,33 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.cli.recognition.recognizers import DEVICE, MODEL, device, model_options, models_of, warmed_recognizer
-from nnet3py.cli.recognition.serve_processes import Supervisor, check_processes
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import settings_of
-from nnet3py.recognition.server_limits import Limits
-from nnet3py.recognition.server_options import ServerOptions
+from nnet3py.recognition.server.options import Limits, ServerOptions
 from nnet3py.system import give_back_memory, share_heaps
 
 if TYPE_CHECKING:
     from socket import socket
 
     from nnet3py.recognition.recognizer import Recognizer
-    from nnet3py.recognition.served_models import ModelLoader, Reloaded
-    from nnet3py.recognition.server import RecognitionServer
-    from nnet3py.recognition.server_board import Place
-    from nnet3py.recognition.server_protocol import StreamSettings
+    from nnet3py.recognition.server.metrics import Place
+    from nnet3py.recognition.server.models import ModelLoader, Reloaded
+    from nnet3py.recognition.server.protocol import StreamSettings
+    from nnet3py.recognition.server.server import RecognitionServer
 
-_GARBAGE_THRESHOLD = 2000    # objects: streams have large arrays
+_GARBAGE_THRESHOLD = 2000    # objects, fewer than for other commands, because streams have large arrays
 _COLLECT_SECONDS = 1.0       # after a model's last stream has ended
-_HEAPS = 2                             # that threads share
+_HEAPS = 2                   # memory arenas of malloc that threads share
 
 
-@kaldi_command("serve", group="Recognition", help="Serve recognition over WebSockets, to vosk's clients and browsers.",
-               launcher=False, usage="""
-Serve recognition over WebSockets, in the public protocol of vosk-server, so that its clients work; with a page to try
-it in a browser, under the address that is shown. /health tells whether the server is well, /metrics what it did
-(Prometheus). It can be reached only from this machine, unless --host says otherwise, and ends on SIGTERM or Ctrl-C.
+@kaldi_command("serve", group="Recognition", launcher=False,
+               help="Serve recognition over WebSockets, to vosk's clients and browsers.", usage="""
+Serve recognition over WebSockets in the public protocol of vosk-server, so that its clients work, with a web page to
+try it in a browser. /health reports the server's state, /metrics its counters (Prometheus). By default it accepts
+connections from this machine only; see --host. SIGTERM or Ctrl-C ends it.
 
-Several model folders, or a folder with model folders in it, are served by their names: {"config": {"model": "ko"}}.
-SIGHUP makes it read models again whose files have changed, for new connections; replace files, do not write into them.
+Of several model folders, or a folder of model folders, clients choose by name: {"config": {"model": "ko"}}. At SIGHUP
+the server reloads models whose files have changed, for new connections; replace files, do not write into them.
 
 Usage:  nnet3py serve [options] <model-folder> [<model-folder> ...]
 or:     nnet3py serve --demo [options]
@@ -50,28 +48,30 @@ e.g.:
 """, arguments=(0, None), detached_values=True, options=[
     QUIET,
     *MODEL, *DEVICE,
-    option("default-model", str, "", "Of several models, the one of clients that name none (empty: the first)"),
-    option("num-processes", int, 1, "Processes that share the port and the models in memory; a connection goes to the "
-           "one that has fewest"),
-    option("num-threads", int, 0, "Threads of a process that compute; four times as many streams are worked on at a "
-           "time (0: as many as each process has cores for itself)"),
+    option("default-model", str, "", "Name of the model of clients that name none (empty: the first)"),
+    option("num-processes", int, 1, "Number of processes, which share the port and the models in memory; a new "
+           "connection goes to the one with the fewest"),
+    option("num-threads", int, 0, "Computing threads of each process, which decode four times as many streams at a "
+           "time (0: its share of the cores)"),
     *declared(settings_of(ServerOptions)), *declared(settings_of(Limits)),
-    option("exact-phrases", bool, False, "Clients' phrase lists are all that can be said, and are refused if the model "
-           "lacks a word or a lookahead graph; otherwise they are taken as vosk does, with a warning about what is "
+    option("exact-phrases", bool, False, "Recognize only the phrases of clients' phrase lists; refuse lists with words "
+           "that the model lacks, and models without lookahead graphs. false: as vosk, with a warning about what is "
            "left out"),
-    option("allow-origin", "strings", (), "Let pages of this other server connect from browsers, such as "
-           "https://example.org (*: of all); may be given more than once"),
+    option("allow-origin", "strings", (), "Accept browsers' connections from pages of this origin, such as "
+           "https://example.org (*: any); may be repeated"),
 ])
 def serve(args: list[str], options: Options) -> None:
-    """Load the models, then serve until a signal comes."""
+    """Load the models, then serve until a signal ends it."""
+    from nnet3py.cli.recognition.processes import Supervisor, check_processes
     from nnet3py.engine.threads import num_threads, set_num_threads
     from nnet3py.recognition.scheduler import THREADS_PER_CORE
-    from nnet3py.recognition.server import RecognitionServer, require_websockets, run_server
-    from nnet3py.recognition.stream_threads import StreamThreads
+    from nnet3py.recognition.server.server import RecognitionServer, require_websockets, run_server
+    from nnet3py.recognition.server.session import StreamThreads
 
     paths = models_of(args, options)
-    chosen = server_options(options)
-    chosen.check()
+    server_options = fields_from(options, ServerOptions(limits=fields_from(options, Limits()),
+                                                        allowed_origins=options.allow_origin))
+    server_options.check()
     check_processes(options.num_processes, device(options))
     require_websockets()
     count = options.num_processes
@@ -88,7 +88,7 @@ def serve(args: list[str], options: Options) -> None:
             return recognizer.stream(settings.sample_rate, phrases=settings.phrases)
         return recognizer.stream(settings.sample_rate, phrase_list=settings.phrases)
 
-    def read_again() -> Reloaded:
+    def reload() -> Reloaded:
         reloaded = loader.reload()
         collect_often()
         return reloaded
@@ -97,11 +97,11 @@ def serve(args: list[str], options: Options) -> None:
         return StreamThreads(begin, THREADS_PER_CORE * num_threads())
 
     def server() -> RecognitionServer:
-        return RecognitionServer(streams(), chosen, loader.models, read_again)
+        return RecognitionServer(streams(), server_options, loader.models, reload)
 
-    def server_of_copy(connections: socket, place: Place) -> RecognitionServer:
+    def server_of_process(connections: socket, place: Place) -> RecognitionServer:
         set_num_threads(threads)
-        return RecognitionServer(streams(), chosen, loader.models, listener=connections, place=place)
+        return RecognitionServer(streams(), server_options, loader.models, listener=connections, place=place)
 
     def listening(address: str) -> None:
         processes = f", {count} processes" if count > 1 else ""
@@ -112,18 +112,19 @@ def serve(args: list[str], options: Options) -> None:
     if count == 1:
         run_server(server, listening)
     else:
-        Supervisor(count, chosen, server_of_copy, read_again).run(listening)
+        Supervisor(count, server_options, server_of_process, reload).run(listening)
 
 
 def model_loader(paths: list[str], options: Options) -> ModelLoader:
-    """What reads the models of the command line, also after their files have changed."""
+    """Return the loader of the command line's models, also for reloading changed files."""
     import weakref
 
     from nnet3py.recognition.model_folder import files_of_model
-    from nnet3py.recognition.served_models import ModelLoader, model_places
+    from nnet3py.recognition.server.models import ModelLoader, model_places
 
     if options.graph and len(model_places(paths)) > 1:
-        raise UsageError(f"--graph={options.graph} is of one model, and there are {', '.join(model_places(paths))}")
+        raise UsageError(f"--graph={options.graph} is for a single model, but there are "
+                         f"{', '.join(model_places(paths))}")
     where, values = device(options), model_options(options)
 
     def read(path: str) -> Recognizer:
@@ -136,10 +137,10 @@ def model_loader(paths: list[str], options: Options) -> ModelLoader:
 
 
 def collect_often() -> None:
-    """Let Python look for circular garbage as often as it does by default, but not among the objects there are now."""
+    """Let Python collect circular garbage more often than other commands do, but not among the present objects."""
     import gc
 
-    gc.unfreeze()               # of a model that is not served any more
+    gc.unfreeze()               # includes models that are no longer served
     gc.collect()
     give_back_memory()
     gc.freeze()
@@ -147,15 +148,9 @@ def collect_often() -> None:
 
 
 def collect_soon() -> None:
-    """Free the parts of a model that nobody uses any more, as soon as nothing of it is in use."""
+    """Free a model that is no longer served, a second after its last stream has ended."""
     import threading
 
     timer = threading.Timer(_COLLECT_SECONDS, collect_often)
     timer.daemon = True
     timer.start()
-
-
-def server_options(options: Options) -> ServerOptions:
-    """The server's options from the command line."""
-    limits = fields_from(options, Limits())
-    return fields_from(options, ServerOptions(limits=limits, allowed_origins=options.allow_origin))

@@ -1,8 +1,10 @@
-"""nnet3-transcribe: files of sound become text, subtitles or words with times."""
+"""Recognition of sound files: nnet3-transcribe, and vosk-transcriber with the options of vosk's program."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -16,33 +18,36 @@ from nnet3py.cli.recognition.recognizers import (
     model_and_rest,
     read_recognizer,
     warmed_recognizer,
+    without_info_lines,
 )
-from nnet3py.cli.recognition.transcribe_progress import Progress, count_of_sounds, size_of
-from nnet3py.errors import UsageError
+from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.recognition.transcripts import ENDINGS, FORMATS
 
 if TYPE_CHECKING:
     from nnet3py.recognition.batch import ResultsFile, Runner
     from nnet3py.recognition.recognizer import Recognizer
     from nnet3py.recognition.results import Word
-    from nnet3py.recognition.sound_list import Listed
-    from nnet3py.recognition.transcript import Transcript
+    from nnet3py.recognition.sound import Listed
+    from nnet3py.recognition.transcribing import Transcript
 
-KEPT = ".kept"      # what is done of long sounds: the folder in that of --out, the end of its name beside --results
+_PARTIAL = ".kept"           # folder of partial results of long sounds: in --out, or beside --results with this suffix
+_STATUS_SECONDS = 0.2        # between two changes of a terminal's last line
+_LOG_SECONDS = 30.0          # between two lines of a log, without a terminal
+_SERVER = "ws://localhost:2700"
 
 
 @kaldi_command("nnet3-transcribe", group="Recognition",
-               help="Recognize what is said in files of sound: text, subtitles, words with times.", usage="""
-Recognize what is said in sound files (WAVE; others with the extra "sound"), in all those in folders, or in standard
-input (-), and print it: as text, JSON, subtitles (srt, vtt) or CTM. The model is a folder as published for vosk, as
-Kaldi's training or prepare_online_decoding.sh leaves it, or an acoustic model with --graph; nnet3-inspect says what it
-is. Sound of any rate is resampled, channels are averaged.
+               help="Recognize speech in sound files: text, subtitles, words with times.", usage="""
+Recognize speech in sound files (WAVE; other formats with the extra "sound"), in all files of folders, or in standard
+input (-), and print it as text, JSON, subtitles (srt, vtt) or CTM. The model is a folder as published for vosk, or as
+Kaldi's training or prepare_online_decoding.sh leaves it, or an acoustic model with --graph; nnet3-inspect describes it.
+Sound of any sampling rate is resampled, channels are averaged.
 
-With --out each sound gets a file for its result in a folder, written when it is complete; with --results each sound
-gets a line of JSON in one file, appended when it is complete. Sounds that have their result are left out, and a long
-one goes on at most two minutes before where it was: so whatever has ended the command, run it again, and it does the
-rest. --num-jobs shares sounds among processes, which have the model in memory once; --scheduler among the workers of
-dask.distributed. For a sound that cannot be read there is a warning, and the exit status is 1.
+With --out each sound gets a file in a folder; with --results each sound gets a line of JSON, appended to one file.
+Sounds with a complete result are skipped, and a long sound is continued at most two minutes before the point of
+interruption: whatever has ended the command, run it again to finish. --num-jobs distributes sounds over processes that
+share the model in memory; --scheduler over workers of dask.distributed. For a sound that cannot be read a warning is
+logged, and the exit status is 1.
 
 Usage:  nnet3-transcribe [options] <model> <sound-or-folder> [<sound-or-folder> ...]
 or:     nnet3-transcribe --demo [options] <sound-or-folder> [<sound-or-folder> ...]
@@ -56,28 +61,29 @@ e.g.:
  nnet3-transcribe --graph=exp/chain/tree/graph_tg --model-option=beam=13 exp/chain/tdnn1a a.flac
 """, arguments=(0, None), detached_values=True, options_anywhere=True, options=[
     QUIET,
-    option("format", str, "text", "What to write: text, json, srt, vtt or ctm", choices=tuple(FORMATS)),
-    option("out", str, "", "Folder for the results, a file for each sound; empty: standard output"),
-    option("results", str, "", "File to which results are appended, a line of JSON for each sound, as they are done"),
-    option("files-from", str, "", "File with the names of sounds, a line each, besides those of the command line; "
-           "-: standard input"),
+    option("format", str, "text", "Output format: text, json, srt, vtt or ctm", choices=tuple(FORMATS)),
+    option("out", str, "", "Folder for the results, a file for each sound (empty: standard output)"),
+    option("results", str, "", "File to which a line of JSON is appended for each sound"),
+    option("files-from", str, "", "File with names of sounds, one on each line, besides the arguments (-: standard "
+           "input)"),
     *MODEL, *DEVICE,
-    option("channel", int, -1, "Channel to take, from 0; -1: the mean of all"),
-    option("speakers", bool, False, "Tell apart who spoke when, by --speaker-model: lines and subtitles begin with the "
-           "speaker; see diarize"),
-    option("num-speakers", int, 0, "How many speakers there are; 0: as many as are heard"),
-    option("endpointing", bool, True, "Begin a new segment where an utterance is over, by the model's rules"),
-    option("phrases", str, "", "File of phrases, one per line: only these are recognized; for models with HCLr.fst "
-           "and Gr.fst"),
-    option("boost-words", str, "", "File of lines WORD COST: how much less words cost; for such models, too"),
-    option("num-jobs", int, 1, "Processes that share the sounds; each computes with its share of the cores"),
-    option("scheduler", str, "", "Address of a dask scheduler whose workers run the jobs; needs --out, in a folder "
-           "that they see"),
-    option("sound-list", str, "", "File of sounds and names, for the command's own jobs, instead of arguments"),
+    option("channel", int, -1, "Channel to use, from 0 (-1: the mean of all)"),
+    option("speakers", bool, False, "Diarize with --speaker-model: lines and subtitles begin with the speaker; see "
+           "diarize"),
+    option("num-speakers", int, 0, "Number of speakers (0: estimated)"),
+    option("endpointing", bool, True, "Start a new segment at endpoints, by the model's rules"),
+    option("phrases", str, "", "File of phrases, one on each line: recognize only these; for models with HCLr.fst and "
+           "Gr.fst"),
+    option("boost-words", str, "", "File with lines WORD COST: subtract COST from the word's graph cost; for models "
+           "with HCLr.fst and Gr.fst"),
+    option("num-jobs", int, 1, "Number of processes, each with its share of the cores"),
+    option("scheduler", str, "", "Address of a dask scheduler whose workers run the jobs; needs --out, a folder that "
+           "they see"),
+    option("sound-list", str, "", "File of sounds and names in place of arguments, for jobs of --scheduler"),
     NUM_THREADS,
 ])
 def transcribe(args: list[str], options: Options) -> int:
-    """Write results; 1 if a sound could not be transcribed."""
+    """Write results; return 1 if a sound could not be transcribed."""
     model, sounds = _arguments(args, options)
     _check(sounds, options)
     if options.scheduler:
@@ -89,27 +95,27 @@ def _check(sounds: list[Listed], options: Options) -> None:
     """Raise UsageError for options that cannot be used together, or with these sounds."""
     reads_standard_input = any(sound.path == "-" for sound in sounds)
     if options.speakers and not options.speaker_model:
-        raise UsageError("--speakers needs --speaker-model, the folder of a model that tells speakers apart")
+        raise UsageError("--speakers needs --speaker-model, the folder of a speaker model")
     if options.speakers and reads_standard_input:
-        raise UsageError("--speakers looks at a sound twice, and standard input can be read once", "give a file")
+        raise UsageError("--speakers reads a sound twice, which standard input does not allow", "give a file")
     if options.num_jobs < 1:
         raise UsageError(f"--num-jobs={options.num_jobs}: expected 1 or more")
     if options.scheduler and not options.out:
-        raise UsageError("--scheduler needs --out, a folder for results that the workers see")
+        raise UsageError("--scheduler needs --out, a folder that the workers see")
     if options.out and options.results:
-        raise UsageError("--out and --results are two places for the same results", "give one of them")
+        raise UsageError("--out and --results cannot both be given")
     if options.results and options.format not in ("text", "json"):        # text: the option was not given
-        raise UsageError(f"--results is a file of JSON, and --format={options.format} was given",
-                         "--out=FOLDER --format=" + options.format)
+        raise UsageError(f"--results writes JSON, but --format={options.format} was given",
+                         f"--out=FOLDER --format={options.format}")
     if (options.out or options.results or options.num_jobs > 1) and reads_standard_input and len(sounds) > 1:
-        raise UsageError("standard input cannot be one of several sounds here")
+        raise UsageError("standard input (-) cannot be one of several sounds with --out, --results or --num-jobs")
     if options.format in ("srt", "vtt") and len(sounds) > 1 and not options.out:
-        raise UsageError(f"{len(sounds)} sounds cannot have their subtitles in one file", "give a folder with --out")
+        raise UsageError(f"the subtitles of {len(sounds)} sounds cannot be in one file", "give a folder with --out")
 
 
 def _arguments(args: list[str], options: Options) -> tuple[str, list[Listed]]:
-    """The model and the sounds."""
-    from nnet3py.recognition.sound_list import find_sounds, listed_sounds, read_list
+    """Return the model and the sounds."""
+    from nnet3py.recognition.sound import find_sounds, listed_sounds, read_list
 
     model, paths = model_and_rest(args, options)
     if options.sound_list:
@@ -122,7 +128,7 @@ def _arguments(args: list[str], options: Options) -> tuple[str, list[Listed]]:
         named = listed_sounds(read_lines(options.files_from))
         return model, named + (find_sounds(paths) if paths else [])
     if not paths:
-        raise UsageError("no file of sound was given", "nnet3-transcribe MODEL SOUND, or --demo SOUND")
+        raise UsageError("no sound file was given", "nnet3-transcribe MODEL SOUND, or --demo SOUND")
     return model, find_sounds(paths, names_differ=bool(options.out))
 
 
@@ -137,20 +143,20 @@ def _transcribe(model: str, sounds: list[Listed], options: Options) -> int:
     with ResultsFile(options.results, os.path.basename(place)) if options.results else nullcontext() as results:
         if results is not None:
             waiting = results.waiting(sounds)
-            _say_how_many(len(sounds) - len(waiting), len(sounds), options.results)
+            _log_skipped(len(sounds) - len(waiting), len(sounds), options.results)
         else:
             waiting = _without_results(sounds, options.out, ending) if options.out else sounds
         if not waiting:
             return 0
         if options.out or results is not None:        # the longest first, so that jobs end at about the same time
-            waiting = sorted(waiting, key=lambda sound: -size_of(sound))
-        progress = Progress(waiting)
+            waiting = sorted(waiting, key=lambda sound: -_file_size(sound))
+        progress = _Progress(waiting)
         try:
             for sound, transcript in _transcripts(model, waiting, options, progress):
                 if transcript.error:
                     log.warning(f"{sound.path} could not be transcribed: {transcript.error}")
                 else:
-                    _write(sound, transcript, options, results, len(sounds))
+                    _write_transcript(sound, transcript, options, results, len(sounds))
                 progress.done(sound, transcript)
         except KeyboardInterrupt:
             progress.interrupted(bool(options.out or options.results))
@@ -159,11 +165,11 @@ def _transcribe(model: str, sounds: list[Listed], options: Options) -> int:
 
 
 def _transcripts(model: str, sounds: list[Listed], options: Options,
-                 progress: Progress) -> Iterable[tuple[Listed, Transcript]]:
-    """The transcripts of sounds as they are to be written: in order, if that is to standard output."""
+                 progress: _Progress) -> Iterable[tuple[Listed, Transcript]]:
+    """Yield the transcripts of sounds; in the order of the sounds if they are for standard output."""
     from functools import partial
 
-    from nnet3py.cli.recognition.transcribe_processes import can_copy, in_processes
+    from nnet3py.cli.recognition.processes import can_copy, in_processes
     from nnet3py.engine.threads import num_threads, set_num_threads
     from nnet3py.recognition.batch import here, in_order, in_threads
     from nnet3py.recognition.transcribing import SoundOptions, transcribe_sound
@@ -171,28 +177,28 @@ def _transcripts(model: str, sounds: list[Listed], options: Options,
     count = min(options.num_jobs, len(sounds))
     set_num_threads(options.num_threads)
     where = device(options)
-    read = warmed_recognizer if count > 1 else read_recognizer           # what is warm, copies need not do
+    read = warmed_recognizer if count > 1 else read_recognizer           # copies inherit compiled kernels
     recognizer = read(model, options, where)
-    kept = options.results + KEPT if options.results else os.path.join(
-        options.out, KEPT) if options.out else ""
+    partial_folder = options.results + _PARTIAL if options.results else os.path.join(
+        options.out, _PARTIAL) if options.out else ""
     wanted = SoundOptions(
         None if options.channel < 0 else options.channel, options.endpointing,
-        tuple(_lines(options.phrases)) if options.phrases else (),
-        _boosts(options.boost_words) if options.boost_words else {},
-        _speakers(recognizer, options) if options.speakers else None, kept)
-    recognizer.stream(phrases=wanted.phrases, boost=wanted.boost)        # what is wrong with them stops the command
+        tuple(_read_phrases(options.phrases)) if options.phrases else (),
+        _read_boosts(options.boost_words) if options.boost_words else {},
+        _speakers(recognizer, options) if options.speakers else None, partial_folder)
+    recognizer.stream(phrases=wanted.phrases, boost=wanted.boost)        # raises errors of phrases and words now
     run: Runner = here
     if count > 1:
         threads = options.num_threads or max(1, num_threads() // count)
         run = in_processes(count, threads) if where == "cpu" and can_copy() else in_threads(count)
     done = run(partial(transcribe_sound, recognizer, wanted), sounds, progress)
-    return done if kept else in_order(sounds, done)
+    return done if partial_folder else in_order(sounds, done)
 
 
 def _speakers(recognizer: Recognizer, options: Options) -> Callable[[str], Callable[[Word], str]]:
-    """What tells apart the speakers of a file: of its path, a function that names the speaker of a word."""
+    """Return a function of a sound's path, which diarizes it and returns the function from words to speakers."""
     from nnet3py.recognition.diarization import diarize, speaker_of
-    from nnet3py.recognition.stream_options import DiarizationOptions
+    from nnet3py.recognition.options import DiarizationOptions
 
     model = recognizer.speaker_model
     assert model is not None                           # the options were checked
@@ -205,11 +211,11 @@ def _speakers(recognizer: Recognizer, options: Options) -> Callable[[str], Calla
     return speakers_of
 
 
-def _write(sound: Listed, transcript: Transcript, options: Options, results: ResultsFile | None,
+def _write_transcript(sound: Listed, transcript: Transcript, options: Options, results: ResultsFile | None,
            num_sounds: int) -> None:
-    """Write a transcript to its place."""
+    """Write a transcript to --results, to --out or to standard output."""
     from nnet3py.io.streams import write_text
-    from nnet3py.recognition.sound_list import result_path
+    from nnet3py.recognition.sound import result_path
     from nnet3py.recognition.transcribing import forget_kept
 
     if results is not None:
@@ -220,7 +226,7 @@ def _write(sound: Listed, transcript: Transcript, options: Options, results: Res
         path = result_path(sound, options.out, ENDINGS[options.format])
         os.makedirs(os.path.dirname(path), exist_ok=True)
         write_text(path, text)
-        forget_kept(os.path.join(options.out, KEPT), sound)
+        forget_kept(os.path.join(options.out, _PARTIAL), sound)
     elif options.format == "text" and num_sounds > 1:
         write_text("-", " ".join([sound.path, *text.split()]) + "\n")
     else:
@@ -228,26 +234,26 @@ def _write(sound: Listed, transcript: Transcript, options: Options, results: Res
 
 
 def _without_results(sounds: list[Listed], folder: str, ending: str) -> list[Listed]:
-    """The sounds that have no result in a folder; how many others there are is logged."""
-    from nnet3py.recognition.sound_list import to_do
+    """Return the sounds without a result in a folder, having logged the number of the others."""
+    from nnet3py.recognition.sound import to_do
 
     waiting = to_do(sounds, folder, ending)
-    _say_how_many(len(sounds) - len(waiting), len(sounds), folder)
+    _log_skipped(len(sounds) - len(waiting), len(sounds), folder)
     return waiting
 
 
-def _say_how_many(done: int, total: int, place: str) -> None:
+def _log_skipped(done: int, total: int, place: str) -> None:
     if done:
         log.log(f"{done} of {total} sounds have results in {place} already")
 
 
 def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -> int:
-    """Run the jobs that write results into a folder."""
+    """Run jobs that write results into a folder; return the exit status."""
     from pathlib import Path
 
     from nnet3py.drivers.jobs.executor import JobsFailed
     from nnet3py.drivers.jobs.executors import make_executor
-    from nnet3py.recognition.sound_list import split, to_do
+    from nnet3py.recognition.sound import split, to_do
 
     ending = ENDINGS[options.format]
     waiting = _without_results(sounds, folder, ending)
@@ -258,23 +264,23 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
     parts = split(waiting, options.num_jobs)
     jobs = [_job(model, part, number, options, folder, logs) for number, part in enumerate(parts, 1)]
     executor = make_executor("run.pl", options.scheduler or None, options.num_jobs, options.num_threads or None)
-    with executor, _Watch(waiting, folder, ending):
+    with executor, _ResultsStatus(waiting, folder, ending):
         try:
             executor.run(jobs)
         except JobsFailed as error:
             log.warning(error.message)
     missing = to_do(waiting, folder, ending)
-    log.log(f"Transcribed {count_of_sounds(len(waiting) - len(missing))} with {len(jobs)} job{'s' * (len(jobs) != 1)}"
+    log.log(f"Transcribed {_sounds(len(waiting) - len(missing))} with {len(jobs)} job{'s' * (len(jobs) != 1)}"
             + (f"; {len(missing)} failed: {', '.join(sound.path for sound in missing[:3])}" if missing else ""))
     return 1 if missing else 0
 
 
 def _job(model: str, part: list[Listed], number: int, options: Options, folder: str, logs: Any) -> Any:
-    """The job of a part of the sounds."""
+    """Return the job that transcribes some of the sounds."""
     from shlex import quote
 
     from nnet3py.drivers.jobs.executor import Job
-    from nnet3py.recognition.sound_list import write_list
+    from nnet3py.recognition.sound import write_list
 
     sounds = logs / f"sounds.{number}.list"
     write_list(part, str(sounds))
@@ -288,8 +294,8 @@ def _job(model: str, part: list[Listed], number: int, options: Options, folder: 
     return Job(" ".join(map(quote, words)), logs / f"transcribe.{number}.log")
 
 
-class _Watch:
-    """Shows how many results there are, while jobs run."""
+class _ResultsStatus:
+    """A thread that shows the number of results on the terminal's last line while jobs run."""
 
     def __init__(self, sounds: list[Listed], folder: str, ending: str) -> None:
         from threading import Event, Thread
@@ -309,7 +315,7 @@ class _Watch:
         log.show_status("")
 
     def _show(self) -> None:
-        from nnet3py.recognition.sound_list import to_do
+        from nnet3py.recognition.sound import to_do
 
         left = self._sounds
         while not self._is_over.wait(1.0):
@@ -317,21 +323,195 @@ class _Watch:
             log.show_status(f"{len(self._sounds) - len(left)} of {len(self._sounds)} sounds done")
 
 
-def _lines(path: str) -> list[str]:
+def _read_phrases(path: str) -> list[str]:
     from nnet3py.io.streams import read_lines
 
     lines = [" ".join(line.split()) for line in read_lines(path) if line.strip()]
     if not lines:
-        raise UsageError(f"expected phrases or words in {path}, found nothing")
+        raise UsageError(f"expected lines of phrases or words in {path}, found none")
     return lines
 
 
-def _boosts(path: str) -> dict[str, float]:
+def _read_boosts(path: str) -> dict[str, float]:
     boosts = {}
-    for line in _lines(path):
+    for line in _read_phrases(path):
         try:
             word, cost = line.split()
             boosts[word] = float(cost)
         except ValueError:
             raise UsageError(f"expected lines 'WORD COST' in {path}, found '{line[:40]}'") from None
     return boosts
+
+
+class _Progress:
+    """Progress of transcribing sounds, shown on a terminal's last line or, every 30 s, in the log; a callback.
+
+    A sound's duration is known once it is opened; until then it is estimated from its size in bytes, with the bytes
+    per second of other sounds that have the same file name extension.
+    """
+
+    def __init__(self, sounds: Sequence[Listed]) -> None:
+        self._bytes = {sound: _file_size(sound) for sound in sounds}
+        self._durations: dict[Listed, float] = {}
+        self._running: dict[Listed, float] = {}          # seconds that were decoded
+        self._num_done = self._num_failed = 0
+        self._seconds = 0.0                              # of sounds that are done
+        self._begun = self._shown = self._logged = time.monotonic()
+
+    def __call__(self, sound: Listed, seconds: float, duration: float) -> None:
+        """Note that ``seconds`` of a sound of ``duration`` seconds (0: unknown) were decoded."""
+        self._running[sound] = seconds
+        if duration:
+            self._durations[sound] = max(duration, seconds)
+        now = time.monotonic()
+        if now - self._shown < _STATUS_SECONDS:
+            return
+        self._shown = now
+        text = self._status_text()
+        length = self._durations.get(sound, 0.0)
+        part = f" ({100 * min(1.0, seconds / length):.0f} %)" if length else ""
+        if not log.show_status(f"{text}: {sound.path}{part}") and now - self._logged >= _LOG_SECONDS:
+            self._logged = now
+            log.log(text)
+
+    def done(self, sound: Listed, transcript: Transcript) -> None:
+        """Note that the work on a sound is over."""
+        self._running.pop(sound, None)
+        if transcript.error:
+            self._num_failed += 1
+            self._bytes.pop(sound, None)
+            self._durations.pop(sound, None)
+        else:
+            self._num_done += 1
+            self._durations[sound] = transcript.duration
+            self._seconds += transcript.duration
+
+    def interrupted(self, can_continue: bool) -> None:
+        """Log an interruption; ``can_continue``: whether the same command continues the work."""
+        log.show_status("")
+        log.log(f"Interrupted: {self._num_done} of {len(self._bytes) + self._num_failed} sounds are done"
+                + ("; the same command does the rest" if can_continue else ""))
+
+    def end(self) -> int:
+        """Log the totals; return the exit status."""
+        log.show_status("")
+        taken = max(time.monotonic() - self._begun, 1e-3)
+        log.log(f"Transcribed {_sounds(self._num_done)}, {self._seconds:.1f} s, in {taken:.1f} s"
+                + (f"; {self._num_failed} failed" if self._num_failed else ""))
+        return 1 if self._num_failed else 0
+
+    def _status_text(self) -> str:
+        decoded = self._seconds + sum(self._running.values())
+        taken = max(time.monotonic() - self._begun, 1e-3)
+        left = max(0.0, self._total_seconds() - decoded) * taken / decoded if decoded else 0.0
+        return (f"{self._num_done + self._num_failed} of {len(self._bytes) + self._num_failed} sounds, "
+                f"{log.clock_time(decoded)} of sound, {decoded / taken:.1f} times real time, "
+                f"{log.clock_time(left)} left")
+
+    def _total_seconds(self) -> float:
+        """Return the known and estimated seconds of all sounds."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        sizes, unknown = Counter[str](), Counter[str]()
+        for sound, duration in self._durations.items():
+            for kind in (_extension(sound), ""):
+                seconds[kind] += duration
+                sizes[kind] += self._bytes.get(sound, 0)
+        for sound, size in self._bytes.items():
+            if sound not in self._durations:
+                unknown[_extension(sound)] += size
+        total = seconds[""]
+        for ending, size in unknown.items():
+            kind = ending if sizes[ending] else ""
+            total += size * seconds[kind] / sizes[kind] if sizes[kind] else 0.0
+        return total
+
+
+def _extension(sound: Listed) -> str:
+    return os.path.splitext(sound.path)[1].lower() or "."
+
+
+def _file_size(sound: Listed) -> int:
+    """Return the bytes of a sound file; 0 if it does not exist."""
+    try:
+        return os.path.getsize(sound.path)
+    except OSError:
+        return 0
+
+
+def _sounds(count: int) -> str:
+    return f"{count} sound{'s' * (count != 1)}"
+
+
+# -- vosk-transcriber --------------------------------------------------------------------------------------------------
+
+
+@kaldi_command("vosk-transcriber", group="Recognition", launcher=False,
+               help="Recognize sound files, with the options of vosk's program of that name.", usage="""
+Recognize speech in a sound file, or in all files of a folder, with the options of vosk's program vosk-transcriber.
+nnet3-transcribe has more options.
+
+Usage:  nnet3py vosk-transcriber [options] -i <sound-or-folder> [-o <file-or-folder>]
+
+e.g.:
+ nnet3py vosk-transcriber -l ko -i a.wav -t srt -o a.srt
+ nnet3py vosk-transcriber -m model-folder -i sounds -o texts
+ nnet3py vosk-transcriber -s -i a.wav
+""", arguments=(0, 0), detached_values=True, short_names={
+    "-m": "--model", "-s": f"--server={_SERVER}", "-n": "--model-name", "-l": "--lang", "-i": "--input",
+    "-o": "--output", "-t": "--output-type", "-ts": "--tasks"}, options=[
+    QUIET,
+    option("model", str, "", "Model folder (-m)"),
+    option("server", str, "", f"Address of a recognition server to use (-s: {_SERVER})"),
+    option("list-models", bool, False, "Print the names of published models"),
+    option("list-languages", bool, False, "Print the languages of published models"),
+    option("model-name", str, "", "Name of a published model, in vosk's folders (-n)"),
+    option("lang", str, "en-us", "Language of a published model, without --model and --model-name (-l)"),
+    option("input", str, "", "Sound file, or folder of sound files (-i)"),
+    option("output", str, "", "File for the text, or folder for texts (-o; empty: standard output)"),
+    option("output-type", str, "txt", "Output format: txt, srt or json (-t)", choices=("txt", "srt", "json")),
+    option("tasks", int, 10, "Number of files recognized at the same time (-ts)"),
+    option("log-level", str, "INFO", "INFO or DEBUG: log each file; other levels: errors only"),
+])
+def vosk_transcriber(args: list[str], options: Options) -> int:
+    """Write texts; return 1 if a file could not be recognized."""
+    from pathlib import Path
+
+    import nnet3py.vosk
+    from nnet3py.recognition.model_folder import find_model
+    from nnet3py.recognition.recognizer import Recognizer
+    from nnet3py.vosk.transcriber import Results, Task, recognized, recognized_by_server, tasks, transcribe
+
+    if options.list_models or options.list_languages:
+        (nnet3py.vosk.list_models if options.list_models else nnet3py.vosk.list_languages)()
+        return 0
+    if not options.input:
+        raise UsageError("no sound file or folder was given", "-i FILE")
+    work = tasks(options.input, options.output, options.output_type)
+    if Path(options.input).is_dir():
+        if not options.output:
+            raise UsageError("a folder of sounds needs a folder for the texts", "-o FOLDER")
+        os.makedirs(options.output, exist_ok=True)
+    failed: list[Task] = []
+
+    def report(task: Task, error: Nnet3Error | None) -> None:
+        if error is not None:
+            failed.append(task)
+            log.warning(f"{task.sound}: {error}")
+        elif options.log_level.upper() in ("INFO", "DEBUG"):
+            log.log(f"File {task.sound} processing complete")
+
+    if options.server:
+        address = options.server
+
+        def recognize(path: Path) -> Results:
+            return recognized_by_server(address, path)
+    else:
+        with without_info_lines():
+            model = nnet3py.vosk.Model.of(Recognizer(options.model or find_model(
+                options.lang, options.model_name or None)))
+
+        def recognize(path: Path) -> Results:
+            return recognized(model, path)
+
+    transcribe(work, recognize, options.output_type, options.tasks, report)
+    return 1 if failed else 0

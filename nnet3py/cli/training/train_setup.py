@@ -53,7 +53,7 @@ def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
 
 def trainer_options(options: Options) -> TrainerOptions:
     """Return a trainer's options, of the groups ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE``."""
-    from nnet3py.cli.process.compute_setup import compiler_options, optimize_options, set_up
+    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
 
     return fields_from(options, TrainerOptions(
         optimize=optimize_options(options), compiler=compiler_options(options), debug=options["computation.debug"],
@@ -62,7 +62,7 @@ def trainer_options(options: Options) -> TrainerOptions:
 
 def diagnostic_options(options: Options, device: str) -> DiagnosticOptions:
     """Return the options of diagnostics, of the groups ``PROB`` and ``DEVICE``."""
-    from nnet3py.cli.process.compute_setup import compiler_options, optimize_options
+    from nnet3py.cli.process.option_groups import compiler_options, optimize_options
 
     return fields_from(options, DiagnosticOptions(
         optimize=optimize_options(options), compiler=compiler_options(options), debug=options["computation.debug"],

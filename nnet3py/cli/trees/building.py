@@ -1,20 +1,223 @@
-"""build-tree, build-tree-two-level, copy-tree and draw-tree."""
+"""Tree building: acc-tree-stats, sum-tree-stats, cluster-phones, compile-questions, build-tree, draw-tree."""
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.cli.trees.options import CONTEXT, check_context
+from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, int_list, option
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import settings_of
 from nnet3py.trees.options import BuildOptions
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def _inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
-    """Statistics, roots, questions and topology of the first four arguments."""
+    from nnet3py.trees.clustering import Clusters
+
+_BUILD = declared(settings_of(BuildOptions))
+_CONTEXT = tuple(each for each in _BUILD if each.name in ("context-width", "central-position"))
+
+
+def _check_context(options: Options) -> None:
+    """Raise OptionError if --central-position lies outside the window of phones."""
+    if not 0 <= options.central_position < options.context_width:
+        raise OptionError(f"--central-position={options.central_position} lies outside a window of "
+                          f"--context-width={options.context_width} phones")
+
+
+# -- statistics --------------------------------------------------------------------------------------------------------
+
+
+@kaldi_command("acc-tree-stats", group="Trees and topologies",
+               help="Accumulate statistics for tree building.", usage="""
+Accumulate statistics for tree building from features and alignments: counts, sums of features and of their squares, for
+each HMM state in each context of phones.
+
+Usage:  acc-tree-stats [options] <model> <features-rspecifier> <alignments-rspecifier> <tree-accs-out>
+e.g.:
+ acc-tree-stats final.mdl scp:train.scp ark:1.ali 1.tacc
+See also: sum-tree-stats, build-tree
+""", arguments=(4, 4), options=[
+    BINARY, *_CONTEXT,
+    option("var-floor", float, 0.01, "Variance floor for tree clustering"),
+    option("ci-phones", str, "", "Colon-separated list of context-independent phones (integers, after mapping)"),
+    option("phone-map", str, "", "File with lines <old-phone> <new-phone>, integers"),
+])
+def acc_tree_stats(args: list[str], options: Options) -> int:
+    """Accumulate statistics; return 1 if there was no utterance."""
+    import numpy as np
+
+    from nnet3py.cli.alignments.alignments import read_phone_map
+    from nnet3py.errors import within
+    from nnet3py.formats.general import check_finite
+    from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
+    from nnet3py.hmm.transition_model import read_transition_model
+    from nnet3py.io.object_files import write_object
+    from nnet3py.io.tables import RandomAccessReader, SequentialReader
+    from nnet3py.trees.stats import ABSENT, Accumulator
+
+    _check_context(options)
+    ci_phones = int_list(options.ci_phones, "ci-phones")
+    if 0 in ci_phones or len(set(ci_phones)) < len(ci_phones):
+        raise OptionError(f"--ci-phones={options.ci_phones} must be a list of phones from 1, each once")
+    phone_map = None
+    if options.phone_map:
+        mapped = read_phone_map(options.phone_map) or {}
+        phone_map = np.full(max(mapped, default=0) + 1, ABSENT, dtype=np.int64)
+        phone_map[[*mapped]] = [*mapped.values()]
+    model = read_transition_model(args[0])
+    accumulator = Accumulator(model, options.context_width, options.central_position, ci_phones, phone_map,
+                              options.var_floor)
+    done = missing = failed = 0
+    with SequentialReader(args[1], FLOAT_MATRIX) as features, RandomAccessReader(args[2], INT_VECTOR) as alignments:
+        for key, matrix in features:
+            if key not in alignments:
+                missing += 1
+                continue
+            ids = alignments[key]
+            if len(ids) != len(matrix):
+                log.warning(f"Alignments has wrong size {len(ids)} vs. {len(matrix)}, utterance {key}")
+                failed += 1
+                continue
+            with within(f"utterance {key}"):
+                check_finite(matrix, "features")
+                if not accumulator.add(matrix, ids):
+                    log.warning(f"AccumulateTreeStats: alignment appears to be bad, not using it: utterance {key}")
+            done += 1
+    stats = accumulator.stats()
+    write_object(args[3], stats.write, options.binary)
+    log.log(f"Accumulated stats for {done} files, {missing} failed due to no alignment, {failed} failed for other "
+            f"reasons.")
+    log.log(f"Number of separate stats (context-dependent states) is {len(stats)}")
+    return 0 if done else 1
+
+
+@kaldi_command("sum-tree-stats", group="Trees and topologies", help="Sum statistics for tree building.", usage="""
+Sum statistics for tree building that were accumulated on parts of the data.
+
+Usage:  sum-tree-stats [options] <tree-accs-out> <tree-accs-in1> <tree-accs-in2> ...
+e.g.:
+ sum-tree-stats treeacc 1.treeacc 2.treeacc 3.treeacc
+See also: acc-tree-stats, build-tree
+""", arguments=(2, None), options=[BINARY])
+def sum_tree_stats(args: list[str], options: Options) -> int:
+    """Sum statistics; return 1 if there were none."""
+    from nnet3py.io.object_files import read_object, write_object
+    from nnet3py.trees.stats import TreeStats, summed
+
+    stats = summed(read_object(name, TreeStats.read) for name in args[1:])
+    write_object(args[0], stats.write, options.binary)
+    log.log(f"Wrote summed accs ( {len(stats)} individual stats)")
+    return 0 if len(stats) else 1
+
+
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+@kaldi_command("cluster-phones", group="Trees and topologies",
+               help="Cluster phones by their acoustic statistics.", usage="""
+Cluster phones, or sets of phones, by their acoustic statistics. The output has lines of phones (integers): sets of
+different sizes, which serve as questions for tree building, or the classes of a k-means clustering.
+
+Usage:  cluster-phones [options] <tree-stats-in> <phone-sets-in> <clustered-phones-out>
+e.g.:
+ cluster-phones 1.tacc phonesets.txt questions.txt
+See also: acc-tree-stats, compile-questions
+""", arguments=(3, 3), options=[
+    *_CONTEXT,
+    option("pdf-class-list", str, "1", "Colon-separated list of pdf classes (HMM positions) whose statistics are used"),
+    option("mode", str, "questions", "'questions' or 'k-means'"),
+    option("num-classes", int, -1, "Number of classes, for --mode=k-means"),
+])
+def cluster_phones(args: list[str], options: Options) -> None:
+    """Cluster phones, and write their sets."""
+    from nnet3py.io.object_files import read_object
+    from nnet3py.io.streams import read_integer_lines, write_text
+    from nnet3py.trees.clustering import phone_classes, question_sets
+    from nnet3py.trees.initial_models import phone_sets
+    from nnet3py.trees.stats import TreeStats
+
+    stats = read_object(args[0], TreeStats.read)
+    sets = phone_sets(read_integer_lines(args[1], keep_empty=True), args[1])
+    classes = int_list(options.pdf_class_list, "pdf-class-list")
+    result: Sequence[tuple[int, ...]] = []
+    if options.mode == "questions":
+        if options.num_classes != -1:
+            raise OptionError("--num-classes is for --mode=k-means only")
+        result = question_sets(stats, sets, classes, options.central_position)
+    elif options.mode == "k-means":
+        if not 2 <= options.num_classes <= len(sets):
+            raise OptionError(f"--num-classes must lie between 2 and the number of sets, {len(sets)}; found "
+                              f"{options.num_classes}")
+        result, tries, frames = phone_classes(stats, sets, classes, options.central_position, options.num_classes)
+        _log_k_means(tries, frames)
+    else:
+        raise OptionError(f"expected --mode=questions or --mode=k-means, found '{options.mode}'")
+    write_text(args[2], "".join(" ".join(map(str, phones)) + "\n" for phones in result))
+    log.log(f"Wrote questions to {args[2]}")
+
+
+def _log_k_means(tries: Sequence[Clusters], frames: float) -> None:
+    for attempt in tries:
+        for number, (before, gain) in enumerate(attempt.rounds):
+            log.log(f"ClusterKMeans: on iteration {number}, objf before = {before:g}, impr = {gain:g}, objf after = "
+                    f"{before + gain:g}, normalized by {frames:g} = {(before + gain) / frames:g}")
+    log.log(f"ClusterKMeans: objf change from clustering [versus single set] is "
+            f"{max(attempt.gain for attempt in tries) / frames:g} over {frames:g} frames.")
+
+
+@kaldi_command("compile-questions", group="Trees and topologies",
+               help="Turn sets of phones into questions for tree building.", usage="""
+Turn sets of phones into questions for tree building: about each position of the window of phones, and about the pdf
+class. The text file has a set of phones (integers) in each line.
+
+Usage:  compile-questions [options] <topo> <questions-text-file> <questions-out>
+e.g.:
+ compile-questions topo questions.txt questions.qst
+See also: cluster-phones, build-tree
+""", arguments=(3, 3), options=[
+    BINARY, *_CONTEXT,
+    option("num-iters-refine", int, 0, "Iterations of refining a question at each node that asks it"),
+])
+def compile_questions(args: list[str], options: Options) -> None:
+    """Compile and write questions."""
+    from nnet3py.errors import FormatError
+    from nnet3py.hmm.topology import HmmTopology
+    from nnet3py.io.object_files import read_object, write_object
+    from nnet3py.io.streams import read_integer_lines
+    from nnet3py.trees.clustering import compiled_questions
+
+    if options.context_width < 1:
+        raise OptionError(f"--context-width must be above 0, found {options.context_width}")
+    topology = read_object(args[0], HmmTopology.read)
+    sets = read_integer_lines(args[1], keep_empty=True)
+    for number, phones in enumerate(sets, 1):
+        if len(set(phones)) < len(phones):
+            raise FormatError(f"line {number} names a phone twice: {' '.join(map(str, phones))[:80]}", path=args[1])
+    seen = {phone for phones in sets for phone in phones}
+    if seen != set(topology.phones):
+        message = (f"Phones seen in questions differ from those in topology: {len(seen - set(topology.phones))} are "
+                   f"not in the topology, {len(set(topology.phones) - seen)} not in the questions")
+        if len(seen) > len(topology.phones):
+            raise FormatError(message, path=args[1])
+        log.warning(message)
+    num_classes = max(topology.num_pdf_classes(phone) for phone in topology.phones)
+    log.log(f"Max # pdf classes is {num_classes}")
+    for position in range(options.context_width):
+        log.log(f"Setting questions for phonetic-context position {position}")
+    log.log(f"Setting questions for hmm-position [hmm-position ranges from 0 to {num_classes - 1}]")
+    questions = compiled_questions(sets, options.context_width, num_classes, options.num_iters_refine)
+    write_object(args[2], questions.write, options.binary)
+    log.log(f"Wrote questions to {args[2]}")
+
+
+# -- trees -------------------------------------------------------------------------------------------------------------
+
+
+def _read_inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
+    """Read statistics, roots, questions and topology, the first four arguments."""
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import read_lines
@@ -27,25 +230,22 @@ def _inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
     return stats, roots, read_object(args[2], Questions.read), read_object(args[3], HmmTopology.read)
 
 
-@kaldi_command("build-tree", group="Trees and topologies", help="Build a tree from phones in context to pdfs.",
-               usage="""
-Build a tree from phones in context to pdfs: roots are split by the questions that gain most, then leaves that are alike
-are merged.
+@kaldi_command("build-tree", group="Trees and topologies", help="Build a decision tree.", usage="""
+Build a decision tree, which maps phones in context to pdfs: split the roots of the roots file by the questions that
+gain most likelihood, then merge similar leaves.
 
 Usage:  build-tree [options] <tree-stats-in> <roots-file> <questions-file> <topo-file> <tree-out>
 e.g.:
  build-tree treeacc roots.txt 1.qst topo tree
 See also: acc-tree-stats, compile-questions, gmm-init-model
-""", arguments=(5, 5), options=[
-    BINARY, *declared(settings_of(BuildOptions)),
-])
+""", arguments=(5, 5), options=[BINARY, *_BUILD])
 def build_tree(args: list[str], options: Options) -> None:
     """Build a tree."""
     from nnet3py.io.object_files import write_object
     from nnet3py.trees import build
 
-    check_context(options)
-    stats, roots, questions, topology = _inputs(args)
+    _check_context(options)
+    stats, roots, questions, topology = _read_inputs(args)
     log.log(f"Number of separate statistics is {len(stats)}")
     tree = build.build_tree(stats, roots, questions, topology, fields_from(options, BuildOptions()))
     build.say_low_counts(stats, tree)
@@ -55,27 +255,28 @@ def build_tree(args: list[str], options: Options) -> None:
 
 
 @kaldi_command("build-tree-two-level", group="Trees and topologies",
-               help="Build a tree, and the map to a smaller one that it extends.", usage="""
-Build a tree, and a map from its leaves to those of a smaller tree that it extends.
+               help="Build a decision tree, and the map to a smaller one.", usage="""
+Build a small decision tree and a larger one that splits its leaves further; write the larger tree, and the map from its
+leaves to those of the smaller tree, a vector of integers.
 
-Usage:  build-tree-two-level [options] <tree-stats-in> <roots-file> <questions-file> <topo-file> <tree-out>
- <mapping-out>
+Usage:  build-tree-two-level [options] <tree-stats-in> <roots-file> <questions-file> <topo-file> <tree-out> \
+<mapping-out>
 e.g.:
  build-tree-two-level treeacc roots.txt 1.qst topo tree tree.map
 See also: build-tree
 """, arguments=(6, 6), options=[
-    BINARY, *CONTEXT,
-    option("max-leaves-first", int, 1000, "Leaves of the smaller tree"),
-    option("max-leaves-second", int, 5000, "Leaves of the larger tree, before merging"),
-    option("cluster-leaves", bool, True, "Merge leaves of the larger tree that are alike"),
+    BINARY, *_CONTEXT,
+    option("max-leaves-first", int, 1000, "Greatest number of leaves of the smaller tree"),
+    option("max-leaves-second", int, 5000, "Greatest number of leaves of the larger tree, before merging"),
+    option("cluster-leaves", bool, True, "Merge similar leaves of the larger tree"),
 ])
 def build_tree_two_level(args: list[str], options: Options) -> None:
     """Build two trees."""
     from nnet3py.io.object_files import write_object
     from nnet3py.trees import build
 
-    check_context(options)
-    stats, roots, questions, topology = _inputs(args)
+    _check_context(options)
+    stats, roots, questions, topology = _read_inputs(args)
     log.write_text(f"Number of separate statistics is {len(stats)}\n")
     tree, parents = build.build_two_level(
         stats, roots, questions, topology, BuildOptions(
@@ -86,8 +287,8 @@ def build_tree_two_level(args: list[str], options: Options) -> None:
     log.write_text("Wrote tree and mapping\n")
 
 
-@kaldi_command("copy-tree", group="Trees and topologies", help="Copy a tree.", usage="""
-Copy a tree, in text or binary.
+@kaldi_command("copy-tree", group="Trees and topologies", help="Copy a decision tree.", usage="""
+Copy a decision tree, between text and binary.
 
 Usage:  copy-tree [options] <tree-in> <tree-out>
 e.g.: copy-tree --binary=false tree tree.txt
@@ -102,21 +303,21 @@ def copy_tree(args: list[str], options: Options) -> None:
     log.log("Copied tree")
 
 
-@kaldi_command("draw-tree", group="Trees and topologies", help="Draw a tree.", usage="""
-Print a tree in the language of GraphViz's dot, or (--svg=true) as a picture.
+@kaldi_command("draw-tree", group="Trees and topologies", help="Draw a decision tree.", usage="""
+Print a decision tree in GraphViz's dot language, or as a picture in SVG or HTML.
 
 Usage:  draw-tree [options] <phone-symbols> <tree>
 e.g.: draw-tree phones.txt tree | dot -Gsize=8,10.5 -Tps | ps2pdf - tree.pdf
  draw-tree --svg=true phones.txt tree > tree.svg
 See also: tree-info, copy-tree
 """, arguments=(2, 2), options=[
-    option("query", str, "", "Show the path of this event in red: pdf class and phones of the window, such as 0/a/b/c"),
-    option("use-tooltips", bool, False, "Show the phones of a question when the pointer is on it, not beside it"),
-    option("gen-html", bool, False, "Print a page of HTML with the picture in it"),
-    option("svg", bool, False, "Print the picture itself, which needs no GraphViz"),
+    option("query", str, "", "Draw the path of this event in red: pdf class and phones of the window, such as 0/a/b/c"),
+    option("use-tooltips", bool, False, "Show the phones of a question as a tooltip, not beside it"),
+    option("gen-html", bool, False, "Print an HTML page with the picture"),
+    option("svg", bool, False, "Print the picture as SVG, without GraphViz"),
 ])
 def draw_tree(args: list[str], options: Options) -> None:
-    """Print a drawing."""
+    """Print a tree."""
     from nnet3py.hmm.alignment import read_symbol_table
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
@@ -124,7 +325,7 @@ def draw_tree(args: list[str], options: Options) -> None:
     from nnet3py.trees.draw import drawing, html_page, parsed_query, svg_picture
 
     if options.svg and options.gen_html:
-        raise UsageError("--svg and --gen-html exclude each other", "a page has the picture in it")
+        raise UsageError("--svg and --gen-html cannot both be given", "the HTML page has the picture")
     names = read_symbol_table("\n".join(read_lines(args[0])), args[0])
     tree = read_object(args[1], ContextDependency.read)
     numbers = {name: number for number, name in names.items()}

@@ -10,11 +10,11 @@ import numpy as np
 
 from nnet3py.engine import blas, tiles
 from nnet3py.engine.blas import PIECE, is_for_blas
-from nnet3py.engine.epilogue import affine_block, set_rows
-from nnet3py.engine.jit import inline, row
+from nnet3py.engine.inline import multiply_add
+from nnet3py.engine.jit import inline, row, segment, span
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.engine.threads import ROWS_OF_A_SUM
-from nnet3py.engine.tiles import PANEL, TILE_ROWS
+from nnet3py.engine.tiles import ONE, PANEL, ROW_BLOCK, TILE_ROWS, VECTOR, ZERO
 from nnet3py.ops.cpu.operation import operation
 
 ONE_PART, NO_FLOOR = np.zeros(1, np.int32), np.float32(-np.inf)
@@ -55,6 +55,58 @@ def _share_product(function, place, dst, k, by_blas, least_rows):
         share(function, place, n, m * k // PER_ADDITION, columns_at_once, CHUNKS_PER_THREAD)
 
 
+# -- affine maps: a block of rows becomes max(floor, product + bias) scale + offset while it is in the cache -----------
+
+
+@inline
+def _set_rows(part, vec):
+    for i in range(part.shape[0]):
+        target = row(part, i)
+        for j in range(target.shape[0]):
+            target[j] = vec[j]
+
+
+@inline
+def _begin_sums(sums, first_row, last_row, first, last):
+    """Set to 0 the sums of some rows, from a multiple of ROWS_OF_A_SUM on, and of columns ``first`` to ``last`` - 1."""
+    count = sums.shape[0] // 2
+    if count:
+        for block in range(first_row // ROWS_OF_A_SUM, -(-last_row // ROWS_OF_A_SUM)):
+            segment(sums, block, first, last)[:] = ZERO
+            segment(sums, count + block, first, last)[:] = ZERO
+
+
+@inline
+def _add_product(a, b, c, fused):
+    """Return a b + c, rounded once if ``fused``."""
+    return multiply_add(a, b, c) if fused else a * b + c
+
+
+@inline
+def _finish(part, first_row, first, floor, scale, offset, sums, fused):
+    """Finish ``part``, the product's rows from ``first_row`` and columns from ``first`` on.
+
+    Sums, and sums of squares, are taken of the values after the floor, each over ROWS_OF_A_SUM rows, so that they do
+    not depend on how the work is shared.
+    """
+    count, width = sums.shape[0] // 2, part.shape[1]
+    for i in range(part.shape[0]):
+        d = row(part, i)
+        for j in range(width):
+            d[j] = floor if d[j] < floor else d[j]
+        if count:
+            block = (first_row + i) // ROWS_OF_A_SUM
+            total, square = segment(sums, block, first, first + width), segment(sums, count + block, first,
+                                                                                first + width)
+            for j in range(width):
+                total[j] += d[j]
+                square[j] = _add_product(d[j], d[j], square[j], fused)
+        if scale.shape[0]:
+            s, o = span(scale, first, width), span(offset, first, width)
+            for j in range(width):
+                d[j] = _add_product(d[j], s[j], o[j], fused)
+
+
 @inline
 def _spliced_affine_part(first, last, dst, sums, src, weights, bias, scale, offset, starts, stride, floor, by_blas):
     first_row, last_row, first_column, last_column = 0, dst.shape[0], 0, dst.shape[1]
@@ -62,8 +114,21 @@ def _spliced_affine_part(first, last, dst, sums, src, weights, bias, scale, offs
         first_row, last_row = first, last
     else:
         first_column, last_column = first, last
-    affine_block(first_row, last_row, first_column, last_column, dst, sums, src, weights, bias, scale, offset, starts,
-                 stride, floor, by_blas)
+    _begin_sums(sums, first_row, last_row, first_column, last_column)
+    dim, width = src.shape[1], last_column - first_column
+    num_fused = 0 if by_blas else width - width % VECTOR      # as tiles round; not every processor can
+    rows_at_once = PIECE if by_blas else ROW_BLOCK
+    for begin in range(first_row, last_row, rows_at_once):
+        end = min(begin + rows_at_once, last_row)
+        part = dst[begin:end, first_column:last_column]
+        _set_rows(part, span(bias, first_column, width))
+        for p in range(starts.shape[0]):
+            top = starts[p] + begin * stride
+            rows = src[top:top + (end - begin - 1) * stride + 1:stride]
+            _multiply(part, rows, weights[first_column:last_column, p * dim:(p + 1) * dim], ONE, ONE, False, True,
+                      by_blas)
+        _finish(part[:, :num_fused], begin, first_column, floor, scale, offset, sums, True)
+        _finish(part[:, num_fused:], begin, first_column + num_fused, floor, scale, offset, sums, False)
 
 
 @inline
@@ -84,7 +149,7 @@ def spliced_affine(dst, sums, src, weights, bias, scale, offset, starts, stride,
 @operation()
 def affine(dst, src, weights, bias):
     if src.shape[1] == 0:
-        set_rows(dst, bias)
+        _set_rows(dst, bias)
         return
     _spliced_affine(dst, dst[:0], src, weights, bias, bias[:0], bias[:0], ONE_PART, 1, NO_FLOOR)
 

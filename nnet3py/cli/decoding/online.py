@@ -1,0 +1,435 @@
+"""nnet3-latgen-faster-looped and -parallel: decoding, with the network computed as for a stream of frames.
+
+online2-wav-nnet3-latgen-faster and -grammar: sound is recognized as if it were arriving.
+
+online2-tcp-nnet3-decode-faster: a server that takes sound from one client after the other and answers words.
+"""
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from nnet3py import log
+from nnet3py.cli.decoding.decode_table import DECODER, LATTICES_HELP, decode_features
+from nnet3py.cli.decoding.online_options import (
+    DECODING,
+    LOOPED,
+    OnlineDecoding,
+    log_endpoint,
+    looped_computer,
+    words_text,
+)
+from nnet3py.cli.nnet.utterances import IVEC
+from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.option_groups import DEVICE
+from nnet3py.cli.process.options import OptionError, Options, declared, option
+from nnet3py.errors import Nnet3Error, within
+from nnet3py.recognition.options import CHUNK_LENGTH
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nnet3py.decoding.lattice_decoder import Graph
+    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.formats.foreign_files import Wave
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.recognition.pipeline import SpeakerState
+    from nnet3py.recognition.stream_decoder import StreamDecoder
+
+
+
+_STREAMS_HELP = """
+What later frames need of earlier ones is kept from chunk to chunk, so a recurrence goes on where it was and no frame is
+computed twice. Networks that also recur backwards in time, such as BLSTMs, need nnet3-latgen-faster. From
+--online-ivectors, each chunk takes that of the frame after its last input, or the last one.
+"""
+
+
+@kaldi_command("nnet3-latgen-faster-looped", group="Decoding",
+               help="Decode features, computed chunk after chunk as for a stream.", usage=f"""
+The same as nnet3-latgen-faster, with the network computed chunk after chunk as for a stream of frames (looped).
+{_STREAMS_HELP}{LATTICES_HELP}
+Usage: nnet3-latgen-faster-looped [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
+<lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
+e.g.:
+ nnet3-latgen-faster-looped --frames-per-chunk=20 --acoustic-scale=0.1 final.mdl graph/HCLG.fst scp:feats.scp \
+ark:lat.ark ark,t:words.txt
+See also: nnet3-latgen-faster, nnet3-latgen-faster-looped-parallel
+""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE])
+def latgen_faster_looped(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    return decode_features(args, options, looped_computer)
+
+
+@kaldi_command("nnet3-latgen-faster-looped-parallel", group="Decoding",
+               help="Decode features, chunk after chunk, with several threads.", usage=f"""
+The same as nnet3-latgen-faster-looped, with --num-threads utterances decoded at a time; as many threads compute the
+network.
+{_STREAMS_HELP}{LATTICES_HELP}
+Usage: nnet3-latgen-faster-looped-parallel [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
+<lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
+e.g.:
+ nnet3-latgen-faster-looped-parallel --num-threads=4 --acoustic-scale=0.1 final.mdl graph/HCLG.fst scp:feats.scp \
+ark:lat.ark ark,t:words.txt
+See also: nnet3-latgen-faster-looped, nnet3-latgen-faster-batch
+""", arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE, *(
+    option(name, int, default, "No effect: utterances are computed one after another")
+    for name, default in (("max-batch-size", 16), ("compute-interval", 2000)))])
+def latgen_faster_looped_parallel(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    return decode_features(args, options, looped_computer, in_threads=True)
+
+
+_OPTIONS = (
+    *DECODING,
+    *declared([CHUNK_LENGTH._replace(help="Seconds of sound that arrive at a time; 0 or less: all of it")]),
+    option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
+    option("do-endpointing", bool, False, "Stop where the --endpoint options say that an utterance is over; what comes "
+           "after is not read"),
+    option("online", bool, True, "false: i-vectors of whole utterances, and all the sound at once"),
+)
+
+
+@kaldi_command("online2-wav-nnet3-latgen-faster", group="Decoding",
+               help="Decode sound as if it were arriving: lattices.", usage=f"""
+Recognize sound in chunks, as if it were arriving: features, i-vectors, the network and the search go on with each of
+them. What is learned about a speaker is kept from one utterance to the next. Simulates what
+online2-tcp-nnet3-decode-faster does.
+{LATTICES_HELP}
+Usage: online2-wav-nnet3-latgen-faster [options] <nnet3-in> <fst-in> <spk2utt-rspecifier> <wav-rspecifier> \
+<lattice-wspecifier>
+e.g.:
+ online2-wav-nnet3-latgen-faster --config=conf/online.conf --acoustic-scale=1.0 --frame-subsampling-factor=3 \
+final.mdl graph/HCLG.fst ark:spk2utt scp:wav.scp ark:lat.ark
+Give "ark:echo utt1 utt1|" as spk2utt if there is one utterance only.
+See also: nnet3-latgen-faster-looped, online2-wav-dump-features
+""", arguments=(5, 5), options=_OPTIONS)
+def latgen(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    return _decode(args, options)
+
+
+@kaldi_command("online2-wav-nnet3-latgen-grammar", group="Decoding",
+               help="Decode sound as if it were arriving, with a grammar in parts.", usage=f"""
+The same as online2-wav-nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote.
+{LATTICES_HELP}
+Usage: online2-wav-nnet3-latgen-grammar [options] <nnet3-in> <grammar-fst-in> <spk2utt-rspecifier> <wav-rspecifier> \
+<lattice-wspecifier>
+e.g.:
+ online2-wav-nnet3-latgen-grammar --config=conf/online.conf --acoustic-scale=1.0 --frame-subsampling-factor=3 \
+final.mdl HCLG.gra ark:spk2utt scp:wav.scp ark:lat.ark
+See also: nnet3-latgen-grammar, make-grammar-fst
+""", arguments=(5, 5), options=_OPTIONS)
+def latgen_grammar(args: list[str], options: Options) -> int:
+    """Decode; 1 if no utterance succeeded."""
+    from nnet3py.decoding.composed_graphs import GrammarGraph
+
+    return _decode(args, options, GrammarGraph.read)
+
+
+def _decode(args: list[str], options: Options,
+            read_graph: Callable[[str, TransitionModel], Graph] | None = None) -> int:
+    from nnet3py.decoding.symbols import SymbolTable
+    from nnet3py.formats.foreign_files import WAVE
+    from nnet3py.formats.holders import TOKEN_VECTOR
+    from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+    from nnet3py.transducers.lattice import COMPACT_LATTICES
+
+    model, graph, spk2utt, waves, lattices = args
+    decoding = OnlineDecoding(options, model, graph, options.online, read_graph)
+    words = SymbolTable.read(options.word_symbol_table) if options.word_symbol_table else None
+    utterances = _Utterances(decoding, options, words)
+    errors = 0
+    with ExitStack() as stack:
+        writer = stack.enter_context(TableWriter(lattices, COMPACT_LATTICES))
+        sounds = stack.enter_context(RandomAccessReader(waves, WAVE))
+        for _, keys in stack.enter_context(SequentialReader(spk2utt, TOKEN_VECTOR)):
+            state = None
+            for key in keys:
+                if key not in sounds:
+                    log.warning(f"Did not find audio for utterance {key}")
+                    errors += 1
+                    continue
+                with within(f"utterance {key}"):
+                    lattice, state = utterances.decode(key, sounds[key], state)
+                writer.write(key, lattice)
+                log.log(f"Decoded utterance {key}")
+                utterances.log_ivector()
+    utterances.timing.log(options.online)
+    log.log(f"Decoded {utterances.done} utterances, {errors} with errors.")
+    log.log(f"Overall likelihood per frame was {utterances.log_likelihood / max(utterances.frames, 1):.6g} per frame "
+            f"over {utterances.frames} frames.")
+    return 0 if utterances.done else 1
+
+
+class _Utterances:
+    """Decodes utterances one after the other, and counts."""
+
+    def __init__(self, decoding: OnlineDecoding, options: Options, words: SymbolTable | None) -> None:
+        from nnet3py.lattices.scaling import Scales
+
+        self._decoding, self._words = decoding, words
+        self._chunk_length = options.chunk_length if options.online else 0.0
+        self._do_endpointing = options.do_endpointing
+        self._unscale = Scales(1.0, options.acoustic_scale).undone()
+        self._ivectors: Any = None
+        self.timing = _Timing()
+        self.done = self.frames = 0
+        self.log_likelihood = 0.0
+
+    def decode(self, key: str, wave: Wave, state: SpeakerState | None) -> tuple[Any, SpeakerState]:
+        """The compact lattice, with unscaled acoustic costs, and what is then known of the speaker."""
+        from nnet3py.lattices.scaling import scaled
+
+        decoder = self._run(key, wave, state)
+        decoder.finalize()
+        compact = decoder.lattice(use_final=True, options=self._decoding.determinize)
+        if not compact.complete:
+            log.warning(f"Determinization finished earlier than the beam for utterance {key}")
+        self._count(key, decoder)
+        self._ivectors = decoder.pipeline.ivectors
+        self.timing.show_latency(key)
+        self.done += 1
+        return scaled(compact.lattice, self._unscale), decoder.adaptation_state()
+
+    def _run(self, key: str, wave: Wave, state: SpeakerState | None) -> StreamDecoder:
+        """Have the sound arrive, chunk after chunk; to its end, or until the utterance is over."""
+        samples = wave.samples[0]
+        chunk = max(1, int(wave.rate * self._chunk_length)) if self._chunk_length > 0 else max(1, len(samples))
+        pipeline, decoder = self._decoding.begin(state)
+        with self.timing.utterance(key) as timer:
+            for begin in range(0, max(1, len(samples)), chunk):
+                end = min(begin + chunk, len(samples))
+                timer.wait_until(end / wave.rate)
+                pipeline.accept_waveform(samples[begin:end], wave.rate)
+                if end == len(samples):
+                    pipeline.finish()
+                decoder.advance()
+                rule = decoder.activated_rule() if self._do_endpointing else None
+                if rule is not None:
+                    log_endpoint(rule)
+                    break
+        return decoder
+
+    def _count(self, key: str, decoder: StreamDecoder) -> None:
+        path = decoder.best_path(use_final=True)
+        if path is None:
+            return
+        graph, acoustic = path.weights.sum(axis=0, dtype=float)
+        graph += path.final_cost
+        frames = decoder.num_frames_decoded
+        self.frames += frames
+        self.log_likelihood -= float(graph + acoustic)
+        log.vlog(2, f"Likelihood per frame for utterance {key} is {-(graph + acoustic) / frames:.6g} over {frames} "
+                    f"frames, = {-graph / frames:.6g},{acoustic / frames:.6g}")
+        if self._words is not None:
+            log.write_text(f"{key} {words_text(self._words, path.words)}\n")
+
+    def log_ivector(self) -> None:
+        """Log what the i-vector of the last utterance gained."""
+        if self._ivectors is not None and log.verbose() >= 2:
+            log.vlog(2, "By the end of the utterance, objf change/frame from estimating iVector (vs. default) was "
+                        f"{self._ivectors.objective_change():.6g} and iVector length was "
+                        f"{self._ivectors.length():.6g}")
+
+
+class _Timing:
+    """How long utterances would take with sound that arrives: computing faster than that means waiting."""
+
+    def __init__(self) -> None:
+        self.audio = self.taken = self.waited = 0.0
+        self.count = 0
+        self.longest, self.longest_key = -float("inf"), ""
+        self._latency, self._length = 0.0, 0.0
+
+    def utterance(self, key: str) -> _Timer:
+        """What times an utterance, as a context."""
+        return _Timer(self, key)
+
+    def add(self, key: str, audio: float, taken: float, waited: float) -> None:
+        """Count an utterance; seconds."""
+        self.audio, self.taken, self.waited = self.audio + audio, self.taken + taken, self.waited + waited
+        self.count += 1
+        self._latency, self._length = taken - audio, audio
+        if self._latency > self.longest:
+            self.longest, self.longest_key = self._latency, key
+
+    def show_latency(self, key: str) -> None:
+        """Say how late the last utterance was."""
+        log.vlog(2, f"Latency {self._latency:.6g} seconds out of {self._length:.6g}, for utterance {key}")
+
+    def log(self, online: bool) -> None:
+        """Write the averages."""
+        audio = self.audio or 1.0
+        if not online:
+            computing = self.taken - self.waited
+            log.log(f"Timing stats: real-time factor for offline decoding was {computing / audio:.6g} = "
+                    f"{computing:.6g} seconds  / {self.audio:.6g} seconds.")
+            return
+        if not self.count:
+            return
+        log.log(f"Timing stats: real-time factor was {self.taken / audio:.6g} (note: this cannot be less than one.)")
+        log.log(f"Average delay was {(self.taken - self.audio) / self.count:.6g} seconds.")
+        if self.waited:
+            log.log(f"Percentage of time spent idling was {100 * self.waited / audio:.6g}")
+        log.log(f"Longest delay was {self.longest:.6g} seconds for utterance '{self.longest_key}'")
+
+
+class _Timer:
+    """Times one utterance."""
+
+    def __init__(self, timing: _Timing, key: str) -> None:
+        self._timing, self._key = timing, key
+        self._audio = self._waited = 0.0
+        self._start = perf_counter()
+
+    def wait_until(self, seconds: float) -> None:
+        """The sound to here has arrived: if that is later than now, count the time as waited for."""
+        self._audio = seconds
+        self._waited += max(0.0, seconds - (perf_counter() - self._start) - self._waited)
+
+    def __enter__(self) -> _Timer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        if kind is None:
+            taken = perf_counter() - self._start + self._waited
+            self._timing.add(self._key, self._audio, taken, self._waited)
+
+
+_LONGEST_TIMEOUT = 86400.0          # seconds
+
+
+@kaldi_command("online2-tcp-nnet3-decode-faster", group="Decoding",
+               help="Serve words for the sound that clients send to a port.", usage="""
+Recognize the sound that clients send to a port, one client after the other.
+
+A client sends samples, 16 bits each, signed, little endian, mono, of the rate --samp-freq, and nothing else, and shuts
+down its side of the connection when it is done. It gets lines of text: what has been understood so far, which ends with
+\\r, and what was said in a segment of speech, with \\n. Anybody who can reach the port can use the server.
+
+Usage: online2-tcp-nnet3-decode-faster [options] <nnet3-in> <fst-in> <word-symbol-table>
+e.g.:
+ online2-tcp-nnet3-decode-faster --config=conf/online.conf --port-num=5050 --acoustic-scale=1.0 \
+--frame-subsampling-factor=3 final.mdl graph/HCLG.fst graph/words.txt
+ and, to try it: sox a.wav -t raw -c 1 -b 16 -r 16000 -e signed-integer - | nc -N localhost 5050
+See also: online2-wav-nnet3-latgen-faster
+""", arguments=(3, 3), options=[
+    *DECODING,
+    option("samp-freq", float, 16000.0, "Samples a second that clients send"),
+    *declared([CHUNK_LENGTH]),
+    option("output-period", float, 1.0, "Seconds from one answer to the next while someone speaks"),
+    option("read-timeout", int, 3, "Seconds after which a client that sends nothing is done (-1: never)"),
+    option("port-num", int, 5050, "Port to listen on (0: any that is free; the log says which)"),
+    option("produce-time", bool, False, "Put the times of begin and end, in seconds, in front of answers"),
+])
+def serve(args: list[str], options: Options) -> int:
+    """Serve until the process is ended."""
+    from nnet3py.decoding.symbols import SymbolTable
+
+    if not 0 <= options.port_num <= 65535:
+        raise OptionError(f"--port-num={options.port_num}: expected a number from 0 to 65535")
+    if not options.samp_freq >= 1 or not options.chunk_length * options.samp_freq >= 1:
+        raise OptionError("--samp-freq and --chunk-length must make chunks of one sample or more")
+    if not options["endpoint.silence-phones"]:
+        raise OptionError("--endpoint.silence-phones must be given", "without it the end of speech is not found")
+    decoding = OnlineDecoding(options, args[0], args[1])
+    words = SymbolTable.read(args[2])
+    decoding.prepare()
+    with closing(_listen(options.port_num)) as server:
+        log.log(f"TcpServer: Listening on port: {server.getsockname()[1]}")
+        while True:
+            log.log("Waiting for client...")
+            connection, address = server.accept()
+            log.log(f"Accepted connection from: {address[0]}")
+            with closing(connection):
+                try:
+                    _Conversation(connection, decoding, words, options).run()
+                except OSError as error:
+                    log.warning(f"Lost the connection to {address[0]}: {error}")
+                except Nnet3Error as error:
+                    log.warning(f"Stopped serving {address[0]}: {error}")
+
+
+def _listen(port: int) -> socket.socket:
+    server = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        server.bind(("", port))
+        server.listen(1)
+    except OSError as error:
+        server.close()
+        raise Nnet3Error(f"Cannot bind to port: {port} ({error.strerror}; is it taken?)",
+                         "give another one as --port-num") from None
+    return server
+
+
+class _Conversation:
+    """The exchange with one client."""
+
+    def __init__(self, connection: socket.socket, decoding: OnlineDecoding, words: SymbolTable,
+                 options: Options) -> None:
+        self._connection, self._words, self._options = connection, words, options
+        timeout = float(options.read_timeout)
+        connection.settimeout(None if timeout < 0 else min(max(timeout, 0.001), _LONGEST_TIMEOUT))
+        self._chunk = int(options.chunk_length * options.samp_freq)
+        self._period = int(options.samp_freq * options.output_period)
+        self._decoder: StreamDecoder = decoding.begin()[1]
+
+    def run(self) -> None:
+        """Read sound and answer, to the end."""
+        decoder, num_samples, next_answer = self._decoder, 0, self._period
+        while (samples := self._read()) is not None:
+            decoder.accept_waveform(samples, self._options.samp_freq)
+            num_samples += self._chunk
+            if num_samples > next_answer:
+                if decoder.num_frames_decoded:
+                    self._answer(partial=True)
+                next_answer += self._period
+            rule = decoder.activated_rule()
+            if rule is not None:
+                log_endpoint(rule)
+                decoder.finalize()
+                self._answer()
+                decoder.begin_segment()
+        decoder.finish()
+        if decoder.num_frames_decoded:
+            decoder.finalize()
+            self._answer()
+        else:
+            self._connection.sendall(b"\n")
+
+    def _read(self) -> np.ndarray | None:
+        """float32 (samples,), a chunk, or fewer samples if no more come; None if there are none."""
+        import numpy as np
+
+        parts, missing = [], 2 * self._chunk
+        while missing:
+            try:
+                part = self._connection.recv(missing)
+            except TimeoutError:
+                log.warning("No sound came for a while: taken for the end")
+                break
+            if not part:
+                break
+            parts.append(part)
+            missing -= len(part)
+        data = b"".join(parts)
+        if len(data) < 2:
+            log.warning("Stream over...")
+            return None
+        return np.frombuffer(data, dtype="<i2", count=len(data) // 2).astype(np.float32)
+
+    def _answer(self, partial: bool = False) -> None:
+        """Send the words of this segment: those so far, or the last ones."""
+        decoder = self._decoder
+        path = decoder.best_path(use_final=not partial)
+        text = "" if path is None else words_text(self._words, path.words)
+        if self._options.produce_time:
+            shift, begin = decoder.frame_shift, decoder.frame_offset
+            text = f"{begin * shift:.2f} {(begin + decoder.num_frames_decoded) * shift:.2f} {text}"
+        log.vlog(1, f"{'Temporary transcript' if partial else 'Segment'}: {text}")
+        self._connection.sendall(f"{text}{chr(13) if partial else chr(10)}".encode())

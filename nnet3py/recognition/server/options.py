@@ -1,0 +1,102 @@
+"""Options of the server, and limits of its clients. Light."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nnet3py.errors import UsageError
+from nnet3py.option_fields import opt
+
+SAMPLE_RATES = (1000.0, 384000.0)      # lowest and highest; telephones have 8000, studios 192000
+LEAST_MESSAGE_SECONDS = 0.005      # of sound that a message counts at least: empty messages, too, cost time
+MESSAGES_WAITING = 4               # messages of a connection in memory, after which its client must wait
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of clients; 0 means no limit for times and speed.
+
+    A client's messages take at most the memory of ``MESSAGES_WAITING`` messages of ``max_message_bytes``. The first
+    ``burst_seconds`` of sound may come at any speed. At ``max_seconds`` the last result is sent, then the connection is
+    closed; ``idle_timeout`` also applies while a client does not read its answer.
+    """
+
+    max_connections: int = opt("max-connections", 200,
+                               "Clients at the same time; one more is told that the service is unavailable")
+    max_message_bytes: int = opt("max-message-bytes", 1 << 20, "Longest message; a longer one ends its connection")
+    max_seconds: float = opt("max-seconds", 4 * 3600.0,
+                             "Sound on one connection, in seconds; then it is closed (0: no limit)")
+    max_speed: float = opt("max-speed", 50.0, "Seconds of sound a second that a client may send after its first "
+                           "minute; a faster one is held back (0: no limit)")
+    burst_seconds: float = 60.0
+    idle_timeout: float = opt("idle-timeout", 60.0,
+                              "Seconds without a message after which a connection is closed (0: never)")
+
+    def check(self) -> None:
+        """Raise :class:`UsageError` if no client could be served."""
+        for name, least in (("max_connections", 1), ("max_message_bytes", 2), ("max_seconds", 0), ("max_speed", 0),
+                            ("burst_seconds", 0), ("idle_timeout", 0)):
+            value = getattr(self, name)
+            if not value >= least:
+                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected {least} or more")
+
+
+class Pace:
+    """The delay of a client whose sound comes too fast (a leaky bucket).
+
+    Parameters
+    ----------
+    limits : Limits, for ``max_speed`` and ``burst_seconds``
+    now : time in seconds, on the clock of :meth:`delay`'s argument
+    """
+
+    def __init__(self, limits: Limits, now: float) -> None:
+        self._limits = limits
+        self._ahead = 0.0          # seconds of sound beyond the allowed speed
+        self._last = now
+
+    def delay(self, seconds: float, now: float) -> float:
+        """Count ``seconds`` of sound, and return the seconds to wait before the next message is read."""
+        speed = self._limits.max_speed
+        if not speed:
+            return 0.0
+        self._ahead = max(0.0, self._ahead - (now - self._last) * speed) + max(seconds, LEAST_MESSAGE_SECONDS)
+        self._last = now
+        return max(0.0, self._ahead - self._limits.burst_seconds) / speed
+
+
+@dataclass(frozen=True)
+class ServerOptions:
+    """Options of the server; files are in PEM format.
+
+    Attributes
+    ----------
+    limits : Limits of clients
+    allowed_origins : origins of other servers' pages whose scripts may connect, such as ``https://example.org``; ``*``:
+        all
+    """
+
+    host: str = opt("host", "127.0.0.1", "Address to listen on; 0.0.0.0 or :: for all of this machine's")
+    port: int = opt("port", 2700, "Port to listen on; 0 for one that is free")
+    sample_rate: float = opt("sample-rate", 8000.0,
+                             "Samples a second of clients that do not say: the public server's")
+    limits: Limits = field(default_factory=Limits)
+    drain_seconds: float = opt("drain-seconds", 10.0, "Seconds that conversations have to end after a signal; a second "
+                               "one ends them at once")
+    allowed_origins: Sequence[str] = ()
+    certificate: str = opt("certificate", "", "File with a certificate, for TLS; browsers need it for a microphone "
+                           "elsewhere")
+    key: str = opt("key", "", "File with the certificate's key, if that is in another one")
+
+    def check(self) -> None:
+        """Raise :class:`UsageError` for values that cannot be used."""
+        self.limits.check()
+        if not SAMPLE_RATES[0] <= self.sample_rate <= SAMPLE_RATES[1]:
+            raise UsageError(f"--sample-rate={self.sample_rate:g}: expected a number from {SAMPLE_RATES[0]:g} to "
+                             f"{SAMPLE_RATES[1]:g}")
+        if not 0 <= self.port <= 65535:
+            raise UsageError(f"--port={self.port}: expected a number from 0 to 65535")
+        if not self.drain_seconds >= 0:
+            raise UsageError(f"--drain-seconds={self.drain_seconds:g}: expected 0 or more")
+        if self.key and not self.certificate:
+            raise UsageError("--key without --certificate")
