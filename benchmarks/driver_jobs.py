@@ -17,8 +17,8 @@ from pathlib import Path
 from cpu_parts import data
 from cpu_parts.processes import describe_machine, program, sgemm_rate
 
-from nnet3py.drivers.jobs.executor import Job
-from nnet3py.drivers.jobs.executors import LocalExecutor
+from nnet3py.drivers.executor import Job
+from nnet3py.drivers.executors import LocalExecutor
 from nnet3py.system import available_cores
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.executor import Executor, Job
 
 
 class Recorder(Executor):

@@ -7,7 +7,7 @@ import numpy as np
 from egs_source import DIM, NAMES, make_source
 
 from nnet3py.cli.main import load
-from nnet3py.drivers.egs.data_folder import AliFolder
+from nnet3py.drivers.data_folder import AliFolder
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel

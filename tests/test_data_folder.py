@@ -1,4 +1,4 @@
-"""nnet3py/drivers/egs/data_folder.py and ali_folder.py: Kaldi's folders read and checked."""
+"""nnet3py/drivers/data_folder.py and ali_folder.py: Kaldi's folders read and checked."""
 from __future__ import annotations
 
 import gzip
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from paths import DATA
 
-from nnet3py.drivers.egs.data_folder import AliFolder, DataFolder, read_list, spk2utt, table_dim
+from nnet3py.drivers.data_folder import AliFolder, DataFolder, read_list, spk2utt, table_dim
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import TableWriter

@@ -15,10 +15,9 @@ import nnet3py
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.main import load
 from nnet3py.decoding.graph import read_fst_file
-from nnet3py.drivers.chain_languages import train_chain
-from nnet3py.drivers.chain_training import ChainTraining, check_examples
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.jobs.executor import Job
+from nnet3py.drivers.chain_training import ChainTraining, check_examples, train_chain
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.executor import Job
 from nnet3py.drivers.options import ChainOptions
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.errors import FormatError, Nnet3Error, UsageError

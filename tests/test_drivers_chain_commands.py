@@ -5,7 +5,7 @@ import pytest
 from driver_chain_cases import write_chain_egs
 
 from nnet3py.drivers.commands import CHAIN, ChainCommands, Network, Step
-from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.options import ChainOptions
 from nnet3py.drivers.schedules import Plan, models_to_combine
 from nnet3py.errors import UsageError

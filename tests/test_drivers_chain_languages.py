@@ -1,4 +1,4 @@
-"""nnet3py/drivers/chain_languages.py: one network for several languages, from alignments to a model of each."""
+"""nnet3py/drivers/chain_training.py: one network for several languages, from alignments to a model of each."""
 from __future__ import annotations
 
 import shutil
@@ -12,8 +12,8 @@ from job_recorder import Recorder
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.main import load
-from nnet3py.drivers.chain_languages import read_languages, train_chain
-from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.chain_training import read_languages, train_chain
+from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.options import ChainOptions
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.errors import FormatError, UsageError

@@ -7,7 +7,7 @@ import pytest
 from driver_cases import write_egs
 
 from nnet3py.drivers.commands import ACOUSTIC, RAW, ChunkCommands, FrameCommands, Network, Step
-from nnet3py.drivers.egs.egs_folder import EgsFolder
+from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.options import DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
 
 NETWORK = Network(16, 12)

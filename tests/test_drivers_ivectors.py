@@ -12,7 +12,7 @@ from job_recorder import Recorder
 from preparation_cases import make_data
 
 from nnet3py.cli.main import load
-from nnet3py.drivers.egs.parts import Ivectors
+from nnet3py.drivers.data_folder import Ivectors
 from nnet3py.drivers.ivectors import (
     NEEDED,
     ExtractorTraining,

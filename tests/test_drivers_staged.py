@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from job_recorder import Recorder
 
-from nnet3py.drivers.jobs.executor import JobsFailed
+from nnet3py.drivers.executor import JobsFailed
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.drivers.staged_options import IvectorOptions
 from nnet3py.errors import UsageError
@@ -86,7 +86,7 @@ def test_other_options_or_data_are_refused(tmp_path: Path, caplog: pytest.LogCap
     run(tmp_path, exit_stage=1, cleanup=False)
     with pytest.raises(UsageError, match="begun with other options or data: max-count was 0.0 and is 3.0") as refused:
         run(tmp_path, max_count=3.0)
-    assert "--stage=-1 to do all" in str(refused.value.hint)
+    assert "--stage=-1 to repeat all" in str(refused.value.hint)
     (tmp_path / "data").write_text("other")
     with pytest.raises(UsageError, match="data was "):
         run(tmp_path)

@@ -16,11 +16,11 @@ from paths import ROOT
 
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel
+from nnet3py.drivers import executor as job_process
 from nnet3py.drivers import frame_level
-from nnet3py.drivers.folder import FolderInUse, FolderLock
-from nnet3py.drivers.jobs import process as job_process
-from nnet3py.drivers.jobs.executor import JobsFailed
+from nnet3py.drivers.executor import JobsFailed
 from nnet3py.drivers.options import DnnOptions, RawDnnOptions, RawRnnOptions, RnnOptions
+from nnet3py.drivers.staged import FolderInUse, FolderLock
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 
 
@@ -240,7 +240,7 @@ def test_two_drivers_do_not_share_a_folder(folder: Path) -> None:
 
 
 def test_the_lock_of_a_dead_driver_is_no_lock(tmp_path: Path) -> None:
-    code = ("import sys, os, signal; from pathlib import Path; from nnet3py.drivers.folder import FolderLock\n"
+    code = ("import sys, os, signal; from pathlib import Path; from nnet3py.drivers.staged import FolderLock\n"
             "FolderLock(Path(sys.argv[1])).__enter__(); os.kill(os.getpid(), signal.SIGKILL)")
     ended = subprocess.run([sys.executable, "-c", code, str(tmp_path)], cwd=ROOT)
     assert ended.returncode == -9 and "process" in (tmp_path / ".lock").read_text()

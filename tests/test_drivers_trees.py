@@ -15,13 +15,11 @@ from preparation_cases import NUM_PHONES, make_data
 import nnet3py
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.main import load
-from nnet3py.drivers.chain_languages import train_chain
-from nnet3py.drivers.chain_training import ChainTraining
-from nnet3py.drivers.egs.data_folder import AliFolder
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
-from nnet3py.drivers.egs.options import ChainEgsOptions
-from nnet3py.drivers.options import ChainOptions
+from nnet3py.drivers.chain_training import ChainTraining, train_chain
+from nnet3py.drivers.data_folder import AliFolder
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.make_chain_egs import make_chain_egs
+from nnet3py.drivers.options import ChainEgsOptions, ChainOptions
 from nnet3py.drivers.staged_options import FlatStartOptions, TreeOptions
 from nnet3py.drivers.trees import FlatStart, build_tree
 from nnet3py.egs.chain_example import read_chain_egs

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from driver_chain_cases import NUM_EGS, write_chain_egs
 
-from nnet3py.drivers.egs.egs_folder import EgsFolder, Source, combine_egs
+from nnet3py.drivers.egs_folder import EgsFolder, Source, combine_egs
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.io.tables import TableWriter

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nnet3py.cli.main import load
+from nnet3py.egs.changes import ImageAugmenter, transformed
 from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo, read_egs
-from nnet3py.egs.image import ImageAugmenter, transformed
 from nnet3py.egs.make import simple_example
 from nnet3py.egs.merger import merge_examples
 from nnet3py.egs.options import ImageOptions

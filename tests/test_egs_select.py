@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from paths import DATA
 
+from nnet3py.egs.changes import ExampleSelector, Selection, rename_output, scale_outputs
 from nnet3py.egs.example import NnetExample, NnetIo, read_egs
 from nnet3py.egs.make import time_indexes
 from nnet3py.egs.merger import merge_examples
-from nnet3py.egs.select import ExampleSelector, Selection, rename_output, scale_outputs
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix

@@ -10,7 +10,7 @@ from recognition_cases import PACKAGE, SOUNDS, samples_of
 from nnet3py.acoustic_model import read_model
 from nnet3py.decoding.lattice_decoder import Decoder
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.drivers.egs.data_folder import read_list, write_list
+from nnet3py.drivers.data_folder import read_list, write_list
 from nnet3py.errors import FormatError
 from nnet3py.fine_tuning import align, egs, features, model
 from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, WorkFolder

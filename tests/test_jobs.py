@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.drivers.jobs.executor import Job, JobsFailed
-from nnet3py.drivers.jobs.executors import CommandExecutor, LocalExecutor, make_executor, parse_command
-from nnet3py.drivers.jobs.process import describe_status, launcher_folder, log_footer, log_header
+from nnet3py.drivers.executor import Job, JobsFailed, describe_status, launcher_folder, log_footer, log_header
+from nnet3py.drivers.executors import CommandExecutor, LocalExecutor, make_executor, parse_command
 from nnet3py.engine import threads as threads_module
 from nnet3py.errors import Nnet3Error, UsageError
 
@@ -259,8 +258,8 @@ DRIVER = """
 import sys
 from pathlib import Path
 from nnet3py.cli.process.run import run_process
-from nnet3py.drivers.jobs.executors import make_executor
-from nnet3py.drivers.jobs.executor import Job
+from nnet3py.drivers.executors import make_executor
+from nnet3py.drivers.executor import Job
 folder = Path(sys.argv[1])
 def body():
     with make_executor(**eval(sys.argv[2])) as executor:

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from test_jobs import PATIENCE, SOON, is_alive, own_lines, read, start_driver, wait_for
 
-from nnet3py.drivers.jobs import on_dask as jobs_dask
-from nnet3py.drivers.jobs.executor import Job, JobsFailed
-from nnet3py.drivers.jobs.executors import make_executor
-from nnet3py.drivers.jobs.process import launcher_folder
+from nnet3py.drivers import executors as jobs_dask
+from nnet3py.drivers.executor import Job, JobsFailed, launcher_folder
+from nnet3py.drivers.executors import make_executor
 from nnet3py.errors import Nnet3Error
 
 pytest.importorskip("distributed", reason="dask's workers need the extra 'dask'")

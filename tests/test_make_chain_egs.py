@@ -1,4 +1,4 @@
-"""nnet3py/drivers/egs/make_chain_egs.py: whole folders of chain examples, and the commands for lattices."""
+"""nnet3py/drivers/make_chain_egs.py: whole folders of chain examples, and the commands for lattices."""
 from __future__ import annotations
 
 import shutil
@@ -10,9 +10,9 @@ from job_recorder import Recorder
 from paths import DATA
 
 from nnet3py.cli.main import load
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
-from nnet3py.drivers.egs.options import ChainEgsOptions
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.make_chain_egs import make_chain_egs
+from nnet3py.drivers.options import ChainEgsOptions
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, NnetChainExample
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.tables import SequentialReader

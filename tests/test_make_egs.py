@@ -1,4 +1,4 @@
-"""nnet3py/drivers/egs/make_egs.py: whole folders of examples by the real programs, and again after a kill."""
+"""nnet3py/drivers/make_egs.py: whole folders of examples by the real programs, and again after a kill."""
 from __future__ import annotations
 
 import gzip
@@ -12,11 +12,11 @@ from egs_source import DIM, NAMES, NUM_UTTERANCES, length, make_source
 from job_recorder import Recorder
 
 from nnet3py.cli.main import load
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.egs.make_egs import make_egs, make_target_egs
-from nnet3py.drivers.egs.options import EgsOptions
-from nnet3py.drivers.jobs.executor import Job, JobsFailed
-from nnet3py.drivers.jobs.executors import LocalExecutor, make_executor
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.executor import Job, JobsFailed
+from nnet3py.drivers.executors import LocalExecutor, make_executor
+from nnet3py.drivers.make_egs import make_egs, make_target_egs
+from nnet3py.drivers.options import EgsOptions
 from nnet3py.egs.example import EXAMPLE, NnetExample
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
@@ -196,7 +196,7 @@ def test_data_and_labels_must_belong_together(source: Path, tmp_path: Path) -> N
     for number in (1, 2):
         with gzip.open(tmp_path / "ali" / f"ali.{number}.gz", "wt") as stream:
             stream.write(f"other{number} 1 1 1 1\n")
-    with make_executor("run.pl") as executor, pytest.raises(FormatError, match="has an alignment.*belong together"):
+    with make_executor("run.pl") as executor, pytest.raises(FormatError, match="has an alignment.*belong to these"):
         make_egs(source / "data", tmp_path / "ali", tmp_path / "egs", EgsOptions(**OPTIONS), executor)
     with pytest.raises(FormatError, match=r"expected a list cmvn\.scp"):
         make_egs(source / "data", source / "ali", tmp_path / "egs2", EgsOptions(), Recorder())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from paths import DATA
 
-from nnet3py.drivers.egs.data_folder import AliFolder, DataFolder
+from nnet3py.drivers.data_folder import AliFolder, DataFolder
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts, read_symbol_table
 from nnet3py.io.tables import SequentialReader

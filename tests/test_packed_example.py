@@ -12,11 +12,11 @@ import pytest
 from test_skim import examples, written
 
 from nnet3py.cli.egs.copy import copy_egs
+from nnet3py.egs.changes import ExampleSelector, Selection
 from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo
 from nnet3py.egs.make import time_indexes
 from nnet3py.egs.merger import merge_examples
 from nnet3py.egs.packed_example import PACKED_EXAMPLE, PackedExample, PackedSelector, merge_packed
-from nnet3py.egs.select import ExampleSelector, Selection
 from nnet3py.errors import FormatError, Nnet3Error, NumericError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix

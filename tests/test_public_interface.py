@@ -211,6 +211,6 @@ def test_dir_shows_names_only() -> None:
 
 def test_folders_of_the_package_do_not_take_the_place_of_others() -> None:
     """``import torch`` or ``import vosk`` must not find ours, whatever of the package was imported before."""
-    program = ("import sys; before = list(sys.path); import nnet3py.drivers, nnet3py.drivers.jobs.process\n"
+    program = ("import sys; before = list(sys.path); import nnet3py.drivers, nnet3py.drivers.executor\n"
                "assert sys.path == before, sys.path")
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)

@@ -1,4 +1,4 @@
-"""nnet3py/torch/chain_system.py: supervision from alignments, lattices and phones, and training on it."""
+"""nnet3py/torch/chain.py: supervision from alignments, lattices and phones, and training on it."""
 from __future__ import annotations
 
 import numpy as np
@@ -26,7 +26,7 @@ from nnet3py.torch import (
     supervision_from_lattices,
     supervision_from_phones,
 )
-from nnet3py.torch.chain_system import _in_order
+from nnet3py.torch.chain import _in_order
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst_text import read_fst_file
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nnet3py.drivers.folder import FolderLock
 from nnet3py.drivers.options import RawDnnOptions
+from nnet3py.drivers.staged import FolderLock
 from nnet3py.errors import UsageError
 from nnet3py.report.training_logs import (
     Iteration,

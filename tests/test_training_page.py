@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from paths import ROOT
 
 from nnet3py.cli.main import load
-from nnet3py.drivers.folder import FolderLock
+from nnet3py.drivers.staged import FolderLock
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.report import training_page

@@ -5,11 +5,12 @@
     train_raw_dnn(RawDnnOptions(dir="exp/tdnn", egs_dir="exp/egs", num_epochs=2.0))
 
 The most important names: ``Training`` (``training.py``), the loop of stages and iterations that all training drivers
-share, whose subclasses are in ``frame_level.py``, ``chain_training.py`` and ``chain_languages.py``; ``StagedWork``
-(``staged.py``), the same for trees, i-vectors and discriminative training; ``Executor`` (``jobs/``), which runs jobs in
-local processes, on dask workers or by a command such as queue.pl. ``commands.py`` has the command line of every job,
-``schedules.py`` numbers of jobs, learning rates and dropout, ``options.py`` and ``staged_options.py`` the options,
-``folder.py`` models, lock and recorded options of a folder, ``egs/`` folders of examples.
+share, whose subclasses are in ``frame_level.py`` and ``chain_training.py``; ``StagedWork`` (``staged.py``), the same
+for trees, i-vectors and discriminative training; ``Executor`` (``executor.py``), which runs jobs in local processes, on
+dask workers or by a command such as queue.pl. ``commands.py`` has the command line of every job, ``schedules.py``
+numbers of jobs, learning rates and dropout, ``options.py`` and ``staged_options.py`` the options, ``data_folder.py``
+Kaldi's data folders and their parts for jobs, ``make_egs.py``, ``make_chain_egs.py`` and ``egs_folder.py`` folders of
+examples.
 
 A driver may be killed and started again at any moment: each job writes under temporary names, and complete work is not
 done again. Jobs at the same time share the cores by ``NNET3PY_NUM_THREADS``, and end with the driver (``watcher.py``).

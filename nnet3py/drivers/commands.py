@@ -17,7 +17,7 @@ from nnet3py.drivers.options import ChainOptions, CommonOptions, DnnPart, RnnPar
 from nnet3py.drivers.schedules import archive_and_pass, halved_minibatch_size
 
 if TYPE_CHECKING:
-    from nnet3py.drivers.egs.egs_folder import EgsFolder
+    from nnet3py.drivers.egs_folder import EgsFolder
 
 PRINT_INTERVAL = 10
 VERBOSE_EVERY = 20           # every N-th iteration has a more verbose training log

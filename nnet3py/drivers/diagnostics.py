@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO
 
 from nnet3py.drivers.commands import FrameCommands, Step
-from nnet3py.drivers.folder import TrainingFolder
-from nnet3py.drivers.jobs.executor import Executor, Job, JobsFailed, Started
+from nnet3py.drivers.executor import Executor, Job, JobsFailed, Started
 from nnet3py.drivers.schedules import Plan
+from nnet3py.drivers.staged import TrainingFolder
 from nnet3py.io.streams import write_text
 from nnet3py.log import clock_time, rate
 from nnet3py.report.monitor import Monitor

@@ -19,9 +19,17 @@ from typing import IO
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable, read_text
-from nnet3py.drivers.egs.data_folder import DataFolder, read_lengths, select, write_list
-from nnet3py.drivers.egs.parts import Features, Ivectors, choose_subsets, split
-from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.data_folder import (
+    DataFolder,
+    Features,
+    Ivectors,
+    choose_subsets,
+    read_lengths,
+    select,
+    split,
+    write_list,
+)
+from nnet3py.drivers.executor import Executor, Job
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.drivers.staged_options import DiscriminativeTrainingOptions, LatticesOptions
 from nnet3py.errors import FormatError, UsageError

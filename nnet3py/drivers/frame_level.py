@@ -20,23 +20,23 @@ from typing import IO, ClassVar
 from nnet3py.cached_property import cached_property
 from nnet3py.drivers import schedules
 from nnet3py.drivers.commands import ACOUSTIC, RAW, ChunkCommands, FrameCommands, ModelFiles, Network
-from nnet3py.drivers.egs.data_folder import AliFolder, table_dim
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.egs.make_egs import make_egs, make_target_egs
-from nnet3py.drivers.egs.options import EgsOptions
-from nnet3py.drivers.folder import context_from_vars, read_vars
-from nnet3py.drivers.jobs.executor import Executor
-from nnet3py.drivers.jobs.executors import make_executor
+from nnet3py.drivers.data_folder import AliFolder, table_dim
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.executor import Executor
+from nnet3py.drivers.executors import make_executor
+from nnet3py.drivers.make_egs import make_egs, make_target_egs
 from nnet3py.drivers.options import (
     AcousticOptions,
     DnnOptions,
     DnnPart,
+    EgsOptions,
     RawDnnOptions,
     RawOptions,
     RawRnnOptions,
     RnnOptions,
     RnnPart,
 )
+from nnet3py.drivers.staged import context_from_vars, read_vars
 from nnet3py.drivers.training import Stage, Training, link
 from nnet3py.errors import UsageError
 

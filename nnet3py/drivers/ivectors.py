@@ -16,9 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from nnet3py.drivers.egs.data_folder import DataFolder, select, spk2utt, write_list
-from nnet3py.drivers.egs.parts import Features, split
-from nnet3py.drivers.jobs.executor import Executor
+from nnet3py.drivers.data_folder import DataFolder, Features, select, spk2utt, split, write_list
+from nnet3py.drivers.executor import Executor
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.drivers.staged_options import ExtractorOptions, IvectorOptions
 from nnet3py.drivers.training import link

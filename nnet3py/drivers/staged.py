@@ -1,28 +1,191 @@
-"""Work in a folder that is done in stages by jobs, and resumed after any interruption.
+"""Folder of a training: models, lock, recorded options; and work in a folder in stages, resumed after interruptions.
 
 :class:`StagedWork` is the base of the drivers other than network training; a subclass lists its steps.
 """
 from __future__ import annotations
 
+import json
 import logging
+import os
 import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import IO, ClassVar, NamedTuple
+from types import TracebackType
+from typing import IO, Any, ClassVar, NamedTuple
 
-from nnet3py.drivers.egs.make_egs import fingerprint
-from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
-from nnet3py.drivers.jobs.executor import Executor, Job
-from nnet3py.drivers.jobs.executors import make_executor
+from nnet3py import system
+from nnet3py.drivers.executor import Executor, Job
+from nnet3py.drivers.executors import make_executor
 from nnet3py.drivers.staged_options import WorkOptions
-from nnet3py.errors import UsageError
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.io import temporary_files
+from nnet3py.io.streams import write_text
+from nnet3py.report.training_logs import LOCK, RECORD
 
 logger = logging.getLogger(__name__)
 
 MARKS = ".steps"
+_LARGE_FILE = 16 << 20                                 # bytes; larger files are not read for their fingerprint
 _CLEAR_LINE = "\r\x1b[K"
+
+
+class FolderInUse(Nnet3Error):
+    """Error: another driver is training in the folder."""
+
+
+class FolderLock:
+    """Lock on a folder against other drivers; a context manager.
+
+    The operating system releases the lock when its holder ends, even if it is killed. Raises FolderInUse.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / LOCK
+        self._stream: IO[str] | None = None
+
+    def __enter__(self) -> FolderLock:
+        stream = open(self.path, "a+", encoding="utf-8")
+        if not system.lock_open_file(stream.fileno()):
+            stream.seek(0)
+            holder = stream.read().strip() or "an unknown process"
+            stream.close()
+            raise FolderInUse(f"{self.path.parent} is being trained in already, by {holder}",
+                              "wait for it, or end it; a training is resumed where it ended")
+        stream.truncate(0)
+        stream.write(f"process {os.getpid()} on {system.host_name()}\n")
+        stream.flush()
+        self._stream = stream
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        assert self._stream is not None
+        self._stream.truncate(0)
+        self._stream.close()
+
+
+class TrainingFolder:
+    """Files of a training.
+
+    Parameters
+    ----------
+    path : folder, as the user named it; commands name it the same way
+    suffix : suffix of models, ``raw`` or ``mdl``
+    """
+
+    def __init__(self, path: str, suffix: str) -> None:
+        self.path, self.suffix = Path(path), suffix
+
+    def model(self, which: int | str) -> Path:
+        """Return the file of model ``which``: a number, ``combined`` or ``final``."""
+        return self.path / f"{which}.{self.suffix}"
+
+    def log(self, name: str) -> Path:
+        """Return the log ``name``, without ``.log``."""
+        return self.path / "log" / f"{name}.log"
+
+    @property
+    def configs(self) -> Path:
+        """Folder that xconfig-to-configs wrote."""
+        return self.path / "configs"
+
+    def has_model(self, which: int | str) -> bool:
+        """Return whether a model exists and is not empty; it is complete then, as commands rename complete files."""
+        try:
+            return self.model(which).stat().st_size > 0
+        except OSError:
+            return False
+
+    def last_model(self) -> int:
+        """Return the greatest number of a model; -1 if there is none."""
+        names = (re.fullmatch(rf"([0-9]+)\.{self.suffix}", file.name) for file in self.path.iterdir())
+        return max((int(name_match[1]) for name_match in names if name_match and self.has_model(int(name_match[1]))),
+                   default=-1)
+
+    def remove_job_models(self, iteration: int) -> None:
+        """Remove the networks that the jobs of an iteration wrote, after their average was made."""
+        for file in self.path.glob(f"{iteration + 1}.*.raw"):
+            if re.fullmatch(rf"{iteration + 1}\.([0-9]+|best)\.raw", file.name):
+                file.unlink(missing_ok=True)
+        (self.path / f"cache.{iteration}").unlink(missing_ok=True)
+
+    def remove_temporary(self) -> None:
+        """Remove temporary files of programs that were killed."""
+        for file in self.path.iterdir():
+            if temporary_files.NAME.fullmatch(file.name):
+                file.unlink(missing_ok=True)
+
+    # -- options -------------------------------------------------------------------------------------------------------
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        """Record the options on which the models depend."""
+        write_text(str(self.path / RECORD), json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+
+    def recorded(self) -> dict[str, Any] | None:
+        """Read the recorded options; None without a record, FormatError for an unreadable one."""
+        try:
+            text = (self.path / RECORD).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise FormatError(f"cannot be read: {error}", path=str(self.path / RECORD)) from error
+        try:
+            options = json.loads(text)
+        except ValueError as error:
+            raise FormatError(f"not what a driver wrote: {error}", path=str(self.path / RECORD),
+                              hint="remove the file, and give --stage to begin there") from error
+        if not isinstance(options, dict):
+            raise FormatError("expected the options of a training", path=str(self.path / RECORD))
+        return options
+
+
+def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """List the differences between two records of options, for options in both of them."""
+    after = json.loads(json.dumps(dict(now)))       # tuples become lists, as in the record
+    return [f"{name} was {_shown(before[name])} and is {_shown(after[name])}"
+            for name in sorted(before) if name in after and before[name] != after[name]]
+
+
+def _shown(value: Any) -> str:
+    return "unset" if value is None or value == [] else " ".join(value) if isinstance(value, list) else str(value)
+
+
+def read_vars(folder: TrainingFolder) -> dict[str, str]:
+    """Read ``configs/vars``, lines of ``name=value``; names of contexts become those of today's xconfig-to-configs.
+
+    Raises UsageError if there are no configs, FormatError if the file is malformed.
+    """
+    path = folder.configs / "vars"
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except FileNotFoundError:
+        raise UsageError(f"{path} does not exist", f"make the network's configs first: xconfig-to-configs "
+                                                   f"--xconfig-file=… --config-dir={folder.configs}") from None
+    values = {}
+    for line in lines:
+        name, equals, value = line.strip().partition("=")
+        if line.strip():
+            if not equals:
+                raise FormatError(f"expected name=value, found {line!r}", path=str(path))
+            values[name if name.startswith("model_") or "context" not in name else f"model_{name}"] = value
+    if int(values.get("num_hidden_layers", "1") or 1) > 1:
+        raise FormatError("num_hidden_layers above 1: networks that grow layer by layer are not trained any more",
+                          path=str(path))
+    return values
+
+
+def context_from_vars(folder: TrainingFolder) -> tuple[int, int]:
+    """Return the network's left and right context, in frames."""
+    values = read_vars(folder)
+    try:
+        return int(values["model_left_context"]), int(values["model_right_context"])
+    except (KeyError, ValueError) as error:
+        raise FormatError(f"expected model_left_context and model_right_context, numbers ({error})",
+                          path=str(folder.configs / "vars")) from None
+
 
 
 class Step(NamedTuple):
@@ -51,9 +214,9 @@ class Step(NamedTuple):
 
 
 class StagedWork(ABC):
-    """Base of work in ``options.dir``. :meth:`run` continues where the folder stands.
+    """Base of work in ``options.dir``. :meth:`run` resumes it after the steps that are complete.
 
-    Each job touches its mark, a file in ``.steps``, once what it wrote is complete. If a folder was begun with other
+    Each job touches its mark, a file in ``.steps``, once its output is complete. If a folder was begun with other
     options or data, nothing is done unless the user says by ``--stage`` where to begin.
 
     Parameters
@@ -72,11 +235,11 @@ class StagedWork(ABC):
         self.folder = TrainingFolder(options.dir, self.models)
         self.executor: Executor
 
-    # -- what a kind of work says --------------------------------------------------------------------------------------
+    # -- for subclasses ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def begin(self) -> None:
-        """Look at the inputs; Nnet3Error if they cannot be used."""
+        """Check the inputs; raise Nnet3Error if they cannot be used."""
 
     @abstractmethod
     def inputs(self) -> Iterable[Path]:
@@ -84,7 +247,7 @@ class StagedWork(ABC):
 
     @abstractmethod
     def steps(self) -> Sequence[Step]:
-        """Return all steps in their order, the same whenever they are asked for."""
+        """Return all steps in their order, the same ones at each call."""
 
     @property
     @abstractmethod
@@ -94,7 +257,7 @@ class StagedWork(ABC):
     # -- the work ------------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Do what is not done yet. Raises Nnet3Error if that is not possible; what is complete by then is kept."""
+        """Do the steps that are not complete. Raises Nnet3Error if one fails; complete steps are kept."""
         self.begin()
         (self.path / "log").mkdir(parents=True, exist_ok=True)
         with FolderLock(self.path):
@@ -140,7 +303,7 @@ class StagedWork(ABC):
         for path in step.needs:
             if not path.exists():
                 raise UsageError(f"stage {step.stage} needs {path}, which is not there",
-                                 "begin with an earlier --stage; it may have been removed as not needed any more")
+                                 "begin with an earlier --stage; --cleanup=true removes files after their last use")
         begun = time.monotonic()
         if self.terminal is None:
             logger.info("%s", title)
@@ -178,14 +341,14 @@ class StagedWork(ABC):
         complete = list(marks.iterdir()) if marks.is_dir() and recorded is not None else []
         if changed and complete and start is None:
             raise UsageError(f"{self.path} was begun with other options or data: {'; '.join(changed)}",
-                             f"use another --dir, or --stage={min(step.stage for step in self.steps())} to do all "
-                             "again, or --stage=N to go on from stage N with the options as they are now")
+                             f"use another --dir, or --stage={min(step.stage for step in self.steps())} to repeat "
+                             "all, or --stage=N to continue from stage N with the present options")
         if changed and complete:
             logger.warning("from stage %s on, other options or data than before are used: %s", start,
                            "; ".join(changed))
         if complete and start is None and not self.product.exists() and self._is_done(
                 self.steps()[-1].stage, self.steps()[-1].name):
-            logger.info("%s is not there any more; all is done again", self.product)
+            logger.info("%s does not exist any more; all steps are repeated", self.product)
             start = min(step.stage for step in self.steps())
         marks.mkdir(exist_ok=True)
         for mark in marks.iterdir():
@@ -197,3 +360,14 @@ class StagedWork(ABC):
 def fingerprints(paths: Iterable[Path]) -> Mapping[str, str]:
     """Return fingerprints of files by name, which change when the files do."""
     return {str(path): fingerprint(path) for path in paths}
+
+
+def fingerprint(path: Path) -> str:
+    """Return a text that changes with a file: checksum, or size and time of a large file; empty without a file."""
+    try:
+        status = path.stat()
+        if status.st_size > _LARGE_FILE:
+            return f"{status.st_size} {status.st_mtime_ns}"
+        return sha256(path.read_bytes()).hexdigest()
+    except OSError:
+        return ""

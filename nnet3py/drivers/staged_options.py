@@ -32,7 +32,7 @@ class WorkOptions(JobOptions):
         for field in self.folders:
             if not getattr(self, field):
                 raise UsageError(f"--{names[field]} was not given", "see --help for an example")
-        from nnet3py.drivers.egs.parts import check_plain  # imports numpy, which --help does not need
+        from nnet3py.drivers.data_folder import check_plain  # imports numpy, which --help does not need
 
         for field in (*self.folders, *self.more_folders):
             if getattr(self, field):

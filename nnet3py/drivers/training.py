@@ -16,12 +16,12 @@ from typing import IO, Any, ClassVar, NamedTuple
 from nnet3py import system
 from nnet3py.drivers.commands import FrameCommands, ModelFiles, Network, Step, gpu_option
 from nnet3py.drivers.diagnostics import Diagnostics, Display, read_job_logs, write_report
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.folder import FolderLock, TrainingFolder, differences
-from nnet3py.drivers.jobs.executor import Executor, Job
-from nnet3py.drivers.jobs.executors import make_executor
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.executor import Executor, Job
+from nnet3py.drivers.executors import make_executor
 from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
+from nnet3py.drivers.staged import FolderLock, TrainingFolder, differences
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
 from nnet3py.report.training_logs import COMMAND, EGS_INFO, FINISHED, PLAN, TrainLog

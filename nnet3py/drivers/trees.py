@@ -18,9 +18,8 @@ from typing import IO
 
 from nnet3py.cached_property import cached_property
 from nnet3py.decoding.symbols import SymbolTable, read_text, read_transcripts
-from nnet3py.drivers.egs.data_folder import AliFolder, DataFolder, phone_lines, select, spk2utt, write_list
-from nnet3py.drivers.egs.parts import split
-from nnet3py.drivers.jobs.executor import Executor
+from nnet3py.drivers.data_folder import AliFolder, DataFolder, phone_lines, select, spk2utt, split, write_list
+from nnet3py.drivers.executor import Executor
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.drivers.staged_options import FlatStartOptions, TreeOptions
 from nnet3py.errors import FormatError

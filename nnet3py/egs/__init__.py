@@ -3,7 +3,7 @@
 The most important names: ``NnetExample`` (``example.py``), ``ExampleMaker`` (``make.py``) and ``ExampleMerger``
 (``merger.py``, for any kind of example with ``structure()`` and ``size()``). ``chain_example.py`` has chain examples
 and ``Supervision``, ``discriminative_example.py`` the examples of MMI and sMBR; ``sequence_egs.py`` changes both.
-``select.py`` and ``image.py`` change frame-level examples while they are copied. ``packed_example.py`` merges the bytes
+``changes.py`` changes frame-level examples while they are copied. ``packed_example.py`` merges the bytes
 of examples, ``raw_example.py`` moves and shuffles bytes that are not decoded.
 
 Imports no kernels (``ops/``), nothing of ``chain/`` and ``training/``. kaldi_io reads matrices and alignments, but no

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from nnet3py.egs.changes import ExampleSelector, shifted
 from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo
 from nnet3py.egs.merger import joined_indexes, merge_examples
 from nnet3py.egs.raw_example import walk_example
-from nnet3py.egs.select import ExampleSelector, shifted
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.compressed import CompressedMatrix, decode_batch
 from nnet3py.formats.compressed_code import expect_decoding

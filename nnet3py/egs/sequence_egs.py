@@ -14,10 +14,10 @@ import numpy as np
 
 from nnet3py.egs import chain_example, discriminative_example
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
+from nnet3py.egs.changes import ContextLimit, shifted
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.merger import merge_examples
-from nnet3py.egs.select import ContextLimit, shifted
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.index import sort_order
 

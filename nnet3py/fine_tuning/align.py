@@ -23,7 +23,7 @@ from nnet3py.decoding.graph import make_training_graph, with_transition_costs, w
 from nnet3py.decoding.lattice_decoder import Decoder
 from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
-from nnet3py.drivers.egs.data_folder import read_list
+from nnet3py.drivers.data_folder import read_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.features import PERIOD, trained_parts
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder

@@ -14,7 +14,7 @@ import numpy as np
 from nnet3py import log
 from nnet3py.decoding.lexicon import read_lexicon
 from nnet3py.decoding.symbols import Spelling, SymbolTable, read_transcripts
-from nnet3py.drivers.egs.data_folder import spk2utt, write_list
+from nnet3py.drivers.data_folder import spk2utt, write_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, Problem, SpeechData, Utterance, WorkFolder
 from nnet3py.fine_tuning.speech_data import Limits, read_data, read_sounds

@@ -14,10 +14,10 @@ from nnet3py.chain.normalization import normalization_fst
 from nnet3py.chain.options import PhoneLmOptions
 from nnet3py.chain.phone_lm import PhoneLmEstimator
 from nnet3py.compiler.build_graph import compute_simple_nnet_context
-from nnet3py.drivers.egs.data_folder import read_list, write_list
-from nnet3py.drivers.egs.make_chain_egs import make_chain_egs
-from nnet3py.drivers.egs.options import ChainEgsOptions
-from nnet3py.drivers.jobs.executor import Executor
+from nnet3py.drivers.data_folder import read_list, write_list
+from nnet3py.drivers.executor import Executor
+from nnet3py.drivers.make_chain_egs import make_chain_egs
+from nnet3py.drivers.options import ChainEgsOptions
 from nnet3py.errors import Nnet3Error
 from nnet3py.fine_tuning.features import trained_parts
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.drivers.egs.data_folder import read_list, write_list
+from nnet3py.drivers.data_folder import read_list, write_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.feat.sound import random_volume, with_speed
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder

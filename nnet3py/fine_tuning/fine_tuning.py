@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from nnet3py import log
-from nnet3py.drivers.jobs.executor import Executor
+from nnet3py.drivers.executor import Executor
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder

@@ -16,7 +16,7 @@ import numpy as np
 from nnet3py import log
 from nnet3py.decoding.symbols import SymbolTable, read_transcripts
 from nnet3py.decoding.word_errors import WordErrors, align
-from nnet3py.drivers.egs.data_folder import read_list
+from nnet3py.drivers.data_folder import read_list
 from nnet3py.errors import within
 from nnet3py.fine_tuning.plan import SHARE, FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.words import GRAMMAR, HCL, renumbered_words, union_of_graphs, words_file

@@ -17,8 +17,8 @@ from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.components.updatable import UpdatableComponent
 from nnet3py.drivers.chain_training import ChainTraining
 from nnet3py.drivers.commands import ChainCommands
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.executor import Executor, Job
 from nnet3py.drivers.options import ChainOptions
 from nnet3py.drivers.training import Stage
 from nnet3py.errors import Nnet3Error, UsageError

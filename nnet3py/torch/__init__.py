@@ -4,10 +4,10 @@
 >>> loss = ChainLoss("den.fst", num_pdfs, leaky_hmm_coefficient=0.1)
 >>> loss(module(batch["input"]), batch["output"]).backward()
 
-The three most important names: ``ChainLoss`` (``chain_loss.py``), ``ChainSystem`` with functions that make supervision
-from alignments, lattices or phones (``chain_system.py``), and ``NaturalGradient``, an optimizer
-(``natural_gradient.py``). ``memory.py`` shares the memory of tensors with nnet3py's operations. Needs the extra
-``torch``. docs/pytorch.md is for users.
+The three most important names: ``ChainLoss``, ``ChainSystem`` with functions that make supervision from alignments,
+lattices or phones (both in ``chain.py``), and ``NaturalGradient``, an optimizer (``natural_gradient.py``).
+``memory.py`` shares the memory of tensors with nnet3py's operations. Needs the extra ``torch``. docs/pytorch.md is for
+users.
 
 The room must not import ``export/`` or ``cli/``. k2 has an LF-MMI loss, but without Kaldi's leaky HMM and
 normalization, so that results would differ.
@@ -16,8 +16,9 @@ from __future__ import annotations
 
 from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
-from nnet3py.torch.chain_loss import ChainLoss, ChainSums
-from nnet3py.torch.chain_system import (
+from nnet3py.torch.chain import (
+    ChainLoss,
+    ChainSums,
     ChainSystem,
     supervision_from_alignments,
     supervision_from_lattices,

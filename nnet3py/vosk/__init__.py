@@ -1,8 +1,8 @@
 """vosk's Python interface, so that programs written for vosk run with nnet3py: ``from nnet3py.vosk import ...``.
 
 Programs run without any change by ``python -m nnet3py.vosk program.py``, where ``import vosk`` gives this package.
-Names and signatures are vosk's. The most important classes are ``Model`` (``models.py``) and ``KaldiRecognizer``
-(``recognizer.py``), whose JSON equals vosk's byte by byte; ``transcriber.py`` is the program vosk-transcriber.
+Names and signatures are vosk's. The most important classes are ``Model`` and ``KaldiRecognizer``, whose JSON equals
+vosk's byte by byte (both in ``recognizer.py``); ``transcriber.py`` is the program vosk-transcriber.
 docs/from-vosk.md lists the differences.
 
 The room stands on ``recognition/`` and must not import ``cli/`` or ``fine_tuning/``. The package ``vosk`` itself is
@@ -11,17 +11,18 @@ compiled Kaldi; tests compare with it where it is installed.
 from __future__ import annotations
 
 from nnet3py.recognition.model_folder import published_languages, published_models
-from nnet3py.vosk.models import (
+from nnet3py.vosk.recognizer import (
     BatchModel,
     BatchRecognizer,
+    EndpointerMode,
     GpuInit,
     GpuThreadInit,
+    KaldiRecognizer,
     Model,
     Processor,
     SetLogLevel,
     SpkModel,
 )
-from nnet3py.vosk.recognizer import EndpointerMode, KaldiRecognizer
 
 __all__ = ["BatchModel", "BatchRecognizer", "EndpointerMode", "GpuInit", "GpuThreadInit", "KaldiRecognizer", "Model",
            "Processor", "SetLogLevel", "SpkModel", "list_languages", "list_models"]

@@ -15,8 +15,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.formats.foreign_files import FULL_SCALE
 from nnet3py.io.streams import write_text
 from nnet3py.recognition.sound import open_sound
-from nnet3py.vosk.models import Model
-from nnet3py.vosk.recognizer import KaldiRecognizer, subtitles
+from nnet3py.vosk.recognizer import KaldiRecognizer, Model, subtitles
 
 _BLOCK_SECONDS = 0.125
 KINDS = ("txt", "srt", "json")

@@ -87,4 +87,4 @@ graph made with --self-loop-scale=1.0. With --e2e=true it begins without alignme
     arguments=(0, 0), options=declared(settings_of(ChainOptions)), detached_values=True)
 def train_chain(args: Sequence[str], options: Options) -> int:
     """Train an acoustic model with the LF-MMI objective."""
-    return run_work("chain_languages", "train_chain", ChainOptions, options)
+    return run_work("chain_training", "train_chain", ChainOptions, options)

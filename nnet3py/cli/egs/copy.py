@@ -53,8 +53,8 @@ def copy_egs(args: list[str], options: Options) -> int:
     random = CRandom(options.srand)
 
     def changing() -> _Kind:
+        from nnet3py.egs.changes import ExampleSelector, Selection, rename_output, scale_outputs
         from nnet3py.egs.example import EXAMPLE
-        from nnet3py.egs.select import ExampleSelector, Selection, rename_output, scale_outputs
 
         selection = Selection.parse(options.frame, options.left_context, options.right_context, options.frame_shift)
         if selection.is_everything():
@@ -234,8 +234,8 @@ e.g.: nnet3-egs-augment-image --horizontal-flip-prob=0.5 --horizontal-shift=0.1 
 ])
 def egs_augment_image(args: list[str], options: Options) -> int:
     """Copy examples with their images changed."""
+    from nnet3py.egs.changes import ImageAugmenter
     from nnet3py.egs.example import EXAMPLE
-    from nnet3py.egs.image import ImageAugmenter
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.random_sequence import CRandom
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.drivers.egs.options import ChainEgsOptions, EgsOptions
+from nnet3py.drivers.options import ChainEgsOptions, EgsOptions
 from nnet3py.option_fields import settings_of
 
 _EGS: Any = EgsOptions
@@ -43,8 +43,8 @@ def make_egs(args: list[str], options: Options) -> int:
     """Make a folder of examples."""
     import os
 
-    from nnet3py.drivers.egs import make_egs as maker
-    from nnet3py.drivers.jobs.executors import make_executor
+    from nnet3py.drivers import make_egs as maker
+    from nnet3py.drivers.executors import make_executor
 
     data, labels, folder = args
     values = fields_from(options, _EGS())
@@ -72,8 +72,8 @@ See also: make-egs, chain-make-den-fst, chain-get-supervision, nnet3-chain-get-e
 """, arguments=(4, 4), options=[*declared(settings_of(_CHAIN)), *_JOBS], detached_values=True)
 def make_chain_egs(args: list[str], options: Options) -> int:
     """Make a folder of chain examples."""
-    from nnet3py.drivers.egs import make_chain_egs as maker
-    from nnet3py.drivers.jobs.executors import make_executor
+    from nnet3py.drivers import make_chain_egs as maker
+    from nnet3py.drivers.executors import make_executor
 
     data, chain, labels, folder = args
     values = fields_from(options, _CHAIN())

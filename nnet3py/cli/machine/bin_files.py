@@ -219,7 +219,7 @@ def write_entry_points(path: Path) -> None:
 
 def main() -> None:
     """Write the table of commands, ``bin/`` and the entry points of the checkout."""
-    from nnet3py.drivers.jobs.process import CHECKOUT_FOLDER
+    from nnet3py.drivers.executor import CHECKOUT_FOLDER
 
     commands = declarations()
     TABLE_FILE.write_text(table_text(commands), encoding="utf-8")

@@ -166,7 +166,7 @@ e.g.:
 """, arguments=(0, 0), options=[QUIET])
 def bin_path(args: list[str], options: Options) -> None:
     """Print the folder."""
-    from nnet3py.drivers.jobs.process import launcher_folder
+    from nnet3py.drivers.executor import launcher_folder
 
     print(launcher_folder())
 

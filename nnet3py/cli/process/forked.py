@@ -143,7 +143,7 @@ def _is_ours(name: str) -> bool:
         return False
     from shutil import which
 
-    from nnet3py.drivers.jobs.process import CHECKOUT_FOLDER, INSTALLED_FOLDER
+    from nnet3py.drivers.executor import CHECKOUT_FOLDER, INSTALLED_FOLDER
 
     path = which(name)
     return path is not None and os.path.dirname(os.path.realpath(path)) in map(str, (CHECKOUT_FOLDER, INSTALLED_FOLDER))

@@ -251,8 +251,8 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
     """Run jobs that write results into a folder; return the exit status."""
     from pathlib import Path
 
-    from nnet3py.drivers.jobs.executor import JobsFailed
-    from nnet3py.drivers.jobs.executors import make_executor
+    from nnet3py.drivers.executor import JobsFailed
+    from nnet3py.drivers.executors import make_executor
     from nnet3py.recognition.sound import split, to_do
 
     ending = ENDINGS[options.format]
@@ -279,7 +279,7 @@ def _job(model: str, part: list[Listed], number: int, options: Options, folder: 
     """Return the job that transcribes some of the sounds."""
     from shlex import quote
 
-    from nnet3py.drivers.jobs.executor import Job
+    from nnet3py.drivers.executor import Job
     from nnet3py.recognition.sound import write_list
 
     sounds = logs / f"sounds.{number}.list"

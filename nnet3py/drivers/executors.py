@@ -1,20 +1,32 @@
-"""Executors of jobs on this machine and by commands such as Kaldi's queue.pl, and the choice of an executor."""
+"""Executors of jobs on this machine, by commands such as Kaldi's queue.pl, or on workers of ``dask.distributed``.
+
+The last need the extra ``dask``. Every worker needs this package and must see the driver's folder, with data and
+experiment, under the same name (a shared file system): only command lines and exit statuses travel. A worker's
+``--nthreads`` is the number of its cores, which its jobs share. A job that a worker lost is run again on another.
+"""
 from __future__ import annotations
 
+import atexit
+import math
 import os
 import shlex
 import shutil
 import subprocess
 import tempfile
 import threading
+import time
+from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from nnet3py.drivers.jobs.executor import Executor, Job
-from nnet3py.drivers.jobs.process import JobProcesses, describe_status, job_environment
+from nnet3py.drivers.executor import Executor, Job, JobProcesses, describe_status, job_environment
 from nnet3py.engine.threads import num_threads
-from nnet3py.errors import UsageError
+from nnet3py.errors import Nnet3Error, UsageError
+from nnet3py.extras import load
 
+CONNECT_SECONDS = 30       # wait for the dask scheduler, then for its first worker
+_SHARED_SECONDS = 10       # wait until a file of another machine appears here
+_OWN_VARIABLES = ("NNET3PY_PYTHON", "NNET3PY_NUM_THREADS")      # not taken from the driver: workers have their own
 _WITHOUT_VALUE = ("-V",)
 
 
@@ -22,7 +34,7 @@ class ParsedCommand(NamedTuple):
     """Parsed value of a driver's ``--cmd``."""
 
     words: tuple[str, ...]
-    is_local: bool             # run.pl: the processes are our own
+    is_local: bool             # run.pl: jobs are processes of this one
     max_jobs: int | None       # --max-jobs-run, or None
     threads: int | None        # --num-threads, or None
 
@@ -63,16 +75,16 @@ def _positive(text: str, values: dict[str, str], *names: str) -> int | None:
 
 
 class CommandExecutor(Executor):
-    """Executor that hands each job to a command, which returns the job's status when it has ended and writes its log.
+    """Executor that passes each job to a command, which writes the job's log and returns its status.
 
     The machines that the command uses must see the driver's files under the same names. The job's command line is in
     a file beside the log (``log/q/NAME.sh``), because such commands cannot quote every argument. Ending the driver
-    ends the command; whether that ends the job on a grid's machine is the command's matter.
+    ends the command, which may or may not end the job on a machine of a grid.
 
     Parameters
     ----------
-    command : the words of it
-    slots : the most calls at once; None for no limit
+    command : parsed ``--cmd``
+    slots : int, greatest number of calls at the same time; None: no limit
     """
 
     def __init__(self, command: ParsedCommand, slots: int | None = None) -> None:
@@ -120,14 +132,14 @@ def _script(command: str, threads: int) -> str:
 class LocalExecutor(Executor):
     """Executor of jobs on this machine.
 
-    Jobs of one ``run`` that run side by side get cores // jobs threads each, so that results do not depend on what
-    else runs; jobs in the background get what the last ``run`` left. Kaldi: utils/parallel/run.pl.
+    Jobs of one ``run`` that run at the same time get cores // jobs threads each, whatever else runs, so that results do
+    not depend on it; jobs in the background get the cores that the last ``run`` left. Kaldi: utils/parallel/run.pl.
 
     Parameters
     ----------
-    slots : the most jobs at once; None for the number of cores
-    threads : the threads of each job; None to share the cores
-    cores : how many there are; None for those this process may use, or NNET3PY_NUM_THREADS
+    slots : int, greatest number of jobs at the same time; None: the number of cores
+    threads : int, threads of each job; None: a share of the cores
+    cores : int, number of cores; None: NNET3PY_NUM_THREADS, or the cores that this process may use
     """
 
     def __init__(self, slots: int | None = None, threads: int | None = None, cores: int | None = None) -> None:
@@ -163,7 +175,7 @@ class LocalExecutor(Executor):
 
 
 def _terminal_variables() -> dict[str, str]:
-    """Return the variables that tell a job, whose messages go to its log, on which terminal to show progress."""
+    """Return the environment variable with the terminal on which a job shows progress; its messages go to the log."""
     try:
         return {"NNET3PY_PROGRESS": os.ttyname(2)}
     except OSError:                # standard error is not a terminal, or closed
@@ -172,21 +184,127 @@ def _terminal_variables() -> dict[str, str]:
 
 def make_executor(cmd: str = "run.pl", scheduler: str | None = None, slots: int | None = None,
                   cores: int | None = None) -> Executor:
-    """Make the executor that a driver's options ask for.
+    """Make the executor of a driver's options.
 
     Parameters
     ----------
     cmd : ``run.pl``, perhaps with ``--max-jobs-run N`` and ``--num-threads N``, runs the jobs on this machine;
         ``queue.pl -l …``, ``slurm.pl …``, ``ssh.pl …`` or another such command is called for each job
     scheduler : the address of a dask scheduler whose workers run the jobs, or ``local`` for workers started here
-    slots : the most jobs at once; None for the number of cores (run.pl), or no limit
-    cores : that jobs on this machine share; None for all that this process may use
+    slots : int, greatest number of jobs at the same time; None: the number of cores (run.pl), or no limit
+    cores : int, cores that jobs on this machine share; None: all that this process may use
     """
     if scheduler:
-        from nnet3py.drivers.jobs.on_dask import DaskExecutor
-
         return DaskExecutor(scheduler, slots)
     command = parse_command(cmd)
     if command.is_local:
         return LocalExecutor(slots or command.max_jobs, command.threads, cores)
     return CommandExecutor(command, slots)
+
+
+class DaskExecutor(Executor):
+    """Executor of jobs as tasks of a dask cluster.
+
+    Parameters
+    ----------
+    scheduler : its address (``tcp://host:8786``), or ``local`` for a worker process for each core of this machine
+    slots : int, greatest number of jobs at the same time; None: limited by the workers' threads only
+    """
+
+    def __init__(self, scheduler: str, slots: int | None = None) -> None:
+        super().__init__(slots)
+        distributed = _distributed()
+        self._cluster: Any = None
+        if scheduler == "local":
+            self._cluster = distributed.LocalCluster(n_workers=slots or num_threads(), threads_per_worker=1,
+                                                     dashboard_address=":0")
+        self._client: Any = _connect(distributed, self._cluster or scheduler, scheduler)
+        self._futures: set[Any] = set()
+
+    def share_threads(self, num_jobs: int) -> int:
+        workers = self._client.nthreads()
+        if not workers:
+            return 1
+        beside = max(1, math.ceil(min(num_jobs, self.slots or num_jobs) / len(workers)))
+        return max(1, min(workers.values()) // beside)
+
+    def execute(self, job: Job, threads: int, background: bool) -> str | None:
+        variables = {name: value for name, value in os.environ.items()
+                     if name.startswith("NNET3PY_") and name not in _OWN_VARIABLES}
+        future = self._client.submit(_run_task, job.command, str(job.log), os.getcwd(), threads, background, variables,
+                                     pure=False, key=f"{job.log.stem}-{os.urandom(8).hex()}")
+        self._futures.add(future)
+        try:
+            status = future.result()
+        finally:
+            self._futures.discard(future)
+        if not _appears(job.log):
+            return (f"a worker ended it with {describe_status(status)}, but its log does not exist here: workers must "
+                    "see the driver's folders under the same names")
+        return describe_status(status) if status else None
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.cancel(list(self._futures), force=True)
+            self._client.close()
+            self._client = None
+        if self._cluster is not None:
+            self._cluster.close()
+            self._cluster = None
+
+
+def _distributed() -> Any:
+    return load("distributed", "--scheduler needs", "dask", "dask.distributed")
+
+
+def _connect(distributed: Any, target: Any, name: str) -> Any:
+    """Return a client of the scheduler that has at least one worker."""
+    try:
+        client = distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise Nnet3Error(f"--scheduler={name}: cannot connect: {error}",
+                         "'dask scheduler' starts one and prints its address; 'dask worker ADDRESS' adds a worker") \
+            from None
+    try:
+        client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+    except TimeoutError:
+        client.close()
+        raise Nnet3Error(f"--scheduler={name}: the scheduler has no workers",
+                         f"'dask worker {name}' starts one") from None
+    return client
+
+
+def _appears(log: Path) -> bool:
+    """Return whether a file exists here, if need be after some seconds (shared file systems)."""
+    deadline = time.monotonic() + _SHARED_SECONDS
+    while not log.exists():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+# -- on a worker -----------------------------------------------------------------------------------------------------
+
+
+@cache
+def _processes() -> JobProcesses:
+    processes = JobProcesses()
+    atexit.register(processes.close)
+    return processes
+
+
+def _run_task(command: str, log: str, folder: str, threads: int, background: bool, variables: dict[str, str]) -> int:
+    """Run a job on this worker, and return its status; the job is killed when its task is cancelled."""
+    from distributed import get_worker, secede
+
+    worker = get_worker()
+    key = worker.get_current_task()
+    if background:
+        secede()          # diagnostics do not keep the next training job waiting
+
+    def wanted() -> bool:
+        task = worker.state.tasks.get(key)
+        return task is not None and task.state != "cancelled"
+
+    return _processes().run_logged(command, Path(folder, log), threads, folder, variables, wanted)

@@ -14,7 +14,7 @@ from pathlib import Path
 if __package__:
     from nnet3py.system import ENDING_SIGNALS, end_groups
 else:
-    sys.path.append(str(Path(__file__).resolve().parents[2]))      # after the standard library
+    sys.path.append(str(Path(__file__).resolve().parents[1]))      # after the standard library
     from system import ENDING_SIGNALS, end_groups  # type: ignore[no-redef]
 
 

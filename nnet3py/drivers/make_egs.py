@@ -1,9 +1,9 @@
-"""Folders of frame-level examples, and what making any kind of examples has in common (:class:`EgsMaker`).
+"""Folders of frame-level examples; :class:`EgsMaker`, the base of making any kind of examples.
 
     with make_executor("run.pl") as executor:
         make_egs("data/train", "exp/tri_ali", "exp/tdnn/egs", EgsOptions(left_context=16, right_context=12), executor)
 
-Work that was complete, wholly or in part, is not done again. Kaldi: steps/nnet3/get_egs.sh and get_egs_targets.sh.
+Steps that are complete are not repeated. Kaldi: steps/nnet3/get_egs.sh and get_egs_targets.sh.
 """
 from __future__ import annotations
 
@@ -11,45 +11,40 @@ import dataclasses
 import logging
 import shutil
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from hashlib import sha256
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from nnet3py.drivers.egs.data_folder import (
+from nnet3py.drivers.data_folder import (
     AliFolder,
-    DataFolder,
-    read_lengths,
-    read_list,
-    select,
-    table_dim,
-    write_list,
-)
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.egs.options import CommonEgsOptions, EgsOptions
-from nnet3py.drivers.egs.parts import (
     ArchivePlan,
+    DataFolder,
     Features,
     Ivectors,
     Steps,
     check_plain,
     choose_subsets,
     plan_archives,
+    read_lengths,
+    read_list,
     split,
+    table_dim,
+    write_list,
 )
-from nnet3py.drivers.folder import FolderLock
-from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.executor import Executor, Job
+from nnet3py.drivers.options import CommonEgsOptions, EgsOptions
+from nnet3py.drivers.staged import FolderLock, fingerprint
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.streams import read_lines, write_text
 
 logger = logging.getLogger(__name__)
 
 _COPY, _SUBSETS, _TRAINING, _SHUFFLE = 1, 2, 3, 4      # the steps' numbers in Kaldi's scripts
-_LARGE_FILE = 16 << 20                                 # bytes; larger files are not read for their fingerprint
 _ALWAYS = 1000                                         # stage of steps that --stage never skips
 
 
 class EgsMaker(ABC):
-    """The steps that all kinds of examples have in common; see the subclasses for what differs."""
+    """Base of making a folder of examples in steps, for one kind of examples in each subclass."""
 
     kind = "egs"
     programs = "nnet3-"       # prefix of the programs for these examples
@@ -62,15 +57,15 @@ class EgsMaker(ABC):
         self.features = Features(self.data, (options.cmvn_opts or "").strip(), options.online_cmvn, self.folder)
         self.ivectors = Ivectors.read(options.online_ivector_dir) if options.online_ivector_dir else None
 
-    # -- what differs ----------------------------------------------------------------------------------------------
+    # -- for subclasses --------------------------------------------------------------------------------------------
 
     @abstractmethod
     def inputs(self) -> dict[str, str]:
-        """Names and contents, or times, of what the examples depend on besides the data."""
+        """Return fingerprints by name of the inputs besides the data, on which the examples depend."""
 
     @abstractmethod
     def prepare_jobs(self) -> Iterator[tuple[str, Job]]:
-        """Jobs that must be done before any examples are made."""
+        """Yield jobs, with names, that must end before examples are made."""
 
     @abstractmethod
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
@@ -83,7 +78,7 @@ class EgsMaker(ABC):
     # -- the steps -------------------------------------------------------------------------------------------------
 
     def make(self) -> EgsFolder:
-        """Make what is not there yet."""
+        """Do the steps that are not complete; return the folder."""
         self.data.check(self.features.need)
         if self.options.online_cmvn:
             self.data.check_speaker_order()
@@ -101,7 +96,7 @@ class EgsMaker(ABC):
 
     def _make(self, steps: Steps) -> None:
         options = self.options
-        steps.run(_ALWAYS, f"Looking at the data in {self.data.path}", self._look_jobs(), self.executor)
+        steps.run(_ALWAYS, f"Computing lengths and statistics of {self.data.path}", self._data_jobs(), self.executor)
         subsets = choose_subsets(self.data.utterances, self.data.utt2uniq, options.num_utts_subset, options.srand,
                                  read_lines(options.valid_uttlist) if options.valid_uttlist else ())
         parts = split(subsets.training, self.data.utt2spk, options.nj, options.online_cmvn)
@@ -120,8 +115,8 @@ class EgsMaker(ABC):
         steps.call(_ALWAYS, "lists", write_lists)
         steps.run(_SUBSETS, "Making examples of held-out utterances, and of some of training, for diagnostics",
                   self.diagnostic_jobs(), self.executor)
-        steps.run(_SUBSETS, "Choosing some of them", self.choose_jobs(), self.executor)
-        steps.run(_SUBSETS, "Putting together examples for combining models", self._combine_jobs(), self.executor)
+        steps.run(_SUBSETS, "Choosing diagnostic examples", self.choose_jobs(), self.executor)
+        steps.run(_SUBSETS, "Merging examples for combining models", self._combine_jobs(), self.executor)
         steps.run(_TRAINING, f"Making training examples, by {len(parts)} jobs", self.training_jobs(len(parts), plan),
                   self.executor)
         steps.run(_SHUFFLE, f"Shuffling the examples of {plan.num_intermediate} archives",
@@ -130,17 +125,17 @@ class EgsMaker(ABC):
         logger.info("Made %d archives of examples in %s", plan.num_archives, self.folder)
 
     def job(self, name: str, command: str, log: str | None = None) -> tuple[str, Job]:
-        """Return a job with its name, which is also that of the log."""
+        """Return a job with its name, which is also its log's unless ``log`` names another."""
         return name, Job(command, self.folder / "log" / f"{log or name}.log")
 
     def diagnostic_jobs(self) -> Iterator[tuple[str, Job]]:
-        """Jobs that make all examples of the two small sets of utterances."""
+        """Yield jobs that make all examples of the held-out and the diagnostic utterances."""
         for name, target in (("valid", "valid_all"), ("train_subset", "train_subset_all")):
             yield self.job(f"create_{name}", f"{self.get_egs(name)} ark:{self.folder}/{target}.{self.kind}",
                            "create_valid_subset" if name == "valid" else "create_train_subset")
 
     def choose_jobs(self) -> Iterator[tuple[str, Job]]:
-        """Jobs that choose some of those for each purpose."""
+        """Yield jobs that choose some of these examples, for diagnostics and for combining models."""
         for name, source, target, number in self.chosen_counts():
             if number > 0:
                 yield self.job(name, f"{self.programs}subset-egs --n={number} ark:{self.folder}/{source}.{self.kind} "
@@ -148,17 +143,17 @@ class EgsMaker(ABC):
 
     @abstractmethod
     def chosen_counts(self) -> list[tuple[str, str, str, int]]:
-        """Name, source, target and number of examples of what is chosen from those of the two small sets."""
+        """Return name, source, target and number of examples for each job of :meth:`choose_jobs`."""
 
     def training_jobs(self, num_parts: int, plan: ArchivePlan) -> Iterator[tuple[str, Job]]:
-        """Jobs that make the training examples, each spread at random over the archives."""
+        """Yield jobs that make training examples and distribute them at random over the archives."""
         for part in range(1, num_parts + 1):
             archives = " ".join(f"ark:{self._unshuffled(part, archive)}" for archive in plan.intermediates)
             spread = f"{self.programs}copy-egs --random=true --srand={part + self.options.srand} ark:- {archives}"
             yield self.job(f"get_egs.{part}", f"{self.get_egs(str(part))} ark:- | {spread}")
 
     def shuffle_jobs(self, num_parts: int, plan: ArchivePlan) -> Iterator[tuple[str, Job]]:
-        """Jobs that shuffle each archive and, if there are many, spread it over the final ones."""
+        """Yield jobs that shuffle each archive and, if there are many, distribute it over the final ones."""
         for archive in plan.intermediates:
             sources = " ".join(self._unshuffled(part, archive) for part in range(1, num_parts + 1))
             targets = [self._table(f"{self.kind}.{number}", "ark") for number in plan.finals(archive)]
@@ -168,14 +163,13 @@ class EgsMaker(ABC):
             yield self.job(f"shuffle.{archive}", command)
 
     def shuffled(self, source: str, archive: int) -> str:
-        """Return the command that shuffles what ``source`` names, up to the wspecifier."""
+        """Return the command that shuffles the examples of an rspecifier, up to the wspecifier."""
         return f"{self.programs}shuffle-egs --srand={archive + self.options.srand} {source}"
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- steps, lengths, files -------------------------------------------------------------------------------------
 
     def _steps(self) -> Steps:
-        harmless = ("stage",)
-        settings = {name: value for name, value in dataclasses.asdict(self.options).items() if name not in harmless}
+        settings = {name: value for name, value in dataclasses.asdict(self.options).items() if name != "stage"}
         lists = {name: fingerprint(self.data.path / name) for name in ("feats.scp", "utt2spk", "utt2uniq", "cmvn.scp")}
         return Steps(self.folder, {"options": settings, "data": lists, "inputs": self.inputs(), "kind": self.kind},
                      self.options.stage)
@@ -189,7 +183,7 @@ class EgsMaker(ABC):
             return False
         return True
 
-    def _look_jobs(self) -> Iterator[tuple[str, Job]]:
+    def _data_jobs(self) -> Iterator[tuple[str, Job]]:
         if self.options.online_cmvn:
             yield self.job("global_cmvn_stats", self.features.global_stats_command)
         if not self.data.has("utt2num_frames"):
@@ -204,7 +198,7 @@ class EgsMaker(ABC):
         return sum(lengths.get(utterance, 0) for utterance in self.data.utterances)
 
     def eg_length(self) -> int:
-        """Frames of a usual example: the first of ``frames_per_eg``, or the mean length of utterances."""
+        """Return the usual length of an example in frames: the first of ``frames_per_eg``, or utterances' mean."""
         principal = int(self.options.frames_per_eg.split(",")[0])
         return principal if principal > 0 else max(1, self._num_frames() // len(self.data.utterances))
 
@@ -234,14 +228,26 @@ class EgsMaker(ABC):
 
     @abstractmethod
     def wanted_archives(self, num_frames: int) -> int:
-        """Into how many archives that many frames go."""
+        """Return the number of archives for that many frames."""
 
     def more_info(self) -> dict[str, object]:
         """Return further entries of ``info/``."""
         return {}
 
+    def write_labels(self, name: str, utterances: Sequence[str], labels: Mapping[str, str], file: str, noun: str,
+                     source: Path) -> None:
+        """Write the entries of a part's utterances to the list ``file``; raise FormatError if there are none.
+
+        ``noun`` ("a lattice") and ``source``, the origin of the labels, are for the message.
+        """
+        chosen = {utterance: labels[utterance] for utterance in utterances if utterance in labels}
+        if not chosen:
+            raise FormatError(f"none of the {len(utterances)} utterances such as {utterances[0]} has {noun}",
+                              path=str(source), hint="do the labels belong to these data?")
+        write_list(self.folder / "split" / name / file, chosen)
+
     def context_options(self) -> list[str]:
-        """Options of the programs that make examples."""
+        """Return the options of programs that make examples."""
         options = self.options
         words = [f"--left-context={options.left_context}", f"--right-context={options.right_context}",
                  f"--compress={str(options.compress).lower()}", f"--num-frames={options.frames_per_eg}"]
@@ -267,26 +273,12 @@ class EgsMaker(ABC):
         return f"{self.folder}/{self.kind}_orig.{part}.{archive}.ark"
 
     def _clean_up(self) -> None:
-        """Remove what only the making needed, and what programs that were killed left."""
+        """Remove intermediate files, and temporary files of programs that were killed."""
         for pattern in (f"{self.kind}_orig.*.ark", f"*_all.{self.kind}", f"*_combine.{self.kind}", "*_combine.scp",
                         "ali.ark", "ali.scp", "lat.*.ark", "lat.*.scp", ".*.tmp"):
             for file in self.folder.glob(pattern):
                 file.unlink(missing_ok=True)
         shutil.rmtree(self.folder / "split", ignore_errors=True)
-
-
-def fingerprint(path: Path) -> str:
-    """Return a text that changes with a file: checksum, or size and time of a large file; empty without a file."""
-    try:
-        status = path.stat()
-        if status.st_size > _LARGE_FILE:
-            return f"{status.st_size} {status.st_mtime_ns}"
-        return sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""
-
-
-__all__ = ["AlignmentLists", "EgsOptions", "make_egs", "make_target_egs", "read_unsorted_list"]
 
 
 def make_egs(data: str | Path, ali: str | Path, folder: str | Path, options: EgsOptions,
@@ -302,18 +294,18 @@ def make_target_egs(data: str | Path, targets_scp: str | Path, folder: str | Pat
                     executor: Executor, target_type: str = "dense", num_targets: int | None = None) -> EgsFolder:
     """Make examples of a data directory and a list of targets. Kaldi: get_egs_targets.sh.
 
-    ``target_type`` "dense": matrices with a row per frame; "sparse": a number per frame, of ``num_targets``, which must
-    be given then. Raises as :func:`make_egs`.
+    ``target_type`` "dense": matrices with a row for each frame; "sparse": vectors of integers below ``num_targets``,
+    which must be given, for each frame. Raises as :func:`make_egs`.
     """
     if target_type not in ("dense", "sparse"):
         raise UsageError(f"--target-type={target_type}: expected dense or sparse")
     if target_type == "sparse" and not num_targets:
-        raise UsageError("sparse targets need --num-targets, of how many they are one")
+        raise UsageError("sparse targets need --num-targets, the number of classes")
     return _TargetEgs(data, folder, options, executor, Path(targets_scp), target_type == "dense", num_targets).make()
 
 
 class _FrameLevelEgs(EgsMaker):
-    """Base of both kinds of frame-level examples."""
+    """Base of making frame-level examples."""
 
     options: EgsOptions
 
@@ -332,7 +324,7 @@ class _FrameLevelEgs(EgsMaker):
 
 
 class AlignmentLists(EgsMaker):
-    """Base of all examples that are made from alignments."""
+    """Base of making examples from alignments."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: CommonEgsOptions, executor: Executor,
                  ali: AliFolder) -> None:
@@ -349,16 +341,12 @@ class AlignmentLists(EgsMaker):
                                           f"ark,scp:{self.folder}/ali.ark,{self.folder}/ali.scp")
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
-        alignments = read_unsorted_list(self.folder / "ali.scp")
-        have = [utterance for utterance in utterances if utterance in alignments]
-        if not have:
-            raise FormatError(f"none of the {len(utterances)} utterances such as {utterances[0]} has an alignment",
-                              path=str(self.ali.path), hint="do the data and the alignments belong together?")
-        write_list(self.folder / "split" / name / "ali.scp", {key: alignments[key] for key in have})
+        self.write_labels(name, utterances, read_unsorted_list(self.folder / "ali.scp"), "ali.scp",
+                          "an alignment", self.ali.path)
 
 
 class _AlignedEgs(_FrameLevelEgs, AlignmentLists):
-    """Labels are pdfs of alignments."""
+    """Making of examples whose labels are the pdfs of alignments."""
 
     def get_egs(self, name: str) -> str:
         labels = (f"ali-to-pdf {self.ali.model} scp:{self.folder}/split/{name}/ali.scp ark:- | "
@@ -368,7 +356,7 @@ class _AlignedEgs(_FrameLevelEgs, AlignmentLists):
 
 
 class _TargetEgs(_FrameLevelEgs):
-    """Labels are rows of matrices, or numbers."""
+    """Making of examples whose labels are rows of matrices, or integers."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: EgsOptions, executor: Executor, targets: Path,
                  dense: bool, num_targets: int | None) -> None:
@@ -388,11 +376,7 @@ class _TargetEgs(_FrameLevelEgs):
         return iter(())
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
-        targets = select(read_list(self.targets), utterances)
-        if not targets:
-            raise FormatError(f"none of the {len(utterances)} utterances such as {utterances[0]} has targets",
-                              path=str(self.targets), hint="do the data and the targets belong together?")
-        write_list(self.folder / "split" / name / "targets.scp", targets)
+        self.write_labels(name, utterances, read_list(self.targets), "targets.scp", "targets", self.targets)
 
     def get_egs(self, name: str) -> str:
         targets = f"scp:{self.folder}/split/{name}/targets.scp"
@@ -410,6 +394,6 @@ class _TargetEgs(_FrameLevelEgs):
 
 
 def read_unsorted_list(path: Path) -> dict[str, str]:
-    """Return a list that a program wrote, in the order of its alignments."""
+    """Read a list that a program wrote, in the order of its archive."""
     lines = (line.split(None, 1) for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"))
     return {fields[0]: fields[1] for fields in lines if len(fields) == 2}

@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nnet3py.cached_property import cached_property
-from nnet3py.drivers.egs.data_folder import AliFolder, write_list
-from nnet3py.drivers.egs.egs_folder import EgsFolder
-from nnet3py.drivers.egs.make_egs import AlignmentLists, EgsMaker, fingerprint, read_unsorted_list
-from nnet3py.drivers.egs.options import ChainEgsOptions
-from nnet3py.drivers.egs.parts import check_plain
-from nnet3py.drivers.jobs.executor import Executor, Job
+from nnet3py.drivers.data_folder import AliFolder, check_plain
+from nnet3py.drivers.egs_folder import EgsFolder
+from nnet3py.drivers.executor import Executor, Job
+from nnet3py.drivers.make_egs import AlignmentLists, EgsMaker, read_unsorted_list
+from nnet3py.drivers.options import ChainEgsOptions
+from nnet3py.drivers.staged import fingerprint
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
@@ -33,11 +33,11 @@ def make_chain_egs(data: str | Path, chain: str | Path, labels: str | Path, fold
 
     Parameters
     ----------
-    data : the data directory
-    chain : the folder with tree, 0.trans_mdl and normalization.fst
-    labels : a folder of alignments (ali.*.gz), at the full frame rate or, with an alignment-subsampling-factor of 1, at
+    data : data directory
+    chain : folder with tree, 0.trans_mdl and normalization.fst
+    labels : folder of alignments (ali.*.gz), at the full frame rate or, with an alignment-subsampling-factor of 1, at
         the lower one; or of lattices (lat.*.gz); or, for examples of whole utterances, of their graphs (fst.*.scp)
-    folder : the folder to make
+    folder : folder to make
 
     Raises UsageError, FormatError for bad lists or folders, JobsFailed.
     """
@@ -49,8 +49,13 @@ def make_chain_egs(data: str | Path, chain: str | Path, labels: str | Path, fold
     return kind(data, folder, options, executor, Path(chain), Path(labels)).make()
 
 
+def _numbered_files(folder: Path, name: str, ending: str) -> list[Path]:
+    numbers = (file.name.split(".")[1] for file in folder.glob(f"{name}.*.{ending}"))
+    return [folder / f"{name}.{number}.{ending}" for number in sorted(int(text) for text in numbers if text.isdigit())]
+
+
 class _ChainEgs(EgsMaker):
-    """Base of all kinds of chain examples."""
+    """Base of making chain examples."""
 
     kind = "cegs"
     programs = "nnet3-chain-"
@@ -58,7 +63,7 @@ class _ChainEgs(EgsMaker):
     chain: Path
 
     def set_chain(self, chain: Path) -> None:
-        """Remember the folder with the graphs. FormatError if one is missing."""
+        """Set the folder with tree, transition model and graph; raise FormatError if a file is missing."""
         check_plain("the folder", chain)
         for name in _GRAPHS:
             if not (chain / name).is_file():
@@ -68,11 +73,11 @@ class _ChainEgs(EgsMaker):
 
     @cached_property
     def num_pdfs(self) -> int:
-        """Pdfs of the tree."""
+        """Number of pdfs of the tree."""
         return read_object(self.chain / "tree", ContextDependency.read).num_pdfs
 
     def chain_inputs(self) -> dict[str, str]:
-        """Files of the folder with the graphs on which the examples depend."""
+        """Return fingerprints by name of the files of the chain folder."""
         return {name: fingerprint(self.chain / name) for name in _GRAPHS}
 
     def shuffled(self, source: str, archive: int) -> str:
@@ -98,15 +103,15 @@ class _ChainEgs(EgsMaker):
         return [f"--normalization-fst-scale={1.0 - scale:g}"] if scale else []
 
 
-class _PiecesEgs(_ChainEgs):
-    """Examples of pieces of utterances whose phones and their times are known."""
+class _ChunkEgs(_ChainEgs):
+    """Base of making examples of chunks of utterances, from phones with times."""
 
     @abstractmethod
     def phones(self, name: str) -> str:
         """Return the command that writes the phones of a part to standard output: with lengths, or as lattices."""
 
     def supervision_options(self) -> list[str]:
-        """Options of chain-get-supervision."""
+        """Return the options of chain-get-supervision."""
         options = self.options
         words = [f"--frame-subsampling-factor={options.alignment_subsampling_factor}",
                  f"--left-tolerance={options.left_tolerance}", f"--right-tolerance={options.right_tolerance}"]
@@ -122,21 +127,21 @@ class _PiecesEgs(_ChainEgs):
             words.append(f"--deriv-weights-rspecifier=scp:{options.deriv_weights_scp}")
         if not options.constrained:
             words.append(f"--transition-model={self.chain}/0.trans_mdl")
-        if not name.isdigit():      # of the diagnostics; training examples are normalized when they are shuffled
+        if not name.isdigit():      # diagnostic examples; training examples are normalized when they are shuffled
             words += [*self._scale(), f"{self.chain}/normalization.fst"]
         words += [f'"{self.features.rspecifier(name)}"', "ark,s,cs:-"]
         return f"{self.phones(name)} | {' '.join(supervision)} | {' '.join(words)}"
 
 
-class _ChainFromAlignments(_PiecesEgs, AlignmentLists):
-    """Phones and their lengths come from alignments."""
+class _ChainFromAlignments(_ChunkEgs, AlignmentLists):
+    """Making of examples from alignments."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
                  labels: Path) -> None:
         AlignmentLists.__init__(self, data, folder, options, executor, AliFolder(labels))
         if options.lattice_lm_scale or options.lattice_prune_beam:
             raise UsageError(f"--lattice-lm-scale={options.lattice_lm_scale:g} and --lattice-prune-beam="
-                             f"{options.lattice_prune_beam:g} are for lattices, and there are none in {labels}")
+                             f"{options.lattice_prune_beam:g} are for lattices, but {labels} has none")
         self.set_chain(chain)
 
     def inputs(self) -> dict[str, str]:
@@ -146,8 +151,8 @@ class _ChainFromAlignments(_PiecesEgs, AlignmentLists):
         return f"ali-to-phones --write-lengths=true {self.ali.model} scp:{self.folder}/split/{name}/ali.scp ark:-"
 
 
-class _ChainFromLattices(_PiecesEgs):
-    """Phones and their times come from lattices, which are aligned to phones by a program of Kaldi's."""
+class _ChainFromLattices(_ChunkEgs):
+    """Making of examples from lattices, which lattice-align-phones aligns with phones."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
                  labels: Path) -> None:
@@ -158,10 +163,8 @@ class _ChainFromLattices(_PiecesEgs):
 
     @cached_property
     def archives(self) -> list[Path]:
-        """lat.1.gz and so on."""
-        names = (file.name.split(".")[1] for file in self.lattices.glob("lat.*.gz"))
-        numbers = sorted(int(name) for name in names if name.isdigit())
-        return [self.lattices / f"lat.{number}.gz" for number in numbers]
+        """Archives of lattices, lat.1.gz and so on."""
+        return _numbered_files(self.lattices, "lat", "gz")
 
     def inputs(self) -> dict[str, str]:
         names = [*self.archives, self.lattices / "final.mdl"]
@@ -176,14 +179,10 @@ class _ChainFromLattices(_PiecesEgs):
                                                      f"ark,scp:{base}.ark,{base}.scp")
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
-        have: dict[str, str] = {}
+        lattices: dict[str, str] = {}
         for number in range(1, len(self.archives) + 1):
-            have |= read_unsorted_list(self.folder / f"lat.{number}.scp")
-        chosen = {utterance: have[utterance] for utterance in utterances if utterance in have}
-        if not chosen:
-            raise FormatError(f"none of the {len(utterances)} utterances such as {utterances[0]} has a lattice",
-                              path=str(self.lattices), hint="do the data and the lattices belong together?")
-        write_list(self.folder / "split" / name / "lat.scp", chosen)
+            lattices |= read_unsorted_list(self.folder / f"lat.{number}.scp")
+        self.write_labels(name, utterances, lattices, "lat.scp", "a lattice", self.lattices)
 
     def supervision_options(self) -> list[str]:
         scale = self.options.lattice_lm_scale
@@ -195,7 +194,7 @@ class _ChainFromLattices(_PiecesEgs):
 
 
 class _ChainFromGraphs(_ChainEgs):
-    """Whole utterances; training graphs say what may have been said in each. Kaldi: e2e/get_egs_e2e.sh."""
+    """Making of examples of whole utterances, from training graphs. Kaldi: e2e/get_egs_e2e.sh."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: ChainEgsOptions, executor: Executor, chain: Path,
                  labels: Path) -> None:
@@ -213,10 +212,8 @@ class _ChainFromGraphs(_ChainEgs):
 
     @cached_property
     def lists(self) -> list[Path]:
-        """fst.1.scp and so on."""
-        numbers = sorted(int(file.name.split(".")[1]) for file in self.graphs.glob("fst.*.scp")
-                         if file.name.split(".")[1].isdigit())
-        return [self.graphs / f"fst.{number}.scp" for number in numbers]
+        """Lists of training graphs, fst.1.scp and so on."""
+        return _numbered_files(self.graphs, "fst", "scp")
 
     def inputs(self) -> dict[str, str]:
         lengths = {"allowed_lengths.txt": fingerprint(self.data.path / "allowed_lengths.txt")}
@@ -226,18 +223,14 @@ class _ChainFromGraphs(_ChainEgs):
         return iter(())
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
-        have: dict[str, str] = {}
+        graphs: dict[str, str] = {}
         for file in self.lists:
-            have |= read_unsorted_list(file)
-        chosen = {utterance: have[utterance] for utterance in utterances if utterance in have}
-        if not chosen:
-            raise FormatError(f"none of the {len(utterances)} utterances such as {utterances[0]} has a graph",
-                              path=str(self.graphs), hint="do the data and the graphs belong together?")
-        write_list(self.folder / "split" / name / "fst.scp", chosen)
+            graphs |= read_unsorted_list(file)
+        self.write_labels(name, utterances, graphs, "fst.scp", "a graph", self.graphs)
 
     @cached_property
     def allowed_lengths(self) -> list[int]:
-        """The lengths of examples: those in ``allowed_lengths.txt``, or some that come close to every utterance's."""
+        """Lengths of examples in frames: those of ``allowed_lengths.txt``, or some close to each utterance's length."""
         path, factor = self.data.path / "allowed_lengths.txt", self.options.frame_subsampling_factor
         if path.is_file():
             words = path.read_text(encoding="utf-8", errors="replace").split()

@@ -1,1 +1,0 @@
-"""Folders of training examples: made from data and alignments, read, and checked."""
