@@ -1,12 +1,12 @@
 """docs/commands.md is what the commands say of themselves, and explains every argument."""
 from __future__ import annotations
 
-import importlib.util
 import re
 from types import ModuleType
 
 import pytest
 from paths import ROOT
+from scripts import load
 
 from nnet3py.cli.process.command import load
 from nnet3py.cli.process.kaldi_programs import missing_programs
@@ -19,11 +19,7 @@ AGAIN = "the commands have changed; run: python docs/make_command_pages.py"
 
 @pytest.fixture(scope="module")
 def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_command_pages", DOCS / "make_command_pages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(DOCS / "make_command_pages.py")
 
 
 @pytest.fixture(scope="module")
