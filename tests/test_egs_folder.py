@@ -48,7 +48,7 @@ def test_chain_examples_have_names_of_their_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "value", "message"), [
-    ("num_archives", None, "must say its num_archives"),
+    ("num_archives", None, "expected a file with the num_archives"),
     ("num_archives", "0", "1 or more, found '0'"),
     ("left_context", "many", "found 'many'"),
     ("frames_per_eg", "8,", "found '8,'"),

@@ -9,7 +9,6 @@ steps/chain2/train.sh for several languages.
 """
 from __future__ import annotations
 
-import hashlib
 import re
 import shlex
 import shutil
@@ -28,6 +27,7 @@ from nnet3py.drivers.frame_level import FrameLevelTraining
 from nnet3py.drivers.make_chain_egs import make_chain_egs
 from nnet3py.drivers.options import ChainEgsOptions, ChainOptions
 from nnet3py.drivers.schedules import Plan
+from nnet3py.drivers.staged import fingerprint
 from nnet3py.drivers.training import Stage, link
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.hmm.tree import ContextDependency
@@ -55,7 +55,7 @@ class ChainTraining(FrameLevelTraining):
 
     @property
     def tree_dir(self) -> Path:
-        """The folder with the tree."""
+        """Folder of the tree."""
         assert self.options.tree_dir
         return Path(self.options.tree_dir)
 
@@ -189,8 +189,8 @@ class ChainTraining(FrameLevelTraining):
         options = self.options
         labels = str(self.tree_dir) if options.e2e else options.ali_dir or options.lat_dir
         if not options.feat_dir or not labels:
-            raise UsageError("no examples were given, and not all that they are made of",
-                             "say --feat-dir=data/NAME and --lat-dir or --ali-dir, or --egs.dir")
+            raise UsageError("neither examples nor features with lattices or alignments were given",
+                             "give --feat-dir=data/NAME and --lat-dir or --ali-dir, or --egs.dir")
         egs_options = self._options_of_egs()
         if not options.semisup_feat_dir:
             make_chain_egs(options.feat_dir, self.folder.path, labels, self.egs_path, egs_options, executor)
@@ -296,9 +296,9 @@ class ChainTraining(FrameLevelTraining):
         return {**super()._configs(), **self.fingerprints()}
 
     def fingerprints(self) -> dict[str, str]:
-        """Return fingerprints of tree and transition model, which change with them."""
-        tree = self.tree_dir / "tree"
-        return {"tree": hashlib.sha256(tree.read_bytes()).hexdigest()[:16]} if tree.is_file() else {}
+        """Return the fingerprint of the tree."""
+        tree = fingerprint(self.tree_dir / "tree")[:16]
+        return {"tree": tree} if tree else {}
 
 
 def check_examples(egs: EgsFolder, frame_subsampling_factor: int, num_pdfs: int) -> None:

@@ -37,7 +37,7 @@ _TAIL_BYTES = 400
 
 
 def ended_well(log: Path) -> bool:
-    """Return whether a log says that its job ended with status 0."""
+    """Return whether a job's log ends with status 0."""
     try:
         with open(log, "rb") as stream:
             stream.seek(max(0, stream.seek(0, 2) - _TAIL_BYTES))
@@ -51,7 +51,7 @@ class Diagnostics:
 
     Parameters
     ----------
-    folder, commands, executor : of the training
+    folder, commands, executor : the training's
     warn : function that is called with each warning of the monitor
     """
 
@@ -186,8 +186,8 @@ class Display:
 
     Parameters
     ----------
-    plan : of the training
-    terminal : a stream to write a table on, whose last row is the current iteration; None to log plain lines
+    plan : plan of the training
+    terminal : stream for a table whose last row is the current iteration; None: log lines instead
     """
 
     def __init__(self, plan: Plan, terminal: IO[str] | None = None) -> None:
@@ -196,7 +196,7 @@ class Display:
         self._processed_before: int | None = None
 
     def begin(self, step: Step) -> None:
-        """Return an iteration starts."""
+        """Show that an iteration starts."""
         self._step_begun = time.monotonic()
         is_first = self._processed_before is None
         if is_first:
@@ -208,7 +208,7 @@ class Display:
 
     def end(self, step: Step, jobs: Mapping[int, TrainLog],
             valid: tuple[int, Mapping[tuple[str, str], float]] | None) -> None:
-        """Return an iteration is done. ``valid``: what is known of held-out data, and of which iteration's model."""
+        """Show the results of an iteration. ``valid``: latest objectives on held-out data, and their iteration."""
         measured = {**_objectives(jobs, valid), **self._speed(step, jobs)}
         if self.terminal is None:
             logger.info("%s", "   ".join([self.headline(step), *_as_words(measured, step.iteration)]))

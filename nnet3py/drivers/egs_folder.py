@@ -1,4 +1,4 @@
-"""Folders of training examples: ``info/``, archives, whether they fit a network; and one folder made of several.
+"""Folders of training examples: ``info/``, archives, checks against a network; and combination of several folders.
 
 Kaldi: steps/nnet3/get_egs.sh; ``verify_egs_dir`` and ``remove_nnet3_egs`` of its Python library;
 steps/nnet3/chain/multilingual/combine_egs.sh, steps/nnet3/chain2/combine_egs.sh.
@@ -27,20 +27,20 @@ class EgsFolder:
     Attributes
     ----------
     path : the folder
-    kind : "egs" or "cegs", which begins or ends the names of its archives
-    feat_dim, ivector_dim : of the examples; 0 for unknown and for no ivectors
-    num_archives : archives of training examples, numbered from 1
-    num_frames : of all training utterances, or -1 if unknown
-    frames_per_eg : as given to get-egs: ``8``, ``150,110,90`` or ``-1`` for whole utterances
-    egs_per_archive : roughly; -1 if unknown
+    kind : "egs" or "cegs", prefix of the names of training archives, suffix of the others
+    feat_dim, ivector_dim : int, dimensions of features (0: unknown) and i-vectors (0: none)
+    num_archives : int, archives of training examples, numbered from 1
+    num_frames : int, frames of all training utterances (-1: unknown)
+    frames_per_eg : str, as given to get-egs: ``8``, ``150,110,90``, or ``-1`` for whole utterances
+    egs_per_archive : int, approximate number of examples (-1: unknown)
     left_context, right_context : input frames on each side
-    left_context_initial, right_context_final : the same at an utterance's ends; -1 for no other than elsewhere
-    ivector_id : of the extractor, or None if the folder does not say
-    frame_subsampling_factor : 1 unless the folder says otherwise
+    left_context_initial, right_context_final : input frames at an utterance's ends (-1: as elsewhere)
+    ivector_id : id of the i-vector extractor; None without ``info/final.ie.id``
+    frame_subsampling_factor : int, 1 without ``info/frame_subsampling_factor``
     """
 
     def __init__(self, path: str | Path) -> None:
-        """Raise FormatError if the folder, or what ``info/`` must have, is missing or cannot be read."""
+        """Raise FormatError if the folder, or a file of ``info/``, is missing or malformed."""
         self.path = Path(path)
         if not (self.path / "info").is_dir():
             raise FormatError("expected a folder of examples, but it has no info/", path=str(path),
@@ -54,7 +54,7 @@ class EgsFolder:
         self.egs_per_archive = self._integer("egs_per_archive", -1)
         self.frames_per_eg = self._text("frames_per_eg")
         if not is_chunk_width(self.frames_per_eg):
-            raise FormatError(f"expected -1 or numbers above 0 with commas between, found {self.frames_per_eg!r}",
+            raise FormatError(f"expected -1 or positive integers with commas between, found {self.frames_per_eg!r}",
                               path=str(self.path / "info" / "frames_per_eg"))
         self.left_context = self._integer("left_context")
         self.right_context = self._integer("right_context")
@@ -84,7 +84,7 @@ class EgsFolder:
 
     @property
     def is_multitask(self) -> bool:
-        """True if the folder has no archives of its own but lists that point into several others' archives."""
+        """True if the folder has no archives, but lists (scp) of examples in other folders' archives."""
         return not self.valid_diagnostic.exists() and (self.path / "valid_diagnostic.scp").exists()
 
     def training_rspecifier(self, number: int) -> str:
@@ -96,7 +96,7 @@ class EgsFolder:
         return f"scp:{self.path}/{name}.scp" if self.is_multitask else f"ark:{self._diagnostic(name)}"
 
     def multitask_options(self, name: str, number: int | None = None) -> list[str]:
-        """Options of nnet3-copy-egs that choose each example's output and weight; none for ordinary folders.
+        """Return the options of nnet3-copy-egs for each example's output and weight; none for ordinary folders.
 
         ``name`` is ``egs`` (also of chain examples), ``combine``, ``train_diagnostic`` or ``valid_diagnostic``.
         """
@@ -111,8 +111,8 @@ class EgsFolder:
                left_context_initial: int = -1, right_context_final: int = -1, chunk_width: str | None = None) -> None:
         """Raise Nnet3Error if the examples cannot train a network of these dimensions and contexts.
 
-        ``feat_dim`` 0: not checked. Contexts may be larger than asked for, but those at an utterance's ends must be
-        the same. ``chunk_width``: what ``frames_per_eg`` must be, or None. Kaldi: verify_egs_dir.
+        ``feat_dim`` 0: not checked. Contexts may be larger than those given, but contexts at an utterance's ends must
+        be the same. ``chunk_width``: expected ``frames_per_eg``; None: not checked. Kaldi: verify_egs_dir.
         """
         if feat_dim and self.feat_dim and feat_dim != self.feat_dim:
             raise self._mismatch("feature dimension", self.feat_dim, feat_dim)
@@ -131,7 +131,7 @@ class EgsFolder:
         self.check_archives()
 
     def remove(self) -> None:
-        """Delete the training archives, and what they are links to, unless there is a file ``.nodelete``.
+        """Delete the training archives, and the targets of links, unless there is a file ``.nodelete``.
 
         Kaldi: remove_nnet3_egs, steps/nnet2/remove_egs.sh.
         """
@@ -144,7 +144,7 @@ class EgsFolder:
                 file.unlink(missing_ok=True)
         logger.info("Removed the examples in %s", self.path)
 
-    # -- inside ----------------------------------------------------------------------------------------------------
+    # -- checks, files of info/ ------------------------------------------------------------------------------------
 
     def _diagnostic(self, name: str) -> Path:
         return self.path / f"{name}.{self.kind}"
@@ -177,7 +177,7 @@ class EgsFolder:
         try:
             return file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise FormatError(f"a folder of examples must say its {name}: {error_text(error)}", path=str(file),
+            raise FormatError(f"expected a file with the {name} of the examples: {error_text(error)}", path=str(file),
                               hint="was making the examples interrupted? Make them again") from error
 
     def _integer(self, name: str, default: int | None = None, least: int = -1) -> int:
@@ -191,17 +191,17 @@ class EgsFolder:
 
 
 def is_chunk_width(text: str) -> bool:
-    """Return whether ``text`` is a number of frames per example: ``-1``, or numbers above 0 with commas between."""
+    """Return whether ``text`` is ``-1``, or positive integers with commas between: frames per example."""
     return _CHUNK_WIDTH.fullmatch(text) is not None
 
 
 def error_text(error: Exception) -> str:
-    """Return the text of an error; for an OSError only what went wrong, since the file is named elsewhere."""
+    """Return the text of an error; of an OSError without the file, which is named elsewhere."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
-BLOCK = 256              # examples that stay together, since archives are read fastest in sequence
-LEAST_BLOCKS = 8         # blocks of an archive at least, so that few examples are mixed, too
+BLOCK = 256              # examples that stay in sequence, in which archives are read fastest
+LEAST_BLOCKS = 8         # least number of blocks in an archive, so that few examples are mixed, too
 _SAME = ("feat_dim", "ivector_dim", "left_context", "right_context", "left_context_initial", "right_context_final",
          "frames_per_eg", "frame_subsampling_factor", "kind")
 _DIAGNOSTICS = ("combine", "train_diagnostic", "valid_diagnostic")
@@ -213,10 +213,10 @@ class Source:
 
     Attributes
     ----------
-    folder : of chain examples
-    language : is put at the end of the keys, as ``?lang=LANGUAGE``; "" for none
-    weight : of its examples
-    copies : how often each example counts in an epoch
+    folder : folder of chain examples
+    language : language that is appended to keys, as ``?lang=LANGUAGE`` ("": none)
+    weight : float, weight of the examples
+    copies : int, copies of each example in an epoch
     """
 
     folder: Path
@@ -226,10 +226,10 @@ class Source:
 
 
 def combine_egs(sources: Sequence[Source], folder: str | Path, seed: int = 0) -> EgsFolder:
-    """Make a folder of lists, ``cegs.N.scp``, whose archives have blocks of examples of all sources in random order.
+    """Make a folder of lists, ``cegs.N.scp``, with blocks of examples of all sources in random order.
 
-    Diagnostic examples are those of all sources, one after the other. Raises FormatError for a folder without lists,
-    Nnet3Error for folders whose examples differ in what must be the same, UsageError for invalid weights and copies.
+    Lists of diagnostic examples have those of all sources in sequence. Raises FormatError for a folder without lists,
+    Nnet3Error for examples with different dimensions or contexts, UsageError for invalid weights and copies.
     """
     target = Path(folder)
     for source in sources:
@@ -277,11 +277,11 @@ def _check_same(folders: Sequence[EgsFolder]) -> None:
         if len(values) > 1:
             (first, where), (second, there) = list(values.items())[:2]
             raise Nnet3Error(f"the examples in {where} have the {name} {first}, those in {there} {second}",
-                             "examples that are trained on together must be made with the same options")
+                             "make the examples of all folders with the same options")
 
 
 def _lines(source: Source, name: str) -> list[tuple[str, float]]:
-    """Lines of a list, with the language in the keys, and their weights."""
+    """Return the lines of a list, with the language appended to the keys, and their weights."""
     path = source.folder / name
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")

@@ -81,7 +81,7 @@ class FrameLevelTraining(Training):
         return ivector_extractor_id(self.options.online_ivector_dir)
 
     def egs_contexts(self) -> tuple[int, int, int, int]:
-        """Return the context of examples: left, right, and those at the start and end of utterances (-1: no other)."""
+        """Return left and right context of examples, and those at starts and ends of utterances (-1: as elsewhere)."""
         network, options = self.network(), self.options
         if not isinstance(options, RnnPart):
             return network.left_context, network.right_context, -1, -1
@@ -92,7 +92,7 @@ class FrameLevelTraining(Training):
 
     @property
     def chunk_width(self) -> str:
-        """Labeled frames per example, as the folder of examples says."""
+        """Labeled frames per example, in the form of ``EgsFolder.frames_per_eg``."""
         options = self.options
         if isinstance(options, RnnPart):
             return options.chunk_width
@@ -117,7 +117,7 @@ class FrameLevelTraining(Training):
 
     @property
     def has_init_config(self) -> bool:
-        """Return whether a first network is made, whose output is decorrelated by an LDA-like transform."""
+        """True if configs/init.config makes a first network, to estimate the LDA-like transform of its input."""
         return not self.options.input_model and (self.folder.configs / "init.config").exists()
 
     def stages_to_egs(self) -> list[Stage]:
@@ -142,7 +142,7 @@ class FrameLevelTraining(Training):
                                     f"{self.folder.path}/init.raw"})
 
     def _make_egs(self) -> bool:
-        """Make the folder of examples; False if it is there already."""
+        """Make the folder of examples; return False if it was complete."""
         complete = self.folder.path / "egs" / "info" / "num_archives"
         before = complete.stat().st_mtime_ns if complete.exists() else None
         if self.options.egs_cmd and not self.options.scheduler:
@@ -178,7 +178,7 @@ class FrameLevelTraining(Training):
         link("../lda.mat", self.folder.configs / "lda.mat")
 
     def _make_network(self, seed: int) -> Path:
-        """Make the first raw network, without a transition model; returns its file."""
+        """Make the initial raw network, without a transition model; return its file."""
         options, target = self.options, self.folder.path / "0.raw"
         if options.input_model:
             self.run_jobs({"init_model": f"nnet3-copy {options.input_model} {target}"})
@@ -201,7 +201,7 @@ class FrameLevelTraining(Training):
                       on_gpu=True)
 
     def _sum_outputs(self, which: int | str, options: AcousticOptions | RawOptions) -> Path:
-        """Sum a model's outputs over some examples; returns the file of the sum."""
+        """Sum a model's outputs over some examples; return the file of the sum."""
         folder, count = self.folder.path, options.num_jobs_compute_prior
         total = folder / f"post.{which}.vec"
         for old in folder.glob(f"post.{which}.*.vec"):
@@ -263,7 +263,7 @@ class AcousticTraining(FrameLevelTraining):
 
     def make_egs(self, executor: Executor) -> None:
         if not self.options.feat_dir:
-            raise UsageError("no examples and no features were given", "say --feat-dir=data/NAME, or --egs.dir")
+            raise UsageError("neither examples nor features were given", "give --feat-dir=data/NAME, or --egs.dir")
         make_egs(self.options.feat_dir, self.alignments.path, self.egs_path, self.egs_options(), executor)
 
     def stages_to_model(self) -> list[Stage]:
@@ -327,17 +327,17 @@ class RawTraining(FrameLevelTraining):
     def make_egs(self, executor: Executor) -> None:
         options = self.options
         if not options.feat_dir or not options.targets_scp:
-            raise UsageError("no examples were given, and not all that they are made of",
-                             "say --feat-dir=data/NAME and --targets-scp=…, or --egs.dir")
+            raise UsageError("neither examples nor features with targets were given",
+                             "give --feat-dir=data/NAME and --targets-scp=…, or --egs.dir")
         egs_options = replace(self.egs_options(), nj=options.nj).with_words(shlex.split(options.egs_opts or ""))
         make_target_egs(options.feat_dir, options.targets_scp, self.egs_path, egs_options, executor,
                         "dense" if options.use_dense_targets else "sparse", self.num_targets)
 
     @cached_property
     def num_targets(self) -> int:
-        """The dimension of the targets, as configs/vars or the network made from the configs says.
+        """Dimension of the targets, from configs/vars or from the network made of the configs.
 
-        UsageError if it is not known, or dense targets have another one.
+        Raises UsageError if it is unknown, or dense targets have another one.
         """
         written = read_vars(self.folder).get("num_targets") if not self.options.input_model else None
         reference = self.options.input_model or str(self.folder.configs / "ref.raw")
@@ -371,7 +371,7 @@ class RawTraining(FrameLevelTraining):
         stages = [Stage(number, title, run, (final,))]
         if self.options.compute_average_posteriors:
             stages.append(Stage(number + 1, "Getting average posterior for output-node 'output'.",
-                                lambda: self._average_outputs(), (self.folder.path / "post.final.vec",)))
+                                self._average_outputs, (self.folder.path / "post.final.vec",)))
         return stages
 
     def diagnosed_at_end(self) -> str | None:
@@ -445,7 +445,7 @@ def ivector_extractor_id(folder: str | None) -> str | None:
 
 
 def write_prior_scale(counts: Path, target: Path, power: float) -> None:
-    """Write the scales of the outputs, a matrix of one row as text, from how often each class occurs."""
+    """Write scales of the outputs, a matrix of one row as text, from the counts of the classes."""
     from nnet3py.io.streams import write_text
 
     values: Sequence[float] = [float(word) for word in counts.read_text().strip(" []\n").split()]

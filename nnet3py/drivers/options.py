@@ -62,9 +62,9 @@ def _word(value: Any) -> str:
 class JobOptions(DriverOptions):
     """Options of all work in stages and jobs."""
 
-    dir: str = opt("dir", "", "Folder for the result, its logs and what is needed on the way", harmless=True)
-    stage: int | None = opt("stage", None, "Begin at this stage and do all later ones again; blank: continue "
-                            "where the folder stands", harmless=True)
+    dir: str = opt("dir", "", "Folder for the result, its logs and intermediate files", harmless=True)
+    stage: int | None = opt("stage", None, "Begin at this stage and repeat all later ones; blank: resume after "
+                            "the last complete stage", harmless=True)
     exit_stage: int | None = opt("exit-stage", None, "Stop before this stage", harmless=True)
     cmd: str | None = opt("cmd", None, "Command that starts jobs, such as 'queue.pl --mem 4G'; blank: "
                           "processes on this machine",
@@ -74,19 +74,19 @@ class JobOptions(DriverOptions):
     num_threads: int = opt("num-threads", 0, "Cores that the jobs on this machine share (0: all that this "
                            "process may use)",
                            harmless=True, least=0)
-    cleanup: bool = opt("cleanup", True, "Remove files that are not needed any more", harmless=True)
+    cleanup: bool = opt("cleanup", True, "Remove files after their last use", harmless=True)
 
 
 @dataclass(init=False, repr=False, eq=False)
 class CommonOptions(JobOptions):
     """Options of all training drivers."""
 
-    dir: str = opt("dir", "", "Folder of the training: configs/ in it, models and logs go to it", harmless=True)
+    dir: str = opt("dir", "", "Folder of the training: has configs/, gets models and logs", harmless=True)
     feat_dir: str | None = opt("feat-dir", None, "Folder of data with feats.scp", harmless=True)
     online_ivector_dir: str | None = opt("feat.online-ivector-dir", None, "Folder with ivector_online.scp",
                                         harmless=True)
     cmvn_opts: str | None = opt("feat.cmvn-opts", None, "Options of apply-cmvn, such as --norm-means=false")
-    egs_dir: str | None = opt("egs.dir", None, "Folder of examples that exist already", harmless=True)
+    egs_dir: str | None = opt("egs.dir", None, "Existing folder of examples", harmless=True)
     egs_stage: int = opt("egs.stage", 0, "Stage at which making the examples begins", harmless=True)
     egs_opts: str | None = opt("egs.opts", None, "Further options of making the examples")
     egs_cmd: str | None = opt("egs.cmd", None, "As --cmd, for making the examples", harmless=True)
@@ -94,21 +94,24 @@ class CommonOptions(JobOptions):
     srand: int = like(TrainerOptions, "srand", "trainer.srand")
     num_epochs: float = opt("trainer.num-epochs", 8.0, "Passes over the data")
     shuffle_buffer_size: int = opt("trainer.shuffle-buffer-size", 5000,
-                                   "Examples that are held back to be shuffled (0: all)", least=0)
+                                   "Examples in the buffer in which they are shuffled (0: all)", least=0)
     max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change", least=0)
-    samples_per_iter: int = opt("trainer.samples-per-iter", 400000, "Examples per archive, roughly", least=1)
+    samples_per_iter: int = opt("trainer.samples-per-iter", 400000, "Approximate number of examples in an archive",
+                                least=1)
     rand_prune: float = opt("trainer.lda.rand-prune", 4.0, "Random pruning of posteriors for the LDA-like transform")
-    max_lda_jobs: int = opt("trainer.lda.max-lda-jobs", 10, "Largest number of jobs, and archives, for the "
+    max_lda_jobs: int = opt("trainer.lda.max-lda-jobs", 10, "Greatest number of jobs, and archives, for the "
                             "LDA-like transform",
                             least=1)
     proportional_shrink: float = opt(f"{_OPTIMIZATION}proportional-shrink", 0.0,
                                      "Shrinkage of parameters per iteration, in units of the learning rate")
-    initial_effective_lrate: float = opt(f"{_OPTIMIZATION}initial-effective-lrate", 0.0003, "Learning rate at first")
-    final_effective_lrate: float = opt(f"{_OPTIMIZATION}final-effective-lrate", 0.00003, "Learning rate at the end")
-    num_jobs_initial: int = opt(f"{_OPTIMIZATION}num-jobs-initial", 1, "Jobs side by side at first")
-    num_jobs_final: int = opt(f"{_OPTIMIZATION}num-jobs-final", 8, "Jobs side by side at the end")
+    initial_effective_lrate: float = opt(f"{_OPTIMIZATION}initial-effective-lrate", 0.0003, "Initial effective "
+                                         "learning rate")
+    final_effective_lrate: float = opt(f"{_OPTIMIZATION}final-effective-lrate", 0.00003, "Final effective learning "
+                                       "rate")
+    num_jobs_initial: int = opt(f"{_OPTIMIZATION}num-jobs-initial", 1, "Number of parallel jobs at the start")
+    num_jobs_final: int = opt(f"{_OPTIMIZATION}num-jobs-final", 8, "Number of parallel jobs at the end")
     num_jobs_step: int = opt(f"{_OPTIMIZATION}num-jobs-step", 1, "The number of jobs is a multiple of this")
-    max_models_combine: int = opt(f"{_OPTIMIZATION}max-models-combine", 20, "Largest number of models that are "
+    max_models_combine: int = opt(f"{_OPTIMIZATION}max-models-combine", 20, "Greatest number of models that are "
                                   "combined",
                                   aliases=("trainer.max-models-combine",), least=1)
     max_objective_evaluations: int = like(CombineOptions, "max_objective_evaluations",
@@ -119,8 +122,9 @@ class CommonOptions(JobOptions):
     momentum: float = like(TrainerOptions, "momentum", f"{_OPTIMIZATION}momentum", least=0)
     minibatch_size: str = opt(f"{_OPTIMIZATION}minibatch-size", "512", "Examples per minibatch: 512, 128=64,32/256=40")
     dropout_schedule: str | None = opt("trainer.dropout-schedule", None,
-                                       "Dropout proportions as training goes on, such as 0,0.3@0.20,0.3@0.50,0")
-    add_option: tuple[str, ...] = opt("trainer.add-option", (), "A further option of the training program; repeatable")
+                                       "Dropout proportions over the training, such as 0,0.3@0.20,0.3@0.50,0")
+    add_option: tuple[str, ...] = opt("trainer.add-option", (), "A further option of the training program; may be "
+                                      "repeated")
     backstitch_scale: float = like(TrainerOptions, "backstitch_training_scale",
                                    f"{_OPTIMIZATION}backstitch-training-scale")
     backstitch_interval: int = like(TrainerOptions, "backstitch_training_interval",
@@ -129,22 +133,22 @@ class CommonOptions(JobOptions):
                                          "Also log the accuracy of every class on training data", harmless=True)
     input_model: str | None = opt("trainer.input-model", None, "Start from this raw network, not from configs/")
 
-    use_gpu: str = opt("use-gpu", "yes", "yes|no|optional|wait: train on GPUs; without one, training warns and goes on",
+    use_gpu: str = opt("use-gpu", "yes", "yes|no|optional|wait: train on GPUs; without one, warn and train on the CPU",
                        harmless=True)
-    remove_egs: bool = opt("cleanup.remove-egs", True, "Remove the examples in the end, if made here", harmless=True)
-    preserve_model_interval: int = opt("cleanup.preserve-model-interval", 100, "Models with these numbers are kept",
-                                       harmless=True, least=1)
+    remove_egs: bool = opt("cleanup.remove-egs", True, "Remove the examples at the end, if made here", harmless=True)
+    preserve_model_interval: int = opt("cleanup.preserve-model-interval", 100, "Keep models whose number is a multiple "
+                                       "of this", harmless=True, least=1)
     email: str | None = opt("reporting.email", None, "No effect: no mail is sent", harmless=True)
     reporting_interval: float = opt("reporting.interval", 0.1, "No effect: no mail is sent", harmless=True)
 
     def check(self) -> None:
         """Raise UsageError if a value cannot be used, or a required one is missing."""
         if not self.dir:
-            raise UsageError("no folder was given", "say --dir=exp/NAME, where exp/NAME/configs holds the network")
+            raise UsageError("no folder was given", "give --dir=exp/NAME, where exp/NAME/configs has the network")
         for name, path in (("--dir", self.dir), ("--egs.dir", self.egs_dir),
                            ("--trainer.input-model", self.input_model)):
             if path and set(path) & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"):
-                raise UsageError(f"{name}={path} has a character with a meaning for the shell, and stands in commands",
+                raise UsageError(f"{name}={path} has a character with a meaning for the shell, but is part of commands",
                                  "rename it, or use a link with a plain name")
         if self.use_gpu not in ("yes", "no", "optional", "wait", "true", "false"):
             raise UsageError(f"--use-gpu={self.use_gpu}: expected yes, no, optional or wait")
@@ -159,10 +163,10 @@ class AcousticOptions(CommonOptions):
 
     ali_dir: str | None = opt("ali-dir", None, "Folder of alignments: ali.*.gz, num_jobs, final.mdl, tree, phones.txt",
                               harmless=True)
-    lang: str | None = opt("lang", None, "No effect: the folder of alignments has all that is needed",
+    lang: str | None = opt("lang", None, "No effect: --ali-dir has all that is needed",
                            harmless=True)
     presoftmax_prior_scale_power: float = opt("trainer.presoftmax-prior-scale-power", -0.25,
-                                              "Power of the class counts that scales the outputs")
+                                              "Exponent of the class counts that scale the outputs")
     prior_subset_size: int = opt("trainer.prior-subset-size", 20000, "Examples per job from which priors are computed",
                                  harmless=True)
     num_jobs_compute_prior: int = opt("trainer.num-jobs-compute-prior", 10, "Jobs that compute priors",
@@ -171,7 +175,7 @@ class AcousticOptions(CommonOptions):
     def check(self) -> None:
         super().check()
         if not self.ali_dir:
-            raise UsageError("no alignments were given", "say --ali-dir=exp/tri_ali")
+            raise UsageError("no alignments were given", "give --ali-dir=exp/tri_ali")
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -202,7 +206,7 @@ class DnnPart(DriverOptions):
 class RnnPart(DriverOptions):
     """Options of recurrent networks, which are trained on whole chunks."""
 
-    chunk_width: str = opt("egs.chunk-width", "20", "Labeled frames per chunk; several with commas between")
+    chunk_width: str = opt("egs.chunk-width", "20", "Labeled frames per chunk, or a comma-separated list")
     chunk_left_context: int = opt("egs.chunk-left-context", 40, "Frames to the left of a chunk, besides the network's")
     chunk_right_context: int = opt("egs.chunk-right-context", 0, "Frames to the right of a chunk")
     chunk_left_context_initial: int = opt("egs.chunk-left-context-initial", -1,
@@ -210,14 +214,15 @@ class RnnPart(DriverOptions):
                                           "same)")
     chunk_right_context_final: int = opt("egs.chunk-right-context-final", -1,
                                          "As --egs.chunk-right-context, at the end of utterances (-1: the same)")
-    samples_per_iter: int = opt("trainer.samples-per-iter", 20000, "Chunks per archive, roughly", least=1)
+    samples_per_iter: int = opt("trainer.samples-per-iter", 20000, "Approximate number of chunks in an archive",
+                                least=1)
     momentum: float = like(CommonOptions, "momentum", default=0.5)
     shrink_value: float = opt(f"{_OPTIMIZATION}shrink-value", 0.99, "Factor of the parameters while saturated")
     shrink_saturation_threshold: float = opt(f"{_OPTIMIZATION}shrink-saturation-threshold", 0.40,
                                              "Saturation (0 to 1) above which parameters shrink")
     num_chunk_per_minibatch: str = opt("trainer.rnn.num-chunk-per-minibatch", "100", "Chunks per minibatch")
-    deriv_truncate_margin: int | None = opt("trainer.deriv-truncate-margin", 8,
-                                            "Frames beyond a chunk and its context up to which derivatives go")
+    deriv_truncate_margin: int | None = opt("trainer.deriv-truncate-margin", 8, "Frames beyond a chunk and its context "
+                                            "up to which derivatives are propagated")
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -253,36 +258,37 @@ class ChainOptions(CommonOptions):
 
     languages: str | None = opt("languages", None, "File with a line for each language, such as 'en feat-dir=data/en "
                                 "tree-dir=exp/en_tree ali-dir=exp/en_ali' (or lat-dir), perhaps with "
-                                "online-ivector-dir, weight and copies: one network is trained for all")
+                                "online-ivector-dir, weight and copies: train one network for all")
     e2e: bool = opt("e2e", False, "Train from a flat start, on whole utterances and their graphs: --tree-dir is a "
                     "folder of prepare-e2e, or of Kaldi's prepare_e2e.sh with phone_lm.fst")
 
-    chunk_width: str = opt("egs.chunk-width", "20", "Input frames per chunk; several with commas between")
+    chunk_width: str = opt("egs.chunk-width", "20", "Input frames per chunk, or a comma-separated list")
     chunk_left_context: int = like(RnnPart, "chunk_left_context", default=0)
     chunk_right_context: int = like(RnnPart, "chunk_right_context")
     chunk_left_context_initial: int = like(RnnPart, "chunk_left_context_initial")
     chunk_right_context_final: int = like(RnnPart, "chunk_right_context_final")
-    egs_nj: int = opt("egs.nj", 0, "Jobs that make the examples (0: as many as is usual)")
+    egs_nj: int = opt("egs.nj", 0, "Jobs that make the examples (0: the default of making examples)")
 
     lm_opts: str | None = opt("chain.lm-opts", None, "Options of chain-est-phone-lm")
-    phone_lm: str | None = opt("chain.phone-lm", None, "Existing phone language model; blank: one is estimated "
+    phone_lm: str | None = opt("chain.phone-lm", None, "Existing phone language model; blank: estimate one "
                                "from the phones in --tree-dir")
     l2_regularize: float = like(ObjectiveOptions, "l2_regularize", "chain.l2-regularize")
     xent_regularize: float = like(ObjectiveOptions, "xent_regularize", "chain.xent-regularize")
     left_tolerance: int = like(SupervisionOptions, "left_tolerance", "chain.left-tolerance")
     right_tolerance: int = like(SupervisionOptions, "right_tolerance", "chain.right-tolerance")
     leaky_hmm_coefficient: float = like(ObjectiveOptions, "leaky_hmm_coefficient", "chain.leaky-hmm-coefficient")
-    apply_deriv_weights: bool = opt("chain.apply-deriv-weights", True, "Multiply derivatives with the weights of the "
+    apply_deriv_weights: bool = opt("chain.apply-deriv-weights", True, "Multiply derivatives by the weights of the "
                                     "examples' frames")
     frame_subsampling_factor: int = opt("chain.frame-subsampling-factor", 3, "Input frames per output frame")
     alignment_subsampling_factor: int = opt("chain.alignment-subsampling-factor", 3, "Frames of the lattices or "
                                             "alignments per output frame")
     left_deriv_truncate: int | None = opt("chain.left-deriv-truncate", None, "The negative of "
                                           "--trainer.deriv-truncate-margin, as older recipes give it")
-    chain_opts: str = opt("chain-opts", "", "Further options of nnet3-chain-train, with blanks between")
+    chain_opts: str = opt("chain-opts", "", "Further options of nnet3-chain-train, separated by blanks")
 
     # Options that frame-level training has under other names or with other defaults.
-    samples_per_iter: int = opt("trainer.frames-per-iter", 800000, "Input frames per archive, at most", least=1)
+    samples_per_iter: int = opt("trainer.frames-per-iter", 800000, "Greatest number of input frames in an archive",
+                                least=1)
     minibatch_size: str = opt("trainer.num-chunk-per-minibatch", "128", "Chunks per minibatch: 128, 128,64, "
                               "150=64,32/90=128")
     num_epochs: float = opt("trainer.num-epochs", 10.0, "Passes over the data, each at all frame shifts")
@@ -291,8 +297,8 @@ class ChainOptions(CommonOptions):
     shrink_value: float = like(RnnPart, "shrink_value", default=1.0)
     shrink_saturation_threshold: float = like(RnnPart, "shrink_saturation_threshold")
     deriv_truncate_margin: int | None = opt("trainer.deriv-truncate-margin", None,
-                                            "Frames beyond a chunk and its context up to which derivatives go; blank: "
-                                            "all")
+                                            "Frames beyond a chunk and its context up to which derivatives are "
+                                            "propagated; blank: all")
     compute_per_dim_accuracy: bool = opt("trainer.compute-per-dim-accuracy", False,
                                          "No effect: chain models have no accuracy", harmless=True)
 
@@ -300,9 +306,9 @@ class ChainOptions(CommonOptions):
                                 "derivatives, so that the network learns them, too (learning without "
                                 "forgetting)")
     lwf_scale: float = opt("chain.lwf-scale", 0.0, "Factor of the posteriors of --chain.lwf-model, such as 0.5")
-    lwf_type: str = opt("chain.lwf-type", "den", "den: posteriors by the denominator graph; raw: exponentials "
+    lwf_type: str = opt("chain.lwf-type", "den", "den: posteriors of the denominator graph; raw: exponentials "
                         "of the output of --chain.lwf-model, which must be log-probabilities")
-    lwf_clip_threshold: float = opt("chain.lwf-clip-threshold", 0.0, "Posteriors by the denominator graph below this "
+    lwf_clip_threshold: float = opt("chain.lwf-clip-threshold", 0.0, "Posteriors of the denominator graph below this "
                                     "become 0")
 
     semisup_feat_dir: str | None = opt("semisup.feat-dir", None, "Folder of data without transcripts, for "
@@ -320,10 +326,10 @@ class ChainOptions(CommonOptions):
     semisup_lm_repeats: str = opt("semisup.lm-repeats", "1,1", "Copies of transcripts, and of best paths of "
                                   "the lattices, in the phone language model")
     semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning")
-    semisup_lm_scale: float = opt("semisup.lattice-lm-scale", 0.5, "Factor of the lattices' graph costs that stay, "
-                                  "below 1")
-    semisup_prune_beam: float = opt("semisup.lattice-prune-beam", 4.0, "Beam to which the lattices of "
-                                    "--semisup.lat-dir are pruned")
+    semisup_lm_scale: float = opt("semisup.lattice-lm-scale", 0.5, "Factor, below 1, of the lattices' graph costs that "
+                                  "are kept")
+    semisup_prune_beam: float = opt("semisup.lattice-prune-beam", 4.0, "Pruning beam of the lattices of "
+                                    "--semisup.lat-dir")
     semisup_tolerance: int = opt("semisup.tolerance", 1, "Frames by which phones of data without transcripts "
                                  "may begin earlier and end later")
 
@@ -334,15 +340,15 @@ class ChainOptions(CommonOptions):
         if self.languages:
             self._check_languages()
         elif not self.tree_dir:
-            raise UsageError("no tree was given", "say --tree-dir=exp/chain_tree")
+            raise UsageError("no tree was given", "give --tree-dir=exp/chain_tree")
         if self.lat_dir and self.ali_dir:
-            raise UsageError("both --lat-dir and --ali-dir were given", "give the one that examples are made of")
+            raise UsageError("both --lat-dir and --ali-dir were given", "give one of them")
         self._check_semisup()
         if self.e2e and (self.lat_dir or self.ali_dir):
             raise UsageError("--e2e=true trains without alignments, but --lat-dir or --ali-dir was given")
         if not (self.egs_dir or self.lat_dir or self.ali_dir or self.e2e or self.languages):
-            raise UsageError("there is nothing that examples can be made of", "say --lat-dir=exp/tri_lats, or "
-                             "--ali-dir=exp/tri_ali, or --egs.dir if they are there already")
+            raise UsageError("neither examples, lattices nor alignments were given", "give --lat-dir=exp/tri_lats, or "
+                             "--ali-dir=exp/tri_ali, or --egs.dir for existing examples")
         for name, least in (("frame-subsampling-factor", 1), ("alignment-subsampling-factor", 1),
                             ("left-tolerance", 0), ("right-tolerance", 0)):
             if (value := getattr(self, name.replace("-", "_"))) < least:
@@ -389,32 +395,31 @@ class ChainOptions(CommonOptions):
         given = [name for name, value in alone.items() if value]
         if given:
             raise UsageError(f"--languages and --{given[0]} cannot both be given",
-                             "folders of each language stand in its line of the file")
+                             "give the folders of each language in its line of the file")
 
 
 Self = TypeVar("Self", bound="CommonEgsOptions")
-
 
 
 @dataclass(init=False, repr=False, eq=False)
 class CommonEgsOptions(DriverOptions):
     """Options of making examples of any kind; names and defaults are Kaldi's."""
 
-    frames_per_eg: str = opt("frames-per-eg", "8", "Labeled frames per example; several with commas between")
-    left_context: int = opt("left-context", 4, "Input frames to the left")
-    right_context: int = opt("right-context", 4, "Input frames to the right")
-    left_context_initial: int = opt("left-context-initial", -1, "As --left-context, where an utterance begins; "
-                                    "-1: the same",
+    frames_per_eg: str = opt("frames-per-eg", "8", "Labeled frames per example, or a comma-separated list")
+    left_context: int = opt("left-context", 4, "Input context to the left, in frames")
+    right_context: int = opt("right-context", 4, "Input context to the right, in frames")
+    left_context_initial: int = opt("left-context-initial", -1, "As --left-context, at the start of utterances "
+                                    "(-1: the same)",
                                     least=-1)
-    right_context_final: int = opt("right-context-final", -1, "As --right-context, where an utterance ends; "
-                                   "-1: the same",
+    right_context_final: int = opt("right-context-final", -1, "As --right-context, at the end of utterances "
+                                   "(-1: the same)",
                                    least=-1)
     frame_subsampling_factor: int = opt("frame-subsampling-factor", 1, "Input frames per label", least=1)
     compress: bool = opt("compress", True, "Store features compressed")
-    num_utts_subset: int = opt("num-utts-subset", 300, "Utterances held out, and used for diagnostics; fewer if there "
-                                                       "are few", least=1)
-    valid_uttlist: str | None = opt("valid-uttlist", None, "File with a name per line: these utterances are held out; "
-                                    "blank: some at random")
+    num_utts_subset: int = opt("num-utts-subset", 300, "Number of held-out and of diagnostic utterances; fewer if "
+                                                       "there are few", least=1)
+    valid_uttlist: str | None = opt("valid-uttlist", None, "File of utterances to hold out, one on each line; blank: "
+                                    "random ones")
     nj: int = opt("nj", 6, "Jobs that make training examples", least=1)
     srand: int = opt("srand", 0, "Seed of the random choices")
     generate_egs_scp: bool = opt("generate-egs-scp", False, "Write a list (scp) beside every archive")
@@ -422,8 +427,8 @@ class CommonEgsOptions(DriverOptions):
     cmvn_opts: str | None = opt("cmvn-opts", None, "Options of apply-cmvn, such as --norm-means=false")
     online_cmvn: bool = opt("online-cmvn", False, "Normalize frames with statistics of earlier ones, by "
                             "apply-cmvn-online")
-    max_open_files: int = opt("max-open-files", 0, "Largest number of open files, which limits the archives "
-                              "written at once; 0: the system's limit",
+    max_open_files: int = opt("max-open-files", 0, "Greatest number of open files, which limits the archives "
+                              "written at the same time (0: the system's limit)",
                               least=0)
     stage: int = opt("stage", 0, "Steps of lower numbers count as complete")
 
@@ -436,9 +441,9 @@ class CommonEgsOptions(DriverOptions):
         super().check()
 
     def with_words(self: Self, words: Sequence[str]) -> Self:
-        """Copy the options with some changed, as words of a command line: ``--nj 4`` or ``--nj=4``.
+        """Return a copy with some options changed by words of a command line: ``--nj 4`` or ``--nj=4``.
 
-        UsageError for an unknown option or an invalid value.
+        Raises UsageError for an unknown option or an invalid value.
         """
         known_options, values, rest = defaults(settings_of(self)), {}, list(words)
         while rest:
@@ -461,29 +466,31 @@ class EgsOptions(CommonEgsOptions):
     num_valid_frames_combine: int = opt("num-valid-frames-combine", 0, "Held-out frames for combining models", least=0)
     num_train_frames_combine: int = opt("num-train-frames-combine", 60000, "Training frames for combining models",
                                         least=1)
-    num_frames_diagnostic: int = opt("num-frames-diagnostic", 10000, "Frames for each of the diagnostics", least=1)
-    samples_per_iter: int = opt("samples-per-iter", 400000, "Examples per archive, at most", least=1)
-    length_tolerance: int = opt("length-tolerance", 2, "Frames by which targets may be longer or shorter", least=0)
+    num_frames_diagnostic: int = opt("num-frames-diagnostic", 10000, "Frames for each diagnostic", least=1)
+    samples_per_iter: int = opt("samples-per-iter", 400000, "Greatest number of examples in an archive", least=1)
+    length_tolerance: int = opt("length-tolerance", 2, "Greatest difference in length of targets and features, in "
+                                "frames", least=0)
 
 
 @dataclass(init=False, repr=False, eq=False)
 class ChainEgsOptions(CommonEgsOptions):
     """Options of making chain examples."""
 
-    frames_per_eg: str = opt("frames-per-eg", "25", "Input frames per example; several with commas between")
+    frames_per_eg: str = opt("frames-per-eg", "25", "Input frames per example, or a comma-separated list")
     frame_subsampling_factor: int = opt("frame-subsampling-factor", 3, "Input frames per output frame", least=1)
     alignment_subsampling_factor: int = opt("alignment-subsampling-factor", 3, "Frames of alignments or lattices per "
                                             "output frame: 1 if they have the lower frame rate already", least=1)
-    frames_per_iter: int = opt("frames-per-iter", 400000, "Input frames per archive, at most", least=1)
+    frames_per_iter: int = opt("frames-per-iter", 400000, "Greatest number of input frames in an archive", least=1)
     num_valid_egs_combine: int = opt("num-valid-egs-combine", 0, "Held-out examples for combining models", least=0)
     num_train_egs_combine: int = opt("num-train-egs-combine", 1000, "Training examples for combining models", least=1)
-    num_egs_diagnostic: int = opt("num-egs-diagnostic", 400, "Examples for each of the diagnostics", least=1)
+    num_egs_diagnostic: int = opt("num-egs-diagnostic", 400, "Examples for each diagnostic", least=1)
     left_tolerance: int = like(SupervisionOptions, "left_tolerance", least=0)
     right_tolerance: int = like(SupervisionOptions, "right_tolerance", least=0)
-    lattice_lm_scale: float = opt("lattice-lm-scale", 0.0, "Factor of lattices' graph costs that stay, below 1")
-    lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Beam that lattices are pruned to (0: as they are)")
+    lattice_lm_scale: float = opt("lattice-lm-scale", 0.0, "Factor, below 1, of the lattices' graph costs that are "
+                                  "kept")
+    lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Pruning beam of lattices (0: no pruning)")
     acwt: float = opt("acwt", 0.1, "Factor of lattices' acoustic costs, for pruning")
-    constrained: bool = opt("constrained", True, "Examples fix the times of phones; false: only their order")
+    constrained: bool = opt("constrained", True, "Supervision has the times of phones; false: only their order")
     deriv_weights_scp: str | None = opt("deriv-weights-scp", None, "List of vectors with the weight of each frame")
 
     def check(self) -> None:

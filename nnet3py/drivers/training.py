@@ -21,7 +21,7 @@ from nnet3py.drivers.executor import Executor, Job
 from nnet3py.drivers.executors import make_executor
 from nnet3py.drivers.options import CommonOptions
 from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, models_to_combine, proportional_shrink
-from nnet3py.drivers.staged import FolderLock, TrainingFolder, differences
+from nnet3py.drivers.staged import FolderLock, TrainingFolder, differences, fingerprint
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
 from nnet3py.report.training_logs import COMMAND, EGS_INFO, FINISHED, PLAN, TrainLog
@@ -40,8 +40,8 @@ class Stage(NamedTuple):
     ----------
     number : as Kaldi's drivers count
     title : text for the log
-    run : does the work; returns False if nothing was left to do
-    products : files that exist if and only if the stage is complete; None: ``run`` finds out by itself
+    run : function that does the work; it returns False if nothing was left to do
+    products : files that exist if and only if the stage is complete; None: ``run`` checks that itself
     """
 
     number: int
@@ -50,12 +50,12 @@ class Stage(NamedTuple):
     products: tuple[Path, ...] | None
 
     def is_done(self) -> bool:
-        """Return whether all products are there."""
+        """Return whether all products exist."""
         return self.products is not None and all(path.exists() for path in self.products)
 
 
 class Training(ABC):
-    """Base of trainings. :meth:`run` continues where the folder stands.
+    """Base of trainings. :meth:`run` resumes a training after its last complete stage or iteration.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Training(ABC):
         self._record: dict[str, Any] = {}
         self._threads = 0
 
-    # -- what a kind of training says ----------------------------------------------------------------------------------
+    # -- for subclasses ------------------------------------------------------------------------------------------------
 
     @abstractmethod
     def network(self) -> Network:
@@ -116,7 +116,7 @@ class Training(ABC):
         return
 
     def objective(self, job: TrainLog) -> float:
-        """Return the objective by which jobs of an iteration are compared; NaN if it is not known."""
+        """Return the objective by which jobs of an iteration are compared; NaN if it is unknown."""
         return job.objectives.get("output", float("nan"))
 
     def shrink(self, iteration: int, learning_rate: float) -> float:
@@ -176,7 +176,7 @@ class Training(ABC):
         return finished
 
     def _check_gpu(self) -> None:
-        """Let jobs take a GPU where there is one, if this machine has none: programs that ask for one would fail."""
+        """Make the GPU optional for jobs if this machine has none, where programs that demand one would fail."""
         if self.commands.gpu not in ("yes", "wait"):
             return
         reason = why_no_gpu()
@@ -194,7 +194,7 @@ class Training(ABC):
     # -- where to begin ------------------------------------------------------------------------------------------------
 
     def _starting_stage(self) -> int | None:
-        """Return the stage to begin with: the user's, the first one in a new folder; None: continue where it stands."""
+        """Return the stage to begin with: --stage, or the first one in a new folder; None: resume the training."""
         now = {**self.options.binding(), **self._configs()}
         recorded = self.folder.recorded()
         changed = differences(recorded, now) if recorded is not None else []
@@ -243,14 +243,9 @@ class Training(ABC):
 
     def _configs(self) -> dict[str, str]:
         """Return a fingerprint of the network's configs."""
-        import hashlib
-
-        configs = {}
-        for name in ("init.config", "final.config"):
-            path = self.folder.configs / name
-            if path.exists():
-                configs[f"configs/{name}"] = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-        return configs
+        values = {f"configs/{name}": fingerprint(self.folder.configs / name)[:16]
+                  for name in ("init.config", "final.config")}
+        return {name: value for name, value in values.items() if value}
 
     def _check_egs_info(self, egs: EgsFolder) -> None:
         now = [egs.num_archives, egs.frames_per_eg, egs.num_frames, egs.left_context, egs.right_context]
@@ -290,7 +285,7 @@ class Training(ABC):
                              "iterations", "use another --dir, or --stage=N to go on with model N")
         if not self.folder.has_model(first):
             raise UsageError(f"iteration {first} begins with {self.folder.model(first)}, which is not there",
-                             "leave --stage out to go on where the folder stands")
+                             "leave --stage out to resume the training")
         return first
 
     # -- iterations ----------------------------------------------------------------------------------------------------
@@ -416,7 +411,7 @@ class Training(ABC):
 
 
 def why_no_gpu() -> str | None:
-    """Return why networks cannot be trained on a GPU of this machine; None if they can."""
+    """Return the reason why networks cannot be trained on a GPU of this machine; None if they can."""
     from nnet3py.ops import get_ops
     from nnet3py.ops.device import unavailable_reason
 

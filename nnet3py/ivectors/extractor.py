@@ -187,18 +187,10 @@ class IvectorExtractor:
 
     # -- i-vectors -------------------------------------------------------------------------------------------------
 
-    def linear_term(self, stats: UtteranceStats) -> np.ndarray:
-        """Return float64 (ivector dim,): the linear term of :class:`UtteranceTerms`."""
-        flat: np.ndarray = stats.first.reshape(-1) @ self.precisions.reshape(-1, self.ivector_dim)
-        return flat
-
-    def quadratic_term(self, gamma: np.ndarray) -> np.ndarray:
-        """Return float64 (ivector dim, ivector dim): the quadratic term of :class:`UtteranceTerms`."""
-        return unpacked(gamma @ self.quadratics)
-
     def terms(self, stats: UtteranceStats) -> UtteranceTerms:
         """Return the terms of an utterance's statistics."""
-        return UtteranceTerms(self.linear_term(stats), self.quadratic_term(stats.gamma))
+        return UtteranceTerms(stats.first.reshape(-1) @ self.precisions.reshape(-1, self.ivector_dim),
+                              unpacked(stats.gamma @ self.quadratics))
 
     def distribution(self, stats: UtteranceStats, terms: UtteranceTerms | None = None) -> Distribution:
         """Compute the distribution of an utterance's i-vector. Kaldi: GetIvectorDistribution.
@@ -295,13 +287,7 @@ class IvectorExtractor:
 
 
 class WeightTerms(NamedTuple):
-    """Terms of weights that depend on the i-vector.
-
-    Attributes
-    ----------
-    linear, quadratic : float64 (gaussians,), factors of the weight projections and of their squares
-    weights : float64 (gaussians,), weights at the i-vector
-    """
+    """Linear and quadratic factors of weight projections, and weights at the i-vector: float64 (gaussians,) each."""
 
     linear: np.ndarray
     quadratic: np.ndarray
@@ -316,13 +302,7 @@ def _floored_inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 class Auxf(NamedTuple):
-    """The auxiliary function of an utterance: how likely its features are, given its i-vector. Kaldi: GetAuxf.
-
-    Attributes
-    ----------
-    acoustic : log-likelihood of the features
-    prior : log-likelihood of the i-vector
-    """
+    """The auxiliary function of an utterance: log-likelihoods of its features and of its i-vector. Kaldi: GetAuxf."""
 
     acoustic: float
     prior: float

@@ -1,7 +1,6 @@
 """Posteriors: ali-to-post, copy-post, weight-post, weight-silence-post, post-to-weights and other conversions."""
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -83,9 +82,7 @@ def weight_post(args: list[str], options: Options) -> int:
     from nnet3py.formats.posteriors import scaled_frames
     from nnet3py.io.tables import RandomAccessReader
 
-    with ExitStack() as inputs:
-        table = inputs.enter_context(RandomAccessReader(args[1], FLOAT_VECTOR))
-
+    with RandomAccessReader(args[1], FLOAT_VECTOR) as table:
         def weighted(key: str, posterior: Posterior) -> Posterior | None:
             if key not in table:
                 log.warning(f"No weights for utterance {key}")
@@ -99,7 +96,7 @@ def weight_post(args: list[str], options: Options) -> int:
             factors[:both] = weights[:both]
             return scaled_frames(posterior, factors)
 
-        done, errors = convert_table(args[0], args[2], POSTERIOR, POSTERIOR, weighted, inputs=inputs)
+        done, errors = convert_table(args[0], args[2], POSTERIOR, POSTERIOR, weighted, inputs=table)
     log.log(f"Scaled {done} posteriors; errors on {errors}")
     return 0 if done else 1
 
@@ -310,9 +307,7 @@ def get_post_on_ali(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR, POSTERIOR
     from nnet3py.io.tables import RandomAccessReader
 
-    with ExitStack() as inputs:
-        alignments = inputs.enter_context(RandomAccessReader(args[1], INT_VECTOR))
-
+    with RandomAccessReader(args[1], INT_VECTOR) as alignments:
         def aligned(key: str, posterior: Posterior) -> np.ndarray | None:
             alignment = alignments.get(key)
             if alignment is None or len(alignment) != len(posterior):
@@ -325,6 +320,6 @@ def get_post_on_ali(args: list[str], options: Options) -> int:
             return np.bincount(frames[is_aligned], posterior.weights[is_aligned],
                                minlength=len(alignment)).astype(np.float32)
 
-        done, failed = convert_table(args[0], args[2], POSTERIOR, FLOAT_VECTOR, aligned, inputs=inputs)
+        done, failed = convert_table(args[0], args[2], POSTERIOR, FLOAT_VECTOR, aligned, inputs=alignments)
     log.log(f"Done {done} utterances, failed for {failed}")
     return 0 if done else 1

@@ -4,7 +4,6 @@ Also lattice-add-trans-probs, lattice-boost-ali and lattice-depth-per-frame.
 """
 from __future__ import annotations
 
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -195,9 +194,7 @@ def lattice_boost_ali(args: list[str], options: Options) -> int:
     model = read_transition_model(args[0])
     silence = np.array(int_list(options.silence_phones, "silence-phones"), dtype=np.int32)
     missing = wrong = 0
-    with ExitStack() as stack:
-        alignments = stack.enter_context(RandomAccessReader(args[2], INT_VECTOR))
-
+    with RandomAccessReader(args[2], INT_VECTOR) as alignments:
         def boost(key: str, lattice: Fst) -> CompactLattice | None:
             nonlocal missing, wrong
             if key not in alignments:
@@ -211,7 +208,7 @@ def lattice_boost_ali(args: list[str], options: Options) -> int:
                 wrong += 1
                 return None
 
-        done, _ = convert_table(args[1], args[3], LATTICES, COMPACT_LATTICES, boost, inputs=stack)
+        done, _ = convert_table(args[1], args[3], LATTICES, COMPACT_LATTICES, boost, inputs=alignments)
     log.log(f"Done {done} lattices, missing alignments for {missing}, other errors on {wrong}")
     return status(done)
 

@@ -11,6 +11,7 @@ from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
 
 if TYPE_CHECKING:
     from nnet3py.io.holder import Holder
+    from nnet3py.io.random_access import RandomAccessReader
 
 Read = TypeVar("Read")          # type of the values of the input table
 Written = TypeVar("Written")    # type of the values of the output table
@@ -54,7 +55,7 @@ def _convert_entries(rspecifier: str, holder: Holder[Read], convert: Callable[[s
 def convert_table(rspecifier: str, wspecifier: str, source: Holder[Read], target: Holder[Written],
                   convert: Callable[[str, Read], Written | None],
                   finish: Callable[[int, int], None] | None = None,
-                  inputs: ExitStack | None = None) -> tuple[int, int]:
+                  inputs: ExitStack | RandomAccessReader[Any] | None = None) -> tuple[int, int]:
     """Write the result of ``convert(key, value)`` for every entry of a table.
 
     Parameters
@@ -63,7 +64,7 @@ def convert_table(rspecifier: str, wspecifier: str, source: Holder[Read], target
     convert : function that returns None, having logged a warning, where an entry cannot be converted; errors that it
         raises get the key's name
     finish : function that gets the two numbers below; if it raises, the output does not appear
-    inputs : further tables that ``convert`` reads, which are closed before the output appears
+    inputs : further table, or stack of tables, that ``convert`` reads, which is closed before the output appears
 
     Returns
     -------
