@@ -7,7 +7,7 @@ from test_cli_decoding import COST, DECODE, SAID, folder, read_table, write_tabl
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.cli.decoding.latgen import latgen_faster
-from nnet3py.cli.decoding.online import latgen_faster_looped, latgen_faster_looped_parallel
+from nnet3py.cli.decoding.looped import latgen_faster_looped, latgen_faster_looped_parallel
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.network.nnet import Nnet
 from nnet3py.transducers.lattice import LATTICES

@@ -101,7 +101,7 @@ def test_a_client_that_stops_sending(server):
     with server.connect() as client:
         client.sendall(samples()[:60001])          # an odd byte is not a sample
         assert re.fullmatch(rb"0.00 0.48 five two \r.*five \n1.68 1.8\d \n", answer(client))
-    server.wait_for("taken for the end")
+    server.wait_for("taken to have ended")
 
 
 def test_no_sound(server):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import BINARY, COMPILER, COMPUTE, DEVICE, OPTIM
-from nnet3py.cli.process.options import Options, declared, fields_from, option
+from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM
+from nnet3py.cli.process.options import BINARY, Options, declared, fields_from, option
 from nnet3py.cli.training.train_setup import CHAIN, PROB, TRAINER, chain_options
 from nnet3py.errors import UsageError, within
 from nnet3py.option_fields import settings_of

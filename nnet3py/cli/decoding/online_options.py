@@ -5,50 +5,26 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.decoding.decode_table import DECODER, Computes, decoder_options
+from nnet3py.cli.decoding.decode_table import DECODER, decoder_options
+from nnet3py.cli.decoding.looped_options import LOOPED, looped_computer
 from nnet3py.cli.feat.options import CMVN, FEATURE_OPTIONS
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, ivector_values
-from nnet3py.cli.nnet.utterances import SIMPLE
 from nnet3py.cli.process.option_groups import DEVICE, without
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option, options_of_file
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.recognition.options import (
     ENDPOINT_SETTINGS,
-    LOOPED_SETTINGS,
     PIPELINE_SETTINGS,
     PITCH_SETTINGS,
     endpoint_options,
 )
 
 if TYPE_CHECKING:
-    from nnet3py.acoustic_model import AcousticModel
     from nnet3py.decoding.lattice_decoder import Graph
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, SpeakerState
     from nnet3py.recognition.stream_decoder import StreamDecoder
-
-
-LOOPED = (
-    *declared(LOOPED_SETTINGS),
-    *without(SIMPLE, "extra-left-context", "extra-right-context", "extra-right-context-final",
-             *(setting.name for setting in LOOPED_SETTINGS)),
-)
-
-
-def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:
-    """Make a computer that computes utterances chunk after chunk, with the options of the group ``LOOPED``."""
-    from nnet3py.cli.process.option_groups import optimize_options
-    from nnet3py.network.inference import prepare_for_test
-    from nnet3py.runtime.looped import LoopedComputer
-
-    return LoopedComputer(
-        prepare_for_test(model.nnet), options.frames_per_chunk,
-        extra_left_context_initial=options.extra_left_context_initial,
-        frame_subsampling_factor=options.frame_subsampling_factor, acoustic_scale=options.acoustic_scale,
-        priors=model.priors, optimize=optimize_options(options), device=device,
-        debug=options["computation.debug"] or options.debug_computation,
-        cache_dir=options["compiler.cache-dir"] or None)
 
 
 PIPELINE, ENDPOINT, PITCH = map(declared, (PIPELINE_SETTINGS, ENDPOINT_SETTINGS, PITCH_SETTINGS))

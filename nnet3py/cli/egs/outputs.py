@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import BINARY, DEVICE, with_default
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.option_groups import DEVICE, with_default
+from nnet3py.cli.process.options import BINARY, Options, option
 from nnet3py.errors import ShapeError, within
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log, system
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import QUIET
-from nnet3py.cli.process.options import Options, option, print_error_text
+from nnet3py.cli.process.options import QUIET, Options, option, print_error_text
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import QUIET
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import QUIET, Options, option
 from nnet3py.engine import interface
 from nnet3py.errors import UsageError
 

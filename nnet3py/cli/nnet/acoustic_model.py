@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.options import BINARY, Options, option
 from nnet3py.errors import NumericError, ShapeError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import Options, command_echo, float_list, option
+from nnet3py.cli.process.options import BINARY, Options, command_echo, float_list, option
 from nnet3py.errors import ConfigError, UsageError, within
 
 if TYPE_CHECKING:

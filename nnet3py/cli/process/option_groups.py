@@ -14,18 +14,25 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nnet3py import log
-from nnet3py.cli.process.options import Option, Options, declared, fields_from, normalize, option
+from nnet3py.cli.process.options import (
+    BINARY as BINARY,
+)
+from nnet3py.cli.process.options import (
+    QUIET as QUIET,
+)
+from nnet3py.cli.process.options import (
+    Option,
+    Options,
+    declared,
+    fields_from,
+    normalize,
+    option,
+)
 from nnet3py.compiler.optimize_options import CompilerOptions, OptimizeOptions
 from nnet3py.errors import DeviceError, within
 from nnet3py.option_fields import settings_of
 
 Group = tuple[Option, ...]
-
-# In place of the standard option, for commands that only people call, not scripts that read logs.
-QUIET = option("print-args", bool, False, "Repeat the command line on standard error")
-
-BINARY = option("binary", bool, True, "Write output in binary mode")
-
 
 def with_default(group: Sequence[Option], name: str, default: Any) -> Group:
     """Copy a group with another default for one of its options."""

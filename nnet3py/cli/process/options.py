@@ -19,8 +19,8 @@ from nnet3py.errors import UsageError
 from nnet3py.option_fields import Setting, aliases_of, with_values
 from nnet3py.option_file import INT_MAX, INT_MIN, normalize, read_option_lines, split
 
-__all__ = ["INT_MAX", "INT_MIN", "STANDARD_OPTIONS", "Option", "OptionError", "Options", "command_echo", "declared",
-           "fields_from", "normalize", "option", "print_error_text", "quote", "usage_text"]
+__all__ = ["BINARY", "INT_MAX", "INT_MIN", "QUIET", "STANDARD_OPTIONS", "Option", "OptionError", "Options",
+           "command_echo", "declared", "fields_from", "normalize", "option", "print_error_text", "quote", "usage_text"]
 
 COMPLETION_VARIABLE = "_NNET3PY_COMPLETE"      # environment variable by which a shell asks any command for completions
 ARGUMENTS = "arguments"     # click's parameter for the words that are not options; no option can have this name
@@ -243,6 +243,11 @@ STANDARD_OPTIONS = (
     option("print-args", bool, True, "Repeat the command line on standard error"),
     option("verbose", int, 0, "How much to log: 0 and up"),
 )
+
+
+# In place of the standard option, for commands that only people call, not scripts that read logs.
+QUIET = option("print-args", bool, False, "Repeat the command line on standard error")
+BINARY = option("binary", bool, True, "Write output in binary mode")
 
 
 class Options:
