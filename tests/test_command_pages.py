@@ -8,7 +8,7 @@ import pytest
 from paths import ROOT
 from scripts import load
 
-from nnet3py.cli.process.command import load
+from nnet3py.cli.process.command import load as load_command
 from nnet3py.cli.process.kaldi_programs import missing_programs
 from nnet3py.cli.registry import COMMANDS
 
@@ -46,7 +46,7 @@ def test_every_command_has_a_section_with_all_that_a_user_needs(maker: ModuleTyp
     shared = [group for group in maker.SHARED if f"](#{maker._anchor(group.heading)})" in section]
     explained = set(re.findall(r"^\| `--([^`]+)` \|", section, re.MULTILINE))
     explained |= {one.name for group in shared for one in group.options}
-    assert {one.name for one in load(name).declared} <= explained
+    assert {one.name for one in load_command(name).declared} <= explained
 
 
 def test_links_lead_somewhere_and_tables_are_whole(maker: ModuleType, made: str) -> None:

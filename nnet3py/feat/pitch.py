@@ -84,14 +84,7 @@ class _Lags:
 
 
 class _Early(NamedTuple):
-    """Results of the first frames, which may be searched again with a better estimate of the loudness.
-
-    Attributes
-    ----------
-    nccf : float32 (frames, states)
-    squares : float64 (frames,), mean squares of the signal that were used
-    energies : float64 (frames,), mean products of the energies over the lags
-    """
+    """NCCF (frames, states), mean squares and energies (frames,) by which the first frames were searched."""
 
     nccf: np.ndarray
     squares: np.ndarray

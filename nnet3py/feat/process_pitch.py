@@ -184,13 +184,7 @@ class ProcessedPitchStream:
 
 
 class InterpolatedPitch(NamedTuple):
-    """Pitch without gaps.
-
-    Attributes
-    ----------
-    features : float32 (frames, 2), voicing and pitch in Hz
-    num_zero : number of frames that had no pitch
-    num_changed : number of frames whose pitch was changed
+    """Voicing and pitch, float32 (frames, 2), and the numbers of frames that had no pitch, and whose pitch was changed.
     """
 
     features: np.ndarray

@@ -122,14 +122,7 @@ def _with_singular_values_below(matrix: np.ndarray, ceiling: float) -> np.ndarra
 
 
 class Pca(NamedTuple):
-    """Principal components.
-
-    Attributes
-    ----------
-    transform : float32 (dim, input dim), or (dim, input dim + 1) with offsets in the last column
-    full : like ``transform``, with all rows
-    eigenvalues : float64 (input dim,), of the covariance, by size, descending
-    """
+    """Principal components: ``transform`` float32 (dim, input dim or one more), ``full`` with all rows, eigenvalues."""
 
     transform: np.ndarray
     full: np.ndarray

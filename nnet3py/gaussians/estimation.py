@@ -191,14 +191,7 @@ AnyGmm = TypeVar("AnyGmm", DiagGmm, FullGmm)
 
 
 class Estimated(NamedTuple):
-    """An estimated mixture.
-
-    Attributes
-    ----------
-    gmm : the mixture
-    improvement : increase of the log-likelihood
-    frames : number of frames in the statistics
-    """
+    """A mixture, the increase of its log-likelihood, and the number of frames in the statistics."""
 
     gmm: DiagGmm | FullGmm
     improvement: float
@@ -409,15 +402,7 @@ def begin_mixture(frames: np.ndarray, num_gaussians: int, random: CRandom) -> Di
 
 
 class Iteration(NamedTuple):
-    """An iteration of training.
-
-    Attributes
-    ----------
-    number : number of the iteration, from 0
-    log_like, improvement : log-likelihood per frame, and its increase
-    split_to : number of Gaussians after splitting; 0 if none was split
-    gmm : the mixture
-    """
+    """An iteration: log-likelihood per frame and its increase; ``split_to`` Gaussians after it, 0 if none was split."""
 
     number: int
     log_like: float

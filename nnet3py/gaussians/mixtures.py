@@ -300,12 +300,7 @@ Mixture: TypeAlias = "DiagGmm | FullGmm"
 
 
 class PrunedPosteriors(NamedTuple):
-    """Posteriors of the likeliest Gaussians of each frame.
-
-    Attributes
-    ----------
-    posterior : Gaussians with their posteriors
-    log_likes : float32 (frames,), log-likelihoods of the frames by the Gaussians that were kept
+    """Posteriors of the likeliest Gaussians of each frame, and float32 (frames,), log-likelihoods by these Gaussians.
     """
 
     posterior: Posterior
@@ -347,12 +342,7 @@ Selection: TypeAlias = "Sequence[np.ndarray]"      # for each frame, numbers of 
 
 
 class SelectedGaussians(NamedTuple):
-    """The likeliest Gaussians of each frame.
-
-    Attributes
-    ----------
-    numbers : int64 (frames, n), by likelihood, descending
-    log_likes : float32 (frames,), log-likelihoods of the frames by these Gaussians
+    """Numbers int64 (frames, n) by likelihood, descending, and float32 (frames,), log-likelihoods by these Gaussians.
     """
 
     numbers: np.ndarray

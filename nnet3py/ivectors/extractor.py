@@ -287,13 +287,7 @@ class IvectorExtractor:
 
 
 class WeightTerms(NamedTuple):
-    """Terms of weights that depend on the i-vector.
-
-    Attributes
-    ----------
-    linear, quadratic : float64 (gaussians,), factors of the weight projections and of their squares
-    weights : float64 (gaussians,), weights at the i-vector
-    """
+    """Linear and quadratic factors of weight projections, and weights at the i-vector: float64 (gaussians,) each."""
 
     linear: np.ndarray
     quadratic: np.ndarray
@@ -308,13 +302,7 @@ def _floored_inverse(matrix: np.ndarray) -> np.ndarray:
 
 
 class Auxf(NamedTuple):
-    """The auxiliary function of an utterance: how likely its features are, given its i-vector. Kaldi: GetAuxf.
-
-    Attributes
-    ----------
-    acoustic : log-likelihood of the features
-    prior : log-likelihood of the i-vector
-    """
+    """The auxiliary function of an utterance: log-likelihoods of its features and of its i-vector. Kaldi: GetAuxf."""
 
     acoustic: float
     prior: float

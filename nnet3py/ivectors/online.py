@@ -37,13 +37,7 @@ _PITCH_COLUMNS = 3                     # columns of pitch that may follow the fe
 
 
 class Terms(NamedTuple):
-    """Terms of some frames in the problem whose solution is the i-vector.
-
-    Attributes
-    ----------
-    frames : number of frames, weighted by posteriors
-    linear : float64 (ivector dim,)
-    quadratic : float64 (ivector dim (ivector dim + 1) / 2,), packed
+    """Number of frames, linear float64 (ivector dim,) and packed quadratic terms: a part of :class:`EstimationStats`.
     """
 
     frames: float
