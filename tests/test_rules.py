@@ -57,7 +57,7 @@ LIGHT = ("errors", "_version", "log", "provided", "cached_property", "system", "
          "feat/options", "feat/pitch_options", "chain/options", "egs/options",
          "gaussians/options", "runtime/options", "training/options", "trees/options", "ivectors/options",
          "lattices/determinize_options", "decoding/options",
-         "decoding/layout", "recognition/options", "recognition/server/options",
+         "recognition/options", "recognition/server/options",
          "recognition/server/protocol", "recognition/transcripts", "rnnlm/folder", "compiler/optimize_options",
          "export/export_options", "discriminative/options", "cli/")      # import no numpy
 STATEMENTS = (ast.stmt, ast.ExceptHandler, ast.match_case)      # in which an import can be

@@ -21,24 +21,23 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.determinize import Determinized, determinize_phone_pruned
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.lattices.states import trimmed
+from nnet3py.lattices.structures import types_of
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst
 from nnet3py.transducers.lattice import LATTICE
 from nnet3py.transducers.state_graphs import enlarged
 
-_USES = ["nnet3py.decoding.layout", "nnet3py.decoding.lattice_loops"]
-_POOLS = "i4[,] f4[,] i4[,] f4[,] i8[,]"           # tokens, links, frames
-_begin = Loop("nnet3py.decoding.search_loops", "begin",
-              f"u4* i4* f4* {_POOLS} i4[,] i4[] i4[] i4[] i8[] f4[] i8", _USES)
-_advance = Loop("nnet3py.decoding.search_loops", "advance",
-                f"u4* i4* f4* i4[] {_POOLS} f4[] i4[] i4[,] i4[] i4[] i4[] f4[] i8[] f4[] f4[,]", _USES)
-_best_ends = Loop("nnet3py.decoding.lattice_loops", "best_ends", "f4* i4[,] f4[,] i8[,] i8[] f4[] i8[]", _USES)
-_finalize = Loop("nnet3py.decoding.lattice_loops", "finalize", f"f4* {_POOLS} f4[] i4[] i8[] f4[] i8 f4", _USES)
-_prune = Loop("nnet3py.decoding.lattice_loops", "prune", f"{_POOLS} f4[] i4[] i8[] f4[]", _USES)
-_trace_back = Loop("nnet3py.decoding.lattice_loops", "trace_back", "i4[,] i4[,] f4[,] f4[] i8[] i8 i8 i4[,] f4[,]",
-                   _USES)
-_place_tokens = Loop("nnet3py.decoding.lattice_loops", "place_tokens", "i4[,] i4[,] i8[,] i8[] i4[]", _USES)
-_write_lattice = Loop("nnet3py.decoding.lattice_loops", "write_lattice",
-                      "i4[,] i4[,] f4[,] i8[,] f4[] i8[] i4[] i4[] i8[] i4[] i4[] f4[,] i4[]", _USES)
+_SEARCH, _LATTICE = "nnet3py.decoding.search_loops", "nnet3py.decoding.lattice_loops"
+_USES = ["nnet3py.decoding.layout", _LATTICE, "nnet3py.lattices.structures"]
+_GRAPH, _TOKENS, _TABLE = map(types_of, (layout.Graph, layout.Tokens, layout.Table))
+_begin = Loop(_SEARCH, "begin", f"{_GRAPH} {_TOKENS} {_TABLE} i8", _USES)
+_advance = Loop(_SEARCH, "advance", f"{_GRAPH} {_TOKENS} {_TABLE} f4[] f4[,]", _USES)
+_best_ends = Loop(_LATTICE, "best_ends", f"f4* {_TOKENS} f4[] i8[]", _USES)
+_finalize = Loop(_LATTICE, "finalize", f"f4* {_TOKENS} i8 f4", _USES)
+_prune = Loop(_LATTICE, "prune", _TOKENS, _USES)
+_trace_back = Loop(_LATTICE, "trace_back", f"{_TOKENS} i8 i8 i4[,] f4[,]", _USES)
+_place_tokens = Loop(_LATTICE, "place_tokens", f"{_TOKENS} i4[]", _USES)
+_write_lattice = Loop(_LATTICE, "write_lattice", f"{_TOKENS} i4[] i4[] i8[] i4[] i4[] f4[,] i4[]", _USES)
+_best_arcs = Loop(_LATTICE, "best_arcs", "i8 i8[] i4[] f4[,] f4[,] f4[,] i8[] i4[] i8[]", _USES)
 
 Graph: TypeAlias = "DecodingGraph | LookaheadGraph | GrammarGraph"
 
@@ -124,9 +123,7 @@ class LatticeDecoder:
         self._counts[layout.PHASE] = layout.PRUNING
         self._buckets[:, 0] = -1
         self._is_final, self._ends = False, None
-        while status := _begin(
-                self.graph.states, self.graph.arcs, self.graph.arcs, *self._pools(), self._buckets, self._used,
-                self._order, self._stack, self._counts, self._limits, self.graph.start):
+        while status := _begin(*self._graph_tables(), *self._search(), *self._table(), self.graph.start):
             self._make_room(status)
 
     def advance(self, log_likes: np.ndarray) -> None:
@@ -152,22 +149,25 @@ class LatticeDecoder:
             frame = int((~np.isfinite(log_likes)).any(axis=1).argmax()) + self.num_frames
             raise NumericError(f"expected finite log-likelihoods, found NaN or infinity in frame {frame}")
         self._counts[layout.ROW], self._ends = 0, None
-        while status := _advance(
-                self.graph.states, self.graph.arcs, self.graph.arcs, self.graph.pdfs, *self._pools(), self._offsets,
-                self._remap, self._buckets, self._used, self._order, self._stack, self._chosen, self._counts,
-                self._limits, log_likes):
+        while status := _advance(*self._graph_tables(), *self._search(), *self._table(), self._chosen, log_likes):
             self._make_room(status)
 
     def finalize(self) -> None:
         """End the utterance: prune, given that no frame follows. Kaldi: FinalizeDecoding."""
         best = self._best_ends()
         any_final = best.with_final < np.inf
-        _finalize(self.graph.states, *self._pools(), self._offsets, self._remap, self._counts, self._limits,
-                  int(any_final), best.with_final if any_final else best.cost)
+        _finalize(self.graph.states, *self._search(), int(any_final), best.with_final if any_final else best.cost)
         self._is_final, self._ends = True, None
 
-    def _pools(self) -> tuple[np.ndarray, ...]:
-        return self._tokens, self._token_costs, self._links, self._link_costs, self._frames
+    def _graph_tables(self) -> layout.Graph:
+        return layout.Graph(self.graph.states, self.graph.arcs, self.graph.arcs, self.graph.pdfs)
+
+    def _search(self) -> layout.Tokens:
+        return layout.Tokens(self._tokens, self._token_costs, self._links, self._link_costs, self._frames,
+                             self._offsets, self._remap, self._counts, self._limits)
+
+    def _table(self) -> layout.Table:
+        return layout.Table(self._buckets, self._used, self._order, self._stack)
 
     def _make_room(self, status: int) -> None:
         """Enlarge the array that the loops need larger to continue."""
@@ -291,7 +291,7 @@ class LatticeDecoder:
         -1 if even that time has more than ``most_tokens``. Kaldi:
         LatticeIncrementalDecoder::UpdateLatticeDeterminization.
         """
-        _prune(*self._pools(), self._offsets, self._remap, self._counts, self._limits)
+        _prune(*self._search())
         self._ends = None
         sizes = np.diff(self._first_tokens())[first:]
         if not len(sizes) or int(sizes.min()) > most_tokens:
@@ -306,8 +306,7 @@ class LatticeDecoder:
         most = 2 * (self.num_frames - first_frame) + 16
         while True:
             labels, weights = np.empty((most, 2), dtype=np.int32), np.empty((most, 2), dtype=np.float32)
-            count = _trace_back(self._tokens, self._links, self._link_costs, self._offsets, self._counts, token,
-                                first_frame, labels, weights)
+            count = _trace_back(*self._search(), token, first_frame, labels, weights)
             if count <= most:
                 return labels[:count][::-1], weights[:count][::-1]
             most = count
@@ -326,7 +325,7 @@ class LatticeDecoder:
         num_tokens, num_links = (int(self._counts[i]) for i in (layout.NUM_TOKENS, layout.NUM_LINKS))
         position = np.empty(num_tokens, dtype=np.int32)
         order = np.arange(num_tokens, dtype=np.int32)
-        moved = _place_tokens(self._tokens, self._links, self._frames, self._counts, position)
+        moved = _place_tokens(*self._search(), position)
         if moved < 0:
             raise ShapeError("the graph has a cycle of arcs without transition-ids, on which decoding does not end")
         if moved:
@@ -337,8 +336,7 @@ class LatticeDecoder:
         arc_starts = np.empty(num_tokens + 1, dtype=np.int64)
         inputs, outputs, next_states = (np.empty(num_links, dtype=np.int32) for _ in range(3))
         weights = np.empty((num_links, 2), dtype=np.float32)
-        count = _write_lattice(self._tokens, self._links, self._link_costs, self._frames, self._offsets, self._counts,
-                               order, number, arc_starts, inputs, outputs, weights, next_states)
+        count = _write_lattice(*self._search(), order, number, arc_starts, inputs, outputs, weights, next_states)
         lattice = Fst(0 if num_tokens else NO_STATE, self._final_weights(number, use_final), arc_starts, inputs[:count],
                       outputs[:count], weights[:count], next_states[:count], LATTICE)
         return lattice if num_frames is None else self._beginning(lattice, number, num_frames)
@@ -368,7 +366,7 @@ class LatticeDecoder:
     def _best_ends(self) -> _Ends:
         if self._ends is None:
             costs, places = np.empty(2, dtype=np.float32), np.empty(2, dtype=np.int64)
-            _best_ends(self.graph.states, self._tokens, self._token_costs, self._frames, self._counts, costs, places)
+            _best_ends(self.graph.states, *self._search(), costs, places)
             self._ends = _Ends(costs[0], costs[1], int(places[0]), int(places[1]))
         return self._ends
 
@@ -380,12 +378,6 @@ class _Ends(NamedTuple):
     with_final: np.float32
     place: int
     place_with_final: int
-
-
-_best_arcs = Loop("nnet3py.decoding.lattice_loops", "best_arcs",
-                  "i8 i8[] i4[] f4[,] f4[,] f4[,] i8[] i4[] i8[]", ["nnet3py.decoding.layout"])
-
-__all__ = ["Decoded", "Decoder", "DecoderOptions", "PhoneDeterminizeOptions"]
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,32 +1,17 @@
 """Loops over the lattice decoder's tokens and links (``layout.py``): backward pruning, best paths, lattices."""
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from nnet3py.decoding import layout
+from nnet3py.decoding.layout import Tokens
 from nnet3py.engine.inline import inline
+from nnet3py.lattices.structures import by_arrays
 
 _INFINITY = np.float32(np.inf)
 _NEAR = np.float32(1e-5)            # relative difference of costs that count as equal at the end
-
-
-class Tokens(NamedTuple):
-    """Tokens, links and times (rows of ``layout.py``), offsets of costs by frame, counts and limits.
-
-    ``remap`` (int32) is scratch.
-    """
-
-    tokens: np.ndarray
-    token_costs: np.ndarray
-    links: np.ndarray
-    link_costs: np.ndarray
-    frames: np.ndarray
-    offsets: np.ndarray
-    remap: np.ndarray
-    counts: np.ndarray
-    limits: np.ndarray
 
 
 @inline
@@ -130,13 +115,14 @@ def _prune_last_links(search: Tokens, state_costs: Any, any_final: bool, referen
             costs[token, layout.EXTRA] = least
 
 
-def best_ends(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, frames: np.ndarray, counts: np.ndarray,
-              best: np.ndarray, places: np.ndarray) -> None:
+@by_arrays
+def best_ends(state_costs: Any, search: Tokens, best: np.ndarray, places: np.ndarray) -> None:
     """Write to ``best`` (float32) the least costs of the newest time's tokens, without and with final costs.
 
     ``places`` (int64) gets the places of these tokens among the newest time's, -1 for none; of equal costs the newest
     token counts, as in Kaldi.
     """
+    tokens, token_costs, frames, counts = search.tokens, search.token_costs, search.frames, search.counts
     first = frames[counts[layout.FRAME], layout.FIRST_TOKEN]
     best[0] = best[1] = _INFINITY
     places[0] = places[1] = -1
@@ -149,24 +135,21 @@ def best_ends(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, fra
             best[1], places[1] = with_final, token - first
 
 
-def prune(tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray,
-          offsets: np.ndarray, remap: np.ndarray, counts: np.ndarray, limits: np.ndarray) -> None:
+@by_arrays
+def prune(search: Tokens) -> None:
     """Prune before ``prune_interval`` frames are over. Kaldi: PruneActiveTokens."""
-    search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
-    first = prune_active(search, limits[layout.PRUNE_DELTA])
+    first = prune_active(search, search.limits[layout.PRUNE_DELTA])
     compact(search, first)
 
 
-def finalize(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_costs: np.ndarray,
-             frames: np.ndarray, offsets: np.ndarray, remap: np.ndarray, counts: np.ndarray, limits: np.ndarray,
-             any_final: int, reference: float) -> None:
+@by_arrays
+def finalize(state_costs: Any, search: Tokens, any_final: int, reference: float) -> None:
     """Prune all times, given that no frame follows.
 
     ``reference`` is the cost of the best path, with its final cost if there is a final state (``any_final``).
     """
-    search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
     _prune_last_links(search, state_costs, any_final != 0, reference)
-    for frame in range(counts[layout.FRAME] - 1, -1, -1):
+    for frame in range(search.counts[layout.FRAME] - 1, -1, -1):
         _prune_links(search, frame, np.float32(0.0))
         _prune_tokens(search, frame + 1)
     _prune_tokens(search, 0)
@@ -231,14 +214,15 @@ def _move_tokens(search: Tokens, first_frame: int, first_link: int) -> None:
         frames[frame, layout.FIRST_TOKEN] = kept
 
 
-def trace_back(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, offsets: np.ndarray, counts: np.ndarray,
-               token: int, first_frame: int, labels: np.ndarray, costs: np.ndarray) -> int:
+@by_arrays
+def trace_back(search: Tokens, token: int, first_frame: int, labels: np.ndarray, costs: np.ndarray) -> int:
     """Write the arcs of the best path to a token of the newest time, last arc first; return their number.
 
     Arcs before ``first_frame`` are left out. ``labels`` (int32, two columns) and ``costs`` (float32, graph and acoustic
     cost) have room for ``len(labels)`` arcs; further arcs are only counted.
     """
-    count, frame = np.int64(0), counts[layout.FRAME]
+    tokens, links, link_costs, offsets = search.tokens, search.links, search.link_costs, search.offsets
+    count, frame = np.int64(0), search.counts[layout.FRAME]
     back = np.int64(tokens[token, layout.BACK])
     while back >= 0 and (frame > first_frame or first_frame == 0):
         best, least = np.int64(-1), np.float32(np.inf)
@@ -260,13 +244,14 @@ def trace_back(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, of
     return count
 
 
-def place_tokens(tokens: np.ndarray, links: np.ndarray, frames: np.ndarray, counts: np.ndarray,
-                 position: np.ndarray) -> int:
+@by_arrays
+def place_tokens(search: Tokens, position: np.ndarray) -> int:
     """Give each token a position among its time's tokens such that links within a time lead to higher positions.
 
     Positions follow the order of creation as far as possible; the target of a later token's link moves to the end.
     Return 1 if tokens moved, 0 if not, -1 if links make a cycle.
     """
+    tokens, links, frames, counts = search.tokens, search.links, search.frames, search.counts
     moved = 0
     for frame in range(counts[layout.FRAME] + 1):
         first = frames[frame, layout.FIRST_TOKEN]
@@ -292,15 +277,15 @@ def place_tokens(tokens: np.ndarray, links: np.ndarray, frames: np.ndarray, coun
     return np.int64(moved)
 
 
-def write_lattice(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray,
-                  offsets: np.ndarray, counts: np.ndarray, order: np.ndarray, number: np.ndarray,
-                  arc_starts: np.ndarray, inputs: np.ndarray, outputs: np.ndarray, weights: np.ndarray,
-                  next_states: np.ndarray) -> int:
+@by_arrays
+def write_lattice(search: Tokens, order: np.ndarray, number: np.ndarray, arc_starts: np.ndarray, inputs: np.ndarray,
+                  outputs: np.ndarray, weights: np.ndarray, next_states: np.ndarray) -> int:
     """Write the arcs of a lattice and return their number; state i is token ``order[i]``, whose ``number`` is i."""
+    tokens, links, link_costs, frames = search.tokens, search.links, search.link_costs, search.frames
     count, frame = np.int64(0), np.int64(0)
     for state in range(len(order)):
         token = np.int64(order[state])
-        while frame < counts[layout.FRAME] and token >= frames[frame + 1, layout.FIRST_TOKEN]:
+        while frame < search.counts[layout.FRAME] and token >= frames[frame + 1, layout.FIRST_TOKEN]:
             frame += 1
         arc_starts[state] = count
         link = np.int64(tokens[token, layout.LINKS])
@@ -308,7 +293,7 @@ def write_lattice(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray,
             inputs[count], outputs[count] = links[link, layout.INPUT], links[link, layout.OUTPUT]
             weights[count, 0], weights[count, 1] = link_costs[link, layout.GRAPH], link_costs[link, layout.ACOUSTIC]
             if links[link, layout.INPUT] != 0:
-                weights[count, 1] -= offsets[frame]
+                weights[count, 1] -= search.offsets[frame]
             next_states[count] = number[links[link, layout.TO]]
             count += 1
             link = np.int64(links[link, layout.OLDER])

@@ -1,4 +1,4 @@
-"""The arrays of the lattice decoder and of graphs made while decoding: columns, counts, what the loops return. Light.
+"""The arrays of the lattice decoder and of graphs made while decoding: columns, counts, structures, results.
 
 Tokens and links are rows of 32-bit words, costs included, so that the values that are used together lie together:
 the int32 array and the float32 array of a table share their memory. A token is a state of the graph at one time, with
@@ -6,6 +6,20 @@ the cost of the best path to it. A link leads from a token to another one of the
 or of the next time.
 """
 from __future__ import annotations
+
+from typing import NamedTuple
+
+from nnet3py.lattices.structures import (
+    Float32Address,
+    Float32Rows,
+    Float32s,
+    Int32Address,
+    Int32Rows,
+    Int32s,
+    Int64Rows,
+    Int64s,
+    UInt32Address,
+)
 
 # Columns of a state of the graph, as in OpenFst's const files: final cost (a float), first arc, number of arcs, number
 # of arcs without input label, and number of arcs without output label (in n-gram models the back-off state).
@@ -34,7 +48,6 @@ BUCKET_WORDS = 2
 (BEAM, LATTICE_BEAM, BEAM_DELTA, HASH_RATIO, PRUNE_DELTA, CUTOFF, ADAPTIVE_BEAM, NEXT_CUTOFF, NUM_LIMITS) = range(9)
 # The stages of a frame.
 PRUNING, BEGINNING, EMITTING, ENTERING_EPSILONS, EPSILONS = range(5)
-NO_LIMIT = 2147483647              # max-active without a limit
 
 # Counts (int64) of a graph made while decoding: states and arcs made, and the place in the list of wanted states; for
 # grammars also the number of instances, and the state, nonterminal and phone of an error.
@@ -51,3 +64,35 @@ HAS_FREE_ARCS, CAN_END = 1, 2
  MORE_INSTANCES, NO_GRAPH, NO_ENTRY, TOO_DEEP) = range(13)
 # What the check of a graph's tables returns.
 FINE, BAD_RANGE, BAD_NEXT, BAD_INPUT, BAD_OUTPUT, BAD_COST, BAD_EPSILONS = range(7)
+
+
+class Graph(NamedTuple):
+    """Addresses of a graph's tables, and the column of the log-likelihoods for each input label (``pdfs``)."""
+
+    states: UInt32Address
+    arcs: Int32Address
+    arc_costs: Float32Address
+    pdfs: Int32s
+
+
+class Tokens(NamedTuple):
+    """Tokens, links and times, offsets of costs by frame, counts and limits; ``remap`` is scratch."""
+
+    tokens: Int32Rows
+    token_costs: Float32Rows
+    links: Int32Rows
+    link_costs: Float32Rows
+    frames: Int64Rows
+    offsets: Float32s
+    remap: Int32s
+    counts: Int64s
+    limits: Float32s
+
+
+class Table(NamedTuple):
+    """The hash table of the newest time's tokens by state, their order, and the stack of tokens with epsilon arcs."""
+
+    buckets: Int32Rows
+    used: Int32s
+    order: Int32s
+    stack: Int32s

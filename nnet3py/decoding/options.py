@@ -3,9 +3,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nnet3py.decoding.layout import NO_LIMIT
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
+
+NO_LIMIT = 2147483647              # max-active without a limit
 
 
 @dataclass(frozen=True)

@@ -5,42 +5,22 @@ the order in which buckets were first used, and within a bucket in the order of 
 """
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from nnet3py.decoding import layout
-from nnet3py.decoding.lattice_loops import Tokens, compact, prune_active
+from nnet3py.decoding.lattice_loops import compact, prune_active
+from nnet3py.decoding.layout import Graph, Table, Tokens
+from nnet3py.decoding.options import NO_LIMIT
 from nnet3py.engine.inline import inline
+from nnet3py.lattices.structures import by_arrays
 
 _INFINITY = np.float32(np.inf)
 
 
-class Graph(NamedTuple):
-    """Addresses of the graph's tables, and the column of the log-likelihoods for each input label (``pdfs``)."""
-
-    states: Any
-    arcs: Any
-    arc_costs: Any
-    pdfs: np.ndarray
-
-
-class Table(NamedTuple):
-    """The hash table of the newest time's tokens by state, their order, and the stack of tokens with epsilon arcs."""
-
-    buckets: np.ndarray
-    used: np.ndarray
-    order: np.ndarray
-    stack: np.ndarray
-
-
-def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np.ndarray, token_costs: np.ndarray,
-            links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray, offsets: np.ndarray, remap: np.ndarray,
-            buckets: np.ndarray, used: np.ndarray, order: np.ndarray, stack: np.ndarray, chosen: np.ndarray,
-            counts: np.ndarray, limits: np.ndarray, log_likes: np.ndarray) -> int:
-    """Continue the search through the rows of ``log_likes``, from row ``counts[ROW]`` on."""
-    graph, table = Graph(states, arcs, arc_costs, pdfs), Table(buckets, used, order, stack)
-    search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
+@by_arrays
+def advance(graph: Graph, search: Tokens, table: Table, chosen: np.ndarray, log_likes: np.ndarray) -> int:
+    """Continue the search through the rows of ``log_likes``, from row ``counts[ROW]`` on; ``chosen`` is scratch."""
+    counts, limits = search.counts, search.limits
     while True:
         phase = counts[layout.PHASE]
         status = layout.DONE
@@ -68,12 +48,10 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np
             return status
 
 
-def begin(states: Any, arcs: Any, arc_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray,
-          link_costs: np.ndarray, frames: np.ndarray, buckets: np.ndarray, used: np.ndarray, order: np.ndarray,
-          stack: np.ndarray, counts: np.ndarray, limits: np.ndarray, start: int) -> int:
+@by_arrays
+def begin(graph: Graph, search: Tokens, table: Table, start: int) -> int:
     """Begin with the start state, and the states reached from there without a frame; return DONE, or what must grow."""
-    graph, table = Graph(states, arcs, arc_costs, arcs), Table(buckets, used, order, stack)
-    search = Tokens(tokens, token_costs, links, link_costs, frames, limits, order, counts, limits)
+    counts, limits = search.counts, search.limits
     if counts[layout.PHASE] == layout.PRUNING:
         counts[layout.NUM_TOKENS] = counts[layout.NUM_LINKS] = counts[layout.FRAME] = counts[layout.NUM_USED] = 0
         _new_frame(search, 0)
@@ -212,7 +190,7 @@ def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
     cutoff = least + limits[layout.BEAM]
     limits[layout.CUTOFF], limits[layout.ADAPTIVE_BEAM] = cutoff, limits[layout.BEAM]
     most, fewest = counts[layout.MAX_ACTIVE], counts[layout.MIN_ACTIVE]
-    if most == layout.NO_LIMIT and fewest == 0:
+    if most == NO_LIMIT and fewest == 0:
         return best
     below = up_to = 0
     for token in range(first, first + count):

@@ -23,10 +23,15 @@ import numpy as np
 Bytes: TypeAlias = Annotated[np.ndarray, "u1[]"]
 Int32s: TypeAlias = Annotated[np.ndarray, "i4[]"]
 Int64s: TypeAlias = Annotated[np.ndarray, "i8[]"]
+Float32s: TypeAlias = Annotated[np.ndarray, "f4[]"]
 Float64s: TypeAlias = Annotated[np.ndarray, "f8[]"]
 Int32Rows: TypeAlias = Annotated[np.ndarray, "i4[,]"]
 Int64Rows: TypeAlias = Annotated[np.ndarray, "i8[,]"]
 Float32Rows: TypeAlias = Annotated[np.ndarray, "f4[,]"]
+# addresses of arrays
+UInt32Address: TypeAlias = Annotated[Any, "u4*"]
+Int32Address: TypeAlias = Annotated[Any, "i4*"]
+Float32Address: TypeAlias = Annotated[Any, "f4*"]
 
 
 def types_of(*structures: type) -> str:
