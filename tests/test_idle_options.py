@@ -85,7 +85,7 @@ def test_an_option_that_nothing_reads_says_that_it_has_no_effect() -> None:
               if not is_read(one.name, entry.module) and "No effect" not in (one.help or "")
               and "rnnlm" not in name]             # whose options a dataclass of rnnlm/folder.py takes
     assert not unread
-    assert not is_read("no-such-option", "nnet.copy") and is_read("scale", "nnet.copy")
+    assert not is_read("no-such-option", "nnet.networks") and is_read("scale", "nnet.networks")
 
 
 def test_words_for_doing_nothing() -> None:
