@@ -104,7 +104,7 @@ test-slow: $(STAMPS)/test
 test-browser: $(STAMPS)/test
 	$(PIP) -e '.[test-browser]'
 	@$(BIN)/playwright install chromium || echo "Playwright's Chromium cannot be had here: the system's is tried"
-	PYTHONPATH=tests $(BIN)/python -m pytest -q tests/test_server_page.py
+	PYTHONPATH=tests $(BIN)/python -m pytest -q tests/test_recognition_server_page.py
 
 # The lowest versions that setup.cfg allows, with the lowest Python, and the newest there are; each in an environment of its own.
 OLDEST_PYTHON ?= python3.10

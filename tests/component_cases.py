@@ -7,11 +7,12 @@ import struct
 from pathlib import Path
 
 import numpy as np
+from io_samples import object_bytes as written
 from paths import DATA
 
 from nnet3py.components.registry import component_class
 from nnet3py.config_line import ConfigLine
-from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.io.tokens import TokenReader
 
 CASES = DATA / "cases"
 
@@ -76,13 +77,6 @@ def read_components(path: Path) -> dict[str, tuple]:
         component = component_class(reader.token()[1:-1]).read(reader)
         components[name] = component, data[start:reader.offset]
     return components
-
-
-def written(component, binary: bool) -> bytes:
-    """The bytes that the component writes."""
-    stream = io.BytesIO()
-    component.write(TokenWriter(stream, binary))
-    return stream.getvalue()
 
 
 def reread(component, binary: bool = True):

@@ -1,6 +1,7 @@
 """What all tests share: fixed randomness, and a way to run a command as a script would."""
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -30,6 +31,17 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # nohup, and shells that start tests in the background, leave the signal ignored: interrupts are tested all the same.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Twenty thousand tests and what they import stay: the collector of garbage need not look at them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True)

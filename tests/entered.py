@@ -15,12 +15,13 @@ import json
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import cache
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 
 import pytest
-from paths import sources, tree
+from paths import sources
 
 PACKAGE = Path(__file__).resolve().parent.parent / "nnet3py"
 COMPILED = ("ops/cpu/", "ops/cuda/", "ops/formulas/", "engine/", "components/nonlinear.py")     # and modules of loops
@@ -94,7 +95,8 @@ class NotingFinder:
         return spec
 
 
-def public_functions(file: Path) -> Iterator[str]:
+@cache
+def public_functions(file: Path) -> list[str]:
     """The qualified names of functions and methods that others may call and that do something."""
     def inside(node: ast.Module | ast.ClassDef, prefix: str) -> Iterator[str]:
         for child in node.body:
@@ -103,7 +105,7 @@ def public_functions(file: Path) -> Iterator[str]:
                     yield from inside(child, f"{prefix}{child.name}.")
             elif isinstance(child, ast.FunctionDef) and not child.name.startswith("_") and not is_only_promise(child):
                 yield prefix + child.name
-    yield from inside(tree(file), "")
+    return list(inside(ast.parse(file.read_text(encoding="utf-8")), ""))
 
 
 def is_only_promise(function: ast.FunctionDef) -> bool:

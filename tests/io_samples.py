@@ -32,6 +32,11 @@ def written(write: Callable[..., None], *values: Any, binary: bool) -> bytes:
     return stream.getvalue()
 
 
+def object_bytes(value: Any, binary: bool) -> bytes:
+    """What an object of a model file writes."""
+    return written(value.write, binary=binary)
+
+
 def archive(path: Path, read: Callable[[TokenReader], Any]) -> Iterator[tuple[str, Any, bytes]]:
     """The entries of an archive: key, value, and the bytes of the value without its header."""
     with path.open("rb") as stream:

@@ -47,7 +47,10 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = tuple(sorted(path.parent.name for path in (ROOT / "nnet3py").glob("*/__init__.py")))
 COPIED = ("nnet3py", "tests", "bin", "docs", "egs", "benchmarks", "setup.cfg", "setup.py", "pyproject.toml", "Makefile",
           "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "MANIFEST.in")
-ALSO = {"compiler": ("tests/test_computer.py", "tests/test_compile.py"), "runtime": ("tests/test_computer.py",)}
+ALSO = {"compiler": ("tests/test_computer.py", "tests/test_compile.py", "tests/test_equivalence.py"),
+        "runtime": ("tests/test_computer.py", "tests/test_case_runs.py"),
+        "components": ("tests/test_case_runs.py", "tests/test_component_files.py", "tests/test_older_files.py",
+                       "tests/test_derivatives.py")}
 LEFT_OUT = ("test_cuda_operations.py", "test_mutants.py")     # runs other test files; has sources in it
 MOST_TEST_FILES = 4       # of a module, besides those of its name
 MOST_ENTERING = 16        # of a function, besides those of its module

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import os
 from functools import cache
 from pathlib import Path
@@ -22,7 +23,21 @@ def sources() -> list[Path]:
 @cache
 def tree(path: Path) -> ast.Module:
     """A file's syntax tree, which is nobody's to change."""
-    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+    return trees()[path] if path in sources() else ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Of all modules of the package. A million nodes, at which the collector of garbage would look again and again.
+
+    Without it parsing takes a second in place of four, and the process ends five seconds earlier.
+    """
+    gc.disable()
+    try:
+        return {path: ast.parse(path.read_text(encoding="utf-8"), str(path)) for path in sources()}
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def shared_folder(name: str) -> Path:

@@ -5,6 +5,7 @@ import io
 
 import numpy as np
 import pytest
+from io_samples import object_bytes
 from paths import DATA
 
 from nnet3py.errors import FormatError, Nnet3Error
@@ -13,7 +14,7 @@ from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import Constant, ContextDependency, Split, Table, initial_transition_model, monophone_tree
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.io.tokens import TokenReader
 
 LEFT_TO_RIGHT = [HmmState(0, 0, [(0, 0.5), (1, 0.5)]), HmmState(1, 1, [(1, 0.5), (2, 0.5)]),
                  HmmState(2, 2, [(2, 0.75), (3, 0.25)]), HmmState()]
@@ -148,18 +149,12 @@ def test_what_cannot_be_converted() -> None:
 # -- trees -------------------------------------------------------------------------------------------------------------
 
 
-def written(value: ContextDependency | TransitionModel, binary: bool) -> bytes:
-    stream = io.BytesIO()
-    value.write(TokenWriter(stream, binary))
-    return stream.getvalue()
-
-
 def test_the_monophone_tree_is_kaldis_to_the_byte() -> None:
     topology = read_object(DATA / "chain" / "topo", HmmTopology.read)
     tree = monophone_tree(topology)
-    assert b"\0B" + written(tree, True) == (DATA / "chain" / "tree").read_bytes()
+    assert b"\0B" + object_bytes(tree, True) == (DATA / "chain" / "tree").read_bytes()
     model = initial_transition_model(tree, topology)
-    assert written(model, False) == (DATA / "chain" / "0.trans_mdl").read_bytes()
+    assert object_bytes(model, False) == (DATA / "chain" / "0.trans_mdl").read_bytes()
 
 
 def test_phones_that_share_pdfs() -> None:
@@ -167,7 +162,7 @@ def test_phones_that_share_pdfs() -> None:
     tree = monophone_tree(topology, [[2, 1], [3], [5, 4]])
     assert tree.num_pdfs == 6
     assert [tree.pdf((phone,), 1) for phone in range(1, 6)] == [1, 1, 3, 5, 5]
-    again = ContextDependency.read(TokenReader(io.BytesIO(written(tree, False))))
+    again = ContextDependency.read(TokenReader(io.BytesIO(object_bytes(tree, False))))
     assert again == tree
     assert monophone_tree(topology, [[1, 2, 3, 4, 5]]).to_pdf == Table(-1, (Constant(0), Constant(1)))
 

@@ -36,7 +36,8 @@ def test_every_part_can_be_replaced() -> None:
 
 
 def test_figures() -> None:
-    assert engine.summaries({"step": [3.0, 1.0, 2.0]}) == {"median": 2.0, "least": 1.0}
+    steps = {"step": [3.0, 1.0, 2.0], engine.CPU: [4.0, 5.0, 9.0]}
+    assert engine.summaries(steps) == {"median": 2.0, "least": 1.0, engine.CPU: 5.0}
     assert engine.summaries({engine.WALL: [1.0, 5.0, 3.0], engine.CPU: [1.0]}) == {engine.WALL: 3.0, engine.CPU: 1.0}
 
 

@@ -60,6 +60,12 @@ lion = kaldi_command("lion", usage="", group="Start here", help="Roar: "
     ]
 
 
+def test_a_damaged_table_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / TABLE_FILE.name).write_text("<<<<<<< HEAD\n")
+    assert declared(tmp_path, '@kaldi_command("a", group="Models", help="A.")\ndef a(): ...') == [
+        ("a", "Models", "room.module", "A.", True)]
+
+
 @pytest.mark.parametrize(("text", "message"), [
     ('@kaldi_command("a", group="Modles", help="A.")\ndef a(): ...', "module.py, line 1: there is no heading 'Modles'"),
     ('@kaldi_command("a", group="Models", help="A.")\n@kaldi_command("a", group="Models", help="B.")\ndef a(): ...',

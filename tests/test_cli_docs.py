@@ -75,11 +75,11 @@ def interrupted(server: object) -> None:
 
 def test_a_copy_without_documentation_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "package" / "cli" / "machine").mkdir(parents=True)
-    monkeypatch.setattr(docs, "__file__", str(tmp_path / "package" / "cli" / "machine" / "docs.py"))
+    monkeypatch.setattr(docs, "__file__", str(tmp_path / "package" / "cli" / "machine" / "installation.py"))
     with pytest.raises(Nnet3Error, match="was not built for this installation .install a wheel"):
         docs.site_folder()
     (tmp_path / "docs").mkdir()
-    with pytest.raises(Nnet3Error, match="make docs builds it"):
+    with pytest.raises(Nnet3Error, match="'make docs' in the checkout builds it"):
         docs.site_folder()
     (tmp_path / "build" / "site").mkdir(parents=True)
     (tmp_path / "build" / "site" / "index.html").touch()

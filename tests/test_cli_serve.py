@@ -196,7 +196,7 @@ def test_models_by_name_are_read_again_at_a_signal(tmp_path: Path) -> None:
             (models / "one").rename(tmp_path / "whole")
             (models / "new").rename(models / "one")
             log = await reload()
-            assert "model one: " in log and "cannot be used for recognition" in log and "still is" in log
+            assert "model one: " in log and "cannot be used for recognition" in log and "stays as it was" in log
             assert "nothing is different" in log and state()["models"] == ["two", "one"]
             async with connect(url) as new:
                 assert await talk(new, "one") == begun

@@ -1,14 +1,14 @@
 """docs/commands.md is what the commands say of themselves, and explains every argument."""
 from __future__ import annotations
 
-import importlib.util
 import re
 from types import ModuleType
 
 import pytest
 from paths import ROOT
+from scripts import load
 
-from nnet3py.cli.process.command import load
+from nnet3py.cli.process.command import load as load_command
 from nnet3py.cli.process.kaldi_programs import missing_programs
 from nnet3py.cli.registry import COMMANDS
 
@@ -19,11 +19,7 @@ AGAIN = "the commands have changed; run: python docs/make_command_pages.py"
 
 @pytest.fixture(scope="module")
 def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_command_pages", DOCS / "make_command_pages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(DOCS / "make_command_pages.py")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +46,7 @@ def test_every_command_has_a_section_with_all_that_a_user_needs(maker: ModuleTyp
     shared = [group for group in maker.SHARED if f"](#{maker._anchor(group.heading)})" in section]
     explained = set(re.findall(r"^\| `--([^`]+)` \|", section, re.MULTILINE))
     explained |= {one.name for group in shared for one in group.options}
-    assert {one.name for one in load(name).declared} <= explained
+    assert {one.name for one in load_command(name).declared} <= explained
 
 
 def test_links_lead_somewhere_and_tables_are_whole(maker: ModuleType, made: str) -> None:

@@ -1,12 +1,12 @@
 """docs/compiler.md shows what the compiler really does: every block of output on it, and every drawing."""
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from paths import ROOT
+from scripts import load
 
 DOCS = ROOT / "docs"
 PAGE = DOCS / "compiler.md"
@@ -16,11 +16,7 @@ FEWEST_BLOCKS = 20      # of output; a page that lost them would agree with anyt
 
 @pytest.fixture(scope="module")
 def maker() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_compiler_page", DOCS / "make_compiler_page.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(DOCS / "make_compiler_page.py")
 
 
 def test_the_page_and_its_drawings_are_as_the_code_makes_them(maker: ModuleType, tmp_path: Path) -> None:

@@ -1,10 +1,10 @@
 """The convolution's model and computation: checks, files, compilation; what it computes is in the component's tests."""
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
+from component_cases import read_text
+from io_samples import object_bytes
 
 from nnet3py.components.convolution_geometry import (
     ConvolutionComputation,
@@ -14,7 +14,6 @@ from nnet3py.components.convolution_geometry import (
 )
 from nnet3py.errors import CompileError, FormatError
 from nnet3py.index import NO_TIME
-from nnet3py.io.tokens import TokenReader, TokenWriter
 
 MEGABYTES = 200.0
 
@@ -108,29 +107,17 @@ def test_what_a_model_says_of_itself():
 # -- files -----------------------------------------------------------------------------------------------------------
 
 
-def written(value, binary: bool) -> bytes:
-    stream = io.BytesIO()
-    value.write(TokenWriter(stream, binary))
-    return stream.getvalue()
-
-
-def reread(kind, data: bytes, binary: bool = False):
-    data = (b"\0B" if binary else b"") + data
-    reader = TokenReader(io.BytesIO(data), size=len(data))
-    reader.read_header()
-    return kind.read(reader)
-
-
 MODEL_TEXT = (b"<ConvolutionModel> <NumFiltersIn> 2 <NumFiltersOut> 3 <HeightIn> 4 <HeightOut> 2 "
               b"<HeightSubsampleOut> 2 <Offsets> [ -1,0 0,0 0,1 ]\n<RequiredTimeOffsets> [ 0 ]\n</ConvolutionModel> ")
 
 
 def test_model_files():
-    found = reread(ConvolutionModel, MODEL_TEXT)
-    assert written(found, False) == MODEL_TEXT
-    binary = written(found, True)
-    assert written(reread(ConvolutionModel, binary, True), True) == binary
-    assert written(reread(ConvolutionModel, MODEL_TEXT.replace(b"<ConvolutionModel> ", b"")), False) == MODEL_TEXT
+    found = read_text(ConvolutionModel, MODEL_TEXT)
+    assert object_bytes(found, False) == MODEL_TEXT
+    binary = object_bytes(found, True)
+    assert object_bytes(read_text(ConvolutionModel, b"\0B" + binary), True) == binary
+    untagged = read_text(ConvolutionModel, MODEL_TEXT.replace(b"<ConvolutionModel> ", b""))
+    assert object_bytes(untagged, False) == MODEL_TEXT
 
 
 @pytest.mark.parametrize("damage", [
@@ -142,7 +129,7 @@ def test_model_files():
 def test_damaged_models(damage):
     assert damage[0] in MODEL_TEXT
     with pytest.raises(FormatError):
-        reread(ConvolutionModel, MODEL_TEXT.replace(*damage, 1))
+        read_text(ConvolutionModel, MODEL_TEXT.replace(*damage, 1))
 
 
 COMPUTATION_TEXT = (
@@ -152,12 +139,12 @@ COMPUTATION_TEXT = (
 
 
 def test_computation_files():
-    found = reread(ConvolutionComputation, COMPUTATION_TEXT)
-    assert written(found, False) == COMPUTATION_TEXT
+    found = read_text(ConvolutionComputation, COMPUTATION_TEXT)
+    assert object_bytes(found, False) == COMPUTATION_TEXT
     assert found.needs_copy == [False, True] and found.max_param_col == 3 and found.times_per_chunk == 2
-    binary = written(found, True)
-    assert written(reread(ConvolutionComputation, binary, True), True) == binary
-    assert reread(ConvolutionComputation, COMPUTATION_TEXT.replace(b"<ConvComputation> ", b"")).num_images == 2
+    binary = object_bytes(found, True)
+    assert object_bytes(read_text(ConvolutionComputation, b"\0B" + binary), True) == binary
+    assert read_text(ConvolutionComputation, COMPUTATION_TEXT.replace(b"<ConvComputation> ", b"")).num_images == 2
 
 
 @pytest.mark.parametrize("damage", [
@@ -173,7 +160,7 @@ def test_computation_files():
 def test_damaged_computations(damage):
     assert damage[0] in COMPUTATION_TEXT
     with pytest.raises(FormatError):
-        reread(ConvolutionComputation, COMPUTATION_TEXT.replace(*damage, 1))
+        read_text(ConvolutionComputation, COMPUTATION_TEXT.replace(*damage, 1))
 
 
 # -- compilation -----------------------------------------------------------------------------------------------------

@@ -43,7 +43,7 @@ def test_functions_note_that_they_were_entered() -> None:
 
 def test_what_others_may_call_and_does_something(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(SOURCE)
-    assert list(entered.public_functions(tmp_path / "module.py")) == ["Shape.area", "double"]
+    assert entered.public_functions(tmp_path / "module.py") == ["Shape.area", "double"]
 
 
 def test_compiled_files_are_left_alone() -> None:

@@ -246,8 +246,8 @@ def test_an_acoustic_model_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert Path("e.mdl").read_bytes() == Path("final.mdl").read_bytes()
     capfd.readouterr()
     for words, message in (
-            (["--raw=true", "--like=final.mdl", "a.onnx", "x"], "--raw writes only the network"),
-            (["--format=npz", "a.npz", "x"], "such files have weights only"),
+            (["--raw=true", "--like=final.mdl", "a.onnx", "x"], "--raw and --like cannot both be given"),
+            (["--format=npz", "a.npz", "x"], "such files contain weights only"),
             (["--padding=same", "a.onnx", "x"], "padding"),
             (["--like=final.mdl", str(DATA / "onnx" / "tdnn.onnx"), "x"], "has dimension 3"),
             ([str(DATA / "onnx" / "attention.onnx"), "x"], "the ONNX operator 'MatMul' (node '/MatMul')"),

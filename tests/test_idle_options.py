@@ -124,8 +124,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             writer.write(key, class_example(1))
 
 
-MERGED = [("--measure-output-frames=true", "Kaldi ignores it, too"),
-          ("--discard-partial-minibatches=true", "Kaldi ignores it, too")]
+MERGED = [("--measure-output-frames=true", "Kaldi ignores this option, too"),
+          ("--discard-partial-minibatches=true", "Kaldi ignores this option, too")]
 
 
 @pytest.mark.usefixtures("files")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import io
 
+import io_samples
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from nnet3py.errors import FormatError
 from nnet3py.formats.index_vector import encode, read_index_vector, write_index_vector
-from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.io.tokens import TokenReader
 
 # The documented example: (0,-1,0), (0,0,0), (0,1,0), (1,5,0).
 EXAMPLE = np.array([[0, -1, 0], [0, 0, 0], [0, 1, 0], [1, 5, 0]], dtype=np.int32)
@@ -21,9 +22,7 @@ index = st.tuples(st.integers(0, 3), st.one_of(st.integers(-300, 300), st.just(-
 
 
 def written(indexes, binary):
-    stream = io.BytesIO()
-    write_index_vector(TokenWriter(stream, binary), indexes)
-    return stream.getvalue()
+    return io_samples.written(write_index_vector, indexes, binary=binary)
 
 
 def read(data, binary=True):

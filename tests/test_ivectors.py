@@ -189,9 +189,9 @@ def test_pieces_of_an_utterance_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     pieces = list(terms_of_pieces(extractor, features, posterior, np.array([1, 4, 4, 9, 20])))
     assert [piece.frames for piece in pieces] == [
         pytest.approx(float(posterior.part(*ends).weights.sum())) for ends in ((0, 1), (1, 4), (4, 4), (4, 9), (9, 20))]
-    np.testing.assert_allclose(sum(piece.linear for piece in pieces), extractor.linear_term(stats), rtol=1e-9)
+    np.testing.assert_allclose(sum(piece.linear for piece in pieces), extractor.terms(stats).linear, rtol=1e-9)
     np.testing.assert_allclose(unpacked(np.sum([piece.quadratic for piece in pieces], axis=0)),
-                               extractor.quadratic_term(stats.gamma), rtol=1e-9)
+                               extractor.terms(stats).quadratic, rtol=1e-9)
     with pytest.raises(ShapeError, match="expected posteriors of 19 frames"):
         next(terms_of_pieces(extractor, features[:-1], posterior, np.array([19])))
 

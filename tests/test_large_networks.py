@@ -1,12 +1,12 @@
 """Networks of many nodes: the time to read and compile them grows no worse than n log n, as benchmarks/ measure it."""
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 from paths import ROOT
+from scripts import load
 
 SMALL, LARGE = 400, 2400
 RUNS = 3                     # of each size, the quickest of which counts
@@ -18,10 +18,7 @@ LEAST_SECONDS = 0.3          # that the large one takes, for a growth to count: 
 
 @pytest.fixture(scope="module")
 def benchmark() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("large_networks", ROOT / "benchmarks" / "large_networks.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load(ROOT / "benchmarks" / "large_networks.py")
 
 
 @pytest.mark.slow          # on a machine that others use, times of small networks say little

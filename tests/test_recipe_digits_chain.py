@@ -1,15 +1,14 @@
 """egs/digits/run_chain.sh: its stages from the tree to the decoded words, on some of the data, and how it fails."""
 from __future__ import annotations
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from driver_chain_cases import NUM_PDFS, write_tree_dir
 from paths import ROOT
+from scripts import run
 
 import nnet3py
 
@@ -18,8 +17,7 @@ MOST_ERRORS = 5.0         # per cent of words; the recipe's own result is below 
 
 
 def run_chain(*words: object, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(DIGITS / "run_chain.sh"), *map(str, words)], capture_output=True, text=True,
-                          timeout=timeout, env={**os.environ, "NNET3PY_PYTHON": sys.executable})
+    return run(DIGITS / "run_chain.sh", *words, timeout=timeout)
 
 
 def test_the_network_is_made_for_the_tree(tmp_path: Path) -> None:

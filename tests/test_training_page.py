@@ -298,5 +298,5 @@ def test_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert capsys.readouterr().out.strip() == str(folder / "report" / "report.html")
     assert (folder / "report" / "report.csv").read_text(encoding="utf-8").count("\n") == 1 + 3
     assert load("nnet3-monitor").execute([str(folder)]) == 0
-    assert capsys.readouterr().out == "nothing wrong in 3 iterations\n"
+    assert capsys.readouterr().out == "no problems in 3 iterations\n"
     assert load("nnet3-monitor").execute([str(tmp_path)]) != 0

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from io_samples import check_survives
+from io_samples import check_survives, object_bytes
 from paths import DATA, shared_golden
 
 from nnet3py.errors import FormatError, Nnet3Error
@@ -16,7 +16,7 @@ from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import Constant, ContextDependency, Map, Split, Table, initial_transition_model
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.io.tokens import TokenReader
 
 FOLDER = DATA / "network"
 MONOPHONE = ("ContextDependency 1 0 ToPdf TE 0 4 ( NULL TE -1 2 ( CE 0 CE 1 ) \nNULL TE -1 2 ( CE 2 CE 3 ) \n) \n"
@@ -114,27 +114,21 @@ SPLITS = ("ContextDependency 3 1 ToPdf SE 0 [ 1 3 ]\n{ TE 1 3 ( NULL CE 4 SE -1 
           "EndContextDependency ")
 
 
-def tree_bytes(tree: ContextDependency, binary: bool) -> bytes:
-    stream = io.BytesIO()
-    tree.write(TokenWriter(stream, binary))
-    return stream.getvalue()
-
-
 @pytest.mark.parametrize("text", [MONOPHONE, SPLITS, "ContextDependency 1 0 ToPdf NULL EndContextDependency "])
 def test_every_map_is_written_as_it_was_read(text: str) -> None:
     tree = parsed(text)
-    assert tree_bytes(tree, False) == text.encode()
-    data = tree_bytes(tree, True)
+    assert object_bytes(tree, False) == text.encode()
+    data = object_bytes(tree, True)
     again = ContextDependency.read(TokenReader(io.BytesIO(data), binary=True))
     assert again == tree
-    assert tree_bytes(again, True) == data
+    assert object_bytes(again, True) == data
 
 
 def test_a_tree_of_kaldis_is_written_unchanged() -> None:
     data = (FOLDER / "tree").read_bytes()
-    assert b"\0B" + tree_bytes(read_object(str(FOLDER / "tree"), ContextDependency.read), True) == data
+    assert b"\0B" + object_bytes(read_object(str(FOLDER / "tree"), ContextDependency.read), True) == data
 
 
 @pytest.mark.parametrize("binary", [True, False])
 def test_damaged_trees_are_refused(binary: bool) -> None:
-    check_survives(ContextDependency.read, tree_bytes(parsed(SPLITS), binary), binary)
+    check_survives(ContextDependency.read, object_bytes(parsed(SPLITS), binary), binary)

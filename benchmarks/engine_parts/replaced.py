@@ -2,8 +2,8 @@
 
     engine_parts.replaced PART TIMES PROGRAM ARGUMENTS...   (benchmarks/engine.py starts it)
 
-PART is a key of PARTS. The wall-clock seconds of each minibatch that is trained are written to TIMES as JSON. Replaced
-code is compiled into kernels, so each part needs a cache folder (NNET3PY_CACHE) of its own.
+PART is a key of PARTS. The seconds of the clock and of the processor of each minibatch that is trained are written to
+TIMES as JSON. Replaced code is compiled into kernels, so each part needs a cache folder (NNET3PY_CACHE) of its own.
 """
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 _kept: list[Any] = []                # machine code that must live
@@ -23,16 +24,28 @@ def nothing() -> None:
     """The engine as it is."""
 
 
+def _for_numba(function: Callable[..., Any], **options: Any) -> Any:
+    """A function for numba's own target, with those that it calls, which are made for the engine's."""
+    import numba
+    from numba.core.dispatcher import Dispatcher
+
+    made = {name: _for_numba(value.py_func) if isinstance(value, Dispatcher) else value
+            for name, value in function.__globals__.items() if name in function.__code__.co_names}
+    copied = FunctionType(function.__code__, {**function.__globals__, **made}, function.__name__, function.__defaults__)
+    copied.__module__ = function.__module__
+    return numba.njit(error_model="numpy", **options)(copied)
+
+
 def team() -> None:
     """numba's own threads instead of the team: a parallel loop over the chunks of a job."""
     import llvmlite.binding
+    import numba
     from numba import cfunc, prange, set_num_threads, types
 
     from nnet3py.engine import interface, kernel_files, team, team_code
-    from nnet3py.engine.numba_target import numba
     from nnet3py.engine.threads import num_threads
 
-    chunk_size, call_part = team_code._chunk_size, team_code.call_part
+    chunk_size, call_part = _for_numba(team_code._chunk_size.py_func), team_code.call_part
 
     @numba.njit(parallel=True)
     def run_chunks(function, arguments, count, chunk):  # type: ignore[no-untyped-def]
@@ -92,12 +105,12 @@ def _with_defaults(called: Callable[..., Any], function: Callable[..., Any]) -> 
 def loading() -> None:
     """numba's own cache, loading and wrappers instead of object files that llvmlite loads, and entries."""
     from nnet3py.engine.code_files import kept_on_disk
-    from nnet3py.engine.numba_target import numba
 
     def make(kernel: Any) -> Callable[..., Any]:
         with kept_on_disk(kernel.source):
-            return numba.njit(kernel.signature, error_model="numpy", nogil=True,  # type: ignore[no-any-return]
-                              cache=True, fastmath=kernel.fastmath)(kernel.function)
+            function = _for_numba(kernel.function, nogil=True, cache=True, fastmath=kernel.fastmath)
+            function.compile(kernel.signature)
+            return function  # type: ignore[no-any-return]
 
     _instead_of_kernels(make)
 
@@ -188,17 +201,17 @@ PARTS: dict[str, Callable[[], None]] = {"": nothing, "team": team, "tiles": tile
                                         "entries": entries, "layouts": layouts}
 
 
-def time_minibatches() -> list[float]:
-    """Have the seconds of each minibatch put into a list."""
+def time_minibatches() -> list[tuple[float, float]]:
+    """Have the seconds of each minibatch put into a list: the clock's, and the processor's of all threads."""
     from nnet3py.training.trainer import MinibatchTrainer
 
-    seconds: list[float] = []
+    seconds: list[tuple[float, float]] = []
     train = MinibatchTrainer.train
 
     def timed(self: Any, eg: Any) -> None:
-        start = time.perf_counter()
+        start, processor_start = time.perf_counter(), time.process_time()
         train(self, eg)
-        seconds.append(time.perf_counter() - start)
+        seconds.append((time.perf_counter() - start, time.process_time() - processor_start))
 
     MinibatchTrainer.train = timed  # type: ignore[method-assign]
     return seconds

@@ -14,14 +14,11 @@ from nnet3py.cli.registry_table import TABLE
 
 
 class Entry(NamedTuple):
-    """A command's module below ``nnet3py.cli``, such as ``nnet.copy``, and one line of help.
+    """Command in the table."""
 
-    A command without a ``launcher`` is for a person: ``nnet3py`` runs it, and nothing in ``bin/`` has its name.
-    """
-
-    module: str
-    help: str
-    launcher: bool = True
+    module: str          # below nnet3py.cli, such as "nnet.networks"
+    help: str            # one line for lists of commands
+    launcher: bool       # whether bin/ has a program of its name; else only nnet3py NAME runs the command
 
 
 GROUPS: dict[str, dict[str, Entry]] = {heading: {name: Entry(*row) for name, row in rows.items()}
@@ -34,6 +31,6 @@ def person_name(kaldi_name: str) -> str:
     return kaldi_name.removeprefix("nnet3-")
 
 
-# Where two share it (nnet3-am-info and am-info), it is the nnet3 one's; the other keeps its name as a launcher.
+# If two commands have one name (nnet3-am-info and am-info), it stands for the nnet3 command; the other has a launcher.
 PERSON_NAMES: dict[str, str] = {person_name(name): name
                                 for name in sorted(COMMANDS, key=lambda name: name.startswith("nnet3-"))}

@@ -11,38 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3py.decoding import layout
 from nnet3py.decoding.graph_loops import place_of
-from nnet3py.decoding.layout import (
-    ARC_COST,
-    ARC_INPUT,
-    ARC_NEXT,
-    ARC_OUTPUT,
-    ARC_WORDS,
-    BAD_NAME,
-    BAD_PHONE,
-    BAD_STATE,
-    CALLED_GRAPH,
-    CALLER,
-    DEPTH,
-    DONE,
-    FINAL,
-    FIRST_ARC,
-    MORE_ARCS,
-    MORE_INSTANCES,
-    MORE_STATES,
-    MOST_DEPTH,
-    NO_ENTRY,
-    NO_GRAPH,
-    NUM_ARCS,
-    NUM_EPSILONS,
-    NUM_INSTANCES,
-    NUM_MADE_ARCS,
-    NUM_STATES,
-    PLACE,
-    RETURN,
-    STATE_WORDS,
-    TOO_DEEP,
-)
 from nnet3py.engine.inline import inline
 from nnet3py.graphs.grammar_fst import FIRST_LABEL
 
@@ -83,14 +53,14 @@ def expand(g_states: Any, g_state_costs: Any, g_arcs: Any, g_arc_costs: Any, sta
     """Make the arcs of the states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
     graphs = Graphs(g_states, g_state_costs, g_arcs, g_arc_costs, starts, graph_of, settings)
     made = Made(keys, table, states, state_costs, arcs, arc_costs, instances, instance_table, counts)
-    while counts[PLACE] < len(wanted):
-        state = np.int64(wanted[counts[PLACE]])
-        if states[state, NUM_ARCS] == -1:
+    while counts[layout.PLACE] < len(wanted):
+        state = np.int64(wanted[counts[layout.PLACE]])
+        if states[state, layout.NUM_ARCS] == -1:
             status = _expand_one(graphs, made, state)
-            if status != DONE:
+            if status != layout.DONE:
                 return status
-        counts[PLACE] += 1
-    return DONE
+        counts[layout.PLACE] += 1
+    return layout.DONE
 
 
 def add_state(g_state_costs: Any, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
@@ -105,8 +75,8 @@ def rebuild_instances(instances: np.ndarray, instance_table: np.ndarray, count: 
     for place in range(len(instance_table)):
         instance_table[place] = -1
     for number in range(1, count):
-        place = _instance_place(instances, instance_table, instances[number, CALLED_GRAPH], instances[number, CALLER],
-                                instances[number, RETURN])
+        place = _instance_place(instances, instance_table, instances[number, layout.CALLED_GRAPH],
+                                instances[number, layout.CALLER], instances[number, layout.RETURN])
         instance_table[place] = number
 
 
@@ -114,14 +84,15 @@ def rebuild_instances(instances: np.ndarray, instance_table: np.ndarray, count: 
 def _state_of(g_state_costs: Any, made: Made, key: int) -> int:
     place = place_of(made.keys, made.table, np.int64(len(made.table) - 1), key, np.int64(0))
     if made.table[place] < 0:
-        state = made.counts[NUM_STATES]
-        made.counts[NUM_STATES] += 1
+        state = made.counts[layout.NUM_STATES]
+        made.counts[layout.NUM_STATES] += 1
         made.table[place], made.keys[2 * state], made.keys[2 * state + 1] = state, key, 0
         final = _INFINITY
         if key >> 32 == 0:                                   # only the top graph can end
-            final = g_state_costs[(key & 0xFFFFFFFF) * STATE_WORDS + FINAL]
-        made.state_costs[state, FINAL] = final
-        made.states[state, FIRST_ARC], made.states[state, NUM_ARCS], made.states[state, NUM_EPSILONS] = 0, -1, 1
+            final = g_state_costs[(key & 0xFFFFFFFF) * layout.STATE_WORDS + layout.FINAL]
+        made.state_costs[state, layout.FINAL] = final
+        made.states[state, layout.FIRST_ARC], made.states[state, layout.NUM_ARCS] = 0, -1
+        made.states[state, layout.NUM_EPSILONS] = 1
     return np.int64(made.table[place])
 
 
@@ -134,7 +105,8 @@ def _instance_place(instances: np.ndarray, table: np.ndarray, graph: int, caller
     place = np.int64(mixed >> np.uint64(24)) & mask
     while table[place] >= 0:
         instance = instances[table[place]]
-        if instance[CALLED_GRAPH] == graph and instance[CALLER] == caller and instance[RETURN] == back:
+        if (instance[layout.CALLED_GRAPH] == graph and instance[layout.CALLER] == caller
+                and instance[layout.RETURN] == back):
             break
         place = (place + 1) & mask
     return place
@@ -145,32 +117,34 @@ def _instance_of(made: Made, graph: int, caller: int, back: int) -> int:
     """Return the number of an instance, which is added if it is new."""
     place = _instance_place(made.instances, made.instance_table, graph, caller, back)
     if made.instance_table[place] < 0:
-        number = made.counts[NUM_INSTANCES]
-        made.counts[NUM_INSTANCES] += 1
+        number = made.counts[layout.NUM_INSTANCES]
+        made.counts[layout.NUM_INSTANCES] += 1
         made.instance_table[place] = number
-        made.instances[number, CALLED_GRAPH], made.instances[number, CALLER] = graph, caller
-        made.instances[number, RETURN], made.instances[number, DEPTH] = back, made.instances[caller, DEPTH] + 1
+        made.instances[number, layout.CALLED_GRAPH], made.instances[number, layout.CALLER] = graph, caller
+        made.instances[number, layout.RETURN] = back
+        made.instances[number, layout.DEPTH] = made.instances[caller, layout.DEPTH] + 1
     return np.int64(made.instance_table[place])
 
 
 @inline
 def _arc_of(graphs: Graphs, state: int, label: int) -> int:
     """Return the position of a state's arc with a label, in words; -1 if there is none."""
-    first = np.int64(graphs.states[state * STATE_WORDS + FIRST_ARC])
-    for arc in range(first, first + np.int64(graphs.states[state * STATE_WORDS + NUM_ARCS])):
-        if graphs.arcs[arc * ARC_WORDS + ARC_INPUT] == label:
-            return np.int64(arc * ARC_WORDS)
+    first = np.int64(graphs.states[state * layout.STATE_WORDS + layout.FIRST_ARC])
+    for arc in range(first, first + np.int64(graphs.states[state * layout.STATE_WORDS + layout.NUM_ARCS])):
+        if graphs.arcs[arc * layout.ARC_WORDS + layout.ARC_INPUT] == label:
+            return np.int64(arc * layout.ARC_WORDS)
     return np.int64(-1)
 
 
 @inline
 def _add_arc(graphs: Graphs, made: Made, state: int, key: int, label: int, output: int, cost: float) -> None:
     to = _state_of(graphs.state_costs, made, key)
-    arc = made.counts[NUM_MADE_ARCS]
-    made.counts[NUM_MADE_ARCS] += 1
-    made.arcs[arc, ARC_INPUT], made.arcs[arc, ARC_OUTPUT], made.arcs[arc, ARC_NEXT] = label, output, to
-    made.arc_costs[arc, ARC_COST] = cost
-    made.states[state, NUM_EPSILONS] += label == 0
+    arc = made.counts[layout.NUM_MADE_ARCS]
+    made.counts[layout.NUM_MADE_ARCS] += 1
+    made.arcs[arc, layout.ARC_INPUT], made.arcs[arc, layout.ARC_OUTPUT] = label, output
+    made.arcs[arc, layout.ARC_NEXT] = to
+    made.arc_costs[arc, layout.ARC_COST] = cost
+    made.states[state, layout.NUM_EPSILONS] += label == 0
 
 
 @inline
@@ -178,57 +152,60 @@ def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
     """Add the arc that replaces an arc into another graph; return DONE or the error."""
     instance, counts = made.keys[2 * state] >> 32, made.counts
     offset, multiple = graphs.settings[0], graphs.settings[1]
-    label, back = np.int64(graphs.arcs[arc + ARC_INPUT]) - FIRST_LABEL, np.int64(graphs.arcs[arc + ARC_NEXT])
+    label = np.int64(graphs.arcs[arc + layout.ARC_INPUT]) - FIRST_LABEL
+    back = np.int64(graphs.arcs[arc + layout.ARC_NEXT])
     name, phone = label // multiple, label % multiple
-    counts[BAD_STATE], counts[BAD_NAME], counts[BAD_PHONE] = made.keys[2 * state] & 0xFFFFFFFF, name, phone
+    counts[layout.BAD_STATE] = made.keys[2 * state] & 0xFFFFFFFF
+    counts[layout.BAD_NAME], counts[layout.BAD_PHONE] = name, phone
     if name == offset + _END:
-        to_instance, entry = np.int64(made.instances[instance, CALLER]), _REENTER
-        at = np.int64(made.instances[instance, RETURN])
+        to_instance, entry = np.int64(made.instances[instance, layout.CALLER]), _REENTER
+        at = np.int64(made.instances[instance, layout.RETURN])
     else:
         place = name - offset - _USER
         if place < 0 or place >= len(graphs.graph_of) or graphs.graph_of[place] < 0:
-            return NO_GRAPH
+            return layout.NO_GRAPH
         graph = np.int64(graphs.graph_of[place])
         if graphs.starts[graph] < 0:
-            return DONE                                      # an empty graph: it accepts nothing
-        if made.instances[instance, DEPTH] >= MOST_DEPTH:
-            return TOO_DEEP
+            return layout.DONE                                      # an empty graph: it accepts nothing
+        if made.instances[instance, layout.DEPTH] >= layout.MOST_DEPTH:
+            return layout.TOO_DEEP
         to_instance, at, entry = _instance_of(made, graph, instance, back), np.int64(graphs.starts[graph]), _BEGIN
     arriving = _arc_of(graphs, at, FIRST_LABEL + (offset + entry) * multiple + phone)
     if arriving < 0:
-        return NO_ENTRY
-    count = np.float32(np.log(np.float64(graphs.states[at * STATE_WORDS + NUM_ARCS])))
-    key = (to_instance << 32) | np.int64(graphs.arcs[arriving + ARC_NEXT])
-    _add_arc(graphs, made, state, key, np.int64(0), np.int64(graphs.arcs[arriving + ARC_OUTPUT]),
-             (graphs.arc_costs[arc + ARC_COST] + graphs.arc_costs[arriving + ARC_COST]) - count)
-    return DONE
+        return layout.NO_ENTRY
+    count = np.float32(np.log(np.float64(graphs.states[at * layout.STATE_WORDS + layout.NUM_ARCS])))
+    key = (to_instance << 32) | np.int64(graphs.arcs[arriving + layout.ARC_NEXT])
+    _add_arc(graphs, made, state, key, np.int64(0), np.int64(graphs.arcs[arriving + layout.ARC_OUTPUT]),
+             (graphs.arc_costs[arc + layout.ARC_COST] + graphs.arc_costs[arriving + layout.ARC_COST]) - count)
+    return layout.DONE
 
 
 @inline
 def _expand_one(graphs: Graphs, made: Made, state: int) -> int:
     """Make all arcs of a state, or none if there is not enough room."""
     key, counts = made.keys[2 * state], made.counts
-    instance, words = (key >> 32) << 32, (key & 0xFFFFFFFF) * STATE_WORDS
-    first, count = np.int64(graphs.states[words + FIRST_ARC]), np.int64(graphs.states[words + NUM_ARCS])
-    if counts[NUM_MADE_ARCS] + count > len(made.arcs):
-        return MORE_ARCS
-    if counts[NUM_STATES] + count > len(made.states) or 2 * (counts[NUM_STATES] + count) > len(made.table):
-        return MORE_STATES
-    if counts[NUM_INSTANCES] + count > len(made.instances) or (
-            2 * (counts[NUM_INSTANCES] + count) > len(made.instance_table)):
-        return MORE_INSTANCES
-    first_made = counts[NUM_MADE_ARCS]
-    made.states[state, NUM_EPSILONS] = 0
-    for arc in range(first * ARC_WORDS, (first + count) * ARC_WORDS, ARC_WORDS):
-        label = np.int64(graphs.arcs[arc + ARC_INPUT])
+    instance, words = (key >> 32) << 32, (key & 0xFFFFFFFF) * layout.STATE_WORDS
+    first, count = np.int64(graphs.states[words + layout.FIRST_ARC]), np.int64(graphs.states[words + layout.NUM_ARCS])
+    if counts[layout.NUM_MADE_ARCS] + count > len(made.arcs):
+        return layout.MORE_ARCS
+    num_states = counts[layout.NUM_STATES] + count
+    if num_states > len(made.states) or 2 * num_states > len(made.table):
+        return layout.MORE_STATES
+    if counts[layout.NUM_INSTANCES] + count > len(made.instances) or (
+            2 * (counts[layout.NUM_INSTANCES] + count) > len(made.instance_table)):
+        return layout.MORE_INSTANCES
+    first_made = counts[layout.NUM_MADE_ARCS]
+    made.states[state, layout.NUM_EPSILONS] = 0
+    for arc in range(first * layout.ARC_WORDS, (first + count) * layout.ARC_WORDS, layout.ARC_WORDS):
+        label = np.int64(graphs.arcs[arc + layout.ARC_INPUT])
         if label < FIRST_LABEL:
-            _add_arc(graphs, made, state, instance | np.int64(graphs.arcs[arc + ARC_NEXT]), label,
-                     np.int64(graphs.arcs[arc + ARC_OUTPUT]), graphs.arc_costs[arc + ARC_COST])
+            _add_arc(graphs, made, state, instance | np.int64(graphs.arcs[arc + layout.ARC_NEXT]), label,
+                     np.int64(graphs.arcs[arc + layout.ARC_OUTPUT]), graphs.arc_costs[arc + layout.ARC_COST])
             continue
         status = _cross(graphs, made, state, arc)
-        if status != DONE:
-            counts[NUM_MADE_ARCS] = first_made
+        if status != layout.DONE:
+            counts[layout.NUM_MADE_ARCS] = first_made
             return status
-    made.states[state, FIRST_ARC] = first_made
-    made.states[state, NUM_ARCS] = counts[NUM_MADE_ARCS] - first_made
-    return DONE
+    made.states[state, layout.FIRST_ARC] = first_made
+    made.states[state, layout.NUM_ARCS] = counts[layout.NUM_MADE_ARCS] - first_made
+    return layout.DONE

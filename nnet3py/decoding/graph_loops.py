@@ -5,25 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.decoding.layout import (
-    ARC_COST,
-    ARC_INPUT,
-    ARC_NEXT,
-    ARC_OUTPUT,
-    ARC_WORDS,
-    BAD_COST,
-    BAD_EPSILONS,
-    BAD_INPUT,
-    BAD_NEXT,
-    BAD_OUTPUT,
-    BAD_RANGE,
-    FINAL,
-    FINE,
-    FIRST_ARC,
-    NUM_ARCS,
-    NUM_EPSILONS,
-    STATE_WORDS,
-)
+from nnet3py.decoding import layout
 from nnet3py.engine.inline import inline
 from nnet3py.lattices.subset_loops import sort
 
@@ -34,36 +16,37 @@ def check_tables(states: Any, state_costs: Any, arcs: Any, arc_costs: Any, num_s
                  largest_label: int, place: np.ndarray) -> int:
     """Return the first error in a graph's tables; ``place`` gets its state, its arc, and the wrong number."""
     for state in range(num_states):
-        words = state * STATE_WORDS
-        first, count = np.int64(states[words + FIRST_ARC]), np.int64(states[words + NUM_ARCS])
+        words = state * layout.STATE_WORDS
+        first, count = np.int64(states[words + layout.FIRST_ARC]), np.int64(states[words + layout.NUM_ARCS])
         place[0], place[1], place[2] = state, first, count
         if first + count > num_arcs:
-            return BAD_RANGE
-        cost = state_costs[words + FINAL]
+            return layout.BAD_RANGE
+        cost = state_costs[words + layout.FINAL]
         if cost != cost or cost == -np.inf:
-            return BAD_COST
+            return layout.BAD_COST
         epsilons = 0
         for arc in range(first, first + count):
-            at = arc * ARC_WORDS
-            label, output, following = arcs[at + ARC_INPUT], arcs[at + ARC_OUTPUT], arcs[at + ARC_NEXT]
+            at = arc * layout.ARC_WORDS
+            label, output = arcs[at + layout.ARC_INPUT], arcs[at + layout.ARC_OUTPUT]
+            following = arcs[at + layout.ARC_NEXT]
             epsilons += label == 0
             place[1] = arc
             place[2] = following
             if following < 0 or following >= num_states:
-                return BAD_NEXT
+                return layout.BAD_NEXT
             place[2] = label
             if label < 0 or label > largest_label:
-                return BAD_INPUT
+                return layout.BAD_INPUT
             place[2] = output
             if output < 0:
-                return BAD_OUTPUT
-            cost = arc_costs[at + ARC_COST]
+                return layout.BAD_OUTPUT
+            cost = arc_costs[at + layout.ARC_COST]
             if cost != cost or cost == -np.inf:
-                return BAD_COST
+                return layout.BAD_COST
         place[2] = epsilons
-        if epsilons != np.int64(states[words + NUM_EPSILONS]):
-            return BAD_EPSILONS
-    return FINE
+        if epsilons != np.int64(states[words + layout.NUM_EPSILONS]):
+            return layout.BAD_EPSILONS
+    return layout.FINE
 
 
 def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: np.ndarray, stack: np.ndarray,
@@ -75,25 +58,25 @@ def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: np.ndarray
     """
     for root in range(num_states):
         depth = np.int64(0)
-        if seen[root] == 0 and states[root * STATE_WORDS + NUM_EPSILONS] != 0:
-            seen[root], stack[0], position[0], depth = 1, root, states[root * STATE_WORDS + FIRST_ARC], 1
+        if seen[root] == 0 and states[root * layout.STATE_WORDS + layout.NUM_EPSILONS] != 0:
+            seen[root], stack[0], position[0], depth = 1, root, states[root * layout.STATE_WORDS + layout.FIRST_ARC], 1
         while depth > 0:
             state = np.int64(stack[depth - 1])
-            words = state * STATE_WORDS
+            words = state * layout.STATE_WORDS
             arc = position[depth - 1]
-            if arc == np.int64(states[words + FIRST_ARC]) + np.int64(states[words + NUM_ARCS]):
+            if arc == np.int64(states[words + layout.FIRST_ARC]) + np.int64(states[words + layout.NUM_ARCS]):
                 seen[state] = 2
                 depth -= 1
                 continue
             position[depth - 1] = arc + 1
-            if arcs[arc * ARC_WORDS + ARC_INPUT] != 0:
+            if arcs[arc * layout.ARC_WORDS + layout.ARC_INPUT] != 0:
                 continue
-            following = arcs[arc * ARC_WORDS + ARC_NEXT]
+            following = arcs[arc * layout.ARC_WORDS + layout.ARC_NEXT]
             if seen[following] == 1:
                 return np.int64(following)
-            if seen[following] == 0 and states[np.int64(following) * STATE_WORDS + NUM_EPSILONS] != 0:
+            if seen[following] == 0 and states[np.int64(following) * layout.STATE_WORDS + layout.NUM_EPSILONS] != 0:
                 seen[following], stack[depth] = 1, following
-                position[depth] = states[np.int64(following) * STATE_WORDS + FIRST_ARC]
+                position[depth] = states[np.int64(following) * layout.STATE_WORDS + layout.FIRST_ARC]
                 depth += 1
     return np.int64(-1)
 
@@ -107,14 +90,14 @@ def find_free_arcs(states: Any, arcs: Any, num_states: int, num_transition_ids: 
     """
     count = np.int64(0)
     for state in range(num_states):
-        words = state * STATE_WORDS
-        first = np.int64(states[words + FIRST_ARC])
-        for arc in range(first, first + np.int64(states[words + NUM_ARCS])):
-            label = np.int64(arcs[arc * ARC_WORDS + ARC_INPUT])
+        words = state * layout.STATE_WORDS
+        first = np.int64(states[words + layout.FIRST_ARC])
+        for arc in range(first, first + np.int64(states[words + layout.NUM_ARCS])):
+            label = np.int64(arcs[arc * layout.ARC_WORDS + layout.ARC_INPUT])
             if label == 0 or is_disambig[label] != 0:
                 if count < len(edges):
-                    edges[count, 0], edges[count, 1] = state, arcs[arc * ARC_WORDS + ARC_NEXT]
-                    edges[count, 2] = arcs[arc * ARC_WORDS + ARC_OUTPUT]
+                    edges[count, 0], edges[count, 1] = state, arcs[arc * layout.ARC_WORDS + layout.ARC_NEXT]
+                    edges[count, 2] = arcs[arc * layout.ARC_WORDS + layout.ARC_OUTPUT]
                 count += 1
             elif label > num_transition_ids:
                 return -label
@@ -175,17 +158,17 @@ def find_components(states: Any, arcs: Any, num_states: int, depth: np.ndarray, 
             stack[0], top = root, 1
         while top > 0:
             state = np.int64(stack[top - 1])
-            words = state * STATE_WORDS
+            words = state * layout.STATE_WORDS
             if depth[state] < 0:
                 depth[state] = lowest[state] = seen
                 seen += 1
                 waiting[num_waiting] = state
                 num_waiting += 1
-                position[state] = states[words + FIRST_ARC]
-            if position[state] < np.int64(states[words + FIRST_ARC]) + np.int64(states[words + NUM_ARCS]):
-                at = position[state] * ARC_WORDS
+                position[state] = states[words + layout.FIRST_ARC]
+            if position[state] < np.int64(states[words + layout.FIRST_ARC]) + np.int64(states[words + layout.NUM_ARCS]):
+                at = position[state] * layout.ARC_WORDS
                 position[state] += 1
-                label, following = arcs[at + ARC_OUTPUT], np.int64(arcs[at + ARC_NEXT])
+                label, following = arcs[at + layout.ARC_OUTPUT], np.int64(arcs[at + layout.ARC_NEXT])
                 if label != 0:
                     if new_labels[label] == 0:
                         num_labels += 1
@@ -222,15 +205,16 @@ def find_intervals(states: Any, state_costs: Any, arcs: Any, component: np.ndarr
     for number in range(progress[0], len(starts) - 1):
         count = np.int64(0)
         for place in range(member_starts[number], member_starts[number + 1]):
-            words = np.int64(members[place]) * STATE_WORDS
+            words = np.int64(members[place]) * layout.STATE_WORDS
             if count == len(lows):
                 return MORE
-            if state_costs[words + FINAL] != np.inf:
+            if state_costs[words + layout.FINAL] != np.inf:
                 lows[count], highs[count] = final_label, final_label + 1
                 count += 1
-            first_arc = np.int64(states[words + FIRST_ARC])
-            for arc in range(first_arc, first_arc + np.int64(states[words + NUM_ARCS])):
-                label, other = np.int64(arcs[arc * ARC_WORDS + ARC_OUTPUT]), component[arcs[arc * ARC_WORDS + ARC_NEXT]]
+            first_arc = np.int64(states[words + layout.FIRST_ARC])
+            for arc in range(first_arc, first_arc + np.int64(states[words + layout.NUM_ARCS])):
+                label = np.int64(arcs[arc * layout.ARC_WORDS + layout.ARC_OUTPUT])
+                other = component[arcs[arc * layout.ARC_WORDS + layout.ARC_NEXT]]
                 from_place, to_place = np.int64(starts[other]), np.int64(starts[other])
                 if label == 0 and other != number:
                     to_place = starts[other + 1]

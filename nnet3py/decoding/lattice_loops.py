@@ -5,33 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nnet3py.decoding.layout import (
-    ACOUSTIC,
-    BACK,
-    CHAIN,
-    EXTRA,
-    FINAL,
-    FIRST_LINK,
-    FIRST_TOKEN,
-    FRAME,
-    GRAPH,
-    INPUT,
-    LATTICE_BEAM,
-    LINK_WORDS,
-    LINKS,
-    NUM_LINKS,
-    NUM_TOKENS,
-    OLDER,
-    OUTPUT,
-    PRUNE_DELTA,
-    PRUNE_LINKS,
-    PRUNE_TOKENS,
-    STATE,
-    STATE_WORDS,
-    TO,
-    TOKEN_WORDS,
-    TOTAL,
-)
+from nnet3py.decoding import layout
 from nnet3py.engine.inline import inline
 
 _INFINITY = np.float32(np.inf)
@@ -58,7 +32,9 @@ class Tokens(NamedTuple):
 @inline
 def _end(search: Tokens, frame: int) -> int:
     """Return the number after a time's last token."""
-    return search.counts[NUM_TOKENS] if frame == search.counts[FRAME] else search.frames[frame + 1, FIRST_TOKEN]
+    if frame == search.counts[layout.FRAME]:
+        return search.counts[layout.NUM_TOKENS]
+    return search.frames[frame + 1, layout.FIRST_TOKEN]
 
 
 @inline
@@ -67,20 +43,20 @@ def prune_active(search: Tokens, delta: float) -> int:
 
     Tokens of the newest time keep an extra cost of 0, since any of them may lie on the best path in the end.
     """
-    frames, newest = search.frames, search.counts[FRAME]
+    frames, newest = search.frames, search.counts[layout.FRAME]
     first = newest
     for frame in range(newest - 1, -1, -1):
-        if frames[frame, PRUNE_LINKS]:
+        if frames[frame, layout.PRUNE_LINKS]:
             costs_changed, lost = _prune_links(search, frame, delta)
             if costs_changed and frame > 0:
-                frames[frame - 1, PRUNE_LINKS] = 1
+                frames[frame - 1, layout.PRUNE_LINKS] = 1
             if lost:
-                frames[frame, PRUNE_TOKENS] = 1
+                frames[frame, layout.PRUNE_TOKENS] = 1
                 first = frame
-            frames[frame, PRUNE_LINKS] = 0
-        if frame + 1 < newest and frames[frame + 1, PRUNE_TOKENS]:
+            frames[frame, layout.PRUNE_LINKS] = 0
+        if frame + 1 < newest and frames[frame + 1, layout.PRUNE_TOKENS]:
             _prune_tokens(search, frame + 1)
-            frames[frame + 1, PRUNE_TOKENS] = 0
+            frames[frame + 1, layout.PRUNE_TOKENS] = 0
             first = min(first, frame + 1)
     return first
 
@@ -89,20 +65,20 @@ def prune_active(search: Tokens, delta: float) -> int:
 def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
     """Drop a token's links outside the lattice beam; return the others' least extra cost, and whether some fell."""
     links, costs = search.links, search.token_costs
-    total, beam = costs[token, TOTAL], search.limits[LATTICE_BEAM]
+    total, beam = costs[token, layout.TOTAL], search.limits[layout.LATTICE_BEAM]
     least, lost, newer = _INFINITY, False, np.int32(-1)
-    link = search.tokens[token, LINKS]
+    link = search.tokens[token, layout.LINKS]
     while link >= 0:
-        to, older = links[link, TO], links[link, OLDER]
-        through = (total + search.link_costs[link, ACOUSTIC]) + search.link_costs[link, GRAPH]
-        extra = costs[to, EXTRA] + (through - costs[to, TOTAL])
+        to, older = links[link, layout.TO], links[link, layout.OLDER]
+        through = (total + search.link_costs[link, layout.ACOUSTIC]) + search.link_costs[link, layout.GRAPH]
+        extra = costs[to, layout.EXTRA] + (through - costs[to, layout.TOTAL])
         if extra > beam:
             lost = True
-            links[link, TO] = -1
+            links[link, layout.TO] = -1
             if newer >= 0:
-                links[newer, OLDER] = older
+                links[newer, layout.OLDER] = older
             else:
-                search.tokens[token, LINKS] = older
+                search.tokens[token, layout.LINKS] = older
         else:
             least = min(least, max(extra, np.float32(0.0)))
             newer = link
@@ -113,45 +89,45 @@ def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
 @inline
 def _prune_links(search: Tokens, frame: int, delta: float) -> tuple[bool, bool]:
     """Return whether extra costs of a time's tokens changed by more than ``delta``, and whether links were dropped."""
-    first, end, costs = search.frames[frame, FIRST_TOKEN], _end(search, frame), search.token_costs
+    first, end, costs = search.frames[frame, layout.FIRST_TOKEN], _end(search, frame), search.token_costs
     costs_changed, lost, again = False, False, True
     while again:
         again = False
         for token in range(end - 1, first - 1, -1):
             least, some_lost = _least_extra(search, token)
             lost |= some_lost
-            again |= abs(least - costs[token, EXTRA]) > delta
-            costs[token, EXTRA] = least
+            again |= abs(least - costs[token, layout.EXTRA]) > delta
+            costs[token, layout.EXTRA] = least
         costs_changed |= again
     return costs_changed, lost
 
 
 @inline
 def _prune_tokens(search: Tokens, frame: int) -> None:
-    for token in range(search.frames[frame, FIRST_TOKEN], _end(search, frame)):
-        if search.token_costs[token, EXTRA] == _INFINITY:
-            search.tokens[token, STATE] = -1
+    for token in range(search.frames[frame, layout.FIRST_TOKEN], _end(search, frame)):
+        if search.token_costs[token, layout.EXTRA] == _INFINITY:
+            search.tokens[token, layout.STATE] = -1
 
 
 @inline
 def _prune_last_links(search: Tokens, state_costs: Any, any_final: bool, reference: float) -> None:
     """Prune the links of the newest time, where paths end."""
-    frame, costs = search.counts[FRAME], search.token_costs
+    frame, costs = search.counts[layout.FRAME], search.token_costs
     again = True
     while again:
         again = False
-        for token in range(_end(search, frame) - 1, search.frames[frame, FIRST_TOKEN] - 1, -1):
+        for token in range(_end(search, frame) - 1, search.frames[frame, layout.FIRST_TOKEN] - 1, -1):
             final = np.float32(0.0)
             if any_final:
-                final = state_costs[np.int64(search.tokens[token, STATE]) * STATE_WORDS + FINAL]
+                final = state_costs[np.int64(search.tokens[token, layout.STATE]) * layout.STATE_WORDS + layout.FINAL]
             least, _ = _least_extra(search, token)
-            least = min(least, (costs[token, TOTAL] + final) - reference)
-            if least > search.limits[LATTICE_BEAM]:
+            least = min(least, (costs[token, layout.TOTAL] + final) - reference)
+            if least > search.limits[layout.LATTICE_BEAM]:
                 least = _INFINITY
-            old = costs[token, EXTRA]
+            old = costs[token, layout.EXTRA]
             near = abs(old - least) < _INFINITY and abs(old - least) <= _NEAR * (abs(old) + abs(least))
             again |= not (old == least or near)
-            costs[token, EXTRA] = least
+            costs[token, layout.EXTRA] = least
 
 
 def best_ends(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, frames: np.ndarray, counts: np.ndarray,
@@ -161,12 +137,12 @@ def best_ends(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, fra
     ``places`` (int64) gets the places of these tokens among the newest time's, -1 for none; of equal costs the newest
     token counts, as in Kaldi.
     """
-    first = frames[counts[FRAME], FIRST_TOKEN]
+    first = frames[counts[layout.FRAME], layout.FIRST_TOKEN]
     best[0] = best[1] = _INFINITY
     places[0] = places[1] = -1
-    for token in range(first, counts[NUM_TOKENS]):
-        total = token_costs[token, TOTAL]
-        with_final = total + state_costs[np.int64(tokens[token, STATE]) * STATE_WORDS + FINAL]
+    for token in range(first, counts[layout.NUM_TOKENS]):
+        total = token_costs[token, layout.TOTAL]
+        with_final = total + state_costs[np.int64(tokens[token, layout.STATE]) * layout.STATE_WORDS + layout.FINAL]
         if total <= best[0]:
             best[0], places[0] = total, token - first
         if with_final <= best[1]:
@@ -177,7 +153,7 @@ def prune(tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_c
           offsets: np.ndarray, remap: np.ndarray, counts: np.ndarray, limits: np.ndarray) -> None:
     """Prune before ``prune_interval`` frames are over. Kaldi: PruneActiveTokens."""
     search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
-    first = prune_active(search, limits[PRUNE_DELTA])
+    first = prune_active(search, limits[layout.PRUNE_DELTA])
     compact(search, first)
 
 
@@ -190,7 +166,7 @@ def finalize(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, link
     """
     search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
     _prune_last_links(search, state_costs, any_final != 0, reference)
-    for frame in range(counts[FRAME] - 1, -1, -1):
+    for frame in range(counts[layout.FRAME] - 1, -1, -1):
         _prune_links(search, frame, np.float32(0.0))
         _prune_tokens(search, frame + 1)
     _prune_tokens(search, 0)
@@ -201,58 +177,58 @@ def finalize(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, link
 def compact(search: Tokens, first_frame: int) -> None:
     """Remove pruned tokens and links from ``first_frame`` on; the order of the others is kept."""
     tokens, links, frames, counts, remap = search.tokens, search.links, search.frames, search.counts, search.remap
-    newest = counts[FRAME]
+    newest = counts[layout.FRAME]
     first_frame = max(first_frame - 1, 0)            # links of the time before lead to tokens that get other numbers
-    first_token, first_link = frames[first_frame, FIRST_TOKEN], frames[first_frame, FIRST_LINK]
+    first_token, first_link = frames[first_frame, layout.FIRST_TOKEN], frames[first_frame, layout.FIRST_LINK]
     kept = first_token
-    for token in range(first_token, counts[NUM_TOKENS]):
-        tokens[token, CHAIN] = kept                  # the token's new number
-        kept += tokens[token, STATE] >= 0
-    for token in range(first_token, counts[NUM_TOKENS]):
-        if tokens[token, BACK] >= first_token:
-            tokens[token, BACK] = tokens[tokens[token, BACK], CHAIN]
+    for token in range(first_token, counts[layout.NUM_TOKENS]):
+        tokens[token, layout.CHAIN] = kept                  # the token's new number
+        kept += tokens[token, layout.STATE] >= 0
+    for token in range(first_token, counts[layout.NUM_TOKENS]):
+        if tokens[token, layout.BACK] >= first_token:
+            tokens[token, layout.BACK] = tokens[tokens[token, layout.BACK], layout.CHAIN]
     frame, kept_links = first_frame, first_link
-    for link in range(first_link, counts[NUM_LINKS]):
-        while frame < newest and link == frames[frame + 1, FIRST_LINK]:
+    for link in range(first_link, counts[layout.NUM_LINKS]):
+        while frame < newest and link == frames[frame + 1, layout.FIRST_LINK]:
             frame += 1
-            frames[frame, FIRST_LINK] = kept_links
-        if links[link, TO] < 0:
+            frames[frame, layout.FIRST_LINK] = kept_links
+        if links[link, layout.TO] < 0:
             continue
         remap[link - first_link] = kept_links
-        to, older = links[link, TO], links[link, OLDER]
-        for word in range(LINK_WORDS):
+        to, older = links[link, layout.TO], links[link, layout.OLDER]
+        for word in range(layout.LINK_WORDS):
             links[kept_links, word] = links[link, word]
-        links[kept_links, TO] = tokens[to, CHAIN]
+        links[kept_links, layout.TO] = tokens[to, layout.CHAIN]
         if older >= first_link:
-            links[kept_links, OLDER] = remap[older - first_link]
+            links[kept_links, layout.OLDER] = remap[older - first_link]
         kept_links += 1
     while frame < newest:
         frame += 1
-        frames[frame, FIRST_LINK] = kept_links
+        frames[frame, layout.FIRST_LINK] = kept_links
     _move_tokens(search, first_frame, first_link)
-    counts[NUM_TOKENS], counts[NUM_LINKS] = kept, kept_links
+    counts[layout.NUM_TOKENS], counts[layout.NUM_LINKS] = kept, kept_links
 
 
 @inline
 def _move_tokens(search: Tokens, first_frame: int, first_link: int) -> None:
     tokens, frames, counts = search.tokens, search.frames, search.counts
-    first_token, newest, frame = frames[first_frame, FIRST_TOKEN], counts[FRAME], first_frame
+    first_token, newest, frame = frames[first_frame, layout.FIRST_TOKEN], counts[layout.FRAME], first_frame
     kept = first_token
-    for token in range(first_token, counts[NUM_TOKENS]):
-        while frame < newest and token == frames[frame + 1, FIRST_TOKEN]:
+    for token in range(first_token, counts[layout.NUM_TOKENS]):
+        while frame < newest and token == frames[frame + 1, layout.FIRST_TOKEN]:
             frame += 1
-            frames[frame, FIRST_TOKEN] = kept
-        if tokens[token, STATE] < 0:
+            frames[frame, layout.FIRST_TOKEN] = kept
+        if tokens[token, layout.STATE] < 0:
             continue
-        link = tokens[token, LINKS]
-        for word in range(TOKEN_WORDS):
+        link = tokens[token, layout.LINKS]
+        for word in range(layout.TOKEN_WORDS):
             tokens[kept, word] = tokens[token, word]
         if link >= first_link:
-            tokens[kept, LINKS] = search.remap[link - first_link]
+            tokens[kept, layout.LINKS] = search.remap[link - first_link]
         kept += 1
     while frame < newest:
         frame += 1
-        frames[frame, FIRST_TOKEN] = kept
+        frames[frame, layout.FIRST_TOKEN] = kept
 
 
 def trace_back(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, offsets: np.ndarray, counts: np.ndarray,
@@ -262,25 +238,25 @@ def trace_back(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, of
     Arcs before ``first_frame`` are left out. ``labels`` (int32, two columns) and ``costs`` (float32, graph and acoustic
     cost) have room for ``len(labels)`` arcs; further arcs are only counted.
     """
-    count, frame = np.int64(0), counts[FRAME]
-    back = np.int64(tokens[token, BACK])
+    count, frame = np.int64(0), counts[layout.FRAME]
+    back = np.int64(tokens[token, layout.BACK])
     while back >= 0 and (frame > first_frame or first_frame == 0):
         best, least = np.int64(-1), np.float32(np.inf)
-        link = np.int64(tokens[back, LINKS])
+        link = np.int64(tokens[back, layout.LINKS])
         while link >= 0:
-            cost = link_costs[link, GRAPH] + link_costs[link, ACOUSTIC]
-            if links[link, TO] == token and (best < 0 or cost < least):
+            cost = link_costs[link, layout.GRAPH] + link_costs[link, layout.ACOUSTIC]
+            if links[link, layout.TO] == token and (best < 0 or cost < least):
                 best, least = link, cost
-            link = np.int64(links[link, OLDER])
-        acoustic = link_costs[best, ACOUSTIC]
-        if links[best, INPUT] != 0:
+            link = np.int64(links[link, layout.OLDER])
+        acoustic = link_costs[best, layout.ACOUSTIC]
+        if links[best, layout.INPUT] != 0:
             frame -= 1
             acoustic -= offsets[frame]
         if count < len(labels):
-            labels[count, 0], labels[count, 1] = links[best, INPUT], links[best, OUTPUT]
-            costs[count, 0], costs[count, 1] = link_costs[best, GRAPH], acoustic
+            labels[count, 0], labels[count, 1] = links[best, layout.INPUT], links[best, layout.OUTPUT]
+            costs[count, 0], costs[count, 1] = link_costs[best, layout.GRAPH], acoustic
         count += 1
-        token, back = back, np.int64(tokens[back, BACK])
+        token, back = back, np.int64(tokens[back, layout.BACK])
     return count
 
 
@@ -292,9 +268,9 @@ def place_tokens(tokens: np.ndarray, links: np.ndarray, frames: np.ndarray, coun
     Return 1 if tokens moved, 0 if not, -1 if links make a cycle.
     """
     moved = 0
-    for frame in range(counts[FRAME] + 1):
-        first = frames[frame, FIRST_TOKEN]
-        end = counts[NUM_TOKENS] if frame == counts[FRAME] else frames[frame + 1, FIRST_TOKEN]
+    for frame in range(counts[layout.FRAME] + 1):
+        first = frames[frame, layout.FIRST_TOKEN]
+        end = counts[layout.NUM_TOKENS] if frame == counts[layout.FRAME] else frames[frame + 1, layout.FIRST_TOKEN]
         for token in range(first, end):
             position[token] = token - first
         last, again, rounds = end - first, True, np.int64(0)
@@ -304,14 +280,14 @@ def place_tokens(tokens: np.ndarray, links: np.ndarray, frames: np.ndarray, coun
             again = False
             rounds += 1
             for token in range(first, end):
-                link = tokens[token, LINKS]
+                link = tokens[token, layout.LINKS]
                 while link >= 0:
-                    to = links[link, TO]
-                    if links[link, INPUT] == 0 and position[to] < position[token]:
+                    to = links[link, layout.TO]
+                    if links[link, layout.INPUT] == 0 and position[to] < position[token]:
                         position[to] = last
                         last += 1
                         again = True
-                    link = links[link, OLDER]
+                    link = links[link, layout.OLDER]
             moved |= again
     return np.int64(moved)
 
@@ -324,18 +300,18 @@ def write_lattice(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray,
     count, frame = np.int64(0), np.int64(0)
     for state in range(len(order)):
         token = np.int64(order[state])
-        while frame < counts[FRAME] and token >= frames[frame + 1, FIRST_TOKEN]:
+        while frame < counts[layout.FRAME] and token >= frames[frame + 1, layout.FIRST_TOKEN]:
             frame += 1
         arc_starts[state] = count
-        link = np.int64(tokens[token, LINKS])
+        link = np.int64(tokens[token, layout.LINKS])
         while link >= 0:
-            inputs[count], outputs[count] = links[link, INPUT], links[link, OUTPUT]
-            weights[count, 0], weights[count, 1] = link_costs[link, GRAPH], link_costs[link, ACOUSTIC]
-            if links[link, INPUT] != 0:
+            inputs[count], outputs[count] = links[link, layout.INPUT], links[link, layout.OUTPUT]
+            weights[count, 0], weights[count, 1] = link_costs[link, layout.GRAPH], link_costs[link, layout.ACOUSTIC]
+            if links[link, layout.INPUT] != 0:
                 weights[count, 1] -= offsets[frame]
-            next_states[count] = number[links[link, TO]]
+            next_states[count] = number[links[link, layout.TO]]
             count += 1
-            link = np.int64(links[link, OLDER])
+            link = np.int64(links[link, layout.OLDER])
     arc_starts[len(order)] = count
     return count
 

@@ -11,20 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from nnet3py.decoding import layout
 from nnet3py.decoding.decoding_graph import address, check_tables, mapped_tables, opened_content, tables_of
-from nnet3py.decoding.layout import (
-    ARC_COST,
-    ARC_INPUT,
-    ARC_NEXT,
-    ARC_OUTPUT,
-    ARC_WORDS,
-    FINAL,
-    FIRST_ARC,
-    NUM_ARCS,
-    NUM_EPSILONS,
-    PARENT,
-    STATE_WORDS,
-)
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError
 from nnet3py.fst.operations import arc_sorted
@@ -92,7 +80,7 @@ class Lookahead:
         labels[0] = 0
         spans, intervals = _as_in_files(*_intervals(states, arcs, component, num_components, labels, final_label))
         arcs = arcs.copy()
-        arcs[:, ARC_OUTPUT] = labels[arcs[:, ARC_OUTPUT]]
+        arcs[:, layout.ARC_OUTPUT] = labels[arcs[:, layout.ARC_OUTPUT]]
         return cls(hcl.start, states, arcs, spans[component], intervals, final_label, labels, True)
 
     @classmethod
@@ -161,7 +149,7 @@ class Lookahead:
 
     def labels_of_words(self) -> np.ndarray:
         """Return each word's label if words are their own labels, int32; 0: no arc has the label."""
-        outputs = self.arcs[:, ARC_OUTPUT]
+        outputs = self.arcs[:, layout.ARC_OUTPUT]
         labels = np.zeros(int(outputs.max(initial=0)) + 1, dtype=np.int32)
         labels[outputs] = outputs
         return labels
@@ -188,7 +176,7 @@ def find_components(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, i
     labels that occur, with their count at place 0
     """
     size = len(states)
-    labels = np.zeros(int(arcs[:, ARC_OUTPUT].max(initial=0)) + 1, dtype=np.int32)
+    labels = np.zeros(int(arcs[:, layout.ARC_OUTPUT].max(initial=0)) + 1, dtype=np.int32)
     component = np.full(size, -1, dtype=np.int32)
     count = _find_components(address(states), address(arcs), size, component.copy(), component.copy(), component,
                              *(np.empty(size, dtype=np.int32) for _ in range(2)), np.empty(size, dtype=np.int64),
@@ -328,20 +316,21 @@ class GrammarTables:
         _check_size(start, len(states))
         check_tables(states, arcs, np.iinfo(np.int32).max)
         at = address(arcs)
-        labels, outputs, costs, nexts = (at + 4 * word for word in (ARC_INPUT, ARC_OUTPUT, ARC_COST, ARC_NEXT))
-        sums = _running_sums(states, labels, costs, ARC_WORDS, arcs[:, ARC_COST].view(np.float32))
-        return sums and cls(start, states, labels, outputs, costs, nexts, ARC_WORDS, at, at,
+        labels, outputs, costs, nexts = (at + 4 * word for word in (
+            layout.ARC_INPUT, layout.ARC_OUTPUT, layout.ARC_COST, layout.ARC_NEXT))
+        sums = _running_sums(states, labels, costs, layout.ARC_WORDS, arcs[:, layout.ARC_COST].view(np.float32))
+        return sums and cls(start, states, labels, outputs, costs, nexts, layout.ARC_WORDS, at, at,
                             np.zeros(0, dtype=np.int32), *sums, arcs)
 
     @classmethod
     def of_ngram(cls, ngram: NgramFst) -> GrammarTables:
         """Return G in the arrays of an n-gram model. Raises ShapeError for a model that no decoder can use."""
         _check_size(ngram.start, ngram.num_states)
-        states = np.zeros((ngram.num_states, STATE_WORDS), dtype=np.int32)
+        states = np.zeros((ngram.num_states, layout.STATE_WORDS), dtype=np.int32)
         starts, parents = ngram.arc_starts, ngram.parents
-        states[:, FINAL] = ngram.final_weights.view(np.int32)
-        states[:, FIRST_ARC], states[:, NUM_ARCS] = starts[:-1], np.diff(starts)
-        states[1:, NUM_EPSILONS], states[1:, PARENT] = 1, parents[1:]
+        states[:, layout.FINAL] = ngram.final_weights.view(np.int32)
+        states[:, layout.FIRST_ARC], states[:, layout.NUM_ARCS] = starts[:-1], np.diff(starts)
+        states[1:, layout.NUM_EPSILONS], states[1:, layout.PARENT] = 1, parents[1:]
         labels, costs = address(ngram.future_words), address(ngram.future_costs)
         sums = _running_sums(states, labels, costs, 1, ngram.future_costs)
         if sums is None:
@@ -356,14 +345,14 @@ class GrammarTables:
 
     def largest_word(self) -> int:
         """Return the largest number of a word on an arc; 0 if there are no words."""
-        words = self.arrays.future_words if self.is_ngram else self.arrays[:, ARC_OUTPUT]
+        words = self.arrays.future_words if self.is_ngram else self.arrays[:, layout.ARC_OUTPUT]
         return int(words.max(initial=0))
 
     def labels_without_word(self) -> np.ndarray:
         """Return the labels other than 0 of arcs without word, such as #0's, int32, possibly repeated."""
         if self.is_ngram:
             return np.zeros(0, dtype=np.int32)
-        labels: np.ndarray = self.arrays[self.arrays[:, ARC_OUTPUT] == 0, ARC_INPUT]
+        labels: np.ndarray = self.arrays[self.arrays[:, layout.ARC_OUTPUT] == 0, layout.ARC_INPUT]
         return labels[labels != 0]
 
     def to_fst(self) -> Fst:
@@ -385,12 +374,12 @@ def _check_size(start: int, num_states: int) -> None:
 
 
 def _fst_of(start: int, states: np.ndarray, arcs: np.ndarray) -> Fst:
-    starts = np.append(states[:, FIRST_ARC], len(arcs)).astype(np.int64)
-    if starts[0] != 0 or not np.array_equal(np.diff(starts), states[:, NUM_ARCS]):
+    starts = np.append(states[:, layout.FIRST_ARC], len(arcs)).astype(np.int64)
+    if starts[0] != 0 or not np.array_equal(np.diff(starts), states[:, layout.NUM_ARCS]):
         raise ShapeError("the arcs of the graph's states do not follow each other", "the file is damaged")
     inputs, outputs, costs, nexts = (np.ascontiguousarray(arcs[:, word]) for word in (
-        ARC_INPUT, ARC_OUTPUT, ARC_COST, ARC_NEXT))
-    return Fst(start, np.ascontiguousarray(states[:, FINAL]).view(np.float32), starts, inputs, outputs,
+        layout.ARC_INPUT, layout.ARC_OUTPUT, layout.ARC_COST, layout.ARC_NEXT))
+    return Fst(start, np.ascontiguousarray(states[:, layout.FINAL]).view(np.float32), starts, inputs, outputs,
                costs.view(np.float32), nexts)
 
 

@@ -22,28 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3py.decoding import layout
 from nnet3py.decoding.graph_loops import first_place, place_of
-from nnet3py.decoding.layout import (
-    ARC_COST,
-    ARC_INPUT,
-    ARC_NEXT,
-    ARC_OUTPUT,
-    ARC_WORDS,
-    CAN_END,
-    DONE,
-    FINAL,
-    FIRST_ARC,
-    HAS_FREE_ARCS,
-    MORE_ARCS,
-    MORE_STATES,
-    NUM_ARCS,
-    NUM_EPSILONS,
-    NUM_MADE_ARCS,
-    NUM_STATES,
-    PARENT,
-    PLACE,
-    STATE_WORDS,
-)
 from nnet3py.engine.inline import address, bring, inline
 
 _INFINITY = np.float32(np.inf)
@@ -133,15 +113,15 @@ def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: 
                 context_words, children, sums, shift)
     reach = Reach(spans, intervals, final_label, traits)
     made = Made(keys, potentials, ranges, table, mask, states, state_costs, room, arcs, arc_costs, arc_room, counts)
-    while counts[PLACE] < num_wanted:
+    while counts[layout.PLACE] < num_wanted:
         _bring_ahead(hcl, g, reach, made, wanted, num_wanted)
-        state = np.int64(wanted[counts[PLACE]])
-        if states[state * STATE_WORDS + NUM_ARCS] == -1:
+        state = np.int64(wanted[counts[layout.PLACE]])
+        if states[state * layout.STATE_WORDS + layout.NUM_ARCS] == -1:
             status = _expand_one(hcl, g, reach, made, is_disambig, state)
-            if status != DONE:
+            if status != layout.DONE:
                 return status
-        counts[PLACE] += 1
-    return np.int64(DONE)
+        counts[layout.PLACE] += 1
+    return np.int64(layout.DONE)
 
 
 def add_state(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: Any, keys: Any, potentials: Any,
@@ -158,44 +138,46 @@ def _state_of(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: A
     """Return the number of a composed state, which is added if it is new."""
     place = place_of(made.keys, made.table, made.mask, key, label)
     if made.table[place] < 0:
-        state = np.int64(made.counts[NUM_STATES])
-        made.counts[NUM_STATES] = state + 1
+        state = np.int64(made.counts[layout.NUM_STATES])
+        made.counts[layout.NUM_STATES] = state + 1
         made.table[place] = state
         made.keys[2 * state], made.keys[2 * state + 1], made.potentials[state] = key, label, potential
         made.ranges[2 * state], made.ranges[2 * state + 1] = first, end
         left, right, final = key >> 32, (key & 0xFFFFFFFF) >> 1, _INFINITY
-        if label == 0 and traits[left] & CAN_END:
-            final = (hcl_state_costs[left * STATE_WORDS + FINAL]
-                     + g_state_costs[right * STATE_WORDS + FINAL]) - potential
-        words = state * STATE_WORDS
-        made.state_costs[words + FINAL] = final
-        made.states[words + FIRST_ARC], made.states[words + NUM_ARCS] = 0, -1
-        backs_off = key & 1 == 0 and label == 0 and g_states[right * STATE_WORDS + NUM_EPSILONS] != 0
-        made.states[words + NUM_EPSILONS] = backs_off or traits[left] & HAS_FREE_ARCS != 0
+        if label == 0 and traits[left] & layout.CAN_END:
+            final = (hcl_state_costs[left * layout.STATE_WORDS + layout.FINAL]
+                     + g_state_costs[right * layout.STATE_WORDS + layout.FINAL]) - potential
+        words = state * layout.STATE_WORDS
+        made.state_costs[words + layout.FINAL] = final
+        made.states[words + layout.FIRST_ARC], made.states[words + layout.NUM_ARCS] = 0, -1
+        backs_off = key & 1 == 0 and label == 0 and g_states[right * layout.STATE_WORDS + layout.NUM_EPSILONS] != 0
+        made.states[words + layout.NUM_EPSILONS] = backs_off or traits[left] & layout.HAS_FREE_ARCS != 0
     return np.int64(made.table[place])
 
 
 @inline
 def _bring_ahead(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any, num_wanted: int) -> None:
     """Prefetch the memory of the states to come, each step of indirection some states before it is needed."""
-    place = np.int64(made.counts[PLACE])
+    place = np.int64(made.counts[layout.PLACE])
     if place + 12 < num_wanted:
         state = np.int64(wanted[place + 12])
         bring(address(made.keys) + 16 * state)
-        bring(address(made.states) + 4 * STATE_WORDS * state)
+        bring(address(made.states) + 4 * layout.STATE_WORDS * state)
     if place + 8 < num_wanted:
         key = made.keys[2 * np.int64(wanted[place + 8])]
-        bring(address(hcl.states) + 4 * STATE_WORDS * (key >> 32))
-        bring(address(g.states) + 4 * STATE_WORDS * ((key & 0xFFFFFFFF) >> 1))
+        bring(address(hcl.states) + 4 * layout.STATE_WORDS * (key >> 32))
+        bring(address(g.states) + 4 * layout.STATE_WORDS * ((key & 0xFFFFFFFF) >> 1))
     if place + 5 < num_wanted:
         left = made.keys[2 * np.int64(wanted[place + 5])] >> 32
-        bring(address(hcl.arcs) + 4 * ARC_WORDS * np.int64(hcl.states[left * STATE_WORDS + FIRST_ARC]))
+        first = np.int64(hcl.states[left * layout.STATE_WORDS + layout.FIRST_ARC])
+        bring(address(hcl.arcs) + 4 * layout.ARC_WORDS * first)
     if place + 2 < num_wanted:
         key = made.keys[2 * np.int64(wanted[place + 2])]
         left = key >> 32
-        first = np.int64(hcl.states[left * STATE_WORDS + FIRST_ARC])
-        for arc in range(first, first + min(np.int64(hcl.states[left * STATE_WORDS + NUM_ARCS]), np.int64(8))):
-            after = np.int64(hcl.arcs[arc * ARC_WORDS + ARC_NEXT])
+        first = np.int64(hcl.states[left * layout.STATE_WORDS + layout.FIRST_ARC])
+        count = np.int64(hcl.states[left * layout.STATE_WORDS + layout.NUM_ARCS])
+        for arc in range(first, first + min(count, np.int64(8))):
+            after = np.int64(hcl.arcs[arc * layout.ARC_WORDS + layout.ARC_NEXT])
             bring(address(reach.spans) + 8 * after)
             bring(address(made.table) + 4 * first_place(made.mask, _key(after, (key & 0xFFFFFFFF) >> 1, True), 0))
 
@@ -206,11 +188,11 @@ def _bring_ahead(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any,
 @inline
 def _words_of(g: Grammar, state: int) -> Words:
     """Return the range of a state's arcs with labels."""
-    words = state * STATE_WORDS
-    first, count = np.int64(g.states[words + FIRST_ARC]), np.int64(g.states[words + NUM_ARCS])
+    words = state * layout.STATE_WORDS
+    first, count = np.int64(g.states[words + layout.FIRST_ARC]), np.int64(g.states[words + layout.NUM_ARCS])
     end = first + count
     if g.is_ngram == 0:
-        first += np.int64(g.states[words + NUM_EPSILONS])
+        first += np.int64(g.states[words + layout.NUM_EPSILONS])
     return _some_words(g, first, first, end)
 
 
@@ -273,13 +255,13 @@ def _next_state(g: Grammar, state: int, arc: int) -> int:
         return np.int64(0)
     depth, at = np.int64(0), state
     while at != 0:
-        at = np.int64(g.states[at * STATE_WORDS + PARENT])
+        at = np.int64(g.states[at * layout.STATE_WORDS + layout.PARENT])
         depth += 1
     while depth > 0:
         depth -= 1
         at = state          # words of a history, from the newest on, are the oldest words of its back-off states
         for _ in range(depth):
-            at = np.int64(g.states[at * STATE_WORDS + PARENT])
+            at = np.int64(g.states[at * layout.STATE_WORDS + layout.PARENT])
         longer = _child(g, to, np.int64(g.context_words[at]))
         if longer < 0:
             return to
@@ -385,39 +367,40 @@ def _add_arc(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, key:
              first: int, end: int, label: int, output: int, cost: float) -> None:
     """Add an arc from a composed state to another."""
     to = _state_of(hcl.state_costs, g.states, g.state_costs, reach.traits, made, key, pushed, potential, first, end)
-    arc = np.int64(made.counts[NUM_MADE_ARCS])
-    made.counts[NUM_MADE_ARCS] = arc + 1
-    at = arc * ARC_WORDS
-    made.arcs[at + ARC_INPUT], made.arcs[at + ARC_OUTPUT], made.arcs[at + ARC_NEXT] = label, output, to
-    made.arc_costs[at + ARC_COST] = cost + (potential - made.potentials[state])
-    made.states[state * STATE_WORDS + NUM_EPSILONS] += label == 0
+    arc = np.int64(made.counts[layout.NUM_MADE_ARCS])
+    made.counts[layout.NUM_MADE_ARCS] = arc + 1
+    at = arc * layout.ARC_WORDS
+    made.arcs[at + layout.ARC_INPUT], made.arcs[at + layout.ARC_OUTPUT] = label, output
+    made.arcs[at + layout.ARC_NEXT] = to
+    made.arc_costs[at + layout.ARC_COST] = cost + (potential - made.potentials[state])
+    made.states[state * layout.STATE_WORDS + layout.NUM_EPSILONS] += label == 0
 
 
 @inline
 def _has_room(made: Made, most: int) -> int:
     """Return DONE if there is room for ``most`` more arcs and states, or what must grow."""
-    num_states = np.int64(made.counts[NUM_STATES]) + most
-    if np.int64(made.counts[NUM_MADE_ARCS]) + most > made.arc_room:
-        return np.int64(MORE_ARCS)
+    num_states = np.int64(made.counts[layout.NUM_STATES]) + most
+    if np.int64(made.counts[layout.NUM_MADE_ARCS]) + most > made.arc_room:
+        return np.int64(layout.MORE_ARCS)
     if num_states > made.room or 2 * num_states > made.mask:
-        return np.int64(MORE_STATES)
-    return np.int64(DONE)
+        return np.int64(layout.MORE_STATES)
+    return np.int64(layout.DONE)
 
 
 @inline
 def _expand_one(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
     """Make all arcs of a state, or none if there is not enough room."""
-    first_made = np.int64(made.counts[NUM_MADE_ARCS])
-    made.states[state * STATE_WORDS + NUM_EPSILONS] = 0
+    first_made = np.int64(made.counts[layout.NUM_MADE_ARCS])
+    made.states[state * layout.STATE_WORDS + layout.NUM_EPSILONS] = 0
     if made.keys[2 * state + 1] != 0:
         status = _expand_pushed(hcl, g, reach, made, is_disambig, state)
     else:
         status = _expand_plain(hcl, g, reach, made, is_disambig, state)
-    if status != DONE:
-        made.counts[NUM_MADE_ARCS] = first_made
+    if status != layout.DONE:
+        made.counts[layout.NUM_MADE_ARCS] = first_made
         return status
-    made.states[state * STATE_WORDS + FIRST_ARC] = first_made
-    made.states[state * STATE_WORDS + NUM_ARCS] = np.int64(made.counts[NUM_MADE_ARCS]) - first_made
+    made.states[state * layout.STATE_WORDS + layout.FIRST_ARC] = first_made
+    made.states[state * layout.STATE_WORDS + layout.NUM_ARCS] = np.int64(made.counts[layout.NUM_MADE_ARCS]) - first_made
     return status
 
 
@@ -426,14 +409,14 @@ def _expand_pushed(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambi
     """Make the arcs of a state in which G has taken a word that HCL has yet to produce."""
     key, pushed = made.keys[2 * state], made.keys[2 * state + 1]
     left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
-    first = np.int64(hcl.states[left * STATE_WORDS + FIRST_ARC])
-    count = np.int64(hcl.states[left * STATE_WORDS + NUM_ARCS])
+    first = np.int64(hcl.states[left * layout.STATE_WORDS + layout.FIRST_ARC])
+    count = np.int64(hcl.states[left * layout.STATE_WORDS + layout.NUM_ARCS])
     status = _has_room(made, count)
-    if status != DONE:
+    if status != layout.DONE:
         return status
-    for arc in range(first * ARC_WORDS, (first + count) * ARC_WORDS, ARC_WORDS):
-        label, output = np.int64(hcl.arcs[arc + ARC_INPUT]), np.int64(hcl.arcs[arc + ARC_OUTPUT])
-        after, to_label, to_key = np.int64(hcl.arcs[arc + ARC_NEXT]), np.int64(0), key
+    for arc in range(first * layout.ARC_WORDS, (first + count) * layout.ARC_WORDS, layout.ARC_WORDS):
+        label, output = np.int64(hcl.arcs[arc + layout.ARC_INPUT]), np.int64(hcl.arcs[arc + layout.ARC_OUTPUT])
+        after, to_label, to_key = np.int64(hcl.arcs[arc + layout.ARC_NEXT]), np.int64(0), key
         if output == pushed:
             to_key = _key(after, right, False)
         elif output == 0 and (count == 1 or _can_produce(reach, after, pushed)):
@@ -443,7 +426,7 @@ def _expand_pushed(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambi
         if is_disambig[label]:
             label = np.int64(0)
         _add_arc(hcl, g, reach, made, state, to_key, to_label, np.float32(0.0), 0, 0, label, 0,
-                 hcl.arc_costs[arc + ARC_COST])
+                 hcl.arc_costs[arc + layout.ARC_COST])
     return status
 
 
@@ -453,23 +436,23 @@ def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig
     key = made.keys[2 * state]
     left, right, after_epsilon = key >> 32, (key & 0xFFFFFFFF) >> 1, (key & 1) != 0
     words = _words_of(g, right)
-    final = g.state_costs[right * STATE_WORDS + FINAL]
+    final = g.state_costs[right * layout.STATE_WORDS + layout.FINAL]
     nothing_but_backoff = words.first == words.end and final == _INFINITY
     if after_epsilon:
         words = _some_words(g, words.first, np.int64(made.ranges[2 * state]), np.int64(made.ranges[2 * state + 1]))
-    first = np.int64(hcl.states[left * STATE_WORDS + FIRST_ARC])
-    count = np.int64(hcl.states[left * STATE_WORDS + NUM_ARCS])
-    status = np.int64(DONE)
-    for arc in range(first * ARC_WORDS, (first + count) * ARC_WORDS, ARC_WORDS):
-        label, output = np.int64(hcl.arcs[arc + ARC_INPUT]), np.int64(hcl.arcs[arc + ARC_OUTPUT])
-        cost, after = hcl.arc_costs[arc + ARC_COST], np.int64(hcl.arcs[arc + ARC_NEXT])
+    first = np.int64(hcl.states[left * layout.STATE_WORDS + layout.FIRST_ARC])
+    count = np.int64(hcl.states[left * layout.STATE_WORDS + layout.NUM_ARCS])
+    status = np.int64(layout.DONE)
+    for arc in range(first * layout.ARC_WORDS, (first + count) * layout.ARC_WORDS, layout.ARC_WORDS):
+        label, output = np.int64(hcl.arcs[arc + layout.ARC_INPUT]), np.int64(hcl.arcs[arc + layout.ARC_OUTPUT])
+        cost, after = hcl.arc_costs[arc + layout.ARC_COST], np.int64(hcl.arcs[arc + layout.ARC_NEXT])
         if is_disambig[label]:
             label = np.int64(0)
         if output != 0:
             from_arc = _first_at_least(g, words, words.first, output)
             to_arc = _first_at_least(g, words, from_arc, output + 1)
             status = _has_room(made, to_arc - from_arc)
-            if status != DONE:
+            if status != layout.DONE:
                 return status
             for g_arc in range(from_arc, to_arc):
                 _add_arc(hcl, g, reach, made, state, _key(after, _next_state(g, right, g_arc), False), 0,
@@ -477,7 +460,7 @@ def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig
                          cost + g.costs[g_arc * g.stride])
         elif not nothing_but_backoff:
             status = _has_room(made, 1)
-            if status != DONE:
+            if status != layout.DONE:
                 return status
             lowest, highest, total = _words_ahead(g, reach, after, words)
             potential, to_key, pushed, word = _INFINITY, _key(after, right, True), np.int64(0), np.int64(0)
@@ -498,14 +481,14 @@ def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig
 @inline
 def _add_backoffs(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, left: int, right: int) -> int:
     """Add the back-off arcs of G's state, which have no label."""
-    words = right * STATE_WORDS
-    first, count = np.int64(g.states[words + FIRST_ARC]), np.int64(g.states[words + NUM_EPSILONS])
+    words = right * layout.STATE_WORDS
+    first, count = np.int64(g.states[words + layout.FIRST_ARC]), np.int64(g.states[words + layout.NUM_EPSILONS])
     status = _has_room(made, count)
-    if status != DONE or count == 0:
+    if status != layout.DONE or count == 0:
         return status
     if g.is_ngram != 0:
-        _add_arc(hcl, g, reach, made, state, _key(left, np.int64(g.states[words + PARENT]), False), 0, np.float32(0.0),
-                 0, 0, 0, 0, g.backoffs[right])
+        key = _key(left, np.int64(g.states[words + layout.PARENT]), False)
+        _add_arc(hcl, g, reach, made, state, key, 0, np.float32(0.0), 0, 0, 0, 0, g.backoffs[right])
         return status
     for arc in range(first * g.stride, (first + count) * g.stride, g.stride):
         _add_arc(hcl, g, reach, made, state, _key(left, np.int64(g.nexts[arc]), False), 0, np.float32(0.0), 0, 0, 0,
@@ -517,11 +500,11 @@ def add_sums(states: Any, labels: Any, costs: Any, stride: int, num_states: int,
              sums: Any) -> int:
     """Write running sums of the probabilities of each state's arcs with labels; return 1 if arcs are sorted."""
     for state in range(num_states):
-        words = state * STATE_WORDS
-        first = np.int64(states[words + FIRST_ARC])
-        end = first + np.int64(states[words + NUM_ARCS])
+        words = state * layout.STATE_WORDS
+        first = np.int64(states[words + layout.FIRST_ARC])
+        end = first + np.int64(states[words + layout.NUM_ARCS])
         if is_ngram == 0:
-            first += np.int64(states[words + NUM_EPSILONS])
+            first += np.int64(states[words + layout.NUM_EPSILONS])
         total = 0.0
         for arc in range(first, end):
             total += np.exp(np.float64(shift) - np.float64(costs[arc * stride]))

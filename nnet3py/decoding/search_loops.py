@@ -9,72 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nnet3py.decoding import layout
 from nnet3py.decoding.lattice_loops import Tokens, compact, prune_active
-from nnet3py.decoding.layout import (
-    ACOUSTIC,
-    ADAPTIVE_BEAM,
-    ARC_COST,
-    ARC_INPUT,
-    ARC_NEXT,
-    ARC_OUTPUT,
-    ARC_WORDS,
-    BACK,
-    BEAM,
-    BEAM_DELTA,
-    BEGINNING,
-    CHAIN,
-    CUTOFF,
-    DONE,
-    EMITTING,
-    ENTERING_EPSILONS,
-    EPSILONS,
-    EXTRA,
-    FEWER_ARCS,
-    FIRST_ARC,
-    FIRST_LINK,
-    FIRST_TOKEN,
-    FRAME,
-    GRAPH,
-    HASH_RATIO,
-    HASH_SIZE,
-    HASH_WANTED,
-    INPUT,
-    LINKS,
-    MAX_ACTIVE,
-    MIN_ACTIVE,
-    MORE_ARCS,
-    MORE_BUCKETS,
-    MORE_FRAMES,
-    MORE_LINKS,
-    MORE_STACK,
-    MORE_TOKENS,
-    NEXT_CUTOFF,
-    NO_LIMIT,
-    NUM_ARCS,
-    NUM_EPSILONS,
-    NUM_LINKS,
-    NUM_ORDER,
-    NUM_STACK,
-    NUM_TOKENS,
-    NUM_USED,
-    NUM_WAITING,
-    OLDER,
-    OUTPUT,
-    PHASE,
-    POSITION,
-    PRUNE_DELTA,
-    PRUNE_INTERVAL,
-    PRUNE_LINKS,
-    PRUNE_TOKENS,
-    PRUNING,
-    ROW,
-    STATE,
-    STATE_WORDS,
-    TIDY,
-    TO,
-    TOTAL,
-    UNKNOWN_ARCS,
-)
 from nnet3py.engine.inline import inline
 
 _INFINITY = np.float32(np.inf)
@@ -106,29 +42,29 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np
     graph, table = Graph(states, arcs, arc_costs, pdfs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
     while True:
-        phase = counts[PHASE]
-        status = DONE
-        if phase == PRUNING:
-            if counts[ROW] >= len(log_likes):
-                return DONE
-            if counts[TIDY]:
-                return FEWER_ARCS
-            if counts[FRAME] % counts[PRUNE_INTERVAL] == 0:
-                first = prune_active(search, limits[PRUNE_DELTA])
+        phase = counts[layout.PHASE]
+        status = layout.DONE
+        if phase == layout.PRUNING:
+            if counts[layout.ROW] >= len(log_likes):
+                return layout.DONE
+            if counts[layout.TIDY]:
+                return layout.FEWER_ARCS
+            if counts[layout.FRAME] % counts[layout.PRUNE_INTERVAL] == 0:
+                first = prune_active(search, limits[layout.PRUNE_DELTA])
                 compact(search, first)
-            counts[PHASE] = BEGINNING
-        elif phase == BEGINNING:
+            counts[layout.PHASE] = layout.BEGINNING
+        elif phase == layout.BEGINNING:
             status = _begin_frame(graph, table, search, chosen, log_likes)
-        elif phase == EMITTING:
+        elif phase == layout.EMITTING:
             status = _emit(graph, table, search, log_likes)
-        elif phase == ENTERING_EPSILONS:
+        elif phase == layout.ENTERING_EPSILONS:
             status = _enter_epsilons(graph, table, search)
         else:
             status = _follow_epsilons(graph, table, search)
-            if status == DONE:
-                counts[ROW] += 1
-                counts[PHASE] = PRUNING
-        if status != DONE:
+            if status == layout.DONE:
+                counts[layout.ROW] += 1
+                counts[layout.PHASE] = layout.PRUNING
+        if status != layout.DONE:
             return status
 
 
@@ -138,81 +74,82 @@ def begin(states: Any, arcs: Any, arc_costs: Any, tokens: np.ndarray, token_cost
     """Begin with the start state, and the states reached from there without a frame; return DONE, or what must grow."""
     graph, table = Graph(states, arcs, arc_costs, arcs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, limits, order, counts, limits)
-    if counts[PHASE] == PRUNING:
-        counts[NUM_TOKENS] = counts[NUM_LINKS] = counts[FRAME] = counts[NUM_USED] = 0
+    if counts[layout.PHASE] == layout.PRUNING:
+        counts[layout.NUM_TOKENS] = counts[layout.NUM_LINKS] = counts[layout.FRAME] = counts[layout.NUM_USED] = 0
         _new_frame(search, 0)
         _find_or_add(table, search, start, np.float32(0.0), -1)
-        limits[NEXT_CUTOFF] = limits[BEAM]                       # as in Kaldi, before any emitting step
-        counts[PHASE] = ENTERING_EPSILONS
-    if counts[PHASE] == ENTERING_EPSILONS:
+        limits[layout.NEXT_CUTOFF] = limits[layout.BEAM]                       # as in Kaldi, before any emitting step
+        counts[layout.PHASE] = layout.ENTERING_EPSILONS
+    if counts[layout.PHASE] == layout.ENTERING_EPSILONS:
         status = _enter_epsilons(graph, table, search)
-        if status != DONE:
+        if status != layout.DONE:
             return status
     status = _follow_epsilons(graph, table, search)
-    if status == DONE:
-        counts[PHASE] = PRUNING
+    if status == layout.DONE:
+        counts[layout.PHASE] = layout.PRUNING
     return status
 
 
 @inline
 def _new_frame(search: Tokens, frame: int) -> None:
-    search.frames[frame, FIRST_TOKEN] = search.counts[NUM_TOKENS]
-    search.frames[frame, FIRST_LINK] = search.counts[NUM_LINKS]
-    search.frames[frame, PRUNE_LINKS] = search.frames[frame, PRUNE_TOKENS] = 1
-    search.counts[FRAME] = frame
+    search.frames[frame, layout.FIRST_TOKEN] = search.counts[layout.NUM_TOKENS]
+    search.frames[frame, layout.FIRST_LINK] = search.counts[layout.NUM_LINKS]
+    search.frames[frame, layout.PRUNE_LINKS] = search.frames[frame, layout.PRUNE_TOKENS] = 1
+    search.counts[layout.FRAME] = frame
 
 
 @inline
 def _find_or_add(table: Table, search: Tokens, state: int, cost: float, source: int) -> tuple[int, bool]:
     """Return the token of a state at the newest time, and whether the token is new or has become better."""
     tokens, costs, buckets = search.tokens, search.token_costs, table.buckets
-    bucket = np.uint32(state) % np.uint32(search.counts[HASH_SIZE])
+    bucket = np.uint32(state) % np.uint32(search.counts[layout.HASH_SIZE])
     token = buckets[bucket, 0]
     last = np.int32(-1)
-    while token >= 0 and tokens[token, STATE] != state:
-        last, token = token, tokens[token, CHAIN]
+    while token >= 0 and tokens[token, layout.STATE] != state:
+        last, token = token, tokens[token, layout.CHAIN]
     if token >= 0:
-        better = costs[token, TOTAL] > cost
+        better = costs[token, layout.TOTAL] > cost
         if better:
-            costs[token, TOTAL] = cost
-            tokens[token, BACK] = source
+            costs[token, layout.TOTAL] = cost
+            tokens[token, layout.BACK] = source
         return np.int64(token), better
-    token = np.int32(search.counts[NUM_TOKENS])
-    search.counts[NUM_TOKENS] = token + 1
-    tokens[token, STATE], tokens[token, LINKS], tokens[token, CHAIN], tokens[token, BACK] = state, -1, -1, source
-    costs[token, TOTAL], costs[token, EXTRA] = cost, np.float32(0.0)
+    token = np.int32(search.counts[layout.NUM_TOKENS])
+    search.counts[layout.NUM_TOKENS] = token + 1
+    tokens[token, layout.STATE], tokens[token, layout.BACK] = state, source
+    tokens[token, layout.LINKS] = tokens[token, layout.CHAIN] = -1
+    costs[token, layout.TOTAL], costs[token, layout.EXTRA] = cost, np.float32(0.0)
     if last >= 0:
-        tokens[last, CHAIN] = token
+        tokens[last, layout.CHAIN] = token
     else:
         buckets[bucket, 0] = token
-        table.used[search.counts[NUM_USED]] = bucket
-        search.counts[NUM_USED] += 1
+        table.used[search.counts[layout.NUM_USED]] = bucket
+        search.counts[layout.NUM_USED] += 1
     return np.int64(token), True
 
 
 @inline
 def _add_link(search: Tokens, source: int, to: int, label: int, output: int, graph: float, acoustic: float) -> None:
-    link = search.counts[NUM_LINKS]
-    search.counts[NUM_LINKS] = link + 1
+    link = search.counts[layout.NUM_LINKS]
+    search.counts[layout.NUM_LINKS] = link + 1
     links = search.links
-    links[link, TO], links[link, OLDER], links[link, INPUT], links[link, OUTPUT] = (
-        to, search.tokens[source, LINKS], label, output)
-    search.link_costs[link, GRAPH], search.link_costs[link, ACOUSTIC] = graph, acoustic
-    search.tokens[source, LINKS] = link
+    links[link, layout.TO], links[link, layout.OLDER], links[link, layout.INPUT], links[link, layout.OUTPUT] = (
+        to, search.tokens[source, layout.LINKS], label, output)
+    search.link_costs[link, layout.GRAPH], search.link_costs[link, layout.ACOUSTIC] = graph, acoustic
+    search.tokens[source, layout.LINKS] = link
 
 
 @inline
 def _order_tokens(table: Table, search: Tokens) -> None:
     """Store the order of the newest time's tokens, numbered relative to the first one."""
-    first = search.frames[search.counts[FRAME], FIRST_TOKEN]
+    first = search.frames[search.counts[layout.FRAME], layout.FIRST_TOKEN]
     count = 0
-    for place in range(search.counts[NUM_USED]):
+    for place in range(search.counts[layout.NUM_USED]):
         token = table.buckets[table.used[place], 0]
         while token >= 0:
             table.order[count] = token - first
             count += 1
-            token = search.tokens[token, CHAIN]
-    search.counts[NUM_ORDER] = count
+            token = search.tokens[token, layout.CHAIN]
+    search.counts[layout.NUM_ORDER] = count
 
 
 # -- the emitting step -------------------------------------------------------------------------------------------------
@@ -222,40 +159,41 @@ def _order_tokens(table: Table, search: Tokens) -> None:
 def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray, log_likes: np.ndarray) -> int:
     """Compute the cutoff, the adaptive beam, the offset and a first bound on the next time's costs."""
     counts, limits = search.counts, search.limits
-    frame = counts[FRAME]
+    frame = counts[layout.FRAME]
     if frame + 2 > len(search.frames):
-        return MORE_FRAMES
-    wanted = np.int64(np.float32(counts[NUM_ORDER]) * limits[HASH_RATIO])
-    if wanted > counts[HASH_SIZE]:
+        return layout.MORE_FRAMES
+    wanted = np.int64(np.float32(counts[layout.NUM_ORDER]) * limits[layout.HASH_RATIO])
+    if wanted > counts[layout.HASH_SIZE]:
         if wanted > len(table.buckets):
-            counts[HASH_WANTED] = wanted
-            return MORE_BUCKETS
-        counts[HASH_SIZE] = wanted
+            counts[layout.HASH_WANTED] = wanted
+            return layout.MORE_BUCKETS
+        counts[layout.HASH_SIZE] = wanted
     best = _find_cutoff(table, search, chosen)
     search.offsets[frame] = np.float32(0.0)
-    limits[NEXT_CUTOFF] = _INFINITY
+    limits[layout.NEXT_CUTOFF] = _INFINITY
     if best >= 0:
-        if graph.states[np.int64(search.tokens[best, STATE]) * STATE_WORDS + NUM_ARCS] == UNKNOWN_ARCS:
-            return MORE_ARCS
-        search.offsets[frame] = -search.token_costs[best, TOTAL]
-        limits[NEXT_CUTOFF] = _first_bound(graph, search, best, search.offsets[frame], log_likes)
-    counts[POSITION] = counts[NUM_USED] = 0
+        state = np.int64(search.tokens[best, layout.STATE]) * layout.STATE_WORDS
+        if graph.states[state + layout.NUM_ARCS] == layout.UNKNOWN_ARCS:
+            return layout.MORE_ARCS
+        search.offsets[frame] = -search.token_costs[best, layout.TOTAL]
+        limits[layout.NEXT_CUTOFF] = _first_bound(graph, search, best, search.offsets[frame], log_likes)
+    counts[layout.POSITION] = counts[layout.NUM_USED] = 0
     _new_frame(search, frame + 1)
-    counts[PHASE] = EMITTING
-    return DONE
+    counts[layout.PHASE] = layout.EMITTING
+    return layout.DONE
 
 
 @inline
 def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_likes: np.ndarray) -> float:
     """Return a first cutoff for the next time, from the arcs of the best token."""
-    total, beam = search.token_costs[token, TOTAL], search.limits[ADAPTIVE_BEAM]
-    state = np.int64(search.tokens[token, STATE]) * STATE_WORDS
-    first, bound = np.int64(graph.states[state + FIRST_ARC]), _INFINITY
-    for arc in range(first, first + np.int64(graph.states[state + NUM_ARCS])):
-        label = graph.arcs[arc * ARC_WORDS + ARC_INPUT]
+    total, beam = search.token_costs[token, layout.TOTAL], search.limits[layout.ADAPTIVE_BEAM]
+    state = np.int64(search.tokens[token, layout.STATE]) * layout.STATE_WORDS
+    first, bound = np.int64(graph.states[state + layout.FIRST_ARC]), _INFINITY
+    for arc in range(first, first + np.int64(graph.states[state + layout.NUM_ARCS])):
+        label = graph.arcs[arc * layout.ARC_WORDS + layout.ARC_INPUT]
         if label != 0:
-            like = log_likes[search.counts[ROW], graph.pdfs[label]]
-            cost = ((graph.arc_costs[arc * ARC_WORDS + ARC_COST] + offset) - like) + total
+            like = log_likes[search.counts[layout.ROW], graph.pdfs[label]]
+            cost = ((graph.arc_costs[arc * layout.ARC_WORDS + layout.ARC_COST] + offset) - like) + total
             if cost + beam < bound:
                 bound = cost + beam
     return bound
@@ -265,33 +203,33 @@ def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_li
 def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
     """Set CUTOFF and ADAPTIVE_BEAM; return the best token, -1 if there is none."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
-    first, count = search.frames[counts[FRAME], FIRST_TOKEN], counts[NUM_ORDER]
+    first, count = search.frames[counts[layout.FRAME], layout.FIRST_TOKEN], counts[layout.NUM_ORDER]
     least, best = _INFINITY, np.int64(-1)
     for place in range(count):
         token = first + table.order[place]
-        if costs[token, TOTAL] < least:
-            least, best = costs[token, TOTAL], token
-    cutoff = least + limits[BEAM]
-    limits[CUTOFF], limits[ADAPTIVE_BEAM] = cutoff, limits[BEAM]
-    most, fewest = counts[MAX_ACTIVE], counts[MIN_ACTIVE]
-    if most == NO_LIMIT and fewest == 0:
+        if costs[token, layout.TOTAL] < least:
+            least, best = costs[token, layout.TOTAL], token
+    cutoff = least + limits[layout.BEAM]
+    limits[layout.CUTOFF], limits[layout.ADAPTIVE_BEAM] = cutoff, limits[layout.BEAM]
+    most, fewest = counts[layout.MAX_ACTIVE], counts[layout.MIN_ACTIVE]
+    if most == layout.NO_LIMIT and fewest == 0:
         return best
     below = up_to = 0
     for token in range(first, first + count):
-        below += costs[token, TOTAL] < cutoff
-        up_to += costs[token, TOTAL] <= cutoff
+        below += costs[token, layout.TOTAL] < cutoff
+        up_to += costs[token, layout.TOTAL] <= cutoff
     rank = np.int64(-1)                          # of the token whose cost is the cutoff, unless the beam decides
     if count > most and below > most:
         rank = most
     elif count <= fewest:
-        limits[CUTOFF] = limits[ADAPTIVE_BEAM] = _INFINITY
+        limits[layout.CUTOFF] = limits[layout.ADAPTIVE_BEAM] = _INFINITY
     elif fewest > 0 and up_to <= fewest:
         rank = fewest
     if rank >= 0:
         for place in range(count):
-            chosen[place] = costs[first + place, TOTAL]
-        limits[CUTOFF] = _select(chosen, count, rank)
-        limits[ADAPTIVE_BEAM] = (limits[CUTOFF] - least) + limits[BEAM_DELTA]
+            chosen[place] = costs[first + place, layout.TOTAL]
+        limits[layout.CUTOFF] = _select(chosen, count, rank)
+        limits[layout.ADAPTIVE_BEAM] = (limits[layout.CUTOFF] - least) + limits[layout.BEAM_DELTA]
     return best
 
 
@@ -324,37 +262,38 @@ def _select(values: np.ndarray, count: int, rank: int) -> float:
 def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> int:
     """Follow the arcs with input labels to the next time, from tokens up to the cutoff."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
-    before = counts[FRAME] - 1
-    first, row = search.frames[before, FIRST_TOKEN], counts[ROW]
-    cutoff, beam, offset, bound = (limits[CUTOFF], limits[ADAPTIVE_BEAM], search.offsets[before], limits[NEXT_CUTOFF])
-    for place in range(counts[POSITION], counts[NUM_ORDER]):
+    before = counts[layout.FRAME] - 1
+    first, row = search.frames[before, layout.FIRST_TOKEN], counts[layout.ROW]
+    cutoff, beam = limits[layout.CUTOFF], limits[layout.ADAPTIVE_BEAM]
+    offset, bound = search.offsets[before], limits[layout.NEXT_CUTOFF]
+    for place in range(counts[layout.POSITION], counts[layout.NUM_ORDER]):
         token = first + table.order[place]
-        total = costs[token, TOTAL]
+        total = costs[token, layout.TOTAL]
         if total > cutoff:
             continue
-        state = np.int64(search.tokens[token, STATE]) * STATE_WORDS
-        status = _room(graph, table, search, state + NUM_ARCS, state + NUM_ARCS)
-        if status != DONE:
-            counts[POSITION], limits[NEXT_CUTOFF] = place, bound
+        state = np.int64(search.tokens[token, layout.STATE]) * layout.STATE_WORDS
+        status = _room(graph, table, search, state + layout.NUM_ARCS, state + layout.NUM_ARCS)
+        if status != layout.DONE:
+            counts[layout.POSITION], limits[layout.NEXT_CUTOFF] = place, bound
             return status
-        first_arc = np.int64(graph.states[state + FIRST_ARC]) * ARC_WORDS
-        end_arc = first_arc + np.int64(graph.states[state + NUM_ARCS]) * ARC_WORDS
-        for arc in range(first_arc, end_arc, ARC_WORDS):
-            label = graph.arcs[arc + ARC_INPUT]
+        first_arc = np.int64(graph.states[state + layout.FIRST_ARC]) * layout.ARC_WORDS
+        end_arc = first_arc + np.int64(graph.states[state + layout.NUM_ARCS]) * layout.ARC_WORDS
+        for arc in range(first_arc, end_arc, layout.ARC_WORDS):
+            label = graph.arcs[arc + layout.ARC_INPUT]
             if label == 0:
                 continue
             acoustic = offset - log_likes[row, graph.pdfs[label]]
-            graph_cost = graph.arc_costs[arc + ARC_COST]
+            graph_cost = graph.arc_costs[arc + layout.ARC_COST]
             cost = (total + acoustic) + graph_cost
             if cost >= bound:
                 continue
             if cost + beam < bound:
                 bound = cost + beam
-            to, _ = _find_or_add(table, search, graph.arcs[arc + ARC_NEXT], cost, token)
-            _add_link(search, token, to, label, graph.arcs[arc + ARC_OUTPUT], graph_cost, acoustic)
-    limits[NEXT_CUTOFF] = bound
-    counts[PHASE] = ENTERING_EPSILONS
-    return DONE
+            to, _ = _find_or_add(table, search, graph.arcs[arc + layout.ARC_NEXT], cost, token)
+            _add_link(search, token, to, label, graph.arcs[arc + layout.ARC_OUTPUT], graph_cost, acoustic)
+    limits[layout.NEXT_CUTOFF] = bound
+    counts[layout.PHASE] = layout.ENTERING_EPSILONS
+    return layout.DONE
 
 
 @inline
@@ -363,12 +302,13 @@ def _room(graph: Graph, table: Table, search: Tokens, arcs: int, links: int) -> 
 
     ``arcs`` and ``links`` are places in the graph's table: of the numbers of the state's arcs, and of their links.
     """
-    if graph.states[arcs] == UNKNOWN_ARCS:
-        return MORE_ARCS
+    if graph.states[arcs] == layout.UNKNOWN_ARCS:
+        return layout.MORE_ARCS
     count = np.int64(graph.states[links])
-    if search.counts[NUM_TOKENS] + count > len(search.tokens) or search.counts[NUM_TOKENS] + count > len(table.order):
-        return MORE_TOKENS
-    return MORE_LINKS if search.counts[NUM_LINKS] + count > len(search.links) else DONE
+    num_tokens = search.counts[layout.NUM_TOKENS] + count
+    if num_tokens > len(search.tokens) or num_tokens > len(table.order):
+        return layout.MORE_TOKENS
+    return layout.MORE_LINKS if search.counts[layout.NUM_LINKS] + count > len(search.links) else layout.DONE
 
 
 # -- the non-emitting step ---------------------------------------------------------------------------------------------
@@ -379,22 +319,22 @@ def _enter_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
     """Put all tokens whose states have arcs without input labels on the stack."""
     counts = search.counts
     _order_tokens(table, search)
-    if counts[NUM_ORDER] > len(table.stack):
-        return MORE_STACK
-    counts[NUM_STACK] = counts[NUM_WAITING] = 0
-    first = search.frames[counts[FRAME], FIRST_TOKEN]
-    for place in range(counts[NUM_ORDER]):
+    if counts[layout.NUM_ORDER] > len(table.stack):
+        return layout.MORE_STACK
+    counts[layout.NUM_STACK] = counts[layout.NUM_WAITING] = 0
+    first = search.frames[counts[layout.FRAME], layout.FIRST_TOKEN]
+    for place in range(counts[layout.NUM_ORDER]):
         token = first + table.order[place]
-        if _may_have_epsilons(graph, search.tokens[token, STATE]):
-            table.stack[counts[NUM_STACK]] = token
-            counts[NUM_STACK] += 1
-    counts[PHASE] = EPSILONS
-    return DONE
+        if _may_have_epsilons(graph, search.tokens[token, layout.STATE]):
+            table.stack[counts[layout.NUM_STACK]] = token
+            counts[layout.NUM_STACK] += 1
+    counts[layout.PHASE] = layout.EPSILONS
+    return layout.DONE
 
 
 @inline
 def _may_have_epsilons(graph: Graph, state: int) -> bool:
-    return graph.states[np.int64(state) * STATE_WORDS + NUM_EPSILONS] != 0
+    return graph.states[np.int64(state) * layout.STATE_WORDS + layout.NUM_EPSILONS] != 0
 
 
 @inline
@@ -403,54 +343,54 @@ def _follow_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
 
     Tokens whose arcs have to be made wait at the bottom of the stack until no other tokens are left.
     """
-    counts, costs, cutoff = search.counts, search.token_costs, search.limits[NEXT_CUTOFF]
-    while counts[NUM_STACK] > 0:
-        top = counts[NUM_STACK] - 1
+    counts, costs, cutoff = search.counts, search.token_costs, search.limits[layout.NEXT_CUTOFF]
+    while counts[layout.NUM_STACK] > 0:
+        top = counts[layout.NUM_STACK] - 1
         token = np.int64(table.stack[top])
-        total = costs[token, TOTAL]
-        state = np.int64(search.tokens[token, STATE]) * STATE_WORDS
+        total = costs[token, layout.TOTAL]
+        state = np.int64(search.tokens[token, layout.STATE]) * layout.STATE_WORDS
         if total >= cutoff:
-            counts[NUM_STACK] -= 1
+            counts[layout.NUM_STACK] -= 1
             continue
-        if graph.states[state + NUM_ARCS] == UNKNOWN_ARCS:
-            if counts[NUM_WAITING] == counts[NUM_STACK]:
-                counts[NUM_WAITING] = 0
-                return MORE_ARCS
-            table.stack[top], table.stack[counts[NUM_WAITING]] = table.stack[counts[NUM_WAITING]], token
-            counts[NUM_WAITING] += 1
+        if graph.states[state + layout.NUM_ARCS] == layout.UNKNOWN_ARCS:
+            if counts[layout.NUM_WAITING] == counts[layout.NUM_STACK]:
+                counts[layout.NUM_WAITING] = 0
+                return layout.MORE_ARCS
+            table.stack[top], table.stack[counts[layout.NUM_WAITING]] = table.stack[counts[layout.NUM_WAITING]], token
+            counts[layout.NUM_WAITING] += 1
             continue
-        status = _room(graph, table, search, state + NUM_ARCS, state + NUM_EPSILONS)
-        remaining = np.int64(graph.states[state + NUM_EPSILONS])
-        if status == DONE and counts[NUM_STACK] + remaining > len(table.stack):
-            status = MORE_STACK
-        if status != DONE:
+        status = _room(graph, table, search, state + layout.NUM_ARCS, state + layout.NUM_EPSILONS)
+        remaining = np.int64(graph.states[state + layout.NUM_EPSILONS])
+        if status == layout.DONE and counts[layout.NUM_STACK] + remaining > len(table.stack):
+            status = layout.MORE_STACK
+        if status != layout.DONE:
             return status
-        counts[NUM_STACK] -= 1
+        counts[layout.NUM_STACK] -= 1
         _drop_links(search, token)                    # of an earlier visit, with a worse cost
-        arc = np.int64(graph.states[state + FIRST_ARC]) * ARC_WORDS
+        arc = np.int64(graph.states[state + layout.FIRST_ARC]) * layout.ARC_WORDS
         while remaining > 0:
-            if graph.arcs[arc + ARC_INPUT] == 0:
+            if graph.arcs[arc + layout.ARC_INPUT] == 0:
                 remaining -= 1
-                graph_cost = graph.arc_costs[arc + ARC_COST]
+                graph_cost = graph.arc_costs[arc + layout.ARC_COST]
                 cost = total + graph_cost
                 if cost < cutoff:
-                    following = graph.arcs[arc + ARC_NEXT]
+                    following = graph.arcs[arc + layout.ARC_NEXT]
                     to, changed = _find_or_add(table, search, following, cost, token)
-                    _add_link(search, token, to, 0, graph.arcs[arc + ARC_OUTPUT], graph_cost, np.float32(0.0))
+                    _add_link(search, token, to, 0, graph.arcs[arc + layout.ARC_OUTPUT], graph_cost, np.float32(0.0))
                     if changed and _may_have_epsilons(graph, following):
-                        table.stack[counts[NUM_STACK]] = to
-                        counts[NUM_STACK] += 1
-            arc += ARC_WORDS
+                        table.stack[counts[layout.NUM_STACK]] = to
+                        counts[layout.NUM_STACK] += 1
+            arc += layout.ARC_WORDS
     _order_tokens(table, search)
-    for place in range(counts[NUM_USED]):
+    for place in range(counts[layout.NUM_USED]):
         table.buckets[table.used[place], 0] = -1
-    return DONE
+    return layout.DONE
 
 
 @inline
 def _drop_links(search: Tokens, token: int) -> None:
-    link = search.tokens[token, LINKS]
+    link = search.tokens[token, layout.LINKS]
     while link >= 0:
-        search.links[link, TO] = -1
-        link = search.links[link, OLDER]
-    search.tokens[token, LINKS] = -1
+        search.links[link, layout.TO] = -1
+        link = search.links[link, layout.OLDER]
+    search.tokens[token, layout.LINKS] = -1

@@ -58,7 +58,8 @@ class PitchOptions:
         """Raise UsageError for values out of range, or that contradict each other."""
         for name in ("sample_frequency", "resample_frequency", "frame_length", "frame_shift", "min_f0", "max_f0",
                      "lowpass_cutoff", "delta_pitch", "lowpass_filter_width", "upsample_filter_width"):
-            _positive(name, getattr(self, name))
+            if not 0 < getattr(self, name) < float("inf"):
+                raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a positive number")
         for name in ("soft_min_f0", "penalty_factor", "nccf_ballast", "frames_per_chunk", "recompute_frame",
                      "max_frames_latency", "preemphasis_coefficient"):
             value = getattr(self, name)
@@ -151,8 +152,3 @@ class InterpolationOptions:
                 f"--max-voicing-prob={self.max_voicing_prob:g} "
                 f"--max-pitch-change-per-frame={self.max_pitch_change_per_frame:g}: expected values from 0 to 20, from "
                 "0 to 1, from 0.5 to 1, and of more than twice the interval")
-
-
-def _positive(name: str, value: float) -> None:
-    if not 0 < value < float("inf"):
-        raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected a positive number")

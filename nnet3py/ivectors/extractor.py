@@ -187,18 +187,10 @@ class IvectorExtractor:
 
     # -- i-vectors -------------------------------------------------------------------------------------------------
 
-    def linear_term(self, stats: UtteranceStats) -> np.ndarray:
-        """Return float64 (ivector dim,): the linear term of :class:`UtteranceTerms`."""
-        flat: np.ndarray = stats.first.reshape(-1) @ self.precisions.reshape(-1, self.ivector_dim)
-        return flat
-
-    def quadratic_term(self, gamma: np.ndarray) -> np.ndarray:
-        """Return float64 (ivector dim, ivector dim): the quadratic term of :class:`UtteranceTerms`."""
-        return unpacked(gamma @ self.quadratics)
-
     def terms(self, stats: UtteranceStats) -> UtteranceTerms:
         """Return the terms of an utterance's statistics."""
-        return UtteranceTerms(self.linear_term(stats), self.quadratic_term(stats.gamma))
+        return UtteranceTerms(stats.first.reshape(-1) @ self.precisions.reshape(-1, self.ivector_dim),
+                              unpacked(stats.gamma @ self.quadratics))
 
     def distribution(self, stats: UtteranceStats, terms: UtteranceTerms | None = None) -> Distribution:
         """Compute the distribution of an utterance's i-vector. Kaldi: GetIvectorDistribution.

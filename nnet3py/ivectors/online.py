@@ -152,10 +152,14 @@ class EstimationStats:
             prior = np.zeros_like(self.linear)
             prior[0] = self.offset
             return prior
-        first = start.copy()
-        if first[0] == 0.0:
-            first[0] = self.offset
-        return _conjugate_gradients(self.quadratic, self.linear, first, iterations)
+        solution = start.copy()
+        if solution[0] == 0.0:
+            solution[0] = self.offset
+        scratch, most = np.empty((3, len(solution))), min(iterations, len(solution) + 5)
+        if _improve(self.quadratic, self.linear, solution, scratch, most):
+            logger.warning("Conjugate gradients did not converge; the problem is solved exactly")
+            return np.linalg.solve(self.quadratic, self.linear)
+        return solution
 
     def objective_change(self, ivector: np.ndarray) -> float:
         """Return the gain of the i-vector over the prior's mean in log-likelihood per frame."""
@@ -168,15 +172,6 @@ class EstimationStats:
     def copy(self) -> EstimationStats:
         """Return a copy."""
         return deepcopy(self)
-
-
-def _conjugate_gradients(matrix: np.ndarray, right: np.ndarray, start: np.ndarray, most: int) -> np.ndarray:
-    """Solve matrix x = right in at most ``most`` steps; exactly if these made it worse. Kaldi: LinearCgd."""
-    solution = start.copy()
-    if _improve(matrix, right, solution, np.empty((3, len(right))), min(most, len(right) + 5)):
-        logger.warning("Conjugate gradients did not converge; the problem is solved exactly")
-        solution = np.linalg.solve(matrix, right)
-    return solution
 
 
 @dataclass
@@ -351,7 +346,7 @@ class OnlineIvectors:
         if first >= end:
             return
         models = self._models
-        if self._is_periodic and first == 0:
+        if first == 0 and not (models.use_most_recent or models.greedy):        # frames are added a period at a time
             ends = np.arange(1, self.num_frames + 1, models.period)
             self._coming = terms_of_pieces(models.extractor, self._features, self._posterior, ends)
         if self._coming is not None and (end - 1) % models.period == 0:
@@ -360,11 +355,6 @@ class OnlineIvectors:
             self._coming = None
             self._stats.add(next(terms_of_pieces(models.extractor, self._features[first:end],
                                                  self._posterior.part(first, end), np.array([end - first]))))
-
-    @property
-    def _is_periodic(self) -> bool:
-        """True if frames are added to the statistics a period at a time."""
-        return not (self._models.use_most_recent or self._models.greedy)
 
     def objective_change(self) -> float:
         """Return the gain of the latest estimate over the prior's mean in log-likelihood per frame."""

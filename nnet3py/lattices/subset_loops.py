@@ -241,7 +241,8 @@ def normalize(tree: Tree, scratch: Scratch, count: int) -> tuple[int, float, flo
         new, old = costs[i, layout.GRAPH] + costs[i, layout.ACOUSTIC], graph + acoustic
         if new < old or (new == old and costs[i, layout.GRAPH] < graph):
             graph, acoustic = costs[i, layout.GRAPH], costs[i, layout.ACOUSTIC]
-        prefix = common_prefix(tree, prefix, np.int64(closure[i, layout.STRING]))
+        if prefix > 0:                # once it is empty, strings of dozens of symbols need not be followed
+            prefix = common_prefix(tree, prefix, np.int64(closure[i, layout.STRING]))
     skipped = np.int64(tree.nodes[prefix, layout.LENGTH])
     for i in range(count):
         costs[i, layout.GRAPH] -= graph

@@ -208,16 +208,15 @@ def decode(model: Model, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrF
     ----------
     model : a model folder, a recognizer, an acoustic model or its file; or, for log-likelihoods, only its transition
         model
-    log_likes : float (frames, pdfs), log-likelihoods without the acoustic scale, with the priors divided out: outputs
-        of :func:`compute` for a chain model, of :class:`UtteranceComputer` with priors for others. Or features, float
-        (frames, dim of the network's input), if that is another number of columns; or what :func:`front_end` made of
-        a sound
-    graph : HCLG, in memory or a file (HCLr.fst with Gr.fst beside it, too); None: the model folder's own
-    ivector : float (ivector dim,), for features alone
-    options : of the search, or some of them by Kaldi's names, such as ``{"beam": 13}``; what is not given is as the
-        folder says, else as :class:`DecoderOptions` begins
-    acoustic_scale : of the log-likelihoods; None: as the folder says, else 1 for a model without priors, 0.1 with
-    words : the names of words; None: the folder's, or words.txt beside the graph
+    log_likes : float (frames, pdfs), log-likelihoods without acoustic scale and priors: outputs of :func:`compute` for
+        a chain model, of :class:`UtteranceComputer` with priors for others. Or features, float (frames, dim of the
+        network's input), told apart by the number of columns; or the output of :func:`front_end`
+    graph : HCLG, in memory or a file (or HCLr.fst with Gr.fst beside it); None: the model folder's own
+    ivector : float (ivector dim,), for features
+    options : DecoderOptions, or some options of the search by Kaldi's names, such as ``{"beam": 13}``; the others are
+        the folder's, or the defaults of :class:`DecoderOptions`
+    acoustic_scale : scale of the log-likelihoods; None: the folder's, or else 1 without priors, 0.1 with priors
+    words : SymbolTable or its file; None: the folder's, or words.txt beside the graph
     device : ``cpu`` or ``cuda``, for the network
 
     Returns
@@ -226,8 +225,8 @@ def decode(model: Model, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrF
 
     Raises
     ------
-    ShapeError : arrays of another number of columns than model and graph have
-    Nnet3Error : files that are missing or do not fit each other; no path through the graph is left
+    ShapeError : arrays with another number of columns than model and graph have
+    Nnet3Error : missing files, files that do not fit each other, no path left
     """
     scorer = _GraphScorer(model, graph, words)
     matrix = scorer.log_likes(log_likes, ivector, device)

@@ -1,4 +1,4 @@
-"""nnet3-chain-compute-post: posteriors of pdfs or phones by the denominator graph."""
+"""nnet3-chain-compute-post: posteriors of pdfs or phones, given outputs and the denominator graph."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @kaldi_command("nnet3-chain-compute-post", group="Chain training",
                help="Compute posteriors of pdfs or phones by the denominator graph.", usage="""
-Compute, for each frame of utterances, how probable each pdf is given the network's output and the denominator graph:
-nothing is known about what was said except that the phone language model allows it. With --transform-mat these become
-posteriors of phones, or of whatever the rows of that matrix stand for.
+Compute, for each frame of utterances, the posteriors of pdfs given the network's output and the denominator graph,
+without a transcript, and write a matrix for each utterance. With --transform-mat, posteriors of pdfs become posteriors
+of phones, or of other classes, which are the rows of that matrix.
 
 Usage: nnet3-chain-compute-post [options] <nnet-in> <den-fst> <features-rspecifier> <matrix-wspecifier>
 
@@ -42,7 +42,7 @@ See also: nnet3-compute, chain-make-den-fst
     *DEVICE,
 ])
 def compute_post(args: list[str], options: Options) -> int:
-    """Compute posteriors; 1 if no utterance succeeded."""
+    """Compute posteriors; return 1 if no utterance succeeded."""
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
     from nnet3py.cli.process.option_groups import set_up
@@ -90,7 +90,7 @@ def _transform(rxfilename: str, num_pdfs: int) -> np.ndarray | None:
 
 
 def _posteriors(denominator: DenominatorComputation, output: np.ndarray, key: str) -> np.ndarray | None:
-    """float32 (frames, pdfs); None, with a warning, if they cannot be computed."""
+    """Compute posteriors, float32 (frames, pdfs); None, with a warning, if that fails."""
     import numpy as np
 
     posteriors = np.zeros(output.shape, dtype=np.float32)

@@ -1,8 +1,6 @@
-"""The normalization FST, as commands that make chain examples take it.
+"""Supervisions and examples of chain training, and their normalization.
 
-chain-get-supervision and nnet3-chain-normalize-egs: what the outputs of chain examples should be.
-
-nnet3-chain-get-egs and nnet3-chain-e2e-get-egs: chain examples from features, and supervisions or graphs.
+chain-get-supervision, nnet3-chain-normalize-egs, nnet3-chain-get-egs and nnet3-chain-e2e-get-egs.
 """
 from __future__ import annotations
 
@@ -25,11 +23,11 @@ if TYPE_CHECKING:
 
 
 NORMALIZATION_SCALE = option("normalization-fst-scale", float, 1.0, "Factor of the costs of the normalization FST; "
-                             "below 1 where --lm-scale of chain-get-supervision is not 0")
+                             "below 1 if --lm-scale of chain-get-supervision is not 0")
 
 
 def read_normalizer(rxfilename: str, scale: float) -> Normalizer:
-    """What normalizes with the FST in a file; Nnet3Error if it cannot be used."""
+    """Make a normalizer from the normalization FST in a file; Nnet3Error if the FST cannot be used."""
     from nnet3py.chain.normalization import Normalizer
     from nnet3py.io.object_files import read_object
     from nnet3py.transducers.fst_text import read_fst
@@ -41,8 +39,8 @@ def read_normalizer(rxfilename: str, scale: float) -> Normalizer:
 
 @kaldi_command("chain-get-supervision", group="Chain training",
                help="Make the supervision of chain training from phones or lattices.", usage="""
-Make the supervision of chain training: for each utterance, which pdfs it may have in which output frames.
-It comes from phones with their lengths in frames, or from lattices whose labels are phones.
+Make the supervisions of chain training: for each utterance, an acceptor of the pdf sequences that are allowed in its
+output frames. The input is phones with their lengths in frames, or lattices whose labels are phones.
 
 Usage:  chain-get-supervision [options] <tree> <transition-model> <phones-with-lengths-or-lattices-rspecifier> \
 <supervision-wspecifier>
@@ -56,10 +54,10 @@ See also: nnet3-chain-get-egs
     option("lattice-input", bool, False, "The input is lattices, not phones with lengths"),
     *declared(settings_of(SupervisionOptions)),
     option("weight", float, 1.0, "No effect, as in Kaldi: the weight written is 1; see nnet3-chain-copy-egs --weights",
-           idle="the weight written is 1, as in Kaldi; nnet3-chain-copy-egs --weights sets others"),
+           idle="the weight written is 1, as in Kaldi; nnet3-chain-copy-egs --weights sets other weights"),
 ])
 def get_supervision(args: list[str], options: Options) -> int:
-    """Make supervisions; utterances that cannot be used are counted and reported."""
+    """Make supervisions; count and log utterances that cannot be used."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.chain.options import SupervisionOptions
     from nnet3py.chain.supervision import SupervisionMaker, proto_from_lattice, proto_from_phones
@@ -97,15 +95,15 @@ def get_supervision(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-chain-normalize-egs", group="Chain training",
                help="Add the costs of the normalization FST to chain examples.", usage="""
-Add the costs of the normalization FST to chain examples that were made without it. This must be done only once:
-examples that have them already would get them twice.
+Add the costs of the normalization FST to chain examples that were made without this FST, and write the examples. Do
+this only once: the costs would be added again to examples that have them.
 
 Usage:  nnet3-chain-normalize-egs [options] <normalization-fst> <egs-rspecifier> <egs-wspecifier>
 
 e.g.: nnet3-chain-normalize-egs normalization.fst ark:train.cegs ark:- | nnet3-chain-shuffle-egs ark:- ark:1.cegs
 """, arguments=(3, 3), options=[NORMALIZATION_SCALE])
 def normalize_egs(args: list[str], options: Options) -> int:
-    """Normalize examples; those for which it is impossible are left out and counted."""
+    """Normalize examples; leave out and count those that the normalization FST does not accept."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -139,8 +137,8 @@ _OPTIONS = (
 
 @kaldi_command("nnet3-chain-get-egs", group="Chain training",
                help="Make chain examples from features and supervisions.", usage="""
-Make chain examples from features and supervisions: pieces of utterances with context. Without the normalization FST the
-examples need nnet3-chain-normalize-egs before they are used.
+Make chain examples, pieces of utterances with context, from features and supervisions. Examples that are made without
+the normalization FST must go through nnet3-chain-normalize-egs before training.
 
 Usage:  nnet3-chain-get-egs [options] [<normalization-fst>] <features-rspecifier> <chain-supervision-rspecifier> \
 <egs-wspecifier>
@@ -152,19 +150,19 @@ e.g.: chain-get-supervision --frame-subsampling-factor=3 tree 0.trans_mdl ark:ph
     *_OPTIONS, NORMALIZATION_SCALE,
     option("supervision-length-tolerance", int, 1, "Output frames by which features and supervision (and derivative "
            "weights) may differ in length"),
-    option("deriv-weights-rspecifier", str, "", "Rspecifier of vectors with what the derivatives of each output frame "
-           "are multiplied with"),
-    option("transition-model", str, "", "Makes unconstrained examples: they fix the order of phones, not their times. "
-           "Supervisions are then of chain-get-supervision --convert-to-pdfs=false"),
-    option("long-key", bool, False, "Keys tell contexts and length, too: utt-first-left-length-right-v1"),
+    option("deriv-weights-rspecifier", str, "", "Rspecifier of vectors with the factors by which the derivatives of "
+           "each output frame are multiplied"),
+    option("transition-model", str, "", "Transition model, for unconstrained examples, which fix the order of phones "
+           "but not their times; supervisions must then be made by chain-get-supervision --convert-to-pdfs=false"),
+    option("long-key", bool, False, "Write contexts and length in keys, too: utt-first-left-length-right-v1"),
 ])
 def chain_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; utterances that cannot be used are counted and reported."""
+    """Make examples; count and log utterances that cannot be used."""
     return _Job(options).run(*([""] * (4 - len(args)) + args))
 
 
 class _Job:
-    """One run of nnet3-chain-get-egs."""
+    """Run of nnet3-chain-get-egs."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -216,7 +214,7 @@ class _Job:
             options.compress, options.online_ivector_period, options.long_key, options.srand)
 
     def _of_utterance(self, utterance: str, matrix: Any, targets: Any, ivectors: Any, weights: Any) -> list[Any]:
-        """The examples of an utterance; none, with a warning, if it cannot be used."""
+        """Make the examples of an utterance; none, with a warning, if its data cannot be used."""
         from nnet3py.chain.acceptor import SupervisionError
         from nnet3py.errors import NumericError
 
@@ -249,7 +247,7 @@ def _warn_of_normalization(maker: ChainExampleMaker) -> None:
     if maker.num_not_normalized:
         every = maker.num_normalized + maker.num_not_normalized
         log.warning(f"{maker.num_not_normalized} of {every} examples were written without normalization, and cannot be "
-                    "trained on. If they are many: is the normalization FST of the same tree and phones?",
+                    "used for training. If there are many: was the normalization FST made for another tree or phones?",
                     file=f"{log.program()}.cc", line=510)
 
 
@@ -259,7 +257,7 @@ def _skipped(why: str) -> list[Any]:
 
 
 def utterance_splitter(options: Options, seed: int) -> UtteranceSplitter:
-    """Cuts utterances as the ``EGGEN`` group says; UsageError or Nnet3Error for values that make no sense."""
+    """Make a splitter of utterances from the options of the ``EGGEN`` group; UsageError or Nnet3Error if invalid."""
     from nnet3py.egs.make import UtteranceSplitter
 
     return UtteranceSplitter(split_options(options), seed)
@@ -267,8 +265,8 @@ def utterance_splitter(options: Options, seed: int) -> UtteranceSplitter:
 
 @kaldi_command("nnet3-chain-e2e-get-egs", group="Chain training",
                help="Make chain examples of whole utterances from training graphs.", usage="""
-Make chain examples of whole utterances from their training graphs, for training from a flat start. Utterances may only
-have the lengths in --num-frames; those up to 4 frames away from one are cut or extended.
+Make chain examples of whole utterances from features and training graphs, for training from a flat start. Utterances
+must have one of the lengths in --num-frames; up to 4 frames are cut off or added for this.
 
 Usage:  nnet3-chain-e2e-get-egs [options] [<normalization-fst>] <features-rspecifier> <fsts-rspecifier> \
 <transition-model> <egs-wspecifier>
@@ -277,7 +275,7 @@ e.g.: nnet3-chain-e2e-get-egs --num-frames=120,150,180 --frame-subsampling-facto
    --right-context=9 normalization.fst ark:feats.ark ark:fst.ark 0.trans_mdl ark:cegs.ark
 """, arguments=(4, 5), options=_OPTIONS)
 def chain_e2e_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; utterances that cannot be used are counted and reported. The exit status is 0, as Kaldi's."""
+    """Make examples; count and log utterances that cannot be used. Return 0, as Kaldi's program does."""
     from nnet3py.chain.make_egs import ChainExampleMaker
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
@@ -315,7 +313,7 @@ def chain_e2e_get_egs(args: list[str], options: Options) -> int:
 
 def _whole_utterance(maker: ChainExampleMaker, utterance: str, graph: Any, model: Any, matrices: Any, ivectors: Any,
                      length_tolerance: int) -> Any:
-    """The example of an utterance; None, with a warning, if it cannot be used."""
+    """Make the example of an utterance; None, with a warning, if its data cannot be used."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.errors import NumericError
 

@@ -1,4 +1,4 @@
-"""chain-est-phone-lm, chain-make-den-fst, chain-make-num-fst-e2e: the graphs of chain training."""
+"""Graphs of chain training: chain-est-phone-lm, chain-make-den-fst and chain-make-num-fst-e2e."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("chain-est-phone-lm", group="Chain training", help="Make the phone language model of chain training.",
-               usage="""
-Make the phone language model of chain training from the phones of the training data: n-grams without smoothing, as a
-graph with few arcs. Phone sequences are integers, for example what ali-to-phones writes.
+@kaldi_command("chain-est-phone-lm", group="Chain training",
+               help="Estimate the phone language model of chain training.", usage="""
+Estimate the phone language model of chain training, n-grams without smoothing in a graph with few arcs, from the phone
+sequences of the training data, integer vectors such as ali-to-phones writes.
 
 Usage: chain-est-phone-lm [options] <phone-seqs-rspecifier> <phone-lm-fst-out>
 e.g.: ali-to-phones final.mdl ark:ali.ark ark:- | chain-est-phone-lm --num-extra-lm-states=2000 ark:- phone_lm.fst
@@ -46,8 +46,8 @@ def est_phone_lm(args: list[str], options: Options) -> int:
 
 @kaldi_command("chain-make-den-fst", group="Chain training", help="Make the denominator and normalization graphs.",
                usage="""
-Make the graphs of the denominator of chain training: the denominator graph, for the trainers, and the normalization
-graph, for making examples.
+Make the denominator graph of chain training, for training programs, and the normalization graph, for programs that make
+examples, from a phone language model.
 
 Usage: chain-make-den-fst [options] <tree> <transition-model> <phone-lm-fst> <denominator-fst-out> \
 <normalization-fst-out>
@@ -76,15 +76,15 @@ def make_den_fst(args: list[str], options: Options) -> int:
 @kaldi_command("chain-make-num-fst-e2e", group="Chain training",
                help="Make the numerator graphs of end-to-end chain training.", usage="""
 Turn training graphs into the numerator graphs of end-to-end chain training, for trainers that take such graphs: labels
-become pdf-ids plus 1, epsilons are removed, and the costs of the normalization graph are added. A graph that the
-normalization graph does not let through comes out empty.
+become pdf-ids plus 1, epsilons are removed, and the costs of the normalization graph are added. A graph none of whose
+paths the normalization graph accepts becomes empty.
 
 Usage: chain-make-num-fst-e2e [options] <trans-model> <normalization-fst> <fst-rspecifier> <fst-wspecifier>
 e.g.: chain-make-num-fst-e2e 0.trans_mdl normalization.fst ark:fst.ark ark:num.ark
 See also: nnet3-chain-e2e-get-egs, chain-make-den-fst
 """, arguments=(4, 4))
 def make_num_fst_e2e(args: list[str], options: Options) -> int:
-    """Convert a table of graphs; 1 if none could be converted."""
+    """Convert a table of graphs; return 1 if none could be converted."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.chain.normalization import Normalizer
     from nnet3py.chain.supervision import pdf_graph

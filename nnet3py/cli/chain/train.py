@@ -1,12 +1,7 @@
-"""What the commands of chain training share: the options of the objective, and examples by language.
+"""Training a network on chain examples, its objective, the average of the last models, and posteriors for examples.
 
-nnet3-chain-train and nnet3-chain-train2: train a network on chain examples.
-
-nnet3-chain-compute-prob: the LF-MMI objective of a network on examples.
-
-nnet3-chain-combine and nnet3-chain-combine2: the best average of the last models of a chain training.
-
-nnet3-chain-add-post-to-egs: posteriors of pdfs in chain examples.
+nnet3-chain-train, nnet3-chain-train2, nnet3-chain-compute-prob, nnet3-chain-combine, nnet3-chain-combine2 and
+nnet3-chain-add-post-to-egs.
 """
 from __future__ import annotations
 
@@ -36,9 +31,9 @@ DEFAULT_LANGUAGE = "default"
 
 def examples(reader: Iterable[tuple[str, NnetChainExample]],
              by_language: bool) -> Iterator[tuple[str, NnetChainExample]]:
-    """Keys and chain examples; ``by_language``: the outputs ``output`` are renamed to those of the key's language.
+    """Yield keys and chain examples, which a thread reads ahead.
 
-    A thread reads ahead.
+    ``by_language``: whether the output "output" is renamed to "output-LANGUAGE", with the language in the key.
     """
     from nnet3py.egs.example import examples_ahead
     from nnet3py.egs.sequence_egs import language_of, rename_outputs
@@ -59,8 +54,8 @@ _OPTIONS = (
 
 @kaldi_command("nnet3-chain-train", group="Chain training",
                help="Train a network with the LF-MMI objective on chain examples.", usage="""
-Train a network with the LF-MMI objective by stochastic gradient descent. Every example read is one minibatch: merge
-them before.
+Train a network with the LF-MMI objective by stochastic gradient descent on chain examples, and write the trained
+network. Each example read is a minibatch; nnet3-chain-merge-egs makes minibatches.
 
 Usage:  nnet3-chain-train [options] <raw-nnet-in> <denominator-fst-in> <chain-training-examples-in> <raw-nnet-out>
 
@@ -68,15 +63,15 @@ e.g.:
 nnet3-chain-train --leaky-hmm-coefficient=0.1 1.raw den.fst 'ark:nnet3-chain-merge-egs 1.cegs ark:-|' 2.raw
 """, arguments=(4, 4), options=_OPTIONS)
 def train(args: list[str], options: Options) -> int:
-    """Train on chain examples; 1 if there was nothing to train on."""
+    """Train on chain examples; return 1 without any training data."""
     return _train(args, options, by_language=False)
 
 
 @kaldi_command("nnet3-chain-train2", group="Chain training",
                help="Train a network with LF-MMI on chain examples of several languages.", usage="""
-Train a network for several languages with the LF-MMI objective. The keys of (merged) examples end in ?lang=LANGUAGE:
-the output output-LANGUAGE is trained with the denominator graph LANGUAGE.den.fst of a folder. If a key does not name
-a language, it is "default".
+Train a network for several languages with the LF-MMI objective, and write the trained network. The key of a (merged)
+example ends in ?lang=LANGUAGE; the output output-LANGUAGE is trained with the denominator graph LANGUAGE.den.fst of a
+folder. The language of a key without ?lang= is "default".
 
 Usage:  nnet3-chain-train2 [options] <raw-nnet-in> <denominator-fst-dir> <chain-training-examples-in> <raw-nnet-out>
 
@@ -84,7 +79,7 @@ e.g.:
 nnet3-chain-train2 1.raw den_fsts 'ark:nnet3-chain-merge-egs --multilingual-eg=true 1.cegs ark:-|' 2.raw
 """, arguments=(4, 4), options=_OPTIONS)
 def train2(args: list[str], options: Options) -> int:
-    """Train on chain examples of several languages; 1 if there was nothing to train on."""
+    """Train on chain examples of several languages; return 1 without any training data."""
     return _train(args, options, by_language=True)
 
 
@@ -130,7 +125,7 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
     *CHAIN, *_PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:
-    """Print the objective; 1 if no output had any weight."""
+    """Log the objective; return 1 if no output had any weight."""
     from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
@@ -163,9 +158,9 @@ _OPTIONS_COMBINE = (
 
 @kaldi_command("nnet3-chain-combine", group="Chain training", help="Find the best average of the last chain models.",
                usage="""
-Average the last models of a chain training: of the first model alone, of the first two, the first three and so on,
-write the average that has the best LF-MMI objective on (merged) examples. Give the newest model first. Batch-norm
-statistics are computed again for it, on these examples.
+Average the last models of a chain training. Averages of the first model alone, the first two, the first three and so on
+are compared by the LF-MMI objective on (merged) examples, and the best one is written, with batch-norm statistics that
+are computed again on these examples. Give the newest model first.
 
 Usage:  nnet3-chain-combine [options] <den-fst> <raw-nnet-in1> ... <raw-nnet-inN> <chain-examples-in> \
 <raw-nnet-out>
@@ -231,9 +226,9 @@ def _combine(args: list[str], options: Options, by_language: bool) -> int:
 
 @kaldi_command("nnet3-chain-add-post-to-egs", group="Chain training", help="Add posteriors of pdfs to chain examples.",
                usage="""
-Add posteriors of pdfs, computed with a model, to chain examples; nnet3-chain-train adds them to its derivatives with
---lwf-scale, so that a network that is trained on other data forgets less (learning without forgetting). Of the training
-options only --leaky-hmm-coefficient has an effect (with --type=den).
+Add posteriors of pdfs, computed with a model, to chain examples, and write the examples. With --lwf-scale,
+nnet3-chain-train adds the posteriors to its derivatives, so that a network that is trained on other data forgets less
+(learning without forgetting). Of the training options only --leaky-hmm-coefficient has an effect (with --type=den).
 
 Usage: nnet3-chain-add-post-to-egs [options] <nnet-in> <den-fst> <egs-rspecifier> <egs-wspecifier>
 

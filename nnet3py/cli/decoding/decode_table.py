@@ -1,4 +1,4 @@
-"""What the commands that decode utterances share: options, the search, what is written and logged."""
+"""Decoding of utterances, for all commands that decode: options, the search, output tables and log lines."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,28 +27,28 @@ DECODER = (
     *(option(f"memory-pool-{kind}-block-size", int, 256, "No effect: it is about Kaldi's memory")
       for kind in ("tokens", "links")),
     option("determinize-lattice", bool, True, "Write compact lattices, with one path for each word sequence; false: "
-           "state-level ones, with all that was kept"),
+           "state-level lattices, with all paths within --lattice-beam"),
     *declared(settings_of(PhoneDeterminizeOptions)),
-    option("allow-partial", bool, False, "Take the best path, too, where no final state was reached"),
+    option("allow-partial", bool, False, "If no final state is reached, write the best paths to other states"),
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
 )
 
 LATTICES_HELP = """
-Lattices are compact and determinized, with unscaled acoustic costs: programs that read them must be given the acoustic
-scale again.
+Lattices are compact and determinized, with unscaled acoustic costs: give the acoustic scale again to programs that read
+the lattices.
 """
 
 
 class Computes(Protocol):
-    """What computes a network's output for an utterance."""
+    """Computer of a network's output for an utterance."""
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
                 online_ivector_period: int = 0) -> np.ndarray:
-        """The output, float32 (frames, output dim), with priors subtracted and the acoustic scale."""
+        """Return the output, float32 (frames, output dim), with log priors subtracted and the acoustic scale."""
 
 
 def utterance_computer(model: AcousticModel, options: Options, device: str) -> Computes:
-    """Computes utterances a chunk at a time, as the ``SIMPLE`` options say."""
+    """Make a computer that computes utterances in chunks, with the options of the group ``SIMPLE``."""
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.runtime.compute import UtteranceComputer
 
@@ -60,8 +60,13 @@ def decode_features(args: list[str], options: Options,
                     in_threads: bool = False, read_graph: Callable[[TransitionModel], Graph] | None = None) -> int:
     """Decode a table of features with an acoustic model; return the exit status.
 
-    ``make_computer(model, options, device)`` gives what computes the network; ``in_threads`` says whether to search
-    ``--num-threads`` utterances at a time; ``read_graph(model)`` gives the graph, if it is not that of ``args[1]``.
+    Parameters
+    ----------
+    args : names of model, graph (a file or a table), features, lattices, and perhaps words and alignments
+    options : options of the command
+    make_computer : function of model, options and device that makes the computer of the network's output
+    in_threads : whether ``--num-threads`` utterances are searched at a time
+    read_graph : function of the transition model that reads the graph; None: a usual graph, ``args[1]``
     """
     from nnet3py.acoustic_model import read_model
     from nnet3py.cli.process.option_groups import set_up
@@ -86,7 +91,7 @@ def decode_features(args: list[str], options: Options,
 
 
 def decoder_options(options: Options) -> DecoderOptions:
-    """The search's options from the ``DECODER`` group."""
+    """Return the options of the search, of the ``DECODER`` group."""
     return with_values(DecoderOptions(), {**options.as_dict(),
                                           "min-active": min(options.min_active, options.max_active)})
 
@@ -95,14 +100,16 @@ def decode_table(wspecifiers: list[str], options: Options, model: TransitionMode
                  inputs: Iterable[tuple[str, Graph | None, Any]],
                  log_likes: Callable[[str, Any], np.ndarray | None], frame_subsampling_factor: int = 1,
                  num_threads: int = 1) -> int:
-    """Decode utterances, and write what is found; return the exit status.
+    """Decode utterances, and write lattices, words and alignments; return the exit status.
 
     Parameters
     ----------
-    wspecifiers : of lattices, and perhaps words and alignments
-    model : that the graphs belong to
-    inputs : keys, graphs and what ``log_likes`` takes; no graph for an utterance that failed already
-    log_likes : ``log_likes(key, matrix)`` gives log-likelihoods with the acoustic scale, or None, having warned
+    wspecifiers : names of the output tables: lattices, and perhaps words and alignments
+    options : options of the command
+    model : transition model of the graphs
+    inputs : keys, graphs and matrices; the graph is None for an utterance that has failed already
+    log_likes : function of key and matrix that returns log-likelihoods with the acoustic scale, or None, with a warning
+    frame_subsampling_factor : input frames per frame of log-likelihoods, for the logged real-time factor
     num_threads : threads that search; log-likelihoods are computed by the calling thread only
     """
     import time
@@ -128,15 +135,15 @@ def decode_table(wspecifiers: list[str], options: Options, model: TransitionMode
 
 
 class _Task(NamedTuple):
-    """An utterance to decode."""
+    """Utterance to decode."""
 
     key: str
     graph: Graph
     log_likes: np.ndarray
 
 
-class _Found(NamedTuple):
-    """A decoded utterance, and the lattice to write, compact or not."""
+class _Result(NamedTuple):
+    """Decoded utterance, and the lattice to write, compact or not."""
 
     key: str
     decoded: Decoded
@@ -145,7 +152,7 @@ class _Found(NamedTuple):
 
 def _task(key: str, graph: Graph | None, matrix: Any,
           log_likes: Callable[[str, Any], np.ndarray | None]) -> _Task | None:
-    """What is to be decoded, or None, with a warning."""
+    """Compute the log-likelihoods of an utterance; None, with a warning, if that fails."""
     if graph is None:
         return None
     if not isinstance(matrix, Exception) and len(matrix) == 0:
@@ -161,7 +168,7 @@ def _task(key: str, graph: Graph | None, matrix: Any,
 
 
 class _Search:
-    """Decodes and determinizes. Threads may share it if each utterance gets a decoder of its own."""
+    """Search and determinization; threads may share one object if each utterance gets a decoder of its own."""
 
     def __init__(self, options: Options, model: TransitionModel, keep_decoder: bool) -> None:
         self._options, self._model, self._keep_decoder = options, model, keep_decoder
@@ -169,8 +176,8 @@ class _Search:
         self._determinize_options = fields_from(options, PhoneDeterminizeOptions())
         self._kept: tuple[Graph, Decoder] | None = None
 
-    def __call__(self, task: _Task | None) -> _Found | None:
-        """What was found, or None, with a warning if there is a task."""
+    def __call__(self, task: _Task | None) -> _Result | None:
+        """Decode an utterance; None, with a warning, if that fails, or if there is no task."""
         if task is None:
             return None
         decoder = self._decoder(task.graph)
@@ -178,11 +185,11 @@ class _Search:
         if decoded is None:
             return None
         if not self._options.determinize_lattice:
-            return _Found(task.key, decoded, decoded.lattice)
+            return _Result(task.key, decoded, decoded.lattice)
         compact = decoder.determinize(decoded, self._determinize_options)
         if not compact.complete:
             log.warning(f"Determinization finished earlier than the beam for utterance {task.key}")
-        return _Found(task.key, decoded, compact.lattice)
+        return _Result(task.key, decoded, compact.lattice)
 
     def _decoder(self, graph: Graph) -> Decoder:
         from nnet3py.decoding.lattice_decoder import Decoder
@@ -214,19 +221,19 @@ class _Search:
 
 
 class _Totals:
-    """Counts over utterances."""
+    """Counts and log-likelihood of all utterances."""
 
     def __init__(self) -> None:
         self.done = self.failed = self.frames = 0
         self.log_likelihood = 0.0
 
-    def add(self, result: _Found) -> None:
+    def add(self, result: _Result) -> None:
         self.done += 1
         self.frames += len(result.decoded.alignment)
         self.log_likelihood += result.decoded.log_likelihood
 
     def report(self, seconds: float, frame_subsampling_factor: int) -> None:
-        """Log the real-time factor, how many utterances were decoded, and the likelihood of a frame."""
+        """Log the real-time factor, the numbers of utterances, and the log-likelihood per frame."""
         frames = max(self.frames, 1)
         log.log(f"Time taken {seconds:.6g}s: real-time factor assuming 100 frames/sec is "
                 f"{seconds * 100.0 / (frames * frame_subsampling_factor):.6g}")
@@ -237,7 +244,7 @@ class _Totals:
 def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
                    read_graph: Callable[[TransitionModel], Graph] | None = None,
                    ) -> Iterator[tuple[str, Graph | None, Any]]:
-    """Utterances with their graphs; None, with a warning, for a graph whose utterance is missing."""
+    """Yield keys, graphs and matrices of utterances; None, with a warning, for a graph without matrix."""
     from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.random_access import RandomAccessReader
@@ -263,7 +270,7 @@ def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
             yield key, own_graph, lookup[key]
 
 
-def _report(result: _Found, words: SymbolTable | None) -> None:
+def _report(result: _Result, words: SymbolTable | None) -> None:
     decoded = result.decoded
     frames = len(decoded.alignment)
     if words is not None:
@@ -273,7 +280,7 @@ def _report(result: _Found, words: SymbolTable | None) -> None:
 
 
 class _Outputs:
-    """The tables that are written: lattices, and perhaps words and alignments. An empty name writes nothing."""
+    """Output tables: lattices, and perhaps words and alignments. An empty name stands for no table."""
 
     def __init__(self, wspecifiers: list[str], options: Options) -> None:
         import numpy as np
@@ -286,7 +293,7 @@ class _Outputs:
         if options.acoustic_scale == 0.0:
             raise Nnet3Error("--acoustic-scale must not be 0")
         lattices: Any = COMPACT_LATTICES if options.determinize_lattice else LATTICES
-        self._unscale = Scales(1.0, float(np.float32(options.acoustic_scale))).undone()      # as it was applied
+        self._unscale = Scales(1.0, float(np.float32(options.acoustic_scale))).undone()      # float32, as applied
         self._stack = ExitStack()
         self._writers: list[Any] = [None, None, None]
         with self._stack as opened:
@@ -301,7 +308,7 @@ class _Outputs:
     def __exit__(self, *exception: Any) -> None:
         self._stack.__exit__(*exception)
 
-    def write(self, result: _Found) -> None:
+    def write(self, result: _Result) -> None:
         """Write lattice, words and alignment of an utterance, each if it has a table."""
         from nnet3py.lattices.scaling import scaled
 

@@ -49,8 +49,8 @@ _MAPPED = [*DECODER, option("acoustic-scale", float, 0.1, "Factor by which log-l
 
 @kaldi_command("nnet3-latgen-faster", group="Decoding", help="Decode features: lattices, words and alignments.",
                usage=f"""
-Decode features with an acoustic model and a decoding graph: lattices, and the words and alignments of their best paths.
-The logs of the model's priors, if it has any, are subtracted.
+Decode features with an acoustic model and a decoding graph, or a graph for each utterance, and write lattices, and the
+words and alignments of their best paths. The logs of the model's priors, if it has any, are subtracted.
 {LATTICES_HELP}
 Usage: nnet3-latgen-faster [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> <lattice-wspecifier> \
 [<words-wspecifier> [<alignments-wspecifier>]]
@@ -63,7 +63,7 @@ graph/HCLG.fst scp:feats.scp ark:lat.ark
 See also: make-graph, latgen-faster-mapped, lattice-best-path, word-error-rate
 """, arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *DEVICE])
 def latgen_faster(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     return decode_features(args, options)
 
 
@@ -78,13 +78,13 @@ e.g.:
 See also: nnet3-latgen-faster
 """, arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *DEVICE])
 def latgen_faster_parallel(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     return decode_features(args, options, in_threads=True)
 
 
 @kaldi_command("latgen-faster-mapped", group="Decoding", help="Decode matrices of log-likelihoods of pdfs.", usage=f"""
-Decode matrices of log-likelihoods, a column for each pdf, such as nnet3-compute writes: lattices, and the words and
-alignments of their best paths.
+Decode matrices of log-likelihoods, a column for each pdf, such as nnet3-compute writes, and write lattices, and the
+words and alignments of their best paths.
 {LATTICES_HELP}
 Usage: latgen-faster-mapped [options] <trans-model-in> <fst-in|fsts-rspecifier> <loglikes-rspecifier> \
 <lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
@@ -93,7 +93,7 @@ e.g.:
 See also: nnet3-latgen-faster, nnet3-compute, make-graph
 """, arguments=(4, 6), options=_MAPPED)
 def latgen_faster_mapped(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     return _decode_log_likes(args, options, 1)
 
 
@@ -110,7 +110,7 @@ See also: latgen-faster-mapped
 """, arguments=(4, 6), options=[*_MAPPED, option("num-threads", int, 1, "Utterances decoded at a time"),
                                 option("num-threads-total", int, 0, "No effect: it is about Kaldi's memory")])
 def latgen_faster_mapped_parallel(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     return _decode_log_likes(args, options, max(options.num_threads, 1))
 
 
@@ -136,7 +136,7 @@ e.g.:
 See also: nnet3-latgen-faster, nnet3-compute-batch
 """, arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *BATCH, *DEVICE])
 def latgen_faster_batch(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.cli.process.option_groups import set_up
     from nnet3py.decoding.decoding_graph import DecodingGraph
@@ -176,10 +176,9 @@ def _checked(key: str, output: np.ndarray | Nnet3Error) -> np.ndarray:
 @kaldi_command("nnet3-latgen-faster-lookahead", group="Decoding",
                help="nnet3-latgen-faster, with HCL and G composed while decoding.", usage=f"""
 The same as nnet3-latgen-faster, with a graph in two parts that are composed while decoding: HCL, and the grammar G,
-which may be large, or differ each time. HCL is an olabel_lookahead FST, as Kaldi's utils/mkgraph_lookahead.sh
-makes HCLr.fst, and G has its labels on the input side, as Gr.fst; or HCL is any FST from transition-ids to words, and G
-has words on both sides. The third file lists the transition-ids above the model's that stand for nothing
-(disambig_tid.int).
+which may be large, or differ each time. HCL is an olabel_lookahead FST and G has the relabeled words on its input side,
+as HCLr.fst and Gr.fst of Kaldi's utils/mkgraph_lookahead.sh; or HCL is any FST from transition-ids to words, and G has
+words on both sides. The third file, disambig_tid.int, lists the input labels of HCL that are disambiguation symbols.
 {LATTICES_HELP}
 Usage: nnet3-latgen-faster-lookahead [options] <nnet-in> <hcl-fst> <g-fst> <disambig-tids-in> <features-rspecifier> \
 <lattice-wspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
@@ -189,15 +188,16 @@ graph/Gr.fst graph/disambig_tid.int scp:feats.scp ark:lat.ark
 See also: nnet3-latgen-faster, make-graph
 """, arguments=(6, 8), options=[
     *DECODER,
-    option("phrases", str, "", "File of phrases, one per line: only these are recognized, instead of what G allows; "
+    option("phrases", str, "", "File of phrases, one per line, which replace G: only these phrases are recognized; "
            "needs --word-symbol-table"),
-    option("boost-words", str, "", "File of lines WORD COST: what is taken off the costs of words in G; needs "
+    option("boost-words", str, "", "File of lines WORD COST: the cost is subtracted from the word's costs in G; needs "
            "--word-symbol-table"),
     *SIMPLE, *IVEC, *DEVICE])
 def latgen_faster_lookahead(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     if options.phrases and options.boost_words:
-        raise UsageError("--phrases and --boost-words cannot both be given: with phrases there is no other grammar")
+        raise UsageError("--phrases and --boost-words cannot both be given: phrases replace the grammar whose costs "
+                         "--boost-words changes")
 
     def read_graph(model: TransitionModel) -> LookaheadGraph:
         from nnet3py.decoding.composed_graphs import LookaheadGraph
@@ -222,12 +222,12 @@ def _symbols(options: Options, asked_by: str) -> SymbolTable:
 
 
 def _lines(path: str) -> list[list[str]]:
-    """The words of each line that is not blank."""
+    """Return the words of each line that is not blank; UsageError if there is none."""
     from nnet3py.decoding.symbols import read_text
 
     phrases = [line.split() for line in read_text(path).splitlines() if line.strip()]
     if not phrases:
-        raise UsageError(f"expected phrases in {path}, found nothing")
+        raise UsageError(f"expected lines of words in {path}, found none")
     return phrases
 
 
@@ -241,7 +241,7 @@ def _numbers(path: str) -> list[int]:
 
 
 def _boosts(path: str, words: SymbolTable) -> dict[int, float]:
-    """How much less each word costs."""
+    """Read lines WORD COST: return the cost that is subtracted, by the word's number."""
     boosts = {}
     for line in _lines(path):
         try:
@@ -257,7 +257,7 @@ def _boosts(path: str, words: SymbolTable) -> dict[int, float]:
 @kaldi_command("nnet3-latgen-grammar", group="Decoding",
                help="nnet3-latgen-faster, with a grammar put together from parts while decoding.", usage=f"""
 The same as nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote: an arc that calls a nonterminal
-leads into its graph, and back after it. Graphs may call each other, and themselves.
+leads into the graph of the nonterminal, whose end leads back. Graphs may call each other, and themselves.
 {LATTICES_HELP}
 Usage: nnet3-latgen-grammar [options] <nnet-in> <grammar-fst-in> <features-rspecifier> <lattice-wspecifier> \
 [<words-wspecifier> [<alignments-wspecifier>]]
@@ -266,7 +266,7 @@ e.g.:
 See also: make-grammar-fst, nnet3-latgen-faster
 """, arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *DEVICE])
 def latgen_grammar(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     def read_graph(model: TransitionModel) -> GrammarGraph:
         from nnet3py.decoding.composed_graphs import GrammarGraph
 

@@ -1,8 +1,7 @@
-"""nnet3-latgen-faster-looped and -parallel: decoding, with the network computed as for a stream of frames.
+"""Decoding of streams: features in chunks, sound in real time, and a server for sound.
 
-online2-wav-nnet3-latgen-faster and -grammar: sound is recognized as if it were arriving.
-
-online2-tcp-nnet3-decode-faster: a server that takes sound from one client after the other and answers words.
+nnet3-latgen-faster-looped, nnet3-latgen-faster-looped-parallel, online2-wav-nnet3-latgen-faster,
+online2-wav-nnet3-latgen-grammar and online2-tcp-nnet3-decode-faster.
 """
 from __future__ import annotations
 
@@ -42,9 +41,9 @@ if TYPE_CHECKING:
 
 
 _STREAMS_HELP = """
-What later frames need of earlier ones is kept from chunk to chunk, so a recurrence goes on where it was and no frame is
-computed twice. Networks that also recur backwards in time, such as BLSTMs, need nnet3-latgen-faster. From
---online-ivectors, each chunk takes that of the frame after its last input, or the last one.
+Outputs of components that later frames need are kept from chunk to chunk, so a recurrence is not interrupted and no
+frame is computed twice. Networks with recurrences backwards in time, such as BLSTMs, need nnet3-latgen-faster. Of
+--online-ivectors, each chunk takes the row for the frame after its last input, or the last row.
 """
 
 
@@ -60,7 +59,7 @@ ark:lat.ark ark,t:words.txt
 See also: nnet3-latgen-faster, nnet3-latgen-faster-looped-parallel
 """, arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE])
 def latgen_faster_looped(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     return decode_features(args, options, looped_computer)
 
 
@@ -79,25 +78,25 @@ See also: nnet3-latgen-faster-looped, nnet3-latgen-faster-batch
     option(name, int, default, "No effect: utterances are computed one after another")
     for name, default in (("max-batch-size", 16), ("compute-interval", 2000)))])
 def latgen_faster_looped_parallel(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     return decode_features(args, options, looped_computer, in_threads=True)
 
 
 _OPTIONS = (
     *DECODING,
-    *declared([CHUNK_LENGTH._replace(help="Seconds of sound that arrive at a time; 0 or less: all of it")]),
+    *declared([CHUNK_LENGTH._replace(help="Seconds of sound in a chunk; 0 or less: the whole utterance")]),
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
-    option("do-endpointing", bool, False, "Stop where the --endpoint options say that an utterance is over; what comes "
-           "after is not read"),
-    option("online", bool, True, "false: i-vectors of whole utterances, and all the sound at once"),
+    option("do-endpointing", bool, False, "Stop at the end of the utterance, which the --endpoint options define; "
+           "later sound is not read"),
+    option("online", bool, True, "false: i-vectors of whole utterances, and the whole sound as one chunk"),
 )
 
 
 @kaldi_command("online2-wav-nnet3-latgen-faster", group="Decoding",
-               help="Decode sound as if it were arriving: lattices.", usage=f"""
-Recognize sound in chunks, as if it were arriving: features, i-vectors, the network and the search go on with each of
-them. What is learned about a speaker is kept from one utterance to the next. Simulates what
-online2-tcp-nnet3-decode-faster does.
+               help="Decode sound in chunks, as if it arrived in real time.", usage=f"""
+Decode sound in chunks, as if it arrived in real time, and write lattices: features, i-vectors, the network's output and
+the search proceed chunk by chunk. Adaptation to a speaker (i-vector statistics, CMVN) is kept from one utterance to the
+next. This simulates online2-tcp-nnet3-decode-faster.
 {LATTICES_HELP}
 Usage: online2-wav-nnet3-latgen-faster [options] <nnet3-in> <fst-in> <spk2utt-rspecifier> <wav-rspecifier> \
 <lattice-wspecifier>
@@ -108,12 +107,12 @@ Give "ark:echo utt1 utt1|" as spk2utt if there is one utterance only.
 See also: nnet3-latgen-faster-looped, online2-wav-dump-features
 """, arguments=(5, 5), options=_OPTIONS)
 def latgen(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     return _decode(args, options)
 
 
 @kaldi_command("online2-wav-nnet3-latgen-grammar", group="Decoding",
-               help="Decode sound as if it were arriving, with a grammar in parts.", usage=f"""
+               help="Decode sound in chunks, as in real time, with a grammar in parts.", usage=f"""
 The same as online2-wav-nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote.
 {LATTICES_HELP}
 Usage: online2-wav-nnet3-latgen-grammar [options] <nnet3-in> <grammar-fst-in> <spk2utt-rspecifier> <wav-rspecifier> \
@@ -124,7 +123,7 @@ final.mdl HCLG.gra ark:spk2utt scp:wav.scp ark:lat.ark
 See also: nnet3-latgen-grammar, make-grammar-fst
 """, arguments=(5, 5), options=_OPTIONS)
 def latgen_grammar(args: list[str], options: Options) -> int:
-    """Decode; 1 if no utterance succeeded."""
+    """Decode utterances; return 1 if none succeeded."""
     from nnet3py.decoding.composed_graphs import GrammarGraph
 
     return _decode(args, options, GrammarGraph.read)
@@ -166,7 +165,7 @@ def _decode(args: list[str], options: Options,
 
 
 class _Utterances:
-    """Decodes utterances one after the other, and counts."""
+    """Decoder of utterances one after the other, with counts and times."""
 
     def __init__(self, decoding: OnlineDecoding, options: Options, words: SymbolTable | None) -> None:
         from nnet3py.lattices.scaling import Scales
@@ -181,7 +180,7 @@ class _Utterances:
         self.log_likelihood = 0.0
 
     def decode(self, key: str, wave: Wave, state: SpeakerState | None) -> tuple[Any, SpeakerState]:
-        """The compact lattice, with unscaled acoustic costs, and what is then known of the speaker."""
+        """Decode an utterance: return the compact lattice, with unscaled acoustic costs, and the speaker's state."""
         from nnet3py.lattices.scaling import scaled
 
         decoder = self._run(key, wave, state)
@@ -196,7 +195,7 @@ class _Utterances:
         return scaled(compact.lattice, self._unscale), decoder.adaptation_state()
 
     def _run(self, key: str, wave: Wave, state: SpeakerState | None) -> StreamDecoder:
-        """Have the sound arrive, chunk after chunk; to its end, or until the utterance is over."""
+        """Decode the sound chunk after chunk, to its end or to the end of the utterance."""
         samples = wave.samples[0]
         chunk = max(1, int(wave.rate * self._chunk_length)) if self._chunk_length > 0 else max(1, len(samples))
         pipeline, decoder = self._decoding.begin(state)
@@ -229,7 +228,7 @@ class _Utterances:
             log.write_text(f"{key} {words_text(self._words, path.words)}\n")
 
     def log_ivector(self) -> None:
-        """Log what the i-vector of the last utterance gained."""
+        """Log the objective's gain by the i-vector of the last utterance, and its length."""
         if self._ivectors is not None and log.verbose() >= 2:
             log.vlog(2, "By the end of the utterance, objf change/frame from estimating iVector (vs. default) was "
                         f"{self._ivectors.objective_change():.6g} and iVector length was "
@@ -237,7 +236,7 @@ class _Utterances:
 
 
 class _Timing:
-    """How long utterances would take with sound that arrives: computing faster than that means waiting."""
+    """Times of utterances, with sound that arrives in real time; decoding that is ahead of the sound waits."""
 
     def __init__(self) -> None:
         self.audio = self.taken = self.waited = 0.0
@@ -246,11 +245,11 @@ class _Timing:
         self._latency, self._length = 0.0, 0.0
 
     def utterance(self, key: str) -> _Timer:
-        """What times an utterance, as a context."""
+        """Return a context that times an utterance."""
         return _Timer(self, key)
 
     def add(self, key: str, audio: float, taken: float, waited: float) -> None:
-        """Count an utterance; seconds."""
+        """Count an utterance: seconds of sound, seconds from its begin to the result, and seconds of waiting."""
         self.audio, self.taken, self.waited = self.audio + audio, self.taken + taken, self.waited + waited
         self.count += 1
         self._latency, self._length = taken - audio, audio
@@ -258,11 +257,11 @@ class _Timing:
             self.longest, self.longest_key = self._latency, key
 
     def show_latency(self, key: str) -> None:
-        """Say how late the last utterance was."""
+        """Log the latency of the last utterance."""
         log.vlog(2, f"Latency {self._latency:.6g} seconds out of {self._length:.6g}, for utterance {key}")
 
     def log(self, online: bool) -> None:
-        """Write the averages."""
+        """Log averages over all utterances."""
         audio = self.audio or 1.0
         if not online:
             computing = self.taken - self.waited
@@ -279,7 +278,7 @@ class _Timing:
 
 
 class _Timer:
-    """Times one utterance."""
+    """Context that times an utterance."""
 
     def __init__(self, timing: _Timing, key: str) -> None:
         self._timing, self._key = timing, key
@@ -287,7 +286,7 @@ class _Timer:
         self._start = perf_counter()
 
     def wait_until(self, seconds: float) -> None:
-        """The sound to here has arrived: if that is later than now, count the time as waited for."""
+        """Wait, in simulated time, until ``seconds`` of the sound have arrived."""
         self._audio = seconds
         self._waited += max(0.0, seconds - (perf_counter() - self._start) - self._waited)
 
@@ -304,12 +303,12 @@ _LONGEST_TIMEOUT = 86400.0          # seconds
 
 
 @kaldi_command("online2-tcp-nnet3-decode-faster", group="Decoding",
-               help="Serve words for the sound that clients send to a port.", usage="""
-Recognize the sound that clients send to a port, one client after the other.
+               help="Serve recognition of sound at a TCP port.", usage="""
+Recognize the sound that clients send to a TCP port, one client after the other.
 
-A client sends samples, 16 bits each, signed, little endian, mono, of the rate --samp-freq, and nothing else, and shuts
-down its side of the connection when it is done. It gets lines of text: what has been understood so far, which ends with
-\\r, and what was said in a segment of speech, with \\n. Anybody who can reach the port can use the server.
+A client sends only samples (16 bits, signed, little endian, mono, rate --samp-freq), and shuts down its side of the
+connection at the end. The server answers lines of text: partial results, which end with \\r, and the final result of
+each segment of speech, which ends with \\n. Anybody who can reach the port can use the server.
 
 Usage: online2-tcp-nnet3-decode-faster [options] <nnet3-in> <fst-in> <word-symbol-table>
 e.g.:
@@ -319,12 +318,12 @@ e.g.:
 See also: online2-wav-nnet3-latgen-faster
 """, arguments=(3, 3), options=[
     *DECODING,
-    option("samp-freq", float, 16000.0, "Samples a second that clients send"),
+    option("samp-freq", float, 16000.0, "Sampling rate of the sound that clients send, in Hz"),
     *declared([CHUNK_LENGTH]),
-    option("output-period", float, 1.0, "Seconds from one answer to the next while someone speaks"),
-    option("read-timeout", int, 3, "Seconds after which a client that sends nothing is done (-1: never)"),
-    option("port-num", int, 5050, "Port to listen on (0: any that is free; the log says which)"),
-    option("produce-time", bool, False, "Put the times of begin and end, in seconds, in front of answers"),
+    option("output-period", float, 1.0, "Seconds between partial results"),
+    option("read-timeout", int, 3, "Seconds without data after which the sound is taken to have ended (-1: no limit)"),
+    option("port-num", int, 5050, "Port to listen on (0: any free port, which is logged)"),
+    option("produce-time", bool, False, "Put the times of begin and end, in seconds, in front of results"),
 ])
 def serve(args: list[str], options: Options) -> int:
     """Serve until the process is ended."""
@@ -335,7 +334,8 @@ def serve(args: list[str], options: Options) -> int:
     if not options.samp_freq >= 1 or not options.chunk_length * options.samp_freq >= 1:
         raise OptionError("--samp-freq and --chunk-length must make chunks of one sample or more")
     if not options["endpoint.silence-phones"]:
-        raise OptionError("--endpoint.silence-phones must be given", "without it the end of speech is not found")
+        raise OptionError("--endpoint.silence-phones must be given",
+                          "give the numbers of silence phones, by which the end of speech is detected")
     decoding = OnlineDecoding(options, args[0], args[1])
     words = SymbolTable.read(args[2])
     decoding.prepare()
@@ -362,13 +362,13 @@ def _listen(port: int) -> socket.socket:
         server.listen(1)
     except OSError as error:
         server.close()
-        raise Nnet3Error(f"Cannot bind to port: {port} ({error.strerror}; is it taken?)",
-                         "give another one as --port-num") from None
+        raise Nnet3Error(f"Cannot bind to port: {port} ({error.strerror}; is the port in use?)",
+                         "give another port by --port-num") from None
     return server
 
 
 class _Conversation:
-    """The exchange with one client."""
+    """Conversation with one client."""
 
     def __init__(self, connection: socket.socket, decoding: OnlineDecoding, words: SymbolTable,
                  options: Options) -> None:
@@ -380,7 +380,7 @@ class _Conversation:
         self._decoder: StreamDecoder = decoding.begin()[1]
 
     def run(self) -> None:
-        """Read sound and answer, to the end."""
+        """Read sound and send results, to the end of the sound."""
         decoder, num_samples, next_answer = self._decoder, 0, self._period
         while (samples := self._read()) is not None:
             decoder.accept_waveform(samples, self._options.samp_freq)
@@ -403,7 +403,7 @@ class _Conversation:
             self._connection.sendall(b"\n")
 
     def _read(self) -> np.ndarray | None:
-        """float32 (samples,), a chunk, or fewer samples if no more come; None if there are none."""
+        """Read a chunk of samples, float32 (samples,), shorter at the end; None without any sample."""
         import numpy as np
 
         parts, missing = [], 2 * self._chunk
@@ -411,7 +411,7 @@ class _Conversation:
             try:
                 part = self._connection.recv(missing)
             except TimeoutError:
-                log.warning("No sound came for a while: taken for the end")
+                log.warning("The client sent no data within --read-timeout: the sound is taken to have ended")
                 break
             if not part:
                 break
@@ -424,7 +424,7 @@ class _Conversation:
         return np.frombuffer(data, dtype="<i2", count=len(data) // 2).astype(np.float32)
 
     def _answer(self, partial: bool = False) -> None:
-        """Send the words of this segment: those so far, or the last ones."""
+        """Send the words of the present segment, a partial or the final result."""
         decoder = self._decoder
         path = decoder.best_path(use_final=not partial)
         text = "" if path is None else words_text(self._words, path.words)

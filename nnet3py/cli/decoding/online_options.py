@@ -1,7 +1,4 @@
-"""The options of networks that are computed chunk after chunk as for a stream, and what is made from them.
-
-What the commands that recognize sound as it arrives share: option groups, and what is made from them.
-"""
+"""Options of commands that decode streams, and the recognizer that is made from their values."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -10,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.decoding.decode_table import DECODER, Computes, decoder_options
 from nnet3py.cli.feat.options import CMVN, FEATURE_OPTIONS
-from nnet3py.cli.ivectors.extractor import derive
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, ivector_values
 from nnet3py.cli.nnet.utterances import SIMPLE
 from nnet3py.cli.process.option_groups import DEVICE, without
@@ -41,7 +37,7 @@ LOOPED = (
 
 
 def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:
-    """Computes utterances as streams, as the ``LOOPED`` options say."""
+    """Make a computer that computes utterances chunk after chunk, with the options of the group ``LOOPED``."""
     from nnet3py.cli.process.option_groups import optimize_options
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.runtime.looped import LoopedComputer
@@ -56,7 +52,7 @@ def looped_computer(model: AcousticModel, options: Options, device: str) -> Comp
 
 
 PIPELINE, ENDPOINT, PITCH = map(declared, (PIPELINE_SETTINGS, ENDPOINT_SETTINGS, PITCH_SETTINGS))
-STARTUP = option("num-threads-startup", int, 8, "No effect: i-vector extractors are read quickly enough")
+STARTUP = option("num-threads-startup", int, 8, "No effect: i-vector extractors are read in one thread")
 
 DECODING = (
     *without(DECODER, "allow-partial", "word-symbol-table"), *LOOPED, *PIPELINE, *ENDPOINT, STARTUP, *DEVICE,
@@ -64,12 +60,14 @@ DECODING = (
 
 
 def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
-    """What the ``PIPELINE`` options name; not ``online``: i-vectors of all the frames of an utterance at once.
+    """Read the files that the options of the group ``PIPELINE`` name: options of features, CMVN, i-vector extractor.
 
-    Raises OptionError for what cannot be computed, and as PipelineModels.check.
+    With ``online`` False, i-vectors are estimated from all frames of an utterance. Raises OptionError for values that
+    do not go together, and the errors of PipelineModels.check.
     """
+    from nnet3py.cli.ivectors.extractor import derive
     from nnet3py.feat.speech import speech_options
-    from nnet3py.recognition import pipeline as pipeline_files
+    from nnet3py.recognition import pipeline
 
     kind = options.feature_type
     for other in ("mfcc", "plp", "fbank"):
@@ -85,7 +83,7 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
         cmvn = {**options_of_file(options.cmvn_config, CMVN).as_dict(), "global-cmvn-stats": options.global_cmvn_stats}
     if options.ivector_extraction_config:
         ivectors = ivector_values(options_of_file(options.ivector_extraction_config, ONLINE_OPTIONS))
-    models = pipeline_files.pipeline_models(speech, options.as_dict(), cmvn, ivectors, pitch)
+    models = pipeline.pipeline_models(speech, options.as_dict(), cmvn, ivectors, pitch)
     if models.ivectors is not None:
         derive(models.ivectors.extractor)
         if not online:
@@ -94,14 +92,14 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
 
 
 class OnlineDecoding:
-    """A recognizer made from options and files: what all its streams share.
+    """Recognizer made from options and files, whose streams begin one after the other.
 
     Parameters
     ----------
-    options : the ``DECODING`` options
+    options : options of the group ``DECODING``
     model, graph : names of files
-    online : as of :func:`pipeline_models`
-    read_graph : reads the graph, of a transition model; None for one graph of all
+    online : whether i-vectors are estimated from the frames so far, not from whole utterances
+    read_graph : function of the file's name and the transition model that reads the graph; None: a usual graph
     """
 
     def __init__(self, options: Options, model: str, graph: str, online: bool = True,
@@ -112,7 +110,8 @@ class OnlineDecoding:
         from nnet3py.errors import within
 
         if not options.determinize_lattice:
-            raise OptionError("--determinize-lattice=false: only determinized lattices can be given here")
+            raise OptionError("--determinize-lattice=false: this command writes only determinized lattices",
+                              "leave out the option")
         if options.acoustic_scale == 0.0:
             raise OptionError("--acoustic-scale must not be 0")
         self.models = pipeline_models(options, online)
@@ -129,12 +128,12 @@ class OnlineDecoding:
         self._network: Any = None
 
     def prepare(self) -> None:
-        """Make what takes time, before the first stream begins."""
+        """Compile the network's computation, before the first stream begins."""
         if self._network is None:
             self._network = self._looped.stream()
 
     def begin(self, state: SpeakerState | None = None) -> tuple[FeaturePipeline, StreamDecoder]:
-        """A stream of a speaker about whom this is known. The one before is over."""
+        """Begin a stream, of a speaker with this state; the stream before must have ended."""
         from nnet3py.recognition.pipeline import FeaturePipeline
         from nnet3py.recognition.stream_decoder import StreamDecoder
 
@@ -145,12 +144,12 @@ class OnlineDecoding:
 
 
 def words_text(words: SymbolTable, numbers: Any) -> str:
-    """The words of these numbers, each followed by a blank; ``<#i>`` for the i-th if the table does not have it."""
+    """Return the words of these numbers, each followed by a blank; ``<#i>`` for the i-th if the table lacks it."""
     return "".join(f"{words.names.get(int(number), f'<#{place}>')} " for place, number in enumerate(numbers))
 
 
 def log_endpoint(rule: tuple[str, Any]) -> None:
-    """Say by which rule an utterance is over."""
+    """Log the endpointing rule that ended an utterance."""
     name, why = rule
     log.vlog(2, f"Endpointing rule {name} activated: {'true' if why.contains_nonsilence else 'false'},"
                 f"{why.trailing_silence:.6g},{why.relative_cost:.6g},{why.utterance_length:.6g}")

@@ -17,12 +17,12 @@ _MODE = option("mode", str, "strict", "How a missing hypothesis counts: strict: 
 
 
 def _rates(errors: int, count: int) -> str:
-    """A percentage as the C library prints it."""
+    """Format an error rate in per cent as the C library does: with inf and -nan for a count of 0."""
     return f"{100.0 * errors / count:.2f}" if count else ("inf" if errors else "-nan")
 
 
 def _both(reference: str, hypotheses: list[str], mode: str) -> Iterator[tuple[str, list[str], list[list[str] | None]]]:
-    """Each utterance of the reference with its words, and those of the hypotheses, None where there is none."""
+    """Yield the utterances of the reference: key, words, and the words of each hypothesis, None for a missing one."""
     from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader
@@ -38,13 +38,13 @@ def _both(reference: str, hypotheses: list[str], mode: str) -> Iterator[tuple[st
 
 
 @kaldi_command("compute-wer", group="Scoring", help="Print word error rates.", usage="""
-Print the word error rate and the sentence error rate of a table of words against another.
+Print the word error rate and the sentence error rate of a table of hypotheses against a table of references.
 
 Usage: compute-wer [options] <ref-rspecifier> <hyp-rspecifier>
 e.g.:
  compute-wer --text --mode=present ark:data/test/text ark:hyp_text
 See also: compute-wer-bootci, align-text, word-error-rate
-""", arguments=(2, 2), options=[_MODE, option("text", bool, False, "No difference")])
+""", arguments=(2, 2), options=[_MODE, option("text", bool, False, "No effect, as in Kaldi")])
 def compute_wer(args: list[str], options: Options) -> int:
     """Print the rates."""
     import sys
@@ -68,9 +68,9 @@ def compute_wer(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("compute-wer-bootci", group="Scoring", help="Print how sure word error rates are.", usage="""
-Print the word error rate with the interval that 95 % of random samples of the utterances lie in; with a second
-hypothesis, that of both, and how probable it is that the second has fewer errors.
+@kaldi_command("compute-wer-bootci", group="Scoring", help="Print confidence intervals of word error rates.", usage="""
+Print the word error rate and its 95 % confidence interval, by bootstrapping: from random samples of the utterances.
+With a second table of hypotheses, print both, and the probability that the second has fewer errors.
 
 Usage: compute-wer-bootci [options] <ref-rspecifier> <hyp-rspecifier> [<hyp2-rspecifier>]
 e.g.:
@@ -78,7 +78,7 @@ e.g.:
 See also: compute-wer
 """, arguments=(2, 3), options=[_MODE, option("replications", int, 10000, "Number of random samples")])
 def compute_wer_bootci(args: list[str], options: Options) -> int:
-    """Print intervals."""
+    """Print error rates and intervals."""
     import sys
 
     from nnet3py.decoding.word_errors import Resampler, edit_distance
@@ -105,19 +105,20 @@ def compute_wer_bootci(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("align-text", group="Scoring", help="Align what was recognized with what was said.", usage="""
-Align the words of two tables, as pairs with --separator between them, and --special-symbol where one has no word.
+@kaldi_command("align-text", group="Scoring", help="Align the words of hypotheses with references.", usage="""
+Align the words of two tables, and write a table of pairs of words, with --separator between pairs and --special-symbol
+in place of a missing word.
 
 Usage: align-text [options] <text1-rspecifier> <text2-rspecifier> <alignment-wspecifier>
 e.g.:
  align-text --special-symbol="'***'" ark:data/test/text ark:hyp_text ark,t:aligned.txt
 See also: compute-wer
 """, arguments=(3, 3), options=[
-    option("special-symbol", str, "<eps>", "What stands for a missing word; not a word of the tables"),
-    option("separator", str, ";", "What stands between pairs"),
+    option("special-symbol", str, "<eps>", "Symbol in place of a missing word; not a word of the tables"),
+    option("separator", str, ";", "Symbol between pairs"),
 ])
 def align_text(args: list[str], options: Options) -> int:
-    """Align; 1 if nothing was."""
+    """Align two tables; return 1 if no utterance was aligned."""
     from nnet3py.decoding.word_errors import align
     from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.tables import TableWriter
@@ -142,10 +143,10 @@ def align_text(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("word-error-rate", group="Decoding", help="Compare recognized words with what was said.", usage="""
-Compare recognized words with what was said, and print the word error rate and the sentence error rate as Kaldi's
-compute-wer does. Both files have lines UTTERANCE WORD WORD ...; with --word-symbol-table, the hypothesis has numbers of
-words, such as nnet3-latgen-faster writes.
+@kaldi_command("word-error-rate", group="Decoding", help="Print word error rates of text files.", usage="""
+Compare recognized words with reference transcripts, and print the word error rate and the sentence error rate as
+Kaldi's compute-wer does. Both files have lines UTTERANCE WORD WORD ...; with --word-symbol-table, the hypothesis has
+numbers of words, such as nnet3-latgen-faster writes.
 
 Usage: word-error-rate [options] <reference-text> <hypothesis-text>
 e.g.: word-error-rate data/test/text exp/decode/text
@@ -155,8 +156,8 @@ See also: nnet3-latgen-faster, lattice-best-path
 """, arguments=(2, 2), options=[
     option("mode", str, "strict", "How an utterance without hypothesis counts: strict: an error that ends the command; "
            "all: without any words; present: left out", choices=("strict", "all", "present")),
-    option("word-symbol-table", str, "", "The hypothesis has numbers, whose words are in this file"),
-    option("details", str, "", "Write the words of both beside each other to this file, for each utterance"),
+    option("word-symbol-table", str, "", "words.txt, for a hypothesis with numbers of words"),
+    option("details", str, "", "File for the alignment of reference and hypothesis of each utterance"),
 ])
 def word_error_rate(args: list[str], options: Options) -> int:
     """Print the rates."""
@@ -191,12 +192,13 @@ def word_error_rate(args: list[str], options: Options) -> int:
 
 
 def _file_name(name: str) -> str:
-    """The file that is meant: Kaldi's name for a table in text is understood, too."""
+    """Return the file's name, also for an rspecifier such as ``ark:FILE``, as scripts for Kaldi may give it."""
     kind, colon, rest = name.partition(":")
     return rest if colon and kind.split(",")[0] == "ark" else name
 
 
 def _numbers(key: str, words: list[str]) -> list[int]:
     if not all(word.isdecimal() for word in words):
-        raise FormatError(f"utterance {key}: with --word-symbol-table, the hypothesis must have numbers, not words")
+        raise FormatError(f"utterance {key}: with --word-symbol-table, the hypothesis must have numbers of words, "
+                          f"found '{' '.join(words)[:40]}'", hint="leave out --word-symbol-table for words")
     return [int(word) for word in words]

@@ -1,6 +1,6 @@
-"""train-ivector-extractor, extract-ivectors, nnet3-build-tree, prepare-e2e: what comes before a network is trained.
+"""Preparations of a training, and discriminative training: work in stages that goes on after interruptions.
 
-make-denlats, train-discriminative: lattices of training data, and a model trained on them.
+train-ivector-extractor, extract-ivectors, nnet3-build-tree, prepare-e2e, make-denlats and train-discriminative.
 """
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from nnet3py.option_fields import settings_of
 
 
 @kaldi_command("train-ivector-extractor", group="Speakers and i-vectors",
-               help="Train an extractor of i-vectors, from features on.", usage=f"""
-Train an extractor of i-vectors for online recognition: a transform of spliced features (PCA, or one that is given), a
-mixture of Gaussians, and the extractor. In the end the folder holds final.ie, final.dubm, final.mat, global_cmvn.stats,
-online_cmvn.conf and splice_opts, as those of Kaldi's steps/online/nnet2/train_ivector_extractor.sh do.
+               help="Train an extractor of i-vectors from a data directory.", usage=f"""
+Train an extractor of i-vectors for online recognition from a data directory: a transform of spliced features (by PCA,
+or a given one), a mixture of Gaussians, and the extractor. In the end the folder has final.ie, final.dubm, final.mat,
+global_cmvn.stats, online_cmvn.conf and splice_opts, as made by Kaldi's steps/online/nnet2/train_ivector_extractor.sh.
 {RESUMES}
 
 The stages: -6 lists, -5 transform, -4 mixture in memory, -3 passes over all data for it, -2 full covariances and the
@@ -43,9 +43,9 @@ def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
 
 @kaldi_command("extract-ivectors", group="Speakers and i-vectors",
                help="Extract the i-vectors of a data directory, for training and decoding.", usage=f"""
-Extract the i-vectors of a data directory, one every so many frames, as an online recognizer would: ivector_online.scp,
-ivector_period, final.ie.id and conf/, as of Kaldi's steps/online/nnet2/extract_ivectors_online.sh. The folder is what
---feat.online-ivector-dir of train-chain wants.
+Extract the i-vectors of a data directory, at regular intervals of frames, as an online recognizer does. The folder gets
+ivector_online.scp, ivector_period, final.ie.id and conf/, as made by Kaldi's
+steps/online/nnet2/extract_ivectors_online.sh, and is given to train-chain as --feat.online-ivector-dir.
 {RESUMES}
 
 Usage:  extract-ivectors [options]
@@ -63,9 +63,9 @@ def extract_ivectors(args: Sequence[str], options: Options) -> int:
 @kaldi_command("nnet3-build-tree", group="Trees and topologies",
                help="Build a tree from alignments and features, and convert the alignments to it.", usage=f"""
 Build a tree from alignments and features, for the topology of a lang folder: statistics, questions, tree, model,
-and the alignments converted to it. In the end the folder holds tree, final.mdl, ali.*.gz, num_jobs and phones.txt, as
-that of Kaldi's steps/nnet3/chain/build_tree.sh, and is what --tree-dir of train-chain wants. The program that builds a
-tree from statistics is build-tree.
+and the alignments converted to this model. In the end the folder has tree, final.mdl, ali.*.gz, num_jobs and
+phones.txt, as made by Kaldi's steps/nnet3/chain/build_tree.sh, and is given to train-chain as --tree-dir. The program
+that builds a tree from statistics is build-tree.
 {RESUMES}
 
 The stages: -5 model without context, -4 statistics, -3 questions and tree, -2 model, -1 alignments.
@@ -83,10 +83,10 @@ def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
 
 
 @kaldi_command("prepare-e2e", group="Chain training",
-               help="Make what end-to-end chain training needs: tree, graphs, phone language model.", usage=f"""
-Prepare end-to-end training from a flat start, which needs no alignments: a tree without statistics, a phone language
-model and a graph of each transcript. The folder is the --tree-dir of train-chain --e2e=true; it has what that of
-Kaldi's steps/nnet3/chain/e2e/prepare_e2e.sh has, and phone_lm.fst.
+               help="Make tree, phone language model and graphs for end-to-end chain training.", usage=f"""
+Prepare end-to-end training from a flat start, which needs no alignments: make a tree without statistics, a phone
+language model and a graph of each transcript. The folder is given to train-chain --e2e=true as --tree-dir; it has the
+files of Kaldi's steps/nnet3/chain/e2e/prepare_e2e.sh, and phone_lm.fst.
 {RESUMES}
 
 The stages: -1 lists, 0 tree and model, 1 phone language model, 2 graphs.
@@ -103,11 +103,11 @@ def prepare_e2e(args: Sequence[str], options: Options) -> int:
 
 
 @kaldi_command("train-discriminative", group="Discriminative training",
-               help="Train a model further with MMI, MPFE or sMBR, from data on.", usage=f"""
-Train a model further with a sequence-discriminative objective (MMI, MPFE or sMBR): the transcripts are aligned with the
-model, the data is decoded with a weak language model, and training prefers the transcripts to everything else in the
-lattices. For models with priors and for chain models alike. In the end the folder holds epoch1.mdl and so on,
-epoch1_adj.mdl with priors that fit, and final.mdl, the last of these; objectives are in log/.
+               help="Train a model further with MMI, MPFE or sMBR, from a data directory.", usage=f"""
+Train a model further with a sequence-discriminative objective (MMI, MPFE or sMBR): transcripts are aligned with the
+model, the data is decoded with a weak language model, and training increases the probability of transcripts against
+other paths of the lattices. Models with priors and chain models can be trained. In the end the folder has epoch1.mdl
+and so on, epoch1_adj.mdl and so on with adjusted priors, and final.mdl, the last of these; objectives are in log/.
 {RESUMES}
 
 The stages: -4 lists, -3 alignments, -2 graph and lattices, -1 examples, 0 and up the iterations.
@@ -119,15 +119,15 @@ train-discriminative --feat-dir=data/train --lang=data/lang --src-dir=exp/tdnn -
 See also: train-dnn, train-chain, nnet3-discriminative-train
 """, arguments=(0, 0), options=declared(settings_of(DiscriminativeTrainingOptions)), detached_values=True)
 def train_discriminative(args: Sequence[str], options: Options) -> int:
-    """Train on lattices."""
+    """Train a model discriminatively."""
     return run_work("discriminative_training", "train_discriminative", DiscriminativeTrainingOptions, options)
 
 
 @kaldi_command("make-denlats", group="Discriminative training",
                help="Make lattices of training data for discriminative training.", usage=f"""
-Make denominator lattices: training data decoded with a model and a weak language model, a unigram of its transcripts,
-as lattices at the level of states. The folder has lat.1.gz and so on, and num_jobs, like that of Kaldi's
-steps/nnet3/make_denlats.sh. train-discriminative makes its own.
+Make denominator lattices: decode training data with a model and a weak language model, a unigram of its transcripts,
+and write lattices at the level of states. The folder gets lat.1.gz and so on, and num_jobs, as made by Kaldi's
+steps/nnet3/make_denlats.sh. train-discriminative makes such lattices itself.
 {RESUMES}
 
 The stages: -4 lists, -2 graph and lattices.

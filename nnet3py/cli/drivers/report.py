@@ -1,4 +1,4 @@
-"""nnet3-monitor and nnet3-report: what the logs of a training say."""
+"""Problems and curves of a training, from its logs: nnet3-monitor and nnet3-report."""
 from __future__ import annotations
 
 import logging
@@ -9,10 +9,10 @@ from nnet3py.cli.process.options import Options, option
 logger = logging.getLogger(__name__)
 
 
-@kaldi_command("nnet3-monitor", group="Training", help="Look for what goes wrong in a training.", usage="""
-Look for what goes wrong in a training: an objective that diverges or stalls, layers that are saturated or dead,
-changes that are nearly always cut by max-change, derivatives that are clipped. A line for each thing found, with
-what to try; training drivers print the same lines while they train. The exit status is 0 whatever is found.
+@kaldi_command("nnet3-monitor", group="Training", help="Print the problems of a training, with remedies.", usage="""
+Print a line for each problem of a training, with a remedy to try: an objective that diverges or stalls, layers that are
+saturated or dead, changes that are nearly always cut by max-change, derivatives that are clipped. Training drivers
+print the same lines while they train. The exit status is always 0.
 
 Usage:  nnet3-monitor [options] <exp-dir>
 
@@ -20,7 +20,7 @@ e.g.:
  nnet3-monitor exp/tdnn
 """, arguments=(1, 1), options=[])
 def monitor(args: list[str], options: Options) -> int:
-    """Print each problem once, in the order in which they came up."""
+    """Print each problem once, in the order of iterations."""
     from pathlib import Path
 
     from nnet3py.io.streams import write_text
@@ -30,23 +30,23 @@ def monitor(args: list[str], options: Options) -> int:
     iterations = read_iterations(Path(args[0]))
     watch = Monitor()
     lines = [line for count in range(1, len(iterations) + 1) for line in watch.check(iterations[:count])]
-    write_text("-", "".join(line + "\n" for line in lines or [f"nothing wrong in {len(iterations)} iterations"]))
+    write_text("-", "".join(line + "\n" for line in lines or [f"no problems in {len(iterations)} iterations"]))
     return 0
 
 
 @kaldi_command("nnet3-report", group="Training", help="Write a page with plots about a training.", usage="""
-Write a report of a training: one page of HTML with what was reached and how (error rates, duration, command, options),
-plots of objective and accuracy, learning rate, changes and sizes of parameters, what the units of each layer do, how
-often changes were cut, warnings, and a drawing of the network. The page of a training that runs reloads itself in the
-browser; with --follow it is written again until the training has ended.
+Write a report of a training: an HTML page with error rates, duration, command and options, plots of objective and
+accuracy, learning rate, changes and sizes of parameters, activations of each layer, and how often changes were cut by
+max-change, warnings, and a drawing of the network. While the training runs, a browser reloads the page regularly; with
+--follow the page is written again until the training has ended.
 
 The plots are written beside it, each as SVG and PNG, and the numbers of the curves as report.csv. Plots need matplotlib
 (nnet3-extras plot says how to install it); without it everything else is written.
 
 Usage:  nnet3-report [options] <exp-dir> [<exp-dir2> ...]
 
-With several folders the objectives of all are drawn into the same plots, over epochs, iterations or hours, which
-can be chosen on the page; the rest is about the first.
+With several folders, the objectives of all are drawn in the same plots, over epochs, iterations or hours, as chosen on
+the page; all else is about the first folder.
 
 e.g.:
  nnet3-report exp/tdnn
@@ -54,14 +54,14 @@ e.g.:
  nnet3-report --tensorboard exp/tdnn && tensorboard --logdir exp/tdnn/report/tensorboard
  nnet3-report --output-dir=exp/report exp/tdnn exp/lstm
 """, arguments=(1, None), options=[
-    option("output-dir", str, "", "Where to write report.html and the plots (default: <exp-dir>/report)"),
+    option("output-dir", str, "", "Folder for report.html and the plots (empty: <exp-dir>/report)"),
     option("follow", bool, False, "Write the report again from time to time, as long as the (first) training runs"),
     option("tensorboard", bool, False,
            "Also write data for TensorBoard, into the folder tensorboard beside the report; "
            "needs the extra tensorboard"),
 ])
 def report(args: list[str], options: Options) -> int:
-    """Write the page and its plots; print where."""
+    """Write the page and its plots; print the page's path."""
     from pathlib import Path
 
     from nnet3py.io.streams import write_text

@@ -1,4 +1,4 @@
-"""What the commands of work in stages share: a part of their help, and how it is started."""
+"""Start of the drivers that work in stages, and a part of the help of their commands."""
 from __future__ import annotations
 
 import sys
@@ -13,7 +13,10 @@ has a log in log/ of the folder."""
 
 
 def run_work(module: str, driver: str, declared: Any, options: Options) -> int:
-    """Do the work ``driver`` of a module of :mod:`nnet3py.drivers` with the options of a command; returns 0."""
+    """Run the function ``driver`` of a module of :mod:`nnet3py.drivers` with the options of a command; return 0.
+
+    ``declared`` is the dataclass of these options.
+    """
     values = fields_from(options, declared())
     values.check()
     from importlib import import_module

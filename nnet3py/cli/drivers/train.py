@@ -1,4 +1,7 @@
-"""train-dnn, train-rnn, train-raw-dnn, train-raw-rnn, train-chain: what Kaldi's steps/nnet3/train_*.py do."""
+"""Whole trainings: train-dnn, train-rnn, train-raw-dnn, train-raw-rnn and train-chain.
+
+Kaldi: steps/nnet3/train_dnn.py and its siblings, steps/nnet3/chain/train.py.
+"""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -10,10 +13,10 @@ from nnet3py.drivers.options import ChainOptions, DnnOptions, RawDnnOptions, Raw
 from nnet3py.option_fields import settings_of
 
 _COMMON = """
-The folder given by --dir must hold configs/, as xconfig-to-configs writes it. Models, logs and reports are written
-there, laid out as by Kaldi's steps/nnet3/{script}. A training that was interrupted in any way
-goes on where it stopped when the command is given again; --stage=N begins at stage N instead, as in Kaldi. Jobs are
-processes on this machine, which share its cores, unless --cmd or --scheduler say otherwise.
+The folder given by --dir must contain configs/, as xconfig-to-configs writes it. Models, logs and reports are written
+there, laid out as by Kaldi's steps/nnet3/{script}. When the command is given again after an interruption, the training
+goes on from where it stopped; --stage=N begins at stage N instead, as in Kaldi. Jobs are processes on this machine,
+which share its cores, unless --cmd or --scheduler say otherwise.
 
 Usage:  {name} [options]
 
@@ -26,7 +29,7 @@ def _usage(name: str, first: str, example: str, script: str = "") -> str:
     return first + "\n" + _COMMON.format(script=script or name.replace("-", "_") + ".py", name=name, example=example)
 
 
-@kaldi_command("train-dnn", group="Training", help="Train an acoustic model, from features to the final model.",
+@kaldi_command("train-dnn", group="Training", help="Train an acoustic model from features and alignments.",
                usage=_usage("train-dnn", "Train an acoustic model without recurrence.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/tdnn/configs\n"
     "train-dnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/tdnn --trainer.num-epochs=4 \\\n"
@@ -38,7 +41,7 @@ def train_dnn(args: Sequence[str], options: Options) -> int:
 
 
 @kaldi_command("train-rnn", group="Training",
-               help="Train a recurrent acoustic model, from features to the final model.",
+               help="Train a recurrent acoustic model from features and alignments.",
                usage=_usage("train-rnn", "Train a recurrent acoustic model.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/lstm/configs\n"
     "train-rnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/lstm --trainer.num-epochs=4 \\\n"
@@ -49,7 +52,7 @@ def train_rnn(args: Sequence[str], options: Options) -> int:
     return run_work("frame_level", "train_rnn", RnnOptions, options)
 
 
-@kaldi_command("train-raw-dnn", group="Training", help="Train a network on targets, from features to the end.",
+@kaldi_command("train-raw-dnn", group="Training", help="Train a network from features and targets.",
                usage=_usage("train-raw-dnn", "Train a network without recurrence on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
     "train-raw-dnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
@@ -61,7 +64,7 @@ def train_raw_dnn(args: Sequence[str], options: Options) -> int:
 
 
 @kaldi_command("train-raw-rnn", group="Training",
-               help="Train a recurrent network on targets, from features to the end.",
+               help="Train a recurrent network from features and targets.",
                usage=_usage("train-raw-rnn", "Train a recurrent network on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
     "train-raw-rnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
@@ -72,13 +75,13 @@ def train_raw_rnn(args: Sequence[str], options: Options) -> int:
     return run_work("frame_level", "train_raw_rnn", RawRnnOptions, options)
 
 
-@kaldi_command("train-chain", group="Chain training", help="Train an acoustic model with LF-MMI, from alignments on.",
+@kaldi_command("train-chain", group="Chain training", help="Train an acoustic model with LF-MMI from alignments.",
                usage=_usage("train-chain", """
 Train an acoustic model with the LF-MMI objective: a phone language model of the alignments in --tree-dir, denominator
 graph, examples from lattices (--lat-dir) or alignments (--ali-dir), network, iterations, and the combination of the
-last models. The model is decoded with --acoustic-scale=1.0 and the factor in the file frame_subsampling_factor, on a
-graph made with --self-loop-scale=1.0. With --e2e=true it begins without alignments, with what prepare-e2e made.
---semisup.lat-dir adds data without transcripts, --languages trains one network for several languages.
+last models. Decode the model with --acoustic-scale=1.0 and the factor in the file frame_subsampling_factor, with a
+graph made with --self-loop-scale=1.0. With --e2e=true, training needs no alignments, but the folder that prepare-e2e
+made. --semisup.lat-dir adds data without transcripts; --languages trains a network for several languages.
 """.strip(), (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/chain/configs\n"
     "train-chain --feat-dir=data/train --tree-dir=exp/chain_tree --ali-dir=exp/tri_ali --dir=exp/chain \\\n"

@@ -1,1 +1,8 @@
-"""Commands that make, copy, merge, shuffle and choose training examples."""
+"""Commands that make, copy, select, order and merge training examples, and compute outputs for examples.
+
+``get.py``: examples from features; ``make.py``: whole folders of examples; ``copy.py``; ``rearrange.py``: shuffle,
+subset, merge; ``outputs.py``. ``options.py`` has the groups of options of all commands that make or merge examples, and
+:func:`split_options`. Commands for chain and discriminative examples stand beside those for frame-level examples, whose
+functions they share; making chain examples is in ``chain/``, making discriminative examples in ``training/``. The work
+is done by nnet3py.egs, which is imported when a command runs.
+"""

@@ -1,6 +1,6 @@
-"""nnet3-copy-egs, and the same for chain and discriminative examples.
+"""Copying training examples, selected, shifted, weighted or distributed over tables, and with images augmented.
 
-nnet3-egs-augment-image: random changes to images in training examples.
+nnet3-copy-egs, nnet3-chain-copy-egs, nnet3-discriminative-copy-egs and nnet3-egs-augment-image.
 """
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from nnet3py.egs.options import ImageOptions
 from nnet3py.errors import within
 from nnet3py.option_fields import settings_of
 
-_HOW_MANY = (
+_NUMBER_OF_COPIES = (
     option("random", bool, False, "Write each example to a random one of the outputs, instead of taking turns"),
-    option("keep-proportion", float, 1.0, "How often to copy each example; a fraction is taken as a probability"),
+    option("keep-proportion", float, 1.0, "Number of copies of each example; the fraction is the probability of one "
+           "more"),
     option("srand", int, 0, "Seed of the random choices"),
 )
 _CONTEXT = (
@@ -31,22 +32,22 @@ _SHIFT = option("frame-shift", int, 0, "Number added to the times of all but iVe
 
 @kaldi_command("nnet3-copy-egs", group="Examples", help="Copy training examples; optionally select, shift or split.",
                usage="""
-Copy training examples; optionally select frames or context, weight them, or
-distribute them over several tables.
+Copy a table of training examples to one or several tables, which take turns.
+Options select frames and context, shift times, and weight or rename outputs.
 
 Usage:  nnet3-copy-egs [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
 
 e.g.: nnet3-copy-egs ark:train.egs ark,t:text.egs
  or:  nnet3-copy-egs ark:train.egs ark:1.egs ark:2.egs
 """, arguments=(2, None), options=[
-    *_HOW_MANY, *_CONTEXT,
+    *_NUMBER_OF_COPIES, *_CONTEXT,
     option("frame-shift", int, 0, "Number added to the times of all but iVectors; to balance frame subsampling"),
     option("frame", str, "", "Keep only this output frame ('random' or its number)"),
     option("weights", str, "", "Rspecifier of numbers by which the outputs of each example are multiplied"),
     option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
 ])
 def copy_egs(args: list[str], options: Options) -> int:
-    """Copy examples; without being decoded where nothing is changed."""
+    """Copy examples; their bytes if nothing is changed."""
     from nnet3py.egs.raw_example import RAW_EXAMPLE, are_binary
     from nnet3py.random_sequence import CRandom
 
@@ -73,20 +74,20 @@ def copy_egs(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-chain-copy-egs", group="Chain training",
                help="Copy chain examples; optionally shift or cut them.", usage="""
-Copy chain examples; optionally shift them in time, take away context, weight
-them, or distribute them over several tables.
+Copy a table of chain examples to one or several tables, which take turns.
+Options shift times, remove context, and weight or rename outputs.
 
 Usage:  nnet3-chain-copy-egs [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
 
 e.g.: nnet3-chain-copy-egs --frame-shift=1 ark:train.cegs ark:-
  or:  nnet3-chain-copy-egs ark:train.cegs ark:1.cegs ark:2.cegs
 """, arguments=(2, None), options=[
-    *_HOW_MANY, *_CONTEXT, _SHIFT,
+    *_NUMBER_OF_COPIES, *_CONTEXT, _SHIFT,
     option("weights", str, "", "Rspecifier of numbers by which the weight of each example is multiplied"),
     option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
 ])
 def chain_copy_egs(args: list[str], options: Options) -> int:
-    """Copy chain examples; their bytes where nothing is changed."""
+    """Copy chain examples; their bytes if nothing is changed."""
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE
     from nnet3py.random_sequence import CRandom
 
@@ -105,16 +106,16 @@ def chain_copy_egs(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-discriminative-copy-egs", group="Discriminative training",
                help="Copy examples of discriminative training; optionally shift them.", usage="""
-Copy examples of discriminative training; optionally shift them in time, or
-distribute them over several tables.
+Copy a table of examples of discriminative training to one or several tables,
+which take turns. An option shifts times.
 
 Usage:  nnet3-discriminative-copy-egs [options] <egs-rspecifier> <egs-wspecifier1> [<egs-wspecifier2> ...]
 
 e.g.: nnet3-discriminative-copy-egs ark:train.degs ark,t:text.degs
  or:  nnet3-discriminative-copy-egs --frame-shift=1 ark:train.degs ark:1.degs ark:2.degs
-""", arguments=(2, None), options=[*_HOW_MANY, _SHIFT])
+""", arguments=(2, None), options=[*_NUMBER_OF_COPIES, _SHIFT])
 def discriminative_copy_egs(args: list[str], options: Options) -> int:
-    """Copy discriminative examples; their bytes where nothing is changed."""
+    """Copy discriminative examples; their bytes if nothing is changed."""
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE
     from nnet3py.random_sequence import CRandom
 
@@ -134,15 +135,12 @@ _CHANGES = ("left-context", "right-context", "frame-shift", "frame", "weights", 
 
 
 class _Kind(NamedTuple):
-    """A kind of example: how it is read and written, and what can be changed.
-
-    ``select(example)`` gives a changed example, or None for one that is left out; it is None if nothing is asked for.
-    """
+    """Kind of examples, and the functions that change them; without a holder, nothing is changed."""
 
     holder: Any = None
-    select: Callable[[Any], Any] | None = None
-    scale: Callable[[Any, float], None] | None = None
-    rename: Callable[[Any, str], None] | None = None
+    select: Callable[[Any], Any] | None = None       # makes a changed example, or None for one that is left out
+    scale: Callable[[Any, float], None] | None = None        # multiplies the weights of outputs, in place
+    rename: Callable[[Any, str], None] | None = None         # renames the output, in place
 
 
 class _Done(NamedTuple):
@@ -155,9 +153,10 @@ class _Done(NamedTuple):
 
 
 def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _Kind], random: Any) -> _Done:
-    """Copy examples as the options say.
+    """Copy the examples of the table ``args[0]`` to the other tables, as the options say.
 
-    ``raw`` is the holder of their bytes; ``changing`` loads what changes need, and is not called if there are none.
+    ``raw`` is the holder of undecoded examples, which are copied if nothing is changed; otherwise ``changing`` imports
+    the kind of examples.
     """
     from nnet3py.egs.raw_example import copying_holder
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -183,12 +182,12 @@ def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _K
 
 
 class _Changes:
-    """What the options ask to be done to each example."""
+    """Changes to each example that the options ask for."""
 
     def __init__(self, options: Options, kind: _Kind, stack: ExitStack) -> None:
         self._select = kind.select
         self.num_errors = 0
-        self._changes: list[tuple[Any, str, Callable]] = []      # table, what it holds, what is done with that
+        self._changes: list[tuple[Any, str, Callable]] = []      # table, name of its values, function that applies one
         self.needed = False
         if kind.holder is None:
             return
@@ -203,7 +202,7 @@ class _Changes:
         self.needed = bool(self._changes) or kind.select is not None
 
     def copies(self, key: str, example: Any, count: int) -> Iterator[Any]:
-        """Yield the example ``count`` times, changed as asked."""
+        """Yield ``count`` changed copies of the example."""
         for table, what, _ in self._changes:
             if key not in table:
                 log.warning(f"No {what} for example key {key}", file=f"{log.program()}.cc", line=390)
@@ -221,8 +220,9 @@ class _Changes:
 
 @kaldi_command("nnet3-egs-augment-image", group="Examples", help="Change the images of training examples at random.",
                usage="""
-Copy training examples whose input is an image, each shifted, mirrored and turned at
-random. Rows of the input are x, columns y and channel, the channel varying fastest.
+Copy training examples whose input is an image, and shift, mirror and turn each image
+at random. Rows of the input are x; columns are y and channel, the channel varying
+fastest.
 
 Usage:  nnet3-egs-augment-image [options] <egs-rspecifier> <egs-wspecifier>
 

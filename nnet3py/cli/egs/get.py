@@ -25,8 +25,8 @@ _OPTIONS = (
 
 
 @kaldi_command("nnet3-get-egs", group="Examples", help="Make training examples from features and posteriors.", usage="""
-Make training examples from features and pdf-level posteriors (such as alignments):
-pieces of utterances with context.
+Make training examples from features and pdf-level posteriors (such as alignments).
+An example is a piece of an utterance with context.
 
 Usage:  nnet3-get-egs [options] <features-rspecifier> <pdf-post-rspecifier> <egs-wspecifier>
 
@@ -47,7 +47,7 @@ def get_egs(args: list[str], options: Options) -> int:
 @kaldi_command("nnet3-get-egs-dense-targets", group="Examples",
                help="Make training examples from features and matrices of targets.", usage="""
 Make training examples from features and matrices of targets, such as clean features
-for a network that removes noise: pieces of utterances with context.
+for a network that removes noise. An example is a piece of an utterance with context.
 
 Usage:  nnet3-get-egs-dense-targets [options] <features-rspecifier> <targets-rspecifier> <egs-wspecifier>
 
@@ -71,7 +71,7 @@ def get_egs_dense_targets(args: list[str], options: Options) -> int:
 
 
 class _Job:
-    """One run of a command: how examples are cut, and what went wrong."""
+    """Run of a command that makes examples: the splitter of utterances, and the number of errors."""
 
     def __init__(self, options: Options, num_pdfs: int = -1) -> None:
         from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
@@ -87,8 +87,13 @@ class _Job:
             too_short_is_error: bool = False) -> int:
         """Make the examples of all utterances; return the exit status.
 
-        ``holder`` is that of the targets, ``examples(utterance, features, targets, ivectors)`` makes those of one
-        utterance, ``missing`` warns of one without targets.
+        Parameters
+        ----------
+        args : names of the tables of features, targets and examples
+        holder : holder of the targets
+        examples : function of utterance, features, targets and i-vectors (or None) that makes the utterance's examples
+        missing : beginning of the warning about an utterance without targets
+        too_short_is_error : whether utterances without examples are counted as errors
         """
         from nnet3py.egs.example import EXAMPLE
         from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
@@ -120,7 +125,7 @@ class _Job:
 
     def _of_utterance(self, utterance: str, matrix: Any, target: Any, ivectors: Any,
                       examples: Callable[[str, Any, Any, Any], Iterable[Any]]) -> list[Any] | None:
-        """The examples of an utterance, none if it is too short; None, with a warning, if it cannot be used."""
+        """Make the examples of an utterance, none if it is too short; None, with a warning, if it cannot be used."""
         from nnet3py.errors import NumericError
 
         num_frames = matrix.shape[0]
@@ -143,9 +148,9 @@ class _Job:
 
 
 @kaldi_command("nnet3-get-egs-simple", group="Examples", help="Make training examples from whole matrices.", usage="""
-Make training examples of whole matrices, for instance of images: one example for
-each key, in which every named matrix is an input or output of the network, with
-t = 0, 1, ... for its rows.
+Make training examples of whole matrices, for instance of images. Each argument names
+an input or output of the network and its table; an example has the matrices of one
+key, whose rows have the times t = 0, 1, ...
 
 Usage:  nnet3-get-egs-simple [options] <name1>=<rspecifier1> [<name2>=<rspecifier2> ...] <egs-wspecifier>
 
@@ -182,7 +187,7 @@ def get_egs_simple(args: list[str], options: Options) -> int:
 
 
 def _name_and_table(argument: str) -> tuple[str, Any]:
-    """The two parts of ``name=rspecifier``."""
+    """Split ``name=rspecifier``."""
     from nnet3py.io.specifiers import is_rspecifier
 
     name, _, rspecifier = argument.partition("=")
@@ -192,12 +197,12 @@ def _name_and_table(argument: str) -> tuple[str, Any]:
 
 
 @kaldi_command("nnet3-xvector-get-egs", group="Speakers and i-vectors",
-               help="Make training examples for networks that tell speakers apart.", usage="""
-Make training examples for a network that tells speakers apart: pieces of utterances,
-with the number of the speaker. A file lists them, one example per line:
+               help="Make training examples for x-vector networks, which classify speakers.", usage="""
+Make training examples for a network that classifies speakers: pieces of utterances,
+each with the number of its speaker. A file lists the examples, one per line:
   <utterance> <relative-archive-index> <absolute-archive-index> <first-frame> <num-frames> <speaker>
-The relative index says which of the outputs an example goes to, counted from 0;
-the absolute one is ignored. For instance:
+The relative index is the number of the output table, counted from 0; the absolute
+index is ignored. For instance:
   utt1  3  13  65  300  3
   utt1  0  10  50  400  3
 
@@ -209,7 +214,7 @@ e.g.: nnet3-xvector-get-egs --num-pdfs=100 ranges.1 ark:feats.ark ark:egs.1.ark 
     option("num-pdfs", int, -1, "Number of speakers, the dimension of the output; required"),
 ])
 def xvector_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; 1 if there is none, or most utterances are not in the file."""
+    """Make examples; return 1 without any example, or if most utterances failed."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.make import read_speaker_ranges
     from nnet3py.formats.holders import FLOAT_MATRIX

@@ -1,4 +1,4 @@
-"""make-egs and make-chain-egs: folders of training examples.
+"""Folders of training examples: make-egs and make-chain-egs.
 
 Kaldi: steps/nnet3/get_egs.sh, get_egs_targets.sh, and chain/get_egs.sh.
 """
@@ -22,9 +22,10 @@ _JOBS = (
 @kaldi_command("make-egs", group="Examples", help="Make a folder of training examples from data and alignments.",
                usage="""
 Make a folder of training examples from a data directory and either alignments (a folder with ali.*.gz, num_jobs,
-final.mdl and tree) or targets (a list, such as targets.scp): archives egs.N.ark, combine.egs, train_diagnostic.egs,
-valid_diagnostic.egs, and info/. Some utterances are held out. Started again after an interruption, it goes on where it
-stopped. Features are normalized by apply-cmvn with --cmvn-opts; --cmvn-opts=--norm-means=false leaves them as they are.
+final.mdl and tree) or targets (a list, such as targets.scp). The folder gets archives egs.N.ark, combine.egs,
+train_diagnostic.egs, valid_diagnostic.egs (of utterances that are held out), and info/. Given again after an
+interruption, the command goes on from where it stopped. Features are normalized by apply-cmvn with --cmvn-opts;
+--cmvn-opts=--norm-means=false leaves them as they are.
 
 Usage:  make-egs [options] <data-dir> <ali-dir or targets-scp> <egs-dir>
 e.g.:
@@ -62,8 +63,9 @@ def make_egs(args: list[str], options: Options) -> int:
                help="Make a folder of chain examples from data and alignments.", usage="""
 Make a folder of chain examples from a data directory, a folder with tree, 0.trans_mdl and normalization.fst, and
 either alignments (a folder with ali.*.gz, num_jobs, final.mdl and tree) or lattices (a folder with lat.*.gz and
-final.mdl; this needs Kaldi's lattice programs on PATH): archives cegs.N.ark, combine.cegs, train_diagnostic.cegs,
-valid_diagnostic.cegs, and info/. Started again after an interruption, it goes on where it stopped.
+final.mdl; this needs Kaldi's lattice programs on PATH). The folder gets archives cegs.N.ark, combine.cegs,
+train_diagnostic.cegs, valid_diagnostic.cegs, and info/. Given again after an interruption, the command goes on from
+where it stopped.
 
 Usage:  make-chain-egs [options] <data-dir> <chain-dir> <ali-dir or lat-dir> <egs-dir>
 e.g.:

@@ -9,7 +9,7 @@ from nnet3py.option_fields import field_values, settings_of
 
 EGGEN: Group = declared(settings_of(SplitOptions))
 
-# For all examples made from features, frame-level, chain and discriminative ones.
+# Options of all commands that make examples from features: frame-level, chain and discriminative.
 EGS_OF_FEATURES: Group = (
     *EGGEN,
     option("compress", bool, True, "Store features in compressed form"),
@@ -19,7 +19,7 @@ EGS_OF_FEATURES: Group = (
     option("length-tolerance", int, 100, "Frames by which features and iVectors may differ in length"),
 )
 
-_DEPRECATED = "Kaldi ignores it, too; the sizes of minibatches are those that --minibatch-size allows"
+_DEPRECATED = "Kaldi ignores this option, too; --minibatch-size sets the sizes of minibatches"
 MERGE: Group = (
     option("compress", bool, False, "Compress the features of the merged examples"),
     option("measure-output-frames", str, "deprecated", "No effect, as in Kaldi", idle=_DEPRECATED),
@@ -31,7 +31,7 @@ MERGE: Group = (
 
 
 def split_options(options: Options) -> SplitOptions:
-    """Return how utterances are cut, of the ``EGGEN`` group; Nnet3Error for invalid values."""
+    """Return the options of cutting utterances into chunks, of the ``EGGEN`` group; Nnet3Error for invalid values."""
     if options.online_ivector_period <= 0:
-        raise Nnet3Error("--online-ivector-period must be positive")
+        raise Nnet3Error(f"--online-ivector-period={options.online_ivector_period} must be positive")
     return SplitOptions.parse(**field_values(SplitOptions, options.as_dict()))

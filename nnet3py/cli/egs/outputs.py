@@ -1,4 +1,7 @@
-"""nnet3-compute-from-egs, nnet3-acc-lda-stats: outputs for training examples, and their LDA statistics."""
+"""Outputs of networks for training examples, and LDA statistics of the outputs.
+
+nnet3-compute-from-egs, nnet3-acc-lda-stats and nnet3-chain-acc-lda-stats.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
@@ -17,8 +20,8 @@ if TYPE_CHECKING:
 
 @kaldi_command("nnet3-compute-from-egs", group="Computing outputs", help="Compute a network's output for examples.",
                usage="""
-Compute a network's output for (merged) training examples, at their supervised frames; a matrix for each example. The
-network is in training mode: nnet3-copy --prepare-for-test puts it in test mode.
+Compute a network's output for (merged) training examples, at their supervised frames, and write a matrix for each
+example. The network is used as it is, usually in training mode; nnet3-copy --prepare-for-test puts it in test mode.
 
 Usage:  nnet3-compute-from-egs [options] <raw-nnet-in> <training-examples-in> <matrices-out>
 
@@ -39,7 +42,7 @@ def compute_from_egs(args: list[str], options: Options) -> int:
 
 def write_outputs(args: list[str], options: Options,
                   examples: Iterable[tuple[str, NnetExample | NnetDiscriminativeExample]], output_name: str) -> int:
-    """Write the outputs of the network ``args[0]`` for examples to the table ``args[2]``; returns 0."""
+    """Write the outputs of the network ``args[0]`` for examples to the table ``args[2]``; return 0."""
     import numpy as np
 
     from nnet3py.cli.process.option_groups import compiler_options, set_up
@@ -64,14 +67,16 @@ def write_outputs(args: list[str], options: Options,
 _LDA_OPTIONS = (
     BINARY,
     option("rand-prune", float, 0.0,
-           "Prune small weights at random to zero or this, which saves time where there are many (0: keep them)"),
+           "Round weights below this at random to zero or to this value, which saves time if there are many "
+           "(0: keep them)"),
     *with_default(DEVICE, "use-gpu", "no"),
 )
 
 
 @kaldi_command("nnet3-acc-lda-stats", group="Training", help="Gather LDA statistics of outputs for examples.", usage="""
-Gather the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
-analysis: of a network's output for (merged) training examples, by class. The network usually only splices frames.
+Accumulate the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
+analysis (LDA): for each class, the count and the sum of a network's output for (merged) training examples, and the
+total second-order statistics. The network usually only splices frames.
 
 Usage:  nnet3-acc-lda-stats [options] <raw-nnet-in> <training-examples-in> <lda-stats-out>
 
@@ -79,7 +84,7 @@ e.g.:
  nnet3-acc-lda-stats 0.raw ark:1.egs 1.acc
 """, arguments=(3, 3), options=_LDA_OPTIONS)
 def acc_lda_stats(args: list[str], options: Options) -> int:
-    """Gather LDA statistics of outputs."""
+    """Accumulate LDA statistics of outputs."""
     from nnet3py.egs.example import read_egs
 
     return _acc_lda_stats(args, options, read_egs(args[1]), lambda eg: eg)
@@ -87,9 +92,9 @@ def acc_lda_stats(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-chain-acc-lda-stats", group="Chain training",
                help="Gather LDA statistics of outputs for chain examples.", usage="""
-Gather the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
-analysis: of a network's output for chain examples, which must not be merged, by pdf. The network usually only splices
-frames.
+Accumulate the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
+analysis (LDA): for each pdf, the count and the sum of a network's output for chain examples, which must not be merged,
+and the total second-order statistics. The network usually only splices frames.
 
 Usage:  nnet3-chain-acc-lda-stats [options] <raw-nnet-in> <training-examples-in> <lda-stats-out>
 
@@ -97,7 +102,7 @@ e.g.:
  nnet3-chain-acc-lda-stats 0.raw ark:1.cegs 1.acc
 """, arguments=(3, 3), options=_LDA_OPTIONS)
 def chain_acc_lda_stats(args: list[str], options: Options) -> int:
-    """Gather LDA statistics of outputs for chain examples."""
+    """Accumulate LDA statistics of outputs for chain examples."""
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.training.lda_stats import frame_example
 

@@ -1,8 +1,6 @@
-"""nnet3-shuffle-egs, and the same for chain and discriminative examples.
+"""Random order, random subsets and minibatches of training examples.
 
-nnet3-subset-egs, and the same for chain and discriminative examples.
-
-nnet3-merge-egs, and the same for chain and discriminative examples.
+nnet3-shuffle-egs, nnet3-subset-egs and nnet3-merge-egs, and nnet3-chain-… and nnet3-discriminative-… of these names.
 """
 from __future__ import annotations
 
@@ -30,7 +28,7 @@ Usage:  nnet3-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-shuffle-egs --srand=1 ark:train.egs ark:shuffled.egs
 """, arguments=(2, 2), options=_OPTIONS)
 def shuffle_egs(args: list[str], options: Options) -> int:
-    """Put examples into random order; they are moved without being decoded."""
+    """Put examples, which are not decoded, into random order."""
     from nnet3py.egs.raw_example import copying_holder
 
     return _shuffle(args, options, copying_holder(args[1]))
@@ -45,7 +43,7 @@ Usage:  nnet3-chain-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-chain-shuffle-egs --srand=1 ark:train.cegs ark:shuffled.cegs
 """, arguments=(2, 2), options=[option("srand", int, 0, "Seed of the random order"), _BUFFER_SIZE])
 def chain_shuffle_egs(args: list[str], options: Options) -> int:
-    """Put chain examples into random order. The seed counts with and without a buffer; Kaldi's, only with one."""
+    """Put chain examples into random order. Kaldi's program uses the seed only with a buffer, this one always."""
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, copying_holder
 
     return _shuffle(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), buffer_seed=options.srand)
@@ -67,7 +65,6 @@ def discriminative_shuffle_egs(args: list[str], options: Options) -> int:
 
 
 def _shuffle(args: list[str], options: Options, holder: Any, buffer_seed: int = 1) -> int:
-    from nnet3py import log
     from nnet3py.egs.raw_example import shuffle, shuffle_with_buffer
     from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -86,7 +83,7 @@ def _shuffle(args: list[str], options: Options, holder: Any, buffer_seed: int = 
     return 0 if count else 1
 
 
-_OPTIONS_SUBSET = (
+_SUBSET_OPTIONS = (
     option("srand", int, 0, "Seed of the order in which the examples are written"),
     option("n", int, 1000, "Number of examples to keep"),
     option("randomize-order", bool, True, "Write the examples in random order"),
@@ -94,14 +91,14 @@ _OPTIONS_SUBSET = (
 
 
 @kaldi_command("nnet3-subset-egs", group="Examples", help="Select a random subset of training examples.", usage="""
-Create a random subset of the examples in a table; it is held in memory.
+Write a random subset of the examples in a table. The subset is held in memory.
 
 Usage:  nnet3-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
 
 e.g.: nnet3-subset-egs --n=1000 ark:all.egs ark:subset.egs
-""", arguments=(2, 2), options=_OPTIONS_SUBSET)
+""", arguments=(2, 2), options=_SUBSET_OPTIONS)
 def subset_egs(args: list[str], options: Options) -> int:
-    """Keep a random subset of examples; they are moved without being decoded."""
+    """Keep a random subset of examples, which are not decoded."""
     from nnet3py.egs.raw_example import copying_holder
 
     return _subset(args, options, copying_holder(args[1]), "neural-network training examples")
@@ -109,12 +106,12 @@ def subset_egs(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-chain-subset-egs", group="Chain training", help="Select a random subset of chain examples.",
                usage="""
-Create a random subset of the chain examples in a table; it is held in memory.
+Write a random subset of the chain examples in a table. The subset is held in memory.
 
 Usage:  nnet3-chain-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
 
 e.g.: nnet3-chain-subset-egs --n=1000 ark:all.cegs ark:subset.cegs
-""", arguments=(2, 2), options=_OPTIONS_SUBSET)
+""", arguments=(2, 2), options=_SUBSET_OPTIONS)
 def chain_subset_egs(args: list[str], options: Options) -> int:
     """Keep a random subset of chain examples."""
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, copying_holder
@@ -124,12 +121,12 @@ def chain_subset_egs(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-discriminative-subset-egs", group="Discriminative training",
                help="Select a random subset of examples of discriminative training.", usage="""
-Create a random subset of the examples of discriminative training in a table; it is held in memory.
+Write a random subset of the examples of discriminative training in a table. The subset is held in memory.
 
 Usage:  nnet3-discriminative-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
 
 e.g.: nnet3-discriminative-subset-egs --n=1000 ark:all.degs ark:subset.degs
-""", arguments=(2, 2), options=_OPTIONS_SUBSET)
+""", arguments=(2, 2), options=_SUBSET_OPTIONS)
 def discriminative_subset_egs(args: list[str], options: Options) -> int:
     """Keep a random subset of discriminative examples."""
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE, copying_holder
@@ -215,7 +212,7 @@ def discriminative_merge_egs(args: list[str], options: Options) -> int:
 
 
 def _merge(args: list[str], holder: Any, merger: Any, prepare: Callable[[str, Any], None] | None = None) -> int:
-    """Merge the examples of a table; ``prepare(key, example)`` may change each before, in place."""
+    """Merge the examples of a table; ``prepare(key, example)``, if given, first changes each example in place."""
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     def examples(reader: Iterable[tuple[str, Any]]) -> Iterable[Any]:

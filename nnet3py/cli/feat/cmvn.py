@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from nnet3py.io.tables import RandomAccessReader, TableWriter
+    from nnet3py.io.tables import RandomAccessReader
 
 
 UTT2SPK = option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for statistics per speaker")
@@ -56,12 +56,16 @@ def compute_cmvn_stats(args: list[str], options: Options) -> int:
         # Closed before the writer: if its input was bad, the output does not appear.
         weights = stack.enter_context(RandomAccessReader(options.weights, FLOAT_VECTOR)) if options.weights else None
         tally = _Tally(weights)
-        if writer is None:
-            stats = _stats_of_all(args[0], tally)
-        elif options.spk2utt:
-            _stats_of_speakers(args[0], options.spk2utt, writer, tally)
-        else:
-            _stats_of_utterances(args[0], writer, tally)
+        for name, features_of in _groups(args[0], options.spk2utt):
+            for key, features in features_of:
+                stats = tally.add(key, features, stats)
+            if writer is None:
+                continue
+            if stats is not None:
+                writer.write(name, stats)
+            elif options.spk2utt:
+                log.warning(f"No stats accumulated for speaker {name}")
+            stats = None
     if stats is not None:
         _write_global(args[1], stats, options.binary)
     return tally.report()
@@ -74,11 +78,13 @@ class _Tally:
         self._weights = weights
         self.done = self.errors = 0
 
-    def add(self, key: str, features: np.ndarray, stats: np.ndarray | None) -> np.ndarray | None:
+    def add(self, key: str, features: np.ndarray | None, stats: np.ndarray | None) -> np.ndarray | None:
         """Add an utterance to statistics and return them; new ones if ``stats`` is None, ``stats`` after an error."""
         from nnet3py.feat.cmvn import accumulate_stats, empty_stats
 
         weights = None
+        if features is None:
+            return self.failed(f"Did not find features for utterance {key}", stats)
         if self._weights is not None:
             weights = self._weights.get(key)
             if weights is None:
@@ -107,46 +113,18 @@ class _Tally:
         return 0 if self.done else 1
 
 
-def _stats_of_utterances(rspecifier: str, writer: TableWriter, tally: _Tally) -> None:
-    from nnet3py.formats.holders import read_matrices
-
-    for key, features in read_matrices(rspecifier):
-        stats = tally.add(key, features, None)
-        if stats is not None:
-            writer.write(key, stats)
-
-
-def _stats_of_speakers(rspecifier: str, spk2utt: str, writer: TableWriter, tally: _Tally) -> None:
-    for speaker, features_of in _speakers(rspecifier, spk2utt):
-        stats = None
-        for key, features in features_of:
-            if features is None:
-                stats = tally.failed(f"Did not find features for utterance {key}", stats)
-            else:
-                stats = tally.add(key, features, stats)
-        if stats is None:
-            log.warning(f"No stats accumulated for speaker {speaker}")
-        else:
-            writer.write(speaker, stats)
-
-
-def _speakers(rspecifier: str, spk2utt: str) -> Iterator[tuple[str, Iterator[tuple[str, np.ndarray | None]]]]:
-    """Yield each speaker with the features of the utterances; None for an utterance without features."""
-    from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN_VECTOR
+def _groups(rspecifier: str, spk2utt: str) -> Iterator[tuple[str, Iterator[tuple[str, np.ndarray | None]]]]:
+    """Yield each speaker with the features of the utterances (None if missing); without ``spk2utt``, each utterance."""
+    from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN_VECTOR, read_matrices
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
 
+    if not spk2utt:
+        for key, matrix in read_matrices(rspecifier):
+            yield key, iter([(key, matrix)])
+        return
     with RandomAccessReader(rspecifier, FLOAT_MATRIX) as features, SequentialReader(spk2utt, TOKEN_VECTOR) as speakers:
         for speaker, utterances in speakers:
             yield speaker, ((key, features.get(key)) for key in utterances)
-
-
-def _stats_of_all(rspecifier: str, tally: _Tally) -> np.ndarray | None:
-    from nnet3py.formats.holders import read_matrices
-
-    stats = None
-    for key, features in read_matrices(rspecifier):
-        stats = tally.add(key, features, stats)
-    return stats
 
 
 def _write_global(wxfilename: str, stats: np.ndarray, binary: bool) -> None:
@@ -281,7 +259,8 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
     new()                    # errors in the statistics are reported before anything is read
     done = frames = 0
     with TableWriter(target, FLOAT_MATRIX) as writer:
-        for normalizer, features_of in _groups(source, options.spk2utt, new):
+        for _, features_of in _groups(source, options.spk2utt):
+            normalizer = new()
             for key, features in features_of:
                 if features is None:
                     log.warning(f"No features for utterance {key}")
@@ -292,19 +271,6 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
                 frames += len(features)
     log.log(f"Applied online CMVN to {done} files, or {frames} frames.")
     return 0 if done else 1
-
-
-def _groups(rspecifier: str, spk2utt: str, new: Callable[[], Callable[[np.ndarray], np.ndarray]],
-            ) -> Iterator[tuple[Callable[[np.ndarray], np.ndarray], Iterator[tuple[str, np.ndarray | None]]]]:
-    """Yield each speaker's normalizer with the features of the utterances; without ``spk2utt``, each utterance's."""
-    from nnet3py.formats.holders import read_matrices
-
-    if spk2utt:
-        for _, features_of in _speakers(rspecifier, spk2utt):
-            yield new(), features_of
-    else:
-        for key, features in read_matrices(rspecifier):
-            yield new(), iter([(key, features)])
 
 
 # -- two channels, sliding window --------------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.feat.options import CMVN
-from nnet3py.cli.ivectors.extractor import derive
 from nnet3py.cli.process.options import OptionError, Options, declared, options_of_file
 from nnet3py.recognition.options import IVECTOR_FILES, IVECTOR_SETTINGS, SPLICE_SETTINGS
 
@@ -30,6 +29,7 @@ def ivector_values(options: Options) -> dict[str, Any]:
 def online_models(options: Options) -> OnlineModels:
     """Read the models that options name. Raises as :func:`ivector_values`; Nnet3Error for models of other dimensions.
     """
+    from nnet3py.cli.ivectors.extractor import derive
     from nnet3py.recognition.pipeline import ivector_models
 
     models = ivector_models(ivector_values(options))

@@ -114,7 +114,7 @@ def declarations(folder: Path = CLI) -> list[Declaration]:
     HEADINGS, and values that are not literals.
     """
     commands: dict[str, Declaration] = {}
-    for path in sorted(folder.rglob("*.py")):
+    for path in sorted(set(folder.rglob("*.py")) - {folder / TABLE_FILE.name}):     # a merge may have damaged the table
         for call in _declaring_calls(ast.parse(path.read_text(encoding="utf-8"), str(path))):
             place = f"{path}, line {call.lineno}"
             command = _declaration(call, ".".join(path.relative_to(folder).with_suffix("").parts), place)

@@ -1,8 +1,6 @@
-"""nnet3-am-init and nnet3-am-adjust-priors: acoustic models from networks, and their priors.
+"""Acoustic models made from networks, their priors, their transition models, and trees.
 
-nnet3-am-train-transitions: transition probabilities and priors of an acoustic model, from alignments.
-
-copy-transition-model, show-transitions, am-info, hmm-info, tree-info: what stands before the network in a model.
+nnet3-am-init, nnet3-am-adjust-priors, copy-transition-model, show-transitions, am-info, hmm-info and tree-info.
 """
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ if TYPE_CHECKING:
 
 @kaldi_command("nnet3-am-init", group="Models", help="Make an acoustic model from a network and a transition model.",
                usage="""
-Make an acoustic model from a network and a transition model, which is given or made from a tree and a topology. It has
-no priors yet.
+Make an acoustic model from a network and a transition model, which is read, or made from a tree and a topology. The
+model has no priors yet; nnet3-am-adjust-priors sets them.
 
 Usage:  nnet3-am-init [options] <tree-in> <topology-in> <input-raw-nnet> <output-am-nnet>
   or:   nnet3-am-init [options] <trans-model-in> <input-raw-nnet> <output-am-nnet>
@@ -54,7 +52,8 @@ def am_init(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-am-adjust-priors", group="Models", help="Set the priors of an acoustic model.", usage="""
-Set the priors of an acoustic model to its average output, given as the sum of its posteriors over many frames.
+Set the priors of an acoustic model to its average output, computed from a vector with the sum of its posteriors over
+many frames, one element per pdf; write the model.
 
 Usage:  nnet3-am-adjust-priors [options] <nnet-in> <summed-posterior-vector-in> <nnet-out>
 
@@ -78,8 +77,8 @@ def am_adjust_priors(args: list[str], options: Options) -> int:
     counts = read_object(posteriors, read_vector)
     output_dim = model.nnet.output_dim("output")
     if counts.size != output_dim:
-        raise ShapeError(f"{posteriors} has {counts.size} elements, the network's output {output_dim}",
-                         "sum the posteriors of this network")
+        raise ShapeError(f"{posteriors} has {counts.size} elements, but the network's output has {output_dim}",
+                         "sum the posteriors that this network computes")
     total = float(counts.sum(dtype=np.float64))
     if not 0.0 < total < float("inf"):
         raise NumericError(f"the posteriors in {posteriors} sum to {total:g}; expected a positive number")
@@ -92,7 +91,7 @@ def am_adjust_priors(args: list[str], options: Options) -> int:
 
 
 def _log_change(old: np.ndarray, new: np.ndarray) -> None:
-    """Log how far the priors moved."""
+    """Log how much the priors changed."""
     import numpy as np
 
     if old.size != new.size:
@@ -109,7 +108,7 @@ def _log_change(old: np.ndarray, new: np.ndarray) -> None:
 
 
 @kaldi_command("copy-transition-model", group="Models", help="Copy the transition model of a model.", usage="""
-Copy the transition model of an acoustic model of any kind, without what follows it.
+Copy a transition model, or the one that the file of an acoustic model of any kind begins with.
 
 Usage: copy-transition-model [options] <transition-model or model in> <transition-model-out>
 e.g.: copy-transition-model --binary=false 1.mdl 1.txt
@@ -126,8 +125,8 @@ def copy_transition_model(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("show-transitions", group="Models", help="Print the transitions of a model.", usage="""
-Print the transitions of a model: each state's phone and pdf, each transition's probability and target; with
-counts of pdfs also these.
+Print the transitions of a model: phone and pdf of each state, probability and target state of each transition. With a
+vector of counts, one element per pdf, the counts are printed as well.
 
 Usage:  show-transitions <phones-symbol-table> <transition/model-file> [<occs-file>]
 e.g.:
@@ -175,15 +174,15 @@ def hmm_info(args: list[str], options: Options) -> None:
                     f"number of transition-states {model.num_transition_states}\n")
 
 
-@kaldi_command("tree-info", group="Trees and topologies", help="Print what a tree is for.", usage="""
-Print the number of pdfs of a tree, its context width, and the phone's position in it.
+@kaldi_command("tree-info", group="Trees and topologies", help="Print the sizes of a tree.", usage="""
+Print the number of pdfs of a tree, the number of phones in its context window, and the position of the central phone.
 
 Usage: tree-info <tree-in>
 e.g.: tree-info tree
 See also: am-info
 """, arguments=(1, 1))
 def tree_info(args: list[str], options: Options) -> int:
-    """Print what a tree is for."""
+    """Print the sizes of a tree."""
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import write_text

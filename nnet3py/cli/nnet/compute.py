@@ -1,7 +1,4 @@
-"""nnet3-compute, nnet3-compute-batch: a network's output for utterances.
-
-nnet3-compile: what the compiler makes of a network and a request, pass by pass, in text and drawings.
-"""
+"""Outputs of networks for utterances, nnet3-compute and nnet3-compute-batch, and their computations, nnet3-compile."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -37,14 +34,15 @@ _OPTIONS = [
 
 
 @kaldi_command("nnet3-compute", group="Computing outputs", help="Compute a network's output for features.", usage="""
-Compute a network's output for features, with batch-norm and dropout in test mode.
+Compute a network's output for the features of utterances, and write a matrix for each. Batch-norm and dropout are in
+test mode.
 
 Usage: nnet3-compute [options] <nnet-in> <features-rspecifier> <matrix-wspecifier>
 
 e.g.: nnet3-compute final.raw scp:feats.scp ark:nnet_prediction.ark
 """, arguments=(3, 3), options=[*_OPTIONS, *DEVICE])
 def compute(args: list[str], options: Options) -> int:
-    """Compute outputs of utterances; 1 if none succeeded."""
+    """Compute outputs of utterances; return 1 if none succeeded."""
     import time
 
     from nnet3py.cli.process.option_groups import set_up
@@ -72,17 +70,17 @@ def compute(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-compute-batch", group="Computing outputs",
-               help="Compute a network's output for many utterances at a time; faster.", usage="""
-Compute a network's output for features, with batch-norm and dropout in test mode, for chunks of many utterances at a
-time. Recurrent networks see chunks of one length, which overlap at an utterance's end. nnet3-compute is as fast, and
-cuts utterances as Kaldi's does.
+               help="Compute a network's output for chunks of many utterances at a time.", usage="""
+Compute a network's output for the features of utterances, chunks of many utterances at a time, and write a matrix for
+each utterance. Batch-norm and dropout are in test mode. All chunks have one length, and overlap at an utterance's end,
+which changes the outputs of recurrent networks a little. nnet3-compute is as fast, and cuts utterances as Kaldi's does.
 
 Usage: nnet3-compute-batch [options] <nnet-in> <features-rspecifier> <matrix-wspecifier>
 
 e.g.: nnet3-compute-batch final.raw scp:feats.scp ark:nnet_prediction.ark
 """, arguments=(3, 3), options=[*_OPTIONS, *BATCH, *DEVICE])
 def compute_batch(args: list[str], options: Options) -> int:
-    """Compute outputs of utterances; 1 if none succeeded."""
+    """Compute outputs of utterances; return 1 if none succeeded."""
     import time
 
     from nnet3py.cli.process.option_groups import set_up
@@ -107,17 +105,17 @@ def compute_batch(args: list[str], options: Options) -> int:
     return 0 if num_done else 1
 
 
-_NATURAL = ("frames", "frame-subsampling-factor", "extra-left-context", "extra-right-context")
-_FLAGS = ("train", "input-derivs", "store-stats", "num-sequences")
+_CHUNK_OPTIONS = ("frames", "frame-subsampling-factor", "extra-left-context", "extra-right-context")
+_REQUEST_OPTIONS = ("input", "output", "train", "input-derivs", "store-stats", "num-sequences")
 
 
-@kaldi_command("nnet3-compile", group="Models", help="Show what the compiler makes of a network and a request.",
+@kaldi_command("nnet3-compile", group="Models", help="Show the computation compiled for a network and a request.",
                usage="""
-Compile a request for a network, and show the result: how each pass of the optimizer changes the command list,
-the listing, the matrices with their lifetimes, the peak memory, and the operations of each component.
+Compile a computation request for a network, and print a report: how each pass of the optimizer changes the number of
+commands, the listing, the matrices with their lifetimes, the peak memory, and the operations of each component.
 
-The request is for chunks of --frames frames with the context that the network needs; or what --input and --output
-say; or what the file --request says, with lines such as
+The request is for chunks of --frames frames with the context that the network needs; or for the times in --input and
+--output; or it is read from the file --request, with lines such as
  input input has_deriv=0 0,-1,0 0,0,0 0,1,0     (n,t,x of each row)
  output output has_deriv=1 0,0,0
  need_model_derivative=1
@@ -130,15 +128,15 @@ e.g.:
  nnet3-compile --input=input:-5:9,ivector:0 --output=output:0:4 --passes=all --svg=drawings 0.raw
 """, arguments=(1, 1), options=[
     option("request", str, "", "Rxfilename of a computation request"),
-    option("input", str, "", "What is given, with commas: NAME:T, NAME:FIRST:LAST or NAME:FIRST:LAST:STEP"),
-    option("output", str, "", "What is wanted, in the same form; without --input names alone (default: output)"),
+    option("input", str, "", "Inputs and their times, with commas: NAME:T, NAME:FIRST:LAST or NAME:FIRST:LAST:STEP"),
+    option("output", str, "", "Outputs and their times, in the same form; without --input only names (empty: output)"),
     option("frames", int, 20, "Frames of a chunk, without context"),
     option("frame-subsampling-factor", int, 1, "Input frames per output frame"),
-    option("extra-left-context", int, 0, "Frames of left context added to what the network needs"),
-    option("extra-right-context", int, 0, "Frames of right context added to what the network needs"),
+    option("extra-left-context", int, 0, "Frames of left context in addition to the network's own"),
+    option("extra-right-context", int, 0, "Frames of right context in addition to the network's own"),
     option("num-sequences", int, 1, "Sequences with the same times"),
-    option("train", bool, False, "Derivatives of the outputs are given, those of the parameters wanted"),
-    option("input-derivs", str, "", "Inputs whose derivatives are wanted, with commas"),
+    option("train", bool, False, "Compute derivatives of the parameters from derivatives of the outputs"),
+    option("input-derivs", str, "", "Inputs whose derivatives are computed, with commas"),
     option("store-stats", bool, False, "Components accumulate statistics"),
     option("passes", str, "", "Show the listing after these passes, with commas: their options' names, 'unoptimized' "
            "or 'all'"),
@@ -171,15 +169,15 @@ def compile_request(args: list[str], options: Options) -> int:
 def _check_options(options: Options) -> None:
     """Refuse options that would be ignored."""
     if options.request:
-        ignored = [name for name in ("input", "output", *_NATURAL, *_FLAGS) if options.given(name)]
-        where = "stands in the request's file"
+        other = "request"
+        ignored = [name for name in (*_CHUNK_OPTIONS, *_REQUEST_OPTIONS) if options.given(name)]
     else:
-        ignored = [name for name in _NATURAL if options.given(name)] if options.input else []
-        where = "is for requests without --input"
+        other = "input"
+        ignored = [name for name in _CHUNK_OPTIONS if options.given(name)] if options.input else []
     if ignored:
-        raise UsageError(f"--{ignored[0]} {where}", "leave one of the two out")
+        raise UsageError(f"--{ignored[0]} has no effect with --{other}", "leave out one of the two")
     if options.input and not options.output:
-        raise UsageError("--input says what is given, and nothing what is wanted", "give --output=NAME:FIRST:LAST too")
+        raise UsageError("--input without --output: the request has no outputs", "give --output=NAME:FIRST:LAST too")
 
 
 def _request(nnet: Nnet, options: Options) -> ComputationRequest:

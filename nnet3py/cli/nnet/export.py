@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from nnet3py.acoustic_model import AcousticModel
 
 FORMATS = ("onnx", "torch", "npz", "safetensors")
-ONNX_TOLERANCE = 2e-4        # of the largest value: float32 sums are formed in another order
+ONNX_TOLERANCE = 2e-4        # relative to the largest value: float32 sums are formed in another order
 
 
 @kaldi_command("nnet3-export", group="Models", help="Write a model as ONNX, torch, npz or safetensors.", usage="""
 Write a model in a format of other programs. onnx: a graph of standard operators for any number of sequences and frames,
-equal to what nnet3-compute gives; torch: a TorchScript file, with nothing merged; npz, safetensors: the numbers alone.
+whose output is that of nnet3-compute; torch: a TorchScript file with all components as they are; npz, safetensors: only
+the arrays of parameters.
 
 Usage:  nnet3-export [options] <model-in> <file-out>
 
@@ -33,17 +34,17 @@ e.g.:
 """, arguments=(2, 2), options=[
     option("format", str, "onnx", "onnx, torch, npz or safetensors"),
     *declared(settings_of(ExportOptions)),
-    option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: what the model's "
-           "folder says, else 1"),
-    option("quantize", str, "", "onnx: int16 (half the size, the same words), int8 (less than a third, nearly the "
-           "same) or float16 (computed in it, too); the loss of accuracy is measured"),
-    option("quantize-feats", str, "", "Features (rspecifier) on which that is measured, some 30 s of speech; without "
-           "them it is measured on random numbers, which says little"),
-    option("quantize-ivectors", str, "", "I-vectors (rspecifier) of these utterances; without them they are zero"),
+    option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: the factor in the model's "
+           "folder, else 1"),
+    option("quantize", str, "", "onnx: int16 (half the size, the same words), int8 (less than a third of the size, "
+           "nearly the same words) or float16 (half the size, computed in float16); the loss of accuracy is measured"),
+    option("quantize-feats", str, "", "Features (rspecifier) on which the loss is measured, some 30 s of speech; "
+           "without them it is measured on random numbers, which says little about speech"),
+    option("quantize-ivectors", str, "", "I-vectors (rspecifier) of the utterances of --quantize-feats; empty: zero"),
     option("check", bool, True, "Compare the outputs of onnxruntime, if it is installed, with those of nnet3py"),
 ])
 def export(args: list[str], options: Options) -> int:
-    """Export a model; 1 if the check fails."""
+    """Export a model; return 1 if the check fails."""
     if options.format not in FORMATS:
         raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
     source, target = args
@@ -63,14 +64,14 @@ def export(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-import", group="Models", help="Make a model of ONNX, or put ONNX, torch or npz into one.",
-               usage="""
-Put weights from another program into the model that they came from. What did not change keeps its bytes; learning
-rates, natural gradient and the like stay as they are, and an acoustic model stays one, with its transition model and
-priors. torch: a TorchScript file, or a state_dict that torch.save wrote.
+@kaldi_command("nnet3-import", group="Models",
+               help="Make a model from an ONNX file, or put weights of other formats into one.", usage="""
+Put weights that another program changed into the model that was exported to that program. Weights that did not change
+keep their bytes. Learning rates and other settings of components stay as they are, as do the transition model and
+priors of an acoustic model. torch: a TorchScript file, or a state_dict that torch.save wrote.
 
-Without <model-in> an ONNX file is made a network: of one that nnet3-export wrote the network in it, else of the graph.
-What the graph has and nnet3 has not is an error that names the operator.
+Without <model-in>, an ONNX file becomes a network. A file that nnet3-export wrote contains the network; other files are
+converted operator by operator, and an operator without counterpart in nnet3 is an error.
 
 Usage:  nnet3-import [options] <model-in> <file-in> <model-out>
   or:   nnet3-import [options] <onnx-in> <model-out>
@@ -80,21 +81,22 @@ e.g.:
  nnet3-import --like=final.mdl net.onnx net.mdl
 """, arguments=(2, 3), options=[
     option("format", str, "onnx", "onnx, torch, npz or safetensors"),
-    option("like", str, "", "Acoustic model whose transition model and priors the result gets"),
-    option("raw", bool, False, "Write only the network, also if <model-in> is an acoustic model"),
+    option("like", str, "", "Acoustic model whose transition model and priors are put into the result"),
+    option("raw", bool, False, "Write only the network, even if <model-in> is an acoustic model"),
     option("padding", str, "zeros", "Without <model-in>: zeros, as in the graph; or replicate, which repeats the first "
            "and last frames where the graph's convolutions have zeros", choices=("zeros", "replicate")),
-    option("check", bool, True, "Compare a network that was made of a graph with onnxruntime, if that is installed"),
+    option("check", bool, True, "Compare a converted network with onnxruntime's outputs, if onnxruntime is installed"),
     option("binary", bool, True, "Write the model in binary"),
 ])
 def import_weights(args: list[str], options: Options) -> int:
-    """Import weights, or a whole network; 1 if the check fails."""
+    """Import weights, or a whole network; return 1 if the check fails."""
     from nnet3py.acoustic_model import acoustic_model
 
     if options.format not in FORMATS:
         raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
     if options.raw and options.like:
-        raise UsageError("--raw writes only the network, and --like=MODEL gives it a transition model")
+        raise UsageError("--raw and --like cannot both be given: --raw writes a network without transition model",
+                         "leave out one of the two")
     like = acoustic_model(options.like) if options.like else None
     if len(args) == 2:
         return _import_network(args[0], args[1], options, like)
@@ -103,13 +105,13 @@ def import_weights(args: list[str], options: Options) -> int:
 
 
 def _import_network(source: str, target: str, options: Options, like: AcousticModel | None) -> int:
-    """Write the network of an ONNX file; 1 if it computes something else than the graph."""
+    """Write the network of an ONNX file; return 1, without writing, if its outputs differ from onnxruntime's."""
     from nnet3py.export.from_onnx import imported
     from nnet3py.export.onnx_import import read_onnx
 
     if options.format != "onnx":
-        raise UsageError(f"--format={options.format}: such files have weights only", "nnet3-import MODEL-IN "
-                         f"{source} {target}, with the model that they came from")
+        raise UsageError(f"--format={options.format}: such files contain weights only, so a model is needed",
+                         f"give the model that was exported: nnet3-import MODEL-IN {source} {target}")
     nnet, foreign = imported(read_onnx(source), options.padding)
     model = nnet if like is None else like.with_network(nnet)
     if foreign is not None and options.check and _has_runtime():
@@ -129,7 +131,7 @@ def _import_network(source: str, target: str, options: Options, like: AcousticMo
 
 
 def _set_weights(args: list[str], options: Options, like: AcousticModel | None) -> None:
-    """Write a model with the weights of a file."""
+    """Write the model ``args[0]``, with the weights in the file ``args[1]``, to ``args[2]``."""
     from nnet3py.acoustic_model import read_network_or_model
     from nnet3py.network.model_file import network_of
 
@@ -176,7 +178,7 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
     if options.quantize:
         return _quantize(target, options)
     changed = wanted.use_priors or wanted.log_softmax or wanted.apply_exp
-    # the frames before the first of a fixed chunk end chunks that looped computation does not have
+    # With fixed chunks, the left context of the first chunk ends chunks that looped computation does not have.
     is_other = graph.edges == "none" or wanted.fixed_chunks and graph.metadata["chunk_dependent"]
     is_other = is_other or not {spec.name for spec in graph.inputs} <= {"input", "ivector"}
     if not options.check or changed or is_other or wanted.output == ALL_OUTPUTS or not _has_runtime():
@@ -190,7 +192,7 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
 
 
 def _quantize(target: str, options: Options) -> int:
-    """Replace the file by one with smaller numbers."""
+    """Replace an ONNX file by a quantized one; log the loss of accuracy."""
     from nnet3py.export.quantize import quantize
 
     loss = quantize(target, target, options.quantize, _utterances(options) if options.quantize_feats else [])
@@ -199,7 +201,7 @@ def _quantize(target: str, options: Options) -> int:
 
 
 def _utterances(options: Options) -> list[tuple[np.ndarray, np.ndarray | None]]:
-    """Features and i-vectors on which the loss is measured."""
+    """Read the features, and i-vectors if any, on which the loss of accuracy is measured."""
     from nnet3py.formats.holders import read_matrices
 
     by_key = dict(read_matrices(options.quantize_feats))

@@ -1,18 +1,6 @@
-"""The network config files that commands take.
+"""Making, describing, editing and averaging networks.
 
-nnet3-init: a network from a config file.
-
-xconfig-to-configs: an xconfig file becomes the config files of a network. Kaldi: steps/nnet3/xconfig_to_configs.py.
-
-Besides the config files it writes the networks that they make and ``vars``, the context that training drivers ask for.
-
-nnet3-info and nnet3-am-info: what a model consists of, on standard output.
-
-nnet3-inspect: what a model or a model folder holds, and what it lacks.
-
-nnet3-copy and nnet3-am-copy: models, edited on the way.
-
-nnet3-average: the weighted average of several networks.
+nnet3-init, xconfig-to-configs, nnet3-info, nnet3-am-info, nnet3-inspect, nnet3-copy, nnet3-am-copy and nnet3-average.
 """
 from __future__ import annotations
 
@@ -33,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def read_config_text(path: str) -> str:
-    """The text of a config file. Raises ConfigError if it is not text."""
+    """Return the text of a config file; ConfigError for a file that is not UTF-8 text."""
     from nnet3py.io.streams import open_input
 
     with open_input(path) as stream:
@@ -48,8 +36,8 @@ def read_config_text(path: str) -> str:
 
 @kaldi_command("nnet3-init", group="Models", help="Make a network from a config file, or extend an existing one.",
                usage="""
-Make a network from a config file. With an existing network, its nodes and components are kept unless the config
-defines others of the same name.
+Make a network from a config file. With an existing network, its nodes and components are kept, except those that the
+config file defines anew.
 
 Usage:  nnet3-init [options] [<existing-model-in>] <config-in> <raw-nnet-out>
 
@@ -77,16 +65,17 @@ def init(args: list[str], options: Options) -> int:
 
 
 CONTENTS = {
-    "init.config": "the network from which a fixed transform is estimated",
-    "ref.config": "the whole network, with random values for fixed transforms: to find out its contexts",
+    "init.config": "the network in front of a fixed transform, for estimating the transform",
+    "ref.config": "the whole network, with random values for fixed transforms, for measuring its context",
     "final.config": "the whole network, with fixed transforms from their files",
 }
 
 
-@kaldi_command("xconfig-to-configs", group="Models", help="Turn a list of layers into configs.", usage="""
+@kaldi_command("xconfig-to-configs", group="Models", help="Turn an xconfig file of layers into config files.", usage="""
 Turn an xconfig file, in which each line is a layer, into config files for nnet3-init: ref.config, final.config and,
-if a layer such as fixed-affine-layer asks for it, init.config. It also writes xconfig and xconfig.expanded.* (what was
-read, with all options), the networks ref.raw and init.raw, and vars (the network's left and right context).
+if a layer such as fixed-affine-layer needs it, init.config. Also written are xconfig (a copy), xconfig.expanded.* (the
+layers with all their options), the networks ref.raw and init.raw, and vars (the network's left and right context, for
+training drivers).
 
 Usage:  xconfig-to-configs --xconfig-file=<file> --config-dir=<dir> [options]
 
@@ -120,7 +109,7 @@ def xconfig_to_configs(args: list[str], options: Options) -> int:
 
 
 def write_configs(folder: str, text: str, expansion: Expansion, command: str) -> None:
-    """Write everything that follows from the xconfig alone; an older init.config is removed."""
+    """Write xconfig, xconfig.expanded.* and the config files; remove an init.config that is not needed."""
     from nnet3py.io.streams import write_text
 
     head = f"# Made by this command:\n# {command}\n"
@@ -141,7 +130,7 @@ def write_configs(folder: str, text: str, expansion: Expansion, command: str) ->
 
 
 def write_contexts(folder: str, existing: Nnet | None, edits: str) -> None:
-    """Make ref.raw and init.raw, and write the context of the former to vars; the latter's may not be larger."""
+    """Make ref.raw and init.raw, and write the context of ref.raw to vars; init.raw may not have a larger one."""
     from nnet3py.compiler.build_graph import compute_simple_nnet_context
     from nnet3py.io.streams import write_text
 
@@ -149,7 +138,7 @@ def write_contexts(folder: str, existing: Nnet | None, edits: str) -> None:
     if not ref.is_simple():
         raise ConfigError("the context of this network cannot be measured: it needs an input called 'input', an output "
                           f"called 'output', and no other input but 'ivector' [{os.path.join(folder, 'ref.config')}]",
-                          "a line such as 'output name=output input=LAYER' makes the output of one layer that one")
+                          "a line such as 'output name=output input=LAYER' makes the output of a layer the output")
     left, right = compute_simple_nnet_context(ref)
     init_config = os.path.join(folder, "init.config")
     if os.path.exists(init_config):
@@ -164,7 +153,7 @@ def write_contexts(folder: str, existing: Nnet | None, edits: str) -> None:
 
 
 def make_network(folder: str, name: str, existing: Nnet | None, edits: str) -> Nnet:
-    """The network that a config makes of the existing one, written as ``name``.raw, then edited."""
+    """Make a network from ``name``.config, perhaps extending a network, write it as ``name``.raw, and edit it."""
     from nnet3py.network.edits import apply_edits, edits_of_option
     from nnet3py.network.nnet import Nnet
 
@@ -178,8 +167,8 @@ def make_network(folder: str, name: str, existing: Nnet | None, edits: str) -> N
     return nnet
 
 
-@kaldi_command("nnet3-info", group="Models", help="Print what a network consists of.", usage="""
-Describe a network: its contexts, its size, its nodes and its components.
+@kaldi_command("nnet3-info", group="Models", help="Print a description of a network.", usage="""
+Print a description of a network: left and right context, number of parameters, nodes and components.
 
 Usage:  nnet3-info [options] <raw-nnet>
 
@@ -187,7 +176,7 @@ e.g.:
  nnet3-info 0.raw
 """, arguments=(1, 1))
 def info(args: list[str], options: Options) -> int:
-    """Print the description of a network; with --verbose=2 singular values too."""
+    """Print a description of a network, with singular values at --verbose=2."""
     from nnet3py.io.streams import write_text
     from nnet3py.model_info import info as describe
     from nnet3py.network.model_file import read_nnet
@@ -196,8 +185,8 @@ def info(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-am-info", group="Models", help="Print what an acoustic model consists of.", usage="""
-Describe an acoustic model: its dimensions and priors, then its network.
+@kaldi_command("nnet3-am-info", group="Models", help="Print a description of an acoustic model.", usage="""
+Print a description of an acoustic model: dimensions and priors, then the network.
 
 Usage:  nnet3-am-info [options] <nnet>
 
@@ -205,7 +194,7 @@ e.g.:
  nnet3-am-info 0.mdl
 """, arguments=(1, 1))
 def am_info(args: list[str], options: Options) -> int:
-    """Print the description of an acoustic model."""
+    """Print a description of an acoustic model."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.io.streams import write_text
     from nnet3py.model_info import acoustic_model_info
@@ -214,10 +203,10 @@ def am_info(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-inspect", group="Start here", help="Show what a model or its folder holds, and what it lacks.",
-               usage="""
-Show what a model or a model folder holds, and what is missing for computing, training or decoding with it, and for
-recognizing sound. A folder may be that of a training, with final.mdl in it, or that of a model published for
+@kaldi_command("nnet3-inspect", group="Start here",
+               help="Show the contents of a model or its folder, and what is missing.", usage="""
+Show the contents of a model or a model folder, and which files are missing for computing outputs, training, decoding or
+recognizing sound with this model. The folder may be of a training, with final.mdl, or of a model published for
 recognition, with am/final.mdl.
 
 Usage:  nnet3-inspect [options] <model-or-folder>
@@ -226,7 +215,7 @@ e.g.:
  nnet3-inspect final.mdl
  nnet3-inspect --json exp/chain/tdnn
 """, arguments=(1, 1), options=[
-    option("json", bool, False, "Print JSON, for programs"),
+    option("json", bool, False, "Print JSON instead of a table"),
 ])
 def inspect(args: list[str], options: Options) -> int:
     """Print a table, or JSON."""
@@ -246,17 +235,17 @@ def inspect(args: list[str], options: Options) -> int:
 EDITING = (
     BINARY,
     option("learning-rate", float, -1.0, "If 0 or more, the learning rate of all updatable components, to be "
-           "multiplied by their learning-rate-factor"),
+           "multiplied by their learning-rate-factor (below 0: unchanged)"),
     option("nnet-config", str, "", "Name of a config file with nodes and components to add or to replace"),
     option("edits-config", str, "", "Name of a file of edit directives"),
     option("edits", str, "", "Edit directives separated by ';', such as --edits='remove-orphans; rename-node ...'"),
     option("scale", float, 1.0, "Factor for the parameters and statistics of all components"),
-    option("prepare-for-test", bool, False, "Set batch-norm and dropout test mode, and collapse the network"),
+    option("prepare-for-test", bool, False, "Set batch-norm and dropout test mode, and merge components if possible"),
 )
 
 
 @kaldi_command("nnet3-copy", group="Models", help="Copy a network; optionally edit, scale or convert it.", usage="""
-Copy a network, with any changes that the options ask for. The input may be an acoustic model, whose network is taken.
+Copy a network, changed as the options say. Of an acoustic model, the network is copied.
 
 Usage:  nnet3-copy [options] <nnet-in> <nnet-out>
 
@@ -289,7 +278,7 @@ def copy(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-am-copy", group="Models", help="Copy an acoustic model; optionally edit it or take its network.",
                usage="""
-Copy an acoustic model, with any changes that the options ask for, or only its network.
+Copy an acoustic model, changed as the options say, or (--raw=true) only its network.
 
 Usage:  nnet3-am-copy [options] <nnet-in> <nnet-out>
 
@@ -299,7 +288,7 @@ e.g.:
 """, arguments=(2, 2), options=[
     *EDITING,
     option("raw", bool, False, "Write only the raw network"),
-    option("set-raw-nnet", str, "", "Name of a raw network to take instead of the model's own"),
+    option("set-raw-nnet", str, "", "Name of a raw network that replaces the model's own"),
     option("convert-repeated-to-block", bool, False, "Turn RepeatedAffineComponents into BlockAffineComponents"),
 ])
 def am_copy(args: list[str], options: Options) -> int:
@@ -370,7 +359,8 @@ def _edit(nnet: Nnet, options: Options) -> None:
 
 
 @kaldi_command("nnet3-average", group="Models", help="Average the parameters of several networks.", usage="""
-Write the weighted average of several networks of the same structure.
+Write a network whose parameters and statistics are weighted averages of those of several networks of the same
+structure.
 
 Usage:  nnet3-average [options] <model1> <model2> ... <modelN> <model-out>
 
@@ -382,7 +372,7 @@ e.g.:
     option("num-threads", int, -1, "No effect: models are averaged one after another"),
 ])
 def average(args: list[str], options: Options) -> int:
-    """Average networks, component statistics included."""
+    """Average networks, with the statistics of their components."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.averaging import average_nnets, normalized_weights
 

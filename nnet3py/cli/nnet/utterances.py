@@ -1,7 +1,4 @@
-"""What commands that compute utterances share: the model, the options of computing, and i-vectors.
-
-What commands that compute chunks of many utterances at a time share: options and the source of utterances.
-"""
+"""Options, models, i-vectors and outputs of utterances, for all commands that compute networks for utterances."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +35,10 @@ IVEC: Group = (
 
 
 def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
-    """The network of a raw or acoustic model, in test mode and collapsed, and the model's priors if they are wanted."""
+    """Read a raw network or an acoustic model: return the network in test mode and collapsed, and perhaps priors.
+
+    With ``use_priors`` the file must be of an acoustic model, whose priors, float32 (pdfs,), are returned; else None.
+    """
     from nnet3py.acoustic_model import read_model
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.model_file import read_nnet
@@ -68,7 +68,7 @@ def check_ivector_options(options: Options) -> None:
 
 
 class IvectorSource:
-    """The i-vectors that the options name, looked up by utterance."""
+    """Tables of i-vectors that the options of the group ``IVEC`` name, looked up by utterance."""
 
     def __init__(self, options: Options) -> None:
         from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -90,7 +90,10 @@ class IvectorSource:
                 reader.close()
 
     def find(self, key: str) -> tuple[np.ndarray | None, np.ndarray | None]:
-        """The utterance's constant and online i-vectors, None where not asked for; KeyError says which is missing."""
+        """Return the constant i-vector, (dim,), and the online i-vectors, (rows, dim), of an utterance.
+
+        None stands for a kind that the options do not name. KeyError has the name of the kind that is missing.
+        """
         sources = []
         for reader, what in ((self._constant, "iVector"), (self._online, "online iVector")):
             if reader is not None and key not in reader:
@@ -101,7 +104,7 @@ class IvectorSource:
 
 def compute_one(computer: UtteranceComputer, ivectors: IvectorSource, key: str, feats: np.ndarray,
                 online_ivector_period: int) -> np.ndarray | None:
-    """The output of one utterance, or None, with a warning, where this utterance cannot be computed."""
+    """Compute the output of one utterance, float32 (frames, dim); None, with a warning, if that is impossible."""
     if len(feats) == 0:
         log.warning(f"Zero-length utterance: {key}")
         return None
@@ -120,13 +123,23 @@ BATCH = declared(settings_of(BatchOptions))
 
 
 class MissingData(Nnet3Error):
-    """What an utterance needs is not there. The message is the whole warning."""
+    """Error for an utterance without features or i-vectors. The message is the whole warning."""
 
 
 class UtteranceSource:
-    """Features as utterances, counted. One that lacks something has an error, so that warnings come in order.
+    """Iterable of the utterances of a table of features, counted.
 
-    ``utterance(key, features)`` makes one from features that are not empty; MissingData for what it lacks.
+    An utterance with missing data gets the error as an attribute, so that warnings come in the order of utterances.
+
+    Parameters
+    ----------
+    features : iterable of keys and feature matrices
+    utterance : function of key and features (not empty) that makes an utterance, or raises MissingData
+
+    Attributes
+    ----------
+    num_read : utterances so far
+    num_frames : frames so far of utterances without missing data
     """
 
     def __init__(self, features: Any, utterance: Callable[[str, np.ndarray], Utterance]) -> None:
@@ -150,7 +163,7 @@ class UtteranceSource:
 
 
 def with_ivectors(features: Any, ivectors: IvectorSource) -> UtteranceSource:
-    """Utterances with their i-vectors."""
+    """Combine features and i-vectors to utterances."""
     from nnet3py.runtime.cutting import Utterance
 
     def utterance(key: str, feats: np.ndarray) -> Utterance:
@@ -164,13 +177,16 @@ def with_ivectors(features: Any, ivectors: IvectorSource) -> UtteranceSource:
 
 
 def warn_of(key: str, error: Nnet3Error) -> None:
-    """Warn of an utterance that was not computed."""
+    """Log a warning about an utterance that was not computed."""
     log.warning(str(error) if isinstance(error, MissingData) else f"Skipping utterance {key}: {error}")
 
 
 def write_outputs(writer: TableWriter[np.ndarray], outputs: Iterable[tuple[str, np.ndarray | Nnet3Error]],
                   apply_exp: bool = False) -> int:
-    """Write what was computed of utterances, or exp of it, and warn of those that were not; how many were written."""
+    """Write the outputs of utterances, or their exponentials; return the number written.
+
+    For an utterance with an error in place of the output a warning is logged.
+    """
     import numpy as np
 
     num_written = 0

@@ -18,7 +18,7 @@ Written = TypeVar("Written")    # type of the values of the output table
 
 
 class MixedArguments(UsageError):
-    """Error for a table and a plain file in one command."""
+    """A table and a plain file in one command."""
 
 
 def between_tables(args: Sequence[str]) -> bool:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 @kaldi_command("nnet3-discriminative-get-egs", group="Discriminative training",
                help="Make examples of discriminative training from lattices.", usage="""
-Make examples for discriminative training from features, denominator lattices and numerator alignments: pieces of
-utterances with context. Lattices are at the level of states, with a transition-id on each arc, as decoding with
+Make examples for discriminative training, pieces of utterances with context, from features, denominator lattices and
+numerator alignments. Lattices must be at the level of states, with a transition-id on each arc, as decoding with
 --determinize-lattice=false or lattice-determinize-non-compact writes them.
 
 Usage:  nnet3-discriminative-get-egs [options] <model> <features-rspecifier> <denominator-lattice-rspecifier> \
@@ -35,7 +35,7 @@ e.g.: nnet3-discriminative-get-egs --acoustic-scale=0.1 --left-context=25 --righ
    0.mdl ark:feats.ark 'ark:gunzip -c lat.1.gz |' scp:ali.scp ark:degs.1.ark
 """, arguments=(5, 5), options=[*EGS_OF_FEATURES, *declared(settings_of(SplittingOptions()))])
 def discriminative_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; utterances that cannot be used are counted and reported. 1 if there is no example."""
+    """Make examples; count and log utterances that cannot be used. Return 1 without any example."""
     from nnet3py.cli.chain.examples import utterance_splitter
     from nnet3py.discriminative.make_egs import DiscriminativeExampleMaker
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
@@ -72,7 +72,7 @@ def discriminative_get_egs(args: list[str], options: Options) -> int:
 
 def _of_utterance(maker: DiscriminativeExampleMaker, utterance: str, matrix: Any, lattices: Any, alignments: Any,
                   ivectors: Any, options: Options) -> list[Any] | None:
-    """The examples of an utterance; None, with a warning, if something is wrong with it."""
+    """Make the examples of an utterance; None, with a warning, if its data cannot be used."""
     lattice, alignment = lattices.get(utterance), alignments.get(utterance)
     ivector = None if ivectors is None else ivectors.get(utterance)
     for value, what in ((lattice, "denominator lattice"), (alignment, "numerator alignment")):
@@ -101,14 +101,14 @@ DISCRIMINATIVE = declared(settings_of(DiscriminativeOptions()))
 
 
 def discriminative_options(options: Options) -> DiscriminativeOptions:
-    """The objective's options from the ``DISCRIMINATIVE`` group; UsageError for values that make no sense."""
+    """Return the options of the objective, of the ``DISCRIMINATIVE`` group; UsageError for invalid values."""
     result = fields_from(options, DiscriminativeOptions())
     result.check()
     return result
 
 
 def model_in_test_mode(rxfilename: str, options: Options, batchnorm: bool) -> AcousticModel:
-    """An acoustic model whose dropout, and with ``batchnorm`` batch normalization, is as the options say."""
+    """Read an acoustic model and apply --dropout-test-mode and, with ``batchnorm``, --batchnorm-test-mode."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
 
@@ -122,16 +122,16 @@ def model_in_test_mode(rxfilename: str, options: Options, batchnorm: bool) -> Ac
 
 _WITHOUT_EFFECT = ("l2-regularize-factor", "batchnorm-stats-scale", "backstitch-training-scale",
                    "backstitch-training-interval")
-_TRAINER = tuple(setting.but(help="No effect, as in Kaldi: this trainer does not do so") if setting.name in
+_TRAINER = tuple(setting.but(help="No effect, as in Kaldi: the discriminative trainer lacks this") if setting.name in
                  _WITHOUT_EFFECT else setting for setting in TRAINER)
 _DROPOUT = option("dropout-test-mode", bool, True, "Compute without dropout")
 
 
 @kaldi_command("nnet3-discriminative-train", group="Discriminative training",
                help="Train with the objectives MMI, MPFE or sMBR on lattices.", usage="""
-Train a network with a sequence-discriminative objective (MMI, MPFE or sMBR) by stochastic gradient descent. Every
-example read is one minibatch: merge them before. The transition model and priors come from the model; only
-the network is written.
+Train the network of an acoustic model with a sequence-discriminative objective (MMI, MPFE or sMBR) by stochastic
+gradient descent, and write the network alone. Each example read is a minibatch; nnet3-discriminative-merge-egs makes
+minibatches. The transition model and priors are taken from the model.
 
 Usage:  nnet3-discriminative-train [options] <model-in> <discriminative-examples-in> <raw-nnet-out>
 
@@ -143,7 +143,7 @@ nnet3-discriminative-train --criterion=smbr 1.mdl 'ark:nnet3-discriminative-merg
     _DROPOUT, *_TRAINER, *DISCRIMINATIVE, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
 ))
 def discriminative_train(args: list[str], options: Options) -> int:
-    """Train on discriminative examples; 1 if there was nothing to train on."""
+    """Train on discriminative examples; return 1 without any training data."""
     from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.example import examples_ahead, num_merged
@@ -178,7 +178,7 @@ e.g.: nnet3-discriminative-compute-objf --criterion=mmi 0.mdl ark:valid.degs
     option("compute-deriv", bool, False, "No effect: derivatives are not shown"), *DEVICE,
 ))
 def compute_objf(args: list[str], options: Options) -> int:
-    """Print the objective; 1 if there was none."""
+    """Log the objective; return 1 if no example had any weight."""
     from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.discriminative_example import read_discriminative_egs
     from nnet3py.training.discriminative_trainer import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
@@ -194,7 +194,8 @@ def compute_objf(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-discriminative-compute-from-egs", group="Discriminative training",
                help="Compute a network's output for discriminative examples.", usage="""
-Compute a network's output for (merged) discriminative examples, at their supervised frames; a matrix for each example.
+Compute a network's output for (merged) discriminative examples, at their supervised frames, and write a matrix for each
+example.
 
 Usage:  nnet3-discriminative-compute-from-egs [options] <raw-nnet-in> <discriminative-examples-in> <matrices-out>
 

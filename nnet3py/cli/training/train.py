@@ -33,7 +33,8 @@ DIRECT = (
 
 
 @kaldi_command("nnet3-train", group="Training", help="Train a network on merged examples.", usage="""
-Train a network by stochastic gradient descent. Every example read is one minibatch: merge them before.
+Train a network by stochastic gradient descent on training examples, and write the trained network. Each example read is
+a minibatch; nnet3-merge-egs makes minibatches. With --feats and --targets, minibatches are made from tables directly.
 
 Usage:  nnet3-train [options] <raw-model-in> <training-examples-in> <raw-model-out>
    or:  nnet3-train [options] --feats=<rspecifier> --targets=<rspecifier> <raw-model-in> <raw-model-out>
@@ -42,12 +43,12 @@ e.g.:
 nnet3-train 1.raw 'ark:nnet3-merge-egs 1.egs ark:-|' 2.raw
 """, arguments=(2, 3), options=[BINARY, *TRAINER, *OPTIM, *COMPILER, *COMPUTE, *DIRECT, *DEVICE])
 def train(args: list[str], options: Options) -> int:
-    """Train a network; 1 if there was nothing to train on."""
+    """Train a network; return 1 without any training data."""
     direct = bool(options.feats or options.targets)
     if len(args) != (2 if direct else 3):
         raise ArgumentsError(f"{len(args)} arguments were given, expected <raw-model-in> "
                              f"{'' if direct else '<training-examples-in> '}<raw-model-out>",
-                             "examples are an argument, features an option: --feats=… --targets=…")
+                             "examples are given as an argument, features by options: --feats=… --targets=…")
     from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.trainer import NnetTrainer
@@ -71,18 +72,18 @@ def train(args: list[str], options: Options) -> int:
 
 
 def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
-    """Train on features and targets, ``--num-epochs`` passes with falling learning rates."""
+    """Train on features and targets for ``--num-epochs`` passes, with falling learning rates."""
     from nnet3py.egs.example import num_merged
     from nnet3py.network.whole_model import set_learning_rate
     from nnet3py.training.minibatches import TableMinibatches
     from nnet3py.training.train import rate_of_pass
 
     if not (options.feats and options.targets):
-        raise UsageError("--feats and --targets go together; one of them is missing")
+        raise UsageError("--feats and --targets must be given together, but one of them is missing")
     if options.num_epochs < 1:
         raise UsageError(f"--num-epochs={options.num_epochs} must be 1 or more")
     if options.final_learning_rate > 0.0 >= options.learning_rate:
-        raise UsageError("--final-learning-rate needs --learning-rate")
+        raise UsageError("--final-learning-rate needs --learning-rate, from which the rate falls")
     data = TableMinibatches(nnet, options.feats, options.targets, fields_from(options, MinibatchOptions()))
     log.log(f"Training on {data.num_utterances} utterances, failed for {data.num_failed}")
     for epoch in range(options.num_epochs):
@@ -109,7 +110,7 @@ e.g.: nnet3-compute-prob 0.raw ark:valid.egs
     *PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:
-    """Print objective and accuracy; 1 if no output had any weight."""
+    """Log objective and accuracy; return 1 if no output had any weight."""
     from nnet3py.cli.process.option_groups import log_diagnostics, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.inference import collapse_model
@@ -130,8 +131,8 @@ def compute_prob(args: list[str], options: Options) -> int:
 
 
 @kaldi_command("nnet3-show-progress", group="Training", help="Show how a network changed in training.", usage="""
-Log how much the parameters of each component changed from one network to another, and, with (merged) examples, what
-that did to the objective.
+Log how much the parameters of each component changed from one network to another, and, with (merged) examples, how much
+the change of each component changed the objective.
 
 Usage:  nnet3-show-progress [options] <old-net-in> <new-net-in> [<training-examples-in>]
 
@@ -207,8 +208,8 @@ def combine(args: list[str], options: Options) -> int:
 
 @kaldi_command("nnet3-am-train-transitions", group="Models",
                help="Train the transition probabilities of an acoustic model, and its priors.", usage="""
-Estimate the transition probabilities of an acoustic model from alignments, and set its priors to the shares that its
-pdfs have in them.
+Estimate the transition probabilities of an acoustic model from alignments, set its priors to the relative frequencies
+of pdfs in the alignments, and write the model.
 
 Usage:  nnet3-am-train-transitions [options] <nnet-in> <alignments-rspecifier> <nnet-out>
 
@@ -217,11 +218,11 @@ e.g.:
 """, arguments=(3, 3), options=[
     BINARY,
     option("set-priors", bool, True, "Set the priors, too"),
-    option("prior-floor", float, 5.0e-06, "Least prior of a pdf"),
+    option("prior-floor", float, 5.0e-06, "Smallest prior of a pdf"),
     *declared(settings_of(TransitionOptions)),
 ])
 def am_train_transitions(args: list[str], options: Options) -> int:
-    """Train transitions and set priors."""
+    """Train transition probabilities and set priors."""
     import numpy as np
 
     from nnet3py.acoustic_model import read_model

@@ -1,4 +1,4 @@
-"""Shared code of the commands that train: options of trainer, objective and diagnostics, cache file, final model."""
+"""Options of trainers, the LF-MMI objective and diagnostics, cached computations, and the end of a training."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from nnet3py.engine import blas, tiles
 from nnet3py.engine.blas import PIECE, is_for_blas
+from nnet3py.engine.blas import multiply as multiply_by_blas
 from nnet3py.engine.inline import multiply_add
 from nnet3py.engine.jit import inline, row, segment, span
 from nnet3py.engine.team_code import CHUNKS_PER_THREAD, address_of, part_address, share
 from nnet3py.engine.threads import ROWS_OF_A_SUM
 from nnet3py.engine.tiles import ONE, PANEL, ROW_BLOCK, TILE_ROWS, VECTOR, ZERO
+from nnet3py.engine.tiles import multiply as multiply_by_tiles
 from nnet3py.ops.cpu.operation import operation
 
 ONE_PART, NO_FLOOR = np.zeros(1, np.int32), np.float32(-np.inf)
@@ -30,9 +31,9 @@ def _by_rows(dst):
 @inline
 def _multiply(part, left, right, alpha, beta, trans_a, trans_b, by_blas):
     if by_blas:
-        blas.multiply(part, left, right, alpha, beta, trans_a, trans_b)
+        multiply_by_blas(part, left, right, alpha, beta, trans_a, trans_b)
     else:
-        tiles.multiply(part, left, right, alpha, beta, trans_a, trans_b)
+        multiply_by_tiles(part, left, right, alpha, beta, trans_a, trans_b)
 
 
 @inline

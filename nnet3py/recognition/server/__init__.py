@@ -6,5 +6,5 @@ one asyncio loop; :class:`~nnet3py.recognition.server.session.Session`, the conv
 ``protocol.py`` has the messages, ``options.py`` options and limits, ``metrics.py`` the counters for Prometheus, which
 processes of a server share. Streams are decoded in threads (``session.StreamThreads``), so that no client waits for
 another one's sound. The package websockets, an extra, speaks HTTP and WebSocket; it is imported when a server is made.
-``options.py``, ``protocol.py`` and ``models.py`` are light: the command line imports them.
+Modules here must not import ``cli/``, which starts the server; ``options.py`` is light, for the command line.
 """

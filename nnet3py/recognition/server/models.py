@@ -1,4 +1,4 @@
-"""The models of a server by name, which are read again when their files have changed. Light."""
+"""The models of a server by name, which are read again when their files have changed."""
 from __future__ import annotations
 
 import os

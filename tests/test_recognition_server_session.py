@@ -1,4 +1,4 @@
-"""A conversation with a client that cannot be had in a test: one that reads nothing, or goes while it is held back."""
+"""A conversation with a client that reads nothing, or goes while it is held back; how fast clients are held back."""
 from __future__ import annotations
 
 import asyncio
@@ -11,7 +11,7 @@ from fake_recognition import RATE, FakeStream, speech
 from nnet3py.recognition.server import session as server_session
 from nnet3py.recognition.server.metrics import Metrics
 from nnet3py.recognition.server.models import ServedModels
-from nnet3py.recognition.server.options import Limits
+from nnet3py.recognition.server.options import LEAST_MESSAGE_SECONDS, Limits, Pace
 from nnet3py.recognition.server.protocol import StreamSettings
 from nnet3py.recognition.server.session import Session, StreamThreads
 
@@ -99,3 +99,28 @@ def test_without_a_limit_of_time_a_client_may_be_silent() -> None:
 def test_long_reasons_are_cut() -> None:
     client, _ = hold(lambda: FakeConnection(["ü" * 500]), Limits())
     assert client.code == 1003 and "expected" in client.answers[0]
+
+
+def test_speed_in_the_long_run() -> None:
+    """A client that sends as soon as it may sends at the allowed speed, after a first burst at any."""
+    limits = Limits(max_speed=4.0, burst_seconds=10.0)
+    pace, clock, sound = Pace(limits, 100.0), 100.0, 0.0
+    for _ in range(1000):
+        clock += pace.delay(0.5, clock)
+        sound += 0.5
+    assert sound == pytest.approx(10.0 + 4.0 * (clock - 100.0))
+
+
+def test_sound_in_time_waits_for_nothing() -> None:
+    pace = Pace(Limits(max_speed=1.5, burst_seconds=0.3), 0.0)
+    assert all(pace.delay(0.2, 0.2 * step) == 0.0 for step in range(1, 100))
+    assert pace.delay(100.0, 20.0) > 60.0
+
+
+def test_empty_messages_count() -> None:
+    pace = Pace(Limits(max_speed=2.0, burst_seconds=0.0), 0.0)
+    assert pace.delay(0.0, 0.0) == pytest.approx(LEAST_MESSAGE_SECONDS / 2)
+
+
+def test_no_limit() -> None:
+    assert Pace(Limits(max_speed=0.0, burst_seconds=0.0), 0.0).delay(1e9, 0.0) == 0.0
