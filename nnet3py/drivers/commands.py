@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nnet3py.drivers.egs_folder import EgsFolder
 
 PRINT_INTERVAL = 10
-VERBOSE_EVERY = 20           # every N-th iteration has a more verbose training log
+VERBOSE_EVERY = 20           # interval of iterations with a more verbose training log
 FULL_PROGRESS_EVERY = 10
 POSTERIOR_MINIBATCH = 128
 FEW_EGS = 4 * POSTERIOR_MINIBATCH
@@ -74,10 +74,10 @@ class FrameCommands:
 
     Parameters
     ----------
-    options : of the driver
-    egs : the examples
-    models : how models are kept
-    network : its context
+    options : options of the driver
+    egs : folder of examples
+    models : format of the models
+    network : context of the network
     """
 
     train_program = "nnet3-train"
@@ -269,7 +269,7 @@ class FrameCommands:
     # -- before the first iteration ------------------------------------------------------------------------------------
 
     def lda_stats(self, job: int) -> str:
-        """Return the command that gathers the statistics of one archive for the LDA-like transform."""
+        """Return the command that accumulates the statistics of one archive for the LDA-like transform."""
         copying = _words(self.copy_egs, *self.egs.multitask_options("egs", job), self.egs.training_rspecifier(job),
                          "ark:-")
         return (f'{self.lda_program} --rand-prune={self.options.rand_prune} {self.dir}/init.raw "ark:{copying} |" '

@@ -85,18 +85,18 @@ class LatticeMaking(StagedWork):
 
     @property
     def is_chain(self) -> bool:
-        """Return whether the model is a chain model: it has no priors, and its scales are 1."""
+        """True for a chain model, which has no priors, and scales of 1."""
         return self.factor > 1 or not len(self.model.priors)
 
     @property
     def acoustic_scale(self) -> float:
-        """The factor of acoustic scores."""
+        """Factor of the acoustic log-likelihoods."""
         given = self.options.acoustic_scale
         return given if given is not None else 1.0 if self.is_chain else 0.1
 
     @property
     def self_loop_scale(self) -> float:
-        """The factor of the costs of self-loops."""
+        """Factor of the log-probabilities of self-loops."""
         given = self.options.self_loop_scale
         return given if given is not None else 1.0 if self.is_chain else 0.1
 
@@ -311,7 +311,7 @@ class DiscriminativeTraining(LatticeMaking):
                 f"--l2-regularize={options.l2_regularize:g}", f"--xent-regularize={options.xent_regularize:g}"]
 
     def _objective_job(self, which: int | str, subset: str) -> Job:
-        """Return the objective of a model on what was held out, or on some of the training data."""
+        """Return the job that computes a model's objective on held-out or on training examples."""
         return self.job(
             f"nnet3-discriminative-compute-objf --use-gpu={self.options.use_gpu} "
             f"{' '.join(self._objective_options())} {self.path}/{which}.mdl "

@@ -72,7 +72,7 @@ class JobsFailed(Nnet3Error):
 
 
 def log_tail(log: Path) -> list[str]:
-    """Return the last lines that a job wrote into its log, without run.pl's; none if the log cannot be read."""
+    """Return the last lines of a job's log, without run.pl's; none if the log cannot be read."""
     try:
         with open(log, "rb") as stream:
             size = stream.seek(0, 2)
@@ -93,7 +93,7 @@ class Started:
 
     @property
     def finished(self) -> bool:
-        """Return whether all jobs have ended, well or not."""
+        """Return whether all jobs have ended, successfully or not."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def wait(self) -> None:
@@ -110,7 +110,7 @@ class Executor(ABC):
 
     Parameters
     ----------
-    slots : largest number of jobs of a :meth:`run`, and in the background, at a time; None for no limit
+    slots : int, greatest number of jobs at the same time, of a :meth:`run` and in the background each; None: no limit
     """
 
     def __init__(self, slots: int | None) -> None:
@@ -148,7 +148,7 @@ class Executor(ABC):
 
     @abstractmethod
     def execute(self, job: Job, threads: int, background: bool) -> str | None:
-        """Run one job to its end; called in a thread of its own. Returns why it failed, or None.
+        """Run one job to its end; called in a thread of its own. Returns the reason of a failure, or None.
 
         ``background`` tells jobs of :meth:`start` from those of :meth:`run`.
         """
@@ -176,7 +176,7 @@ class Executor(ABC):
                     started._reasons[number] = f"{type(error).__name__}: {error}"
 
         for number in range(len(jobs)):
-            # daemon: a driver that dies of an error does not wait for its jobs
+            # daemon: a driver that ends with an error does not wait for its jobs
             started._threads.append(threading.Thread(target=body, args=(number,), daemon=True))
             started._threads[-1].start()
         return started
@@ -213,13 +213,13 @@ class JobProcesses:
 
         Parameters
         ----------
-        words : the program and its arguments
-        environment : all of it
-        output : gets what it writes to standard output and standard error
-        folder : where it runs; None for the driver's
-        wanted : asked now and then; the program is ended as soon as it says no
+        words : program and arguments
+        environment : environment of the program
+        output : file for its standard output and standard error
+        folder : working directory; None: the driver's
+        wanted : function that is called every now and then; the program is killed once it returns False
 
-        Returns its exit status, or minus the number of the signal that ended it.
+        Returns the exit status, or minus the number of the signal that ended the program.
         """
         process = self._start(words, environment, output, folder)
         if wanted is not None:
@@ -247,7 +247,7 @@ class JobProcesses:
         return status
 
     def end(self) -> None:
-        """End the processes that run now; returns when they are gone."""
+        """End the running processes, and wait for them."""
         with self._lock:
             groups = set(self._groups)
         system.end_groups(groups)
@@ -339,7 +339,7 @@ INSTALLED_FOLDER = PACKAGE / "launchers"
 
 
 def launcher_folder() -> Path:
-    """Return the folder to put on PATH: of the installed package, or ``bin/`` of the checkout."""
+    """Return the folder of launchers for PATH: the installed package's, or ``bin/`` of the checkout."""
     for folder in (INSTALLED_FOLDER, CHECKOUT_FOLDER):
         if (folder / "nnet3-info").is_file():
             return folder

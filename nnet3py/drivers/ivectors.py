@@ -1,4 +1,4 @@
-"""Drivers that train an i-vector extractor, and that extract i-vectors as an online recognizer would see them.
+"""Drivers of training an i-vector extractor, and of extracting online i-vectors.
 
     train_ivector_extractor(ExtractorOptions(feat_dir="data/train", dir="exp/extractor", num_gauss=512))
     extract_ivectors(IvectorOptions(feat_dir="data/train", extractor_dir="exp/extractor", dir="exp/ivectors_train"))

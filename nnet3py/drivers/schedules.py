@@ -24,11 +24,12 @@ class Plan:
     Attributes
     ----------
     num_archives : archives of training examples
-    passes : how often an epoch goes through each archive: once for every frame of an example, or every frame shift
-    num_epochs : may be a fraction
-    jobs_initial, jobs_final, jobs_step : how many jobs train side by side, at the start and at the end
-    lrate_initial, lrate_final : effective learning rates
-    most_jobs : how many jobs may train side by side; None: as many as there are archives
+    passes : int, passes over each archive in an epoch: one for every frame of an example, or every frame shift
+    num_epochs : float
+    jobs_initial, jobs_final, jobs_step : int, parallel jobs at the start and at the end; all numbers are multiples of
+        the last
+    lrate_initial, lrate_final : float, effective learning rates
+    most_jobs : int, greatest number of parallel jobs; None: the number of archives
     """
 
     num_archives: int
@@ -42,7 +43,7 @@ class Plan:
     most_jobs: int | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError if no training follows from the numbers."""
+        """Raise UsageError if the numbers allow no training."""
         if min(self.jobs_initial, self.jobs_final, self.jobs_step) < 1:
             raise UsageError(f"the numbers of jobs must be 1 or more: --trainer.optimization.num-jobs-initial="
                              f"{self.jobs_initial}, num-jobs-final={self.jobs_final}, num-jobs-step={self.jobs_step}")
@@ -59,7 +60,7 @@ class Plan:
 
     @property
     def expanded_archives(self) -> int:
-        """Archives of an epoch, each counted as often as it is gone through."""
+        """Number of passes over archives in an epoch."""
         return self.num_archives * self.passes
 
     @property
@@ -69,7 +70,7 @@ class Plan:
 
     @property
     def num_iters(self) -> int:
-        """Iterations; that many models follow the initial one."""
+        """Number of iterations, and of models after the initial one."""
         return int(2 * self.to_process / (self.jobs_initial + self.jobs_final))
 
     def jobs(self, iteration: int) -> int:
@@ -93,12 +94,12 @@ class Plan:
         return self.jobs(iteration) * effective
 
     def fraction(self, iteration: int) -> float:
-        """Return the part of the training that lies before an iteration."""
+        """Return the share of the training before an iteration, 0 to 1."""
         return self.processed(iteration) / self.to_process
 
 
 def archive_and_pass(number: int, num_archives: int, passes: int) -> tuple[int, int]:
-    """Return the ``number``-th archive that is trained on (from 0): which archive (from 1), and which pass over it."""
+    """Return archive (from 1) and pass over it of the ``number``-th archive (from 0) that is trained on."""
     archive = number % num_archives + 1
     return archive, (number // num_archives + archive) % passes
 
@@ -135,7 +136,7 @@ _SATURATING = ("Sigmoid", "Tanh", "LstmNonlinearity", "GruNonlinearity", "Output
 
 
 def saturation(info: str) -> float:
-    """Compute how saturated the sigmoids and tanhs of a network are: 0 not at all, 1 completely.
+    """Compute the saturation of a network's sigmoids and tanhs: 0 for none, 1 for complete saturation.
 
     ``info`` is what nnet3-info prints. The mean of 1 - (mean derivative)/(largest derivative); 0 if there is no
     such component with statistics. Kaldi: should_do_shrinkage.
@@ -158,8 +159,8 @@ def saturation(info: str) -> float:
 class DropoutSchedule:
     """Dropout proportions of components over the training (``--trainer.dropout-schedule``).
 
-    ``[pattern=]v0,v1@x,…,vn`` items with blanks between: v0 at the start, vn at the end, v1 after the part x of the
-    training (0.5 if not given), straight lines between. Raises UsageError if ``text`` is something else.
+    ``[pattern=]v0,v1@x,…,vn`` items with blanks between: v0 at the start, vn at the end, v1 after the share x of the
+    training (0.5 if not given), linear between them. Raises UsageError if ``text`` is something else.
     """
 
     def __init__(self, text: str) -> None:
@@ -173,7 +174,7 @@ class DropoutSchedule:
             raise self._error(text, "it is empty")
 
     def proportions(self, fraction: float) -> list[tuple[str, float]]:
-        """Return (pattern of component names, dropout proportion) pairs after the part ``fraction`` of the training."""
+        """Return pairs (pattern of component names, dropout proportion) after the share ``fraction`` of training."""
         return [(pattern, _interpolated(knots, fraction)) for pattern, knots in self.items]
 
     def edits(self, fraction: float) -> str:
