@@ -366,7 +366,7 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
 
 
 class TrainedRow(UpdatableComponent):
-    """Base of components whose output rows all equal a trained vector.
+    """Base of components that output the same trained vector in each row.
 
     Kaldi writes ``max-change`` and ``l2-regularize`` into the files of these types but cannot read all of them again
     (ConstantComponent no ``<L2Regularize>``, ConstantFunctionComponent neither). We write the same bytes and read all.

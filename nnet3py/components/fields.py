@@ -159,8 +159,8 @@ class Field(NamedTuple):
     default : value if the tag is missing, as in older files
     omitted : whether the default value is neither written nor shown
     hidden : value that is not shown
-    needs : attribute that must not be 0 for the field to be written
-    size : earlier field with the number of elements of a vector
+    needs : attribute; if it is 0, the field is not written
+    size : earlier field that must equal the number of elements of the vector
     may_be_empty : whether the vector may be empty instead
     """
 
@@ -176,14 +176,14 @@ class Field(NamedTuple):
     may_be_empty: bool = False
 
     def of(self, holder: object) -> Any:
-        """Return the field's value in ``holder``."""
+        """Return the field's value in the object ``holder``."""
         value: Any = holder
         for name in self.attribute.split("."):
             value = value[int(name)] if name.isdigit() else getattr(value, name)
         return value
 
     def is_left_out(self, holder: object) -> bool:
-        """Return whether the value of ``holder`` need not be written."""
+        """Return whether the value of the object ``holder`` is the default and need not be written."""
         default = getattr(holder, "dim", None) if self.default is AS_DIM else self.default
         return self.omitted and self.of(holder) == default
 
@@ -250,7 +250,7 @@ def read_fields(reader: TokenReader, fields: Fields, type_name: str) -> Values:
 
 
 def take_part(values: Values, part: str) -> Values:
-    """Remove the attributes of ``part`` from the values of ``read_fields``, and return them: name -> value."""
+    """Remove the values ``part.name`` from the values of ``read_fields``, and return them by ``name``."""
     return {name.removeprefix(f"{part}."): values.pop(name) for name in list(values) if name.startswith(f"{part}.")}
 
 
@@ -271,7 +271,7 @@ def write_fields(writer: TokenWriter, holder: object, fields: Fields) -> None:
 
 
 class InFiles:
-    """Base of objects that files hold as a sequence of fields between an opening and a closing tag."""
+    """Base of objects that are stored in files as a sequence of fields between an opening and a closing tag."""
 
     FIELDS: ClassVar[Fields] = ()
 

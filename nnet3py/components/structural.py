@@ -346,9 +346,9 @@ class PnormComponent(BlockComponent):
 
 @dataclass
 class DistributeComponentPrecomputedIndexes(InFiles):
-    """Source of each output row. Kaldi's class of this name.
+    """Input row and first column of each output row. Kaldi's class of this name.
 
-    ``places`` is int32 (output rows, 2): the input row, and its first column.
+    ``places`` is int32 (output rows, 2): input row, first column.
     """
 
     FIELDS = (Field("<Pairs>", "integer_pairs", "places"),)

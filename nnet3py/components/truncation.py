@@ -116,7 +116,7 @@ class ClipGradientComponent(SameDimComponent):
 
 @dataclass
 class BackpropTruncationComponentPrecomputedIndexes(InFiles):
-    """Rows at boundaries of the zeroing intervals. Kaldi's class of this name.
+    """Rows at the boundaries of intervals where derivatives are zeroed. Kaldi's class of this name.
 
     ``zeroing`` is float32 (rows,): -1 at a boundary, 0 elsewhere; ``zeroing_sum`` is the number of rows at boundaries.
     """
