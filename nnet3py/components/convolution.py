@@ -177,7 +177,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
 
     def _pieces(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray,
                 y: DeviceArray) -> Iterator[_Piece]:
-        """Yield the steps of the computation, each for as many output times as the temporary matrix holds."""
+        """Yield the steps of the computation in pieces of as many output times as the temporary matrix can hold."""
         self._check_fit(computation, x, y)
         x = in_blocks(x, computation.num_filters_in * computation.height_in)
         temp = ops.scratch_vector(computation.temp_rows * computation.temp_cols)

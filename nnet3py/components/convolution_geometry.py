@@ -108,7 +108,7 @@ class ConvolutionModel(InFiles):
         return None if used.all() else int(np.argmin(used))
 
     def _heights_reached(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each offset's first and last output height with input, int64 (P,); first > last if there is none."""
+        """Return the first and last output height at which each offset has input, int64 (P,); first > last: none."""
         height, step = self.offsets[:, 1].astype(np.int64), self.height_subsample_out
         return np.maximum(-(height // step), 0), np.minimum((self.height_in - 1 - height) // step, self.height_out - 1)
 
@@ -222,7 +222,8 @@ class ConvolutionComputation:
         return None
 
     def set_temp_size(self, max_memory_mb: float) -> None:
-        """Set the size of the temporary matrix to all output rows, or to fewer if these take too many megabytes."""
+        """Set the size of the temporary matrix: for all output rows, or fewer if these need over ``max_memory_mb`` MB.
+        """
         self.temp_rows, self.temp_cols = 0, self._temp_cols()
         if self.temp_cols > 0:
             rows = self.num_t_out * self.num_images

@@ -153,8 +153,9 @@ class Field(NamedTuple):
         ``vector`` and ``matrix`` (float32), ``weights`` (a matrix whose norms are shown), ``weight_vector`` (one whose
         root mean square is shown), ``double_vector`` and ``double_matrix``, or a method of reader and writer, such as
         ``integer``; or a class with ``read`` and ``write``
-    attribute : attribute that holds the value; without a leading ``_``, the argument of the constructor; ``part.name``
-        is an attribute of one of its parts, ``counters.0`` an element; empty for a value that is read and dropped
+    attribute : attribute that holds the value; without its leading ``_``, if any, the name of the constructor's
+        argument. ``part.name`` is an attribute of the attribute ``part``, ``counters.0`` an element of an array; empty
+        for a value that is read and dropped
     info : name in the information text; empty if the field is not shown
     default : value if the tag is missing, as in older files
     omitted : whether the default value is neither written nor shown
@@ -284,7 +285,7 @@ class InFiles:
     def from_fields(cls, reader: TokenReader, values: Values) -> Self:
         """Make an object from the values of ``FIELDS``, by name without a leading ``_``.
 
-        Elements of arrays (``counters.0``) are stored in the arrays. Raises FormatError for inconsistent values.
+        Values of array elements (``counters.0``) go into the arrays. Raises FormatError for inconsistent values.
         """
         component = cls(**{name: value for name, value in values.items() if "." not in name})
         for name, value in values.items():

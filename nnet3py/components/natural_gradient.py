@@ -159,7 +159,7 @@ class OnlineNaturalGradient:
 
     @property
     def d(self) -> np.ndarray:
-        """Values of the estimate beyond ρ in its directions, a host copy, float32 (R,); empty before the first call."""
+        """Eigenvalues of the estimate in its R directions minus ρ, a host copy, float32 (R,); at first (0,)."""
         return np.zeros(0, dtype=f32) if self.spectrum is None else np.array(self.spectrum[:-1])
 
     @property
@@ -168,7 +168,7 @@ class OnlineNaturalGradient:
         return 0.0 if self.spectrum is None else float(np.array(self.spectrum[-1:])[0])
 
     def decisions(self, num_calls: int) -> tuple[int, ...]:
-        """Return the host's decisions in the next calls: for each whether it initializes, and whether it updates.
+        """Return for each of the next calls whether it initializes and whether it updates the estimate.
 
         Before them comes the number of initializations so far. Equal tuples mean that the same kernels run on the same
         memory, so that recorded calls can be used again.
@@ -201,7 +201,8 @@ class OnlineNaturalGradient:
 
         Returns
         -------
-        The projection by the current estimate; None for rows of one column, which are never changed.
+        The projection, with the moments for :meth:`begin_learning` if this call updates the estimate; None for rows of
+        one column, which are never changed.
         """
         num_rows, dim = rows.shape
         if self.numbers is None:
@@ -233,7 +234,7 @@ class OnlineNaturalGradient:
         rows.find_rest(ops, self.numbers, seen.projected, self.w)
 
     def check(self, ops: Ops) -> None:
-        """Check whether the last rows could be used; if not, the next call starts anew. On a GPU the host waits.
+        """Raise an error if the last rows could not be used; the next call then initializes. On a GPU, wait for it.
 
         Raises
         ------
@@ -257,7 +258,8 @@ class OnlineNaturalGradient:
         return not self.frozen and (t <= FIRST_UPDATES or (t - FIRST_UPDATES) % self.update_period == 0)
 
     def _initialize(self, ops: Ops, rows: Rows, projected: DeviceArray) -> None:
-        """Start from a sparse orthogonal matrix and update from the first rows: once, or thrice if there are enough."""
+        """Set the estimate to a sparse orthogonal matrix, and update it from the first rows: thrice if these suffice.
+        """
         (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)
         start = np.zeros((rank, dim), dtype=f32)

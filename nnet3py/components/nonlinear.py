@@ -93,7 +93,7 @@ class NonlinearComponent(SameDimComponent):
         self.stored[ODERIV] = True
 
     def store_output_deriv_parts(self, ops: Ops, squares: DeviceArray, num_rows: int) -> None:
-        """Add to ``oderiv_sumsq`` the partial sums ``squares`` of squared output derivatives of ``num_rows`` rows."""
+        """Add squared output derivatives of ``num_rows`` rows, as partial sums ``squares``, to ``oderiv_sumsq``."""
         ops.output_deriv_stats_of_parts(self.oderiv_sumsq, self.counters, squares, num_rows, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
@@ -338,8 +338,8 @@ class FunctionComponent(SameDimComponent):
     ...     def derivative(x, y):
     ...         return 1.0 / (1.0 + math.exp(-x))
 
-    ``function`` and ``derivative`` take and return numbers, in Python that numba can compile, which happens when a
-    network first computes with them. ``derivative`` also takes the result ``y``, and is needed for training only. The
+    ``function`` and ``derivative`` take and return numbers. numba compiles them when a network first computes with
+    them. ``derivative`` also takes the result ``y``, and is needed for training only. The
     key of config lines is ``dim``. Both run on the CPU; on a GPU the matrices are copied to the host and back, which is
     slow, unlike operations of ``ops`` (``docs/tutorial.md``, a component of your own).
 

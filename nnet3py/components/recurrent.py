@@ -291,7 +291,7 @@ class _GruCore(UpdatableComponent):
             self._backprop_sum(ops, x, d_sum, dx)
 
     def _store_and_repair(self, ops: Ops, h: DeviceArray, d_sum: DeviceArray) -> None:
-        """Add to the statistics in half of the passes, then repair cells whose average slope is too small.
+        """Add h to the statistics in half of the calls; then add self-repair to ``d_sum`` where the mean slope is low.
 
         The statistics are those of the component that is updated (in training those of the current minibatch); other
         nonlinearities use those of the component that propagates.

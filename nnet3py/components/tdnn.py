@@ -235,7 +235,8 @@ def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, num_r
 
 
 def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-    """Return the grid of input and output, with the input in such blocks that the rows of an offset have one stride."""
+    """Return the grid of input and output rows, with the input in blocks that give each time offset a constant stride.
+    """
     grid = TimeGrid.from_indexes(inputs, outputs)
     grid.step_in = grid.step_in or grid.step_out or 1
     grid.step_out = grid.step_out or grid.step_in

@@ -34,7 +34,7 @@ class TimeGrid:
 
     @classmethod
     def from_indexes(cls, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-        """Return the smallest grid that holds the given indexes, int32 (rows, 3) each; padding adds sequences only."""
+        """Return the smallest grid with the given indexes, int32 (rows, 3) each; of padding rows only n and x count."""
         return cls(images(inputs).shape[0], *_regular_times(inputs), *_regular_times(outputs))
 
     def input_rows(self, inputs: np.ndarray) -> np.ndarray:

@@ -116,7 +116,7 @@ class UpdatableComponent(Component):
         self.learning_rate = self.learning_rate_factor = 0.0
 
     def unfreeze(self, rate: float) -> None:
-        """Restore learning rate and factor from before ``freeze``; without them the factor is 1, the rate ``rate``.
+        """Restore learning rate and factor from before ``freeze``; if unknown, they become ``rate`` and 1.
 
         A component that is not frozen is not changed.
         """
@@ -189,7 +189,7 @@ class UpdatableComponent(Component):
 
 
 def is_updatable(component: Component) -> TypeGuard[UpdatableComponent]:
-    """Return whether training changes the component: it is updatable, has parameters and is not configured as fixed."""
+    """Return whether training changes the component (``Properties.UPDATABLE``), which may depend on its settings."""
     return component.has(Properties.UPDATABLE)
 
 

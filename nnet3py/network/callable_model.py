@@ -21,7 +21,7 @@ Progress = Callable[[int, int], object]
 
 
 class ComputeSettings(TypedDict, total=False):
-    """Keyword arguments of :func:`nnet3py.compute` besides ``output``, with their types."""
+    """Keyword arguments of :func:`nnet3py.compute` except ``output``, with their types."""
 
     frames_per_chunk: int
     device: str
@@ -32,7 +32,7 @@ class ComputeSettings(TypedDict, total=False):
 
 
 class NetworkTable(Protocol):
-    """Result of ``summary``, a :class:`nnet3py.inspection.summary.Summary`, whose module this stage cannot import."""
+    """Interface of the result of ``summary``; :class:`nnet3py.inspection.summary.Summary` implements it."""
 
     @property
     def rows(self) -> tuple[Any, ...]:

@@ -92,7 +92,7 @@ def _check_names(nnet: Nnet, c: int) -> None:
 
 
 def _dim_of_energy(singular_values: np.ndarray, threshold: float) -> int:
-    """Return the number of largest singular values whose squares reach fraction ``threshold`` of the sum of squares."""
+    """Return how many of the largest singular values have squares that sum to ``threshold`` times the sum of all."""
     energy = np.cumsum(singular_values ** 2, dtype=np.float32)
     return min(int(np.searchsorted(energy, np.float32(threshold) * energy[-1])) + 1, len(energy))
 
@@ -130,7 +130,7 @@ def _factors(component: Any, factors: tuple[np.ndarray, np.ndarray, np.ndarray],
 
 
 def _replace_nodes(nnet: Nnet, decomposed: dict[int, tuple[int, int]]) -> None:
-    """Replace each node of a decomposed component by ``<node>_a``, with the node's input, and ``<node>_b`` after it."""
+    """Replace each node of a decomposed component by ``<node>_a``, with the node's input, followed by ``<node>_b``."""
     shown = [f"{node.name}_b" if isinstance(node, ComponentNode) and node.component_index in decomposed else node.name
              for node in nnet.nodes]
     lines: list[str] = []

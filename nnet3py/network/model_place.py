@@ -1,4 +1,4 @@
-"""Model files in model folders, and the subsampling factor that a folder gives for the model's outputs. Light."""
+"""Paths of model files in model folders, and the frame subsampling factor stored in a folder. Light."""
 from __future__ import annotations
 
 import os
@@ -17,7 +17,7 @@ OLD_PUBLISHED_SUBSAMPLING = 3                        # vosk's, for old models wh
 
 
 def model_in(path: str | os.PathLike[str]) -> str:
-    """Return the path of a model folder's acoustic model, or else of its raw network; other paths unchanged.
+    """Return the path of the acoustic model in a model folder, or else of its raw network; other paths are unchanged.
 
     Raises
     ------
@@ -46,10 +46,10 @@ def is_old_published(folder: str) -> bool:
 
 
 def subsampling_of_folder(folder: str) -> int | None:
-    """Return the frame subsampling factor of a model folder, input frames per output row; None if nothing gives it.
+    """Return the frame subsampling factor of a model folder, input frames per output row; None if it is not stored.
 
-    Options of decoding come first, in the recognizer's order: ``conf/model.conf``, then ``conf/online.conf``; then
-    the file ``frame_subsampling_factor``; then 3 for vosk's old models.
+    It is looked up in the options of decoding, ``conf/model.conf``, then ``conf/online.conf``; then in the file
+    ``frame_subsampling_factor``; vosk's old models have the factor 3.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def subsampling_of_folder(folder: str) -> int | None:
 
 
 def subsampling_beside(path: str | None) -> int:
-    """Return the frame subsampling factor that the folder of a model file gives; 1 if nothing gives it.
+    """Return the frame subsampling factor of the folder that a model file is in; 1 if it is not stored.
 
     ``path`` may be any rxfilename, or None. Raises as :func:`subsampling_of_folder`.
     """

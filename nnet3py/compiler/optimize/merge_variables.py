@@ -139,7 +139,7 @@ class _Usage:
         """Return the candidates in the order in which to try them, since one merge may prevent another.
 
         Plain copies come first, since merging removes them. A copy into a part of a matrix comes last if its source is
-        used after a component could work in place on that matrix: merging would then require a new, larger matrix.
+        used after a component could work in place on that matrix: merging would prevent that, and cost a larger matrix.
         """
         c, source, target, is_plain_copy, *_ = candidates
         matrix_of, works = self.table[:, 0], ~is_plain_copy
@@ -354,8 +354,7 @@ class _Merger:
             flag[kept] |= flag[discarded]
 
     def _merge_sizing(self, kept: int, discarded: int) -> None:
-        """Remove the second allocation or acceptance of a merged pair; do not free it if one of the two is an output.
-        """
+        """Keep one allocation of two merged roots, or the acceptance if one is an input; do not free an output."""
         if self.is_input[discarded]:
             self._remove(self.allocated[kept], self.zeroed[kept])
             self.allocated[kept], self.zeroed[kept] = self.allocated[discarded], -1
