@@ -65,8 +65,8 @@ class ChainExampleMaker:
                  deriv_weights: np.ndarray | None = None) -> Iterator[tuple[str, NnetChainExample]]:
         """Yield (key, example) for each piece of an utterance; nothing, with a warning, if it is too short.
 
-        A piece that cannot be normalized is left as it is, with a warning, as in Kaldi; a piece that cannot be made
-        unconstrained is left out.
+        A supervision that cannot be normalized is kept unchanged, with a warning, as in Kaldi; a piece is left out if
+        its supervision cannot be made unconstrained.
 
         Parameters
         ----------

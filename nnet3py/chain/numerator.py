@@ -278,7 +278,7 @@ class QueuedNumerator:
         self._ops.copy_from_sparse(matrix, *self.posteriors)
 
     def result(self, sums: np.ndarray) -> tuple[float, bool]:
-        """Return ``log_prob`` and ``ok`` of a Numerator from a host copy of ``sums``; warn if passes disagree."""
+        """Return a Numerator's ``log_prob`` and ``ok`` from a host copy of ``sums``; warn if the passes disagree."""
         if self._supervision.is_end_to_end:
             log_probs = sums[:, 0]
             ok = bool(np.isfinite(log_probs).all())

@@ -300,7 +300,7 @@ class OnlineNaturalGradient:
     def begin_learning(self, ops: Ops, seen: Projection, num_rows: int) -> Learning | None:
         """Begin the update from the moments of the last call; None if it has none. The estimate does not change yet.
 
-        ``numbers`` then tell whether the rows can be used. ``num_rows`` is the number of rows in the call.
+        The preconditioner's ``numbers`` then show whether the rows can be used; ``num_rows`` is how many these are.
         """
         moment = seen.moment
         if moment is None or seen.cross is None:

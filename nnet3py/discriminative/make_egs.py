@@ -69,8 +69,9 @@ class SupervisionSplitter:
     def frame_range(self, begin: int, num_frames: int, normalize: bool) -> DiscriminativeSupervision:
         """Return the supervision of frames ``begin`` … ``begin + num_frames`` - 1.
 
-        With ``normalize`` the sum over its lattice's paths is 1, before arcs are merged; else that of the utterance.
-        ShapeError for frames that the utterance does not have. Kaldi: GetFrameRange.
+        With ``normalize`` costs are added so that the probabilities of the piece's paths sum to 1 (before arcs are
+        merged), else to the sum of the utterance. Raises ShapeError for frames that the utterance does not have.
+        Kaldi: GetFrameRange.
         """
         end, options = begin + num_frames, self._options
         if not 0 <= begin < end <= len(self._alignment):

@@ -1,8 +1,8 @@
 """Discriminative objectives of a network's output, and their derivatives. Kaldi: ``DiscriminativeObjectiveInfo``.
 
-MMI: the reference's score minus the log of the sum over the lattice's paths. MPFE and sMBR: the expected number of
-frames whose phone, or pdf, is the reference's. As in Kaldi the derivative is the one with respect to the scaled
-log-likelihoods: it lacks the acoustic scale as a factor, and learning rates are chosen for that.
+MMI: the reference's log-probability minus the log of the sum over the lattice's paths. MPFE and sMBR: the expected
+number of frames whose phone, or pdf, is the reference's. As in Kaldi the derivative is the one with respect to the
+scaled log-likelihoods: the acoustic scale is missing as a factor, and learning rates are chosen for that.
 
 Kernels get the lattices of a minibatch as arrays, with one graph for each sequence where possible. A merged
 supervision has one lattice: those of its sequences, one after the other, joined by epsilon arcs. If every path between
@@ -136,7 +136,8 @@ def _cut_states(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupe
 
 def _levels(lattice: Fst, times: np.ndarray, cut: np.ndarray, between: np.ndarray,
             supervision: DiscriminativeSupervision) -> tuple[np.ndarray, int | None]:
-    """Return the level of each state in its graph, and the last one; None if epsilon arcs are left in a graph."""
+    """Return the level of each state in its graph, and the last level; None for it if epsilon arcs remain in a graph.
+    """
     if (lattice.input_labels[~between] == 0).any():
         return times, None
     if not len(cut):

@@ -74,8 +74,8 @@ class CallableModel(metaclass=AdvisingType):
                  **settings: Unpack[ComputeSettings]) -> Outputs:
         """Compute outputs of this model, as :func:`nnet3py.compute` does: float (frames, dim) -> float32 (frames, dim).
 
-        Parameters and results are those of that function. Of an acoustic model the network is computed: priors are
-        not divided out.
+        Parameters and results are those of that function. An acoustic model's outputs are those of its network: priors
+        are not divided out.
 
         >>> nnet(feats).shape
         (100, 10)

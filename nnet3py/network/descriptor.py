@@ -143,7 +143,7 @@ class Leaf(Part):
 
 @dataclass(eq=False, repr=False)
 class Source(Leaf):
-    """Leaf that takes the rows of one node times a scale. Kaldi: ``SimpleForwardingDescriptor``."""
+    """Leaf for a node: the node's row at the requested index, times a scale. Kaldi: ``SimpleForwardingDescriptor``."""
 
     node: int
     scale: float = 1.0

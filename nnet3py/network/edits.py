@@ -43,7 +43,7 @@ def apply_svd(nnet: Nnet, indexes: Sequence[int], bottleneck_dim: int, energy_th
     indexes : indexes of the components
     bottleneck_dim : dimension between the two; ignored if ``energy_threshold`` is positive
     energy_threshold : fraction of the sum of squared singular values that the kept ones must reach; 0 or less: unused
-    shrinkage_threshold : largest fraction of its parameters that a decomposed component may keep; others stay whole
+    shrinkage_threshold : components are only decomposed if that leaves at most this fraction of their parameters
 
     Raises
     ------
@@ -213,7 +213,7 @@ def _required(line: ConfigLine, *keys: str) -> None:
 
 
 def _matching(nnet: Nnet, line: ConfigLine, *type_names: str) -> Iterator[tuple[int, Any]]:
-    """Yield index and component where the name matches ``name=`` (default ``*``) and the type is one of the given."""
+    """Yield index and component where the name matches ``name=`` (default ``*``) and the type is one of those named."""
     matcher = name_matcher(line.get_string("name", "*"))
     for c, name in enumerate(nnet.component_names):
         if matcher.match(name) and is_a(nnet.components[c], *type_names):

@@ -162,7 +162,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
                 component.scale(float(factor))
 
     def add_components(self, factors: np.ndarray, other: Nnet) -> None:
-        """Add to each component its factor times that of ``other``, in place; ``factors`` is float (components,)."""
+        """Add the components of ``other`` times ``factors``, float (components,), to these, in place."""
         for component, factor, theirs in zip(self.components, factors, other.components, strict=True):
             if factor != 0.0:
                 component.add(float(factor), theirs)

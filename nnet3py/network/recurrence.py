@@ -145,8 +145,8 @@ def is_local(nnet: NetworkStructure) -> bool:
     """Return whether each output row depends only on frames at fixed distances, however utterances are cut.
 
     Such a network's utterances may be cut anywhere (at multiples of the network's modulus). Recurrent networks are not
-    local, nor are those with optional inputs (``IfDefined``, statistics pooling) or frames at a fixed t, except of
-    ``ivector``.
+    local, nor are those with optional inputs (``IfDefined``, statistics pooling) or those that read a fixed t of a node
+    other than ``ivector``.
     """
     if is_recurrent(nnet):
         return False

@@ -100,7 +100,7 @@ class NetworkStructure:
     component_names : list of str
         Name of each component.
     version : int
-        Number that every change of the structure raises; computations that were compiled or bound for an older version
+        Number that increases with every change of the structure; computations compiled or bound for an older version
         are invalid.
     """
 
@@ -188,7 +188,8 @@ class NetworkStructure:
                      if node.name == name and self.is_output(i)), -1)
 
     def is_simple(self) -> bool:
-        """Return whether there are ``input``, ``output`` and, with more inputs, ``ivector``. Kaldi: IsSimpleNnet."""
+        """Return whether inputs are ``input`` and perhaps ``ivector``, and there is an ``output``. Kaldi: IsSimpleNnet.
+        """
         inputs = [node.name for node in self.nodes if isinstance(node, InputNode)]
         return self.output_dim("output") > 0 and "input" in inputs and (len(inputs) == 1 or "ivector" in inputs)
 
@@ -309,8 +310,8 @@ def remove_orphans(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
 def remove_orphan_nodes(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
     """Remove the nodes that no output needs, in place, and log their number.
 
-    Without ``remove_inputs`` orphaned input nodes are kept, but where two are neighbors in the list of orphans only the
-    first: Kaldi does so, and edited files are to be equal.
+    Without ``remove_inputs`` orphaned input nodes are kept; but of two neighbors in the list of orphans only the first
+    is, as in Kaldi, so that edited files are equal to Kaldi's.
     """
     orphans = orphan_nodes(nnet)
     if not remove_inputs:

@@ -227,7 +227,7 @@ def _constrain(ops: Ops, weights: DeviceArray, p: DeviceArray, copied: DeviceArr
 
 
 def check_ratio(ratio: float, name: str) -> None:
-    """Raise NumericError for an impossible ``ratio``, warn of a large one; it is that of ``constrain_matrix``."""
+    """Raise NumericError for an impossible ratio, as ``constrain_matrix`` computes it; warn of one far from 1."""
     if not ratio > LEAST_RATIO:
         raise NumericError(f"Ratio is {ratio:g} in the orthonormal constraint of component {name}; expected at least 1",
                            "its parameters are not finite, or too large")
