@@ -5,7 +5,7 @@ Names to know: ``Computer`` (``computer.py``), ``UtteranceComputer`` (``compute.
 each result; PyTorch and ONNX Runtime would need extra kernels for Kaldi's components, and have no natural gradient.
 
 ``binding.py`` places the matrices of a computation in one arena by lifetime, and turns each command into one prepared
-call (``calls.py``). A stage is the calls between two exchanges with the caller; ``stage_runners.py`` runs it (recorded
+call (``calls.py``). A stage is the calls from given inputs to their outputs; ``stage_runners.py`` runs it (recorded
 on the CPU, as CUDA graphs on a GPU), with BLAS on one thread meanwhile (``blas_threads.py``). The last stage of a
 looped computation continues with the stage that its jump leads to (``Stage.next_stage``).
 

@@ -265,8 +265,8 @@ class LoopedComputer(Advising):
         ----------
         feats : float (frames, input dim)
         ivector : float (ivector dim,), the same for the whole utterance
-        online_ivectors : float (count, ivector dim), one every ``online_ivector_period`` frames; each chunk takes the
-            one for the frame after its last input, or the last one
+        online_ivectors : float (count, ivector dim), one every ``online_ivector_period`` frames; each chunk uses that
+            of the frame after its last input frame, or the last one
 
         Returns
         -------

@@ -1,15 +1,15 @@
 """Repeated runs of a stage: operations recorded once on the CPU, kernels captured once as CUDA graphs on a GPU.
 
-On the CPU, between a stage and its operations are the components: in Python they choose views, settings and operations,
-which takes as long as the operations of a small network on few rows. Where nothing is learned and nothing is drawn they
-choose the same each time. So the second run records the operations that are called, with their arguments, and from the
-third on these are called one after the other. A stage is not recorded if one of its operations draws random
-numbers, returns a value or reads a cell that the host writes, or if memory is copied to or from the device meanwhile.
+On the CPU the components, in Python, choose views, settings and operations, which takes as long as the operations of a
+small network on few rows. Without training and without random numbers they choose the same in each run. So the second
+run records the operations that are called, with their arguments, and from the third on these are called one after the
+other. A stage is not recorded if one of its operations draws random numbers, returns a value or reads a cell that the
+host writes, or if memory is copied to or from the device meanwhile.
 
-On a GPU, the first run of a stage is plain: kernels are compiled, tables uploaded, scratch memory finds its size. In
-the second the runner sees which calls need the host (``memory.touch_host``): those that read a sum, begin an estimate
-of natural gradient or draw for a decision. The third captures the calls between them, a graph for each piece, and from
-then on a piece is one launch. Where no call needs the host, a stage is a single graph.
+On a GPU, the first run of a stage is plain: kernels are compiled, tables uploaded, scratch memory grows to its size. In
+the second the runner records which calls need the host (``memory.touch_host``): those that read a sum, initialize an
+estimate of natural gradient or draw a random number for a decision. The third captures the calls between them, a graph
+for each piece, and from then on a piece is one launch. If no call needs the host, a stage is a single graph.
 
 A graph contains addresses and numbers. So it is dropped, and the stage observed again, when one of these has changed:
 the address of scratch memory, a setting of a component (a learning rate, a dropout proportion, a test mode), which
@@ -53,8 +53,8 @@ class RecordingOps(CpuOps):
 
     Attributes
     ----------
-    recorded : a list of calls to be made again without arguments; None if nothing is recorded, as after a call that
-        cannot be repeated
+    recorded : a list of functions without arguments that repeat the calls; None if nothing is recorded, as after a call
+        that cannot be repeated
     """
 
     def __init__(self) -> None:
@@ -275,7 +275,7 @@ class _Settings:
 
 
 class _Decisions:
-    """The decisions that the preconditioners of natural gradient make by counting their calls."""
+    """The decisions of natural-gradient preconditioners to initialize or update, which depend on their call counts."""
 
     def __init__(self, stores: Sequence[ParameterStore]) -> None:
         preconditioners = (each for store in stores for _, each in named_preconditioners(store.host))

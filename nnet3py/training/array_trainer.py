@@ -122,7 +122,7 @@ class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
         return computer
 
     def backward(self, computer: Computer, eg: _Minibatch, derivatives: Mapping[str, np.ndarray]) -> None:
-        """Run the second half of a step, with derivatives of objectives, float32 (rows, dim) by output."""
+        """Run the backward pass and the update of a step, from derivatives of objectives, float32 (rows, dim)."""
         for name, derivative in derivatives.items():
             computer.accept_input(name, derivative)
         with BlasAlone():
@@ -148,8 +148,8 @@ class Trainer(Advising):
         module to make one of; or a dict of these by the names of outputs. None: the nodes' objectives
     learning_rate : the rate, which each component multiplies by its factor; None: the components' own rates
     frame_subsampling_factor : frames of features for each row of output
-    padding : repeat the first and the last frame as often as the network looks beyond them; False: features contain
-        these frames, so that outputs have fewer frames
+    padding : whether to pad features by copies of the first and the last frame for the network's context; False:
+        features contain the context, so that outputs have fewer frames
     options : options of the training, :class:`nnet3py.TrainerOptions`
     settings : attributes of the options by name: ``momentum=0.5, max_param_change=1.0, device="cuda"``
 
@@ -202,7 +202,7 @@ class Trainer(Advising):
 
     @property
     def learning_rate(self) -> float:
-        """The rate that was set last, NaN where the components' own rates are used; it may be set before each step."""
+        """The learning rate, NaN if the components' own rates are used; it may be set before each step."""
         return self._rate
 
     @learning_rate.setter
@@ -262,7 +262,7 @@ class Trainer(Advising):
 
     def forward(self, feats: Array, ivector: Array | None = None, outputs: str | list[str] | tuple[str, ...] = "output"
                 ) -> NDArray[np.float32] | dict[str, NDArray[np.float32]]:
-        """Compute outputs in training mode; :meth:`backward` then takes the step.
+        """Compute outputs in training mode, for a step that :meth:`backward` completes.
 
         Parameters
         ----------
@@ -383,7 +383,7 @@ class Trainer(Advising):
         return {**self._trainer.state(), "training.learning_rate": np.array(self._rate)}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from a state, as if the training had never stopped: ``trainer.load_state_dict(np.load("state.npz"))``.
+        """Continue from a state as if there had been no break: ``trainer.load_state_dict(np.load("state.npz"))``.
 
         ``state`` has the arrays that :meth:`state_dict` returns, by name.
 

@@ -1,6 +1,6 @@
 """The LF-MMI objective: of one output (``ComputeChainObjfAndDeriv`` in Kaldi), and of all outputs of chain examples.
 
-The objective of an output is its numerator minus its denominator. Beside an output NAME the network may have an output
+The objective of an output is its numerator minus its denominator. For an output NAME the network may have another,
 NAME-xent, which is trained with cross-entropy on the numerator's posteriors (``xent_regularize``).
 """
 from __future__ import annotations
@@ -199,7 +199,7 @@ class ChainOutputs:
     def process(self, computer: Computer, eg: NnetChainExample, with_derivatives: bool) -> Iterator[OutputSums]:
         """Compute the objectives of an example's outputs, and set their derivatives if ``with_derivatives``.
 
-        ``computer`` has run forward. Yields the sums of each output, of NAME-xent before those of NAME.
+        ``computer`` must have run the forward pass. Yields the sums of each output, NAME-xent before NAME.
 
         Raises
         ------

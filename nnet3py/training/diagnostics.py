@@ -1,4 +1,4 @@
-"""Objective and accuracy of a network on examples, and the average of the last models that has the best objective.
+"""Objective and accuracy of a network on examples, and the choice of the best average of the last models.
 
 Kaldi: ``NnetComputeProb``, ``nnet3-combine``. The averages compared are those of the newest model alone, of the
 two newest, of the three newest, and so on.
@@ -65,7 +65,7 @@ class NnetDiagnostics:
 
     Parameters
     ----------
-    nnet : the network, used as it is: set its test modes before
+    nnet : the network; its test modes are not changed
     options : see :class:`DiagnosticOptions`
     gradient : ``nnet.as_gradient()``, to which derivatives of the objective are added; None: no derivatives
     compiler : the compiler of ``nnet`` or of a network that it was copied from, to share computations; None: a new one
