@@ -21,7 +21,7 @@ ByLabel = Mapping[int, Sequence[tuple[Cost, int]]]       # cost and next state o
 
 MAX_STATES = 200_000                    # of a determinized acceptor. Kaldi: kSupervisionMaxStates
 _RESIDUAL_STEPS = np.float32(1024)      # per unit of cost: how finely determinization tells states apart; kDelta
-_COST_STEP = np.float32(1e-6)           # the same for minimization. OpenFst: kShortestDelta
+_COST_STEP = np.float32(1e-6)           # to which minimization rounds costs. OpenFst: kShortestDelta
 _LARGEST_COST = 1e20                    # of an arc; larger sums could not be stored
 _HALF, _ZERO, _INFINITY = np.float32(0.5), np.float32(0.0), np.float32(np.inf)
 _FREE, _OPEN, _DONE = range(3)

@@ -65,7 +65,7 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
     """Raise FormatError for a phone language model from which no denominator graph can be made."""
     if phone_lm.start < 0 or phone_lm.num_arcs == 0:
         raise FormatError(f"the phone language model has {phone_lm.num_states} states and {phone_lm.num_arcs} arcs, "
-                          "expected some of both and a start")
+                          "expected at least one of each, and a start state")
     if not phone_lm.is_acceptor or phone_lm.weights.ndim != 1:
         raise FormatError("expected an acceptor with costs as phone language model, found a transducer or a lattice")
     costs = np.concatenate((phone_lm.weights, phone_lm.final_weights[phone_lm.is_final]))
@@ -81,7 +81,7 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
     unknown = [phone for phone in phones if phone and phone not in model.topology.entry_of_phone]
     if unknown:
         raise FormatError(f"the phone language model has the label {unknown[0]}, which is not a phone of the topology",
-                          hint="are language model and transition model of one set of phones?")
+                          hint="do language model and transition model have the same phones?")
 
 
 def check_system(tree: ContextDependency, model: TransitionModel) -> None:

@@ -117,7 +117,7 @@ class Normalizer:
                                                               for fst in supervision.e2e_fsts])
         if not self._warned_of_costs and _looks_normalized(supervision.fst):
             logger.warning("A supervision seems to have the costs of the normalization FST already; they are counted "
-                           "twice (this is said once)")
+                           "twice (logged only once)")
             self._warned_of_costs = True
         acceptor = minimized(determinized(_prepared(supervision.fst)))
         result = minimized(determinized(self._composed(acceptor)))

@@ -22,8 +22,8 @@ from nnet3py.transducers.fst_operations import connected
 
 logger = logging.getLogger(__name__)
 
-SENTENCE_BEGIN = 0     # in a history
-SENTENCE_END = 0       # in place of a phone after a history
+SENTENCE_BEGIN = 0     # first phone of a history at the beginning of a sentence
+SENTENCE_END = 0       # key in the counts of a history: sentences that end after it
 NO_STATE = -1
 _NUM_STAGES = 4        # steps in which the number of states is reduced
 _TOLERANCE = 0.001     # relative difference between changes of the log-likelihood that count as the same

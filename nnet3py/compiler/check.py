@@ -32,7 +32,7 @@ def fused_commands_have_parts(subject: Subject) -> None:
     computation = subject.computation
     entries = [command.args[0] for command in computation.commands if command.type == CommandType.FUSED]
     if sorted(entries) != list(range(len(computation.parts))):
-        subject.fail("the fused commands and their parts do not belong to each other")
+        subject.fail("the fused commands do not refer to each entry of the list of parts once")
     for name, parts in computation.parts:
         if fusion_named(name) is None or not parts or any(part.type == CommandType.FUSED for part in parts):
             subject.fail(f"'{name}' makes no fused command of {len(parts)} parts")
@@ -106,7 +106,7 @@ def check_loaded(computation: Computation, nnet: Nnet, request: ComputationReque
     check_computation(computation, nnet, thorough=True)
     _check_exchanges(computation, nnet, request)
     if any(command.type == CommandType.GOTO_LABEL for command in computation.commands):
-        raise CheckError("the computation is a loop (it ends with a jump), expected one that comes to an end")
+        raise CheckError("the computation is a loop (it ends with a jump back), expected one without a jump")
     computation.invalidate_caches()
 
 
@@ -120,7 +120,7 @@ def check_loaded_loop(computation: Computation, nnet: Nnet, request_of: Callable
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)
     if not computation.commands or computation.commands[-1].type != CommandType.GOTO_LABEL:
-        raise CheckError("the computation comes to an end, expected a loop for chunk after chunk of a stream")
+        raise CheckError("the computation has no jump back at its end, which a computation for streams needs")
     chunks = _exchanges_of_chunks(computation)
     for number, exchanges in enumerate(chunks):
         request = request_of(number)
@@ -130,7 +130,7 @@ def check_loaded_loop(computation: Computation, nnet: Nnet, request_of: Callable
         if number == len(chunks) - 1:           # takes its inputs, and then jumps to a chunk that has taken its own
             wanted = [exchange for exchange in wanted if exchange[0] == CommandType.ACCEPT_INPUT]
         if sorted(exchanges) != sorted(wanted):
-            raise CheckError(f"chunk {number} of the computation does not take and give the rows that the request has")
+            raise CheckError(f"chunk {number} of the computation has other input or output rows than its request")
     computation.invalidate_caches()
 
 

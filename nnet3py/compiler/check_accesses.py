@@ -365,7 +365,7 @@ def signs_are_kept_for_rectifiers_only(subject: Subject) -> None:
             is_rectifier = last.type in BACKPROPS and type(
                 subject.nnet.components[last.args[0]]).__name__ == "RectifiedLinearComponent"
             if len(later) != 2 or not is_rectifier:
-                subject.fail(f"matrix m{m} keeps its signs, but not just a RectifiedLinearComponent uses it then", c)
+                subject.fail(f"matrix m{m} is compressed to signs, but not only a RectifiedLinearComponent uses it", c)
 
 
 def _compressions(subject: Subject) -> list[tuple[int, int, np.ndarray]]:

@@ -192,7 +192,7 @@ def submatrices_lie_in_their_matrices(subject: Subject) -> None:
     if not len(sizes) or not len(subs) or sizes[0].any() or subs[0].any():
         subject.fail("the first matrix and the first sub-matrix are not empty")
     if not subject.computation.precomputed_indexes or subject.computation.precomputed_indexes[0] is not None:
-        subject.fail("the first of the precomputed indexes are not none")
+        subject.fail("entry 0 of the precomputed indexes is not empty")
     if (sizes[1:] < 1).any():
         subject.fail(f"matrix m{1 + int(np.argmax((sizes[1:] < 1).any(axis=1)))} has no elements")
     exists = (subs >= 0).all(axis=1) & (subs[:, 0] < len(sizes))
@@ -218,7 +218,7 @@ def index_lists_are_lists_of_rows(subject: Subject) -> None:
 
 
 def arguments_exist(subject: Subject) -> None:
-    """Require that every argument is the number of something that exists."""
+    """Require that every argument is the number of an existing matrix, component, list of rows and so on."""
     computation = subject.computation
     limits = {Role.COMPONENT: len(subject.nnet.components), Role.PRECOMPUTED: len(computation.precomputed_indexes),
               Role.NODE: len(subject.nnet.nodes), Role.ROWS: len(computation.indexes), Role.FLAG: 2,
@@ -267,7 +267,7 @@ def swapped_matrices_have_one_size(subject: Subject) -> None:
 
 
 def exchange_is_of_inputs_and_outputs(subject: Subject) -> None:
-    """Require that matrices are exchanged for inputs, component nodes and outputs, with the node's columns."""
+    """Require that a node whose matrix is accepted or provided is of a suitable kind, and has the matrix's columns."""
     nnet = subject.nnet
     for kind, args in _arguments(subject, CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
         nodes = args[:, 1].tolist()
@@ -279,7 +279,7 @@ def exchange_is_of_inputs_and_outputs(subject: Subject) -> None:
 
 
 def compression_has_a_form(subject: Subject) -> None:
-    """Require that a matrix is compressed to a form that exists, with a range from 0 to 1000; 0 only in uint8."""
+    """Require that compress commands have a valid type, and a range from 0 to 1000; 0 only for uint8."""
     for kind, args in _arguments(subject, CommandType.COMPRESS_MATRIX):
         alpha, form = subject.alphas[subject.table.numbers[kind]], args[:, 1]
         fine = (form >= 1) & (alpha >= 0.0) & (alpha <= LARGEST_RANGE) & ((alpha > 0.0) | (form == UINT8))
@@ -321,7 +321,7 @@ def nothing_is_copied_to_itself(subject: Subject) -> None:
 
 
 def row_numbers_fit(subject: Subject) -> None:
-    """Require a row number for each row, which is one of the source or -1."""
+    """Require for each row the number of a row of the source, or -1."""
     lengths = np.array([len(entry) for entry in subject.computation.indexes], np.int64)
     last = greatest(subject.computation.indexes)
     for kind, args in _arguments(subject, *_ROWS):
@@ -331,7 +331,7 @@ def row_numbers_fit(subject: Subject) -> None:
 
 
 def row_ranges_fit(subject: Subject) -> None:
-    """Require a range for each row, of rows of the source, or (-1, -1)."""
+    """Require for each row a range of rows of the source, or (-1, -1)."""
     for kind, args in _arguments(subject, CommandType.ADD_ROW_RANGES):
         for c, (target, source, entry) in zip(subject.table.numbers[kind].tolist(), args[:, :3].tolist(), strict=True):
             begin, end = subject.computation.indexes_ranges[entry].T
@@ -343,7 +343,7 @@ def row_ranges_fit(subject: Subject) -> None:
 
 
 def pairs_fit(subject: Subject) -> None:
-    """Require a pair for each row, which is a row of another sub-matrix with as many columns, or (-1, -1)."""
+    """Require for each row a pair that refers to a row of another sub-matrix with as many columns, or (-1, -1)."""
     for _, s, c, pairs, row in _pairs(subject):
         partner, number = np.where(pairs[:, 0] < 0, 0, pairs[:, 0]), pairs[:, 1]
         none = (pairs == -1).all(axis=1)

@@ -158,7 +158,7 @@ _PADDING = [(-1,) * (NUM_ARGS - size) for size in range(NUM_ARGS + 1)]
 
 
 def command(kind: CommandType, *args: int, alpha: float = 1.0) -> Command:
-    """Return a command with ``args`` filled up with -1."""
+    """Return a command of type ``kind``; its arguments are ``args``, padded with -1 to seven."""
     return Command(kind, alpha, args + _PADDING[len(args)])
 
 

@@ -151,7 +151,8 @@ def _shortest_path(builder: GraphBuilder, cindex: int) -> list[int]:
 
 
 def _path_text(builder: GraphBuilder, nnet: Nnet, chain: list[int]) -> str:
-    """Return ``output(0,5) needs tdnn3(0,8) needs input(0,11): not given``; inputs of components are not named."""
+    """Return a path as text: ``output(0,5) needs tdnn3(0,8) needs input(0,11): not given``, without component inputs.
+    """
     texts, others = [_cindex_text(builder, nnet, chain[0])], ""
     for user, used in zip(chain[:-1], chain[1:], strict=True):
         others = others or _alternatives(builder, nnet, user, used)

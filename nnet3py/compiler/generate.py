@@ -74,7 +74,7 @@ def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share:
 
 
 class _PartInfo:
-    """The facts about a part of a descriptor that do not depend on the step."""
+    """Facts about a part of a descriptor that commands need: constant, scale of each source node, dimension."""
 
     def __init__(self, part: Part, nnet: Nnet) -> None:
         self.constant = part.constant()
@@ -84,7 +84,7 @@ class _PartInfo:
 
 
 class _NodeInfo:
-    """The facts about a node that do not depend on the step."""
+    """Facts about a node that commands need: its component and flags, its dimension, the parts of its descriptor."""
 
     def __init__(self, nnet: Nnet, node: int) -> None:
         node_object = nnet.nodes[node]
@@ -138,7 +138,7 @@ _NEEDS_INPUT, _NEEDS_OUTPUT = int(Properties.BACKPROP_NEEDS_INPUT), int(Properti
 
 @dataclass(slots=True)
 class _StepInfo:
-    """The sub-matrices of a step and of the parts of its descriptor (0: none), and the sources of its rows."""
+    """The sub-matrices of a step and of the parts of its descriptor (0: none), and the sources of the step's rows."""
 
     node: _NodeInfo
     sources: list[PartSources]
@@ -452,7 +452,7 @@ class _Generator:
             return
         ranges = contiguous_ranges(rows, num_rows)
         if ranges is None:
-            raise CompileError("rows of a derivative that are added to one row do not follow each other",
+            raise CompileError("rows of a derivative that are added to one row are not consecutive",
                                "this is a fault of the compiler: please report it")
         self.computation.indexes_ranges.append(ranges)
         self._add(CommandType.ADD_ROW_RANGES, target, deriv, len(self.computation.indexes_ranges) - 1, alpha=scale)

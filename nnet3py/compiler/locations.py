@@ -23,7 +23,7 @@ Column = tuple[np.ndarray, np.ndarray]         # matrices and rows of one term, 
 
 
 def compact(matrices: np.ndarray, rows: np.ndarray) -> Locations:
-    """Move each row's terms before its gaps, in order, and drop the terms that no row has."""
+    """Move each row's terms before its gaps (-1), in their order, and drop the columns without terms."""
     present = matrices >= 0
     if len(present) > 1 and (present[1:] & ~present[:-1]).any():
         order = np.argsort(~present, axis=0, kind="stable")
@@ -34,7 +34,9 @@ def compact(matrices: np.ndarray, rows: np.ndarray) -> Locations:
 
 
 def split_locations(matrices: np.ndarray, rows: np.ndarray) -> list[Column]:
-    """Split locations into columns. A matrix that more than half of the rows use gets a column of its own."""
+    """Split locations into columns with at most one term for each row.
+
+    A matrix that more than half of the rows use gets a column of its own."""
     if len(matrices) == 0:
         return []
     if len(matrices) == 1:
@@ -161,7 +163,7 @@ class PartSources(NamedTuple):
 
 
 class SourceFinder:
-    """The steps and rows of cindexes, looked up for all steps of a node at once: a recurrence has many small steps.
+    """Lookup of the step and row of a cindex, for all steps of a node at once: recurrences have many small steps.
 
     Parameters
     ----------
@@ -263,7 +265,7 @@ class SourceFinder:
 
     def _several_leaves(self, rule: DescriptorRule, part: int, indexes: np.ndarray,
                         limits: np.ndarray | None) -> Locations:
-        """Return the terms that each row uses, sorted as cindexes."""
+        """Return the locations of the terms of each row of a part with several leaves, sorted by cindex."""
         leaf_sources = [self._leaf_sources(leaf, shift, indexes, limits)
                  for leaf, shift in zip(rule.leaves[part], rule.leaf_shifts[part], strict=True)]
         steps, rows = np.array([source[0] for source in leaf_sources]), np.array([source[1] for source in leaf_sources])

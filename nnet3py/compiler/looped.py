@@ -118,7 +118,7 @@ def _product(times: np.ndarray, num_sequences: int) -> np.ndarray:
 
 def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
                    options: OptimizeOptions | None = None) -> Computation:
-    """Compile an endless computation from the requests for its first chunks, in the form that runs.
+    """Compile an endless computation, with fused commands, from the requests for its first chunks.
 
     Parameters and errors are those of :func:`find_looped`.
     """
@@ -129,7 +129,7 @@ def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
 
 def find_looped(nnet: Nnet, requests: Sequence[ComputationRequest], options: OptimizeOptions | None = None,
                 cache_dir: str | os.PathLike[str] | None = None) -> Computation:
-    """Return an endless computation in Kaldi's commands, from the disk, or compiled and stored there.
+    """Return an endless computation in Kaldi's commands, from the folder ``cache_dir``, or compiled and stored there.
 
     Kaldi: CompileLooped.
 
@@ -207,7 +207,7 @@ _READ = frozenset((Role.READ, Role.READ_WRITE))
 
 
 class CarriedRows(NamedTuple):
-    """Rows of matrices, the same for each sequence.
+    """The rows of matrices that one sequence carries from chunk to chunk; all sequences carry the same ones.
 
     Attributes
     ----------

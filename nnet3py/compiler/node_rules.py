@@ -56,7 +56,7 @@ class NodeRule:
 
 
 class DimRangeRule(NodeRule):
-    """The rule of a dim-range node, which has the rows of its source."""
+    """The rule of a dim-range node: a row depends on the same row of the source."""
 
     is_pointwise = uses_all = True
 
@@ -181,7 +181,7 @@ class NodeRules(list[NodeRule]):
 
     @cached_property
     def epochs(self) -> list[list[int]]:
-        """The nodes of each epoch."""
+        """The nodes of each epoch, in order of computation (see :func:`node_epochs`)."""
         return epoch_nodes(self.sources)
 
     @cached_property
@@ -190,7 +190,7 @@ class NodeRules(list[NodeRule]):
         return frozenset(rule.source for rule in self if isinstance(rule, ComponentRule))
 
     def chains(self, io_nodes: Collection[int]) -> Chains:
-        """Return the chains of nodes, given the nodes of the request's inputs and outputs."""
+        """Return the chains of nodes that need the same rows; ``io_nodes`` are the request's inputs and outputs."""
         key = frozenset(io_nodes)
         if key not in self._chains:
             self._chains[key] = Chains(self, key)

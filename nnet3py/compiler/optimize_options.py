@@ -8,7 +8,7 @@ from nnet3py.option_fields import opt
 
 INT32_MIN, INT32_MAX = -2147483648, 2147483647
 DEFAULT_CAPACITY = 64      # compiled computations
-OMIT_MARKS = "omit-marks"      # for ``fuse``: a list without the swaps and marks of Kaldi's form, but nothing fused
+OMIT_MARKS = "omit-marks"      # value of ``fuse``: no fusion, but without Kaldi's swaps and memory compression
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,8 @@ class Step(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """The cindexes of one node in a phase: their numbers, and their indexes of all sequences, both ascending."""
+    """The cindexes of one node that are computed in a phase: their numbers, and their indexes of all sequences, sorted.
+    """
 
     node: int
     numbers: np.ndarray

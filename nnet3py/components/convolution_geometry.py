@@ -169,7 +169,7 @@ class ConvolutionStep:
 class ConvolutionComputation:
     """Convolution compiled for given rows, as a list of steps.
 
-    Rows of input and output are ordered by time, then sequence (``num_images`` of them). With time subsampling by k a
+    Rows of input and output are ordered by time, then sequence (``num_images`` of them). With time subsampling by k
     the input is viewed with k times in each row: ``num_t_in`` is the number of such rows, and ``height_in`` the number
     of heights in each.
     ``temp_rows`` and ``temp_cols`` are the size of the temporary matrix that gathered input columns are copied to.
@@ -273,7 +273,7 @@ class ConvolutionComputation:
         return computation
 
     def write(self, writer: TokenWriter) -> None:
-        """Write the computation as ``read`` reads it."""
+        """Write the computation in the form that :meth:`read` expects."""
         writer.token("<ConvComputation>")
         for tag, sizes in (("<NumFiltersInOut>", (self.num_filters_in, self.num_filters_out)),
                            ("<HeightInOut>", (self.height_in, self.height_out)),

@@ -54,7 +54,7 @@ class Rows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows, and of columns of all parts with the ones."""
+        """Number of rows, and number of columns of all parts, including the ones."""
         return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts) + self.ones
 
     def find_size(self, ops: Ops, numbers: DeviceArray) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MEAN, UNCENTERED_VARIANCE, SCALE = range(3)   # rows of the memo of batch normalization
-MEMO_ROWS = 5                                 # these three, and two for the sums of kernels
+MEMO_ROWS = 5                                 # the three above, and two for the sums of kernels
 ROWS_OF_A_SUM = 64                            # rows of each partial sum
 
 

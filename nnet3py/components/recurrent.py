@@ -215,7 +215,7 @@ _STATISTICS = (Field("<ValueAvg>", "vector", "value_avg", size="cell_dim"),
 class _GruCore(UpdatableComponent):
     """Base of GRU cores: h = tanh(a sum) and c = (1 - z) h + z c_prev, with output (h, c) and statistics of h.
 
-    The first ``cell_dim`` columns of the input are z. Derived classes have the columns of the previous cell
+    The first ``cell_dim`` columns of the input are z. Derived classes define the columns of the previous cell
     (``_previous``), the sum (``_form_sum``), its training (``_train``) and its derivatives (``_backprop_sum``).
 
     Attributes

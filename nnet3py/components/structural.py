@@ -56,7 +56,7 @@ class NoOpComponent(SameDimComponent):
 
 
 class BlockComponent(Component):
-    """Base of components whose input has the columns of several outputs, in blocks."""
+    """Base of components whose input consists of blocks with as many columns as the output."""
 
     FIELDS: ClassVar[Fields] = (Field("<InputDim>", "dim", "_input_dim", "input-dim"),
                                 Field("<OutputDim>", "dim", "_output_dim", "output-dim"))

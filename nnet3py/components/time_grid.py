@@ -55,7 +55,7 @@ class TimeGrid:
         return grid
 
     def write(self, writer: TokenWriter) -> None:
-        """Write the grid as ``read`` reads it."""
+        """Write the grid in the form that :meth:`read` expects."""
         writer.token("<ConvCompIo>")
         for value in (self.num_images, self.start_in, self.step_in, self.num_in, self.start_out, self.step_out,
                       self.num_out, self.reorder_in):

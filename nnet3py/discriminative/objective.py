@@ -187,7 +187,7 @@ LOWEST_LOG_PROB = np.float32(-20.0 * math.log(10.0))    # scores below count as 
 FAILED_OBJECTIVE = -10.0                                # per frame, of a minibatch whose computation failed
 TOTALS_TOLERANCE = {"mmi": 1e-8, "mpfe": 1e-6, "smbr": 1e-6}    # relative, between forward and backward sums
 ACCURACY_TOLERANCE = 1e-4                               # the same for expected accuracies
-MOST_MARKED = 1 << 24                                   # elements of an output that are numbered by marks
+MOST_MARKED = 1 << 24      # largest ``size`` for which ``_numbered`` has a mark for each place
 
 _PLACE = kaldi_place("ComputeObjfAndDeriv", "discriminative-training.cc", 251)
 
@@ -246,7 +246,7 @@ def _numbered(size: int, *places: np.ndarray) -> tuple[np.ndarray, list[np.ndarr
     if size > MOST_MARKED:
         distinct, which = np.unique(np.concatenate(places), return_inverse=True)
         return distinct, np.split(which.reshape(-1), np.cumsum([len(part) for part in places])[:-1])
-    marks = np.zeros(size, bool)       # a mark for each is quicker than sorting
+    marks = np.zeros(size, bool)       # faster than sorting
     for part in places:
         marks[part] = True
     distinct = np.flatnonzero(marks)

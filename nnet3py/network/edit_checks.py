@@ -101,8 +101,8 @@ def checked_parameters(value: ArrayLike, shape: tuple[int, ...], what: str) -> n
         array = array.astype(np.float32)
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise NumericError(f"{what} would be {np.asarray(value)[place]} at {place}", "NaN, infinity and what float32 "
-                           "does not hold cannot be parameters")
+        raise NumericError(f"{what} would be {np.asarray(value)[place]} at {place}", "NaN, infinity and numbers "
+                           "beyond float32 cannot be parameters")
     return array
 
 

@@ -149,7 +149,7 @@ def _merged_scale(c1: Component, c2: Component) -> Component:
 
 
 def for_inference(nnet: AnyModel, training_mode: bool = False) -> Nnet:
-    """Return the form of a network with which outputs are computed: in test mode, with components merged.
+    """Return the network in test mode, with successive affine components merged, for computing outputs.
 
     Parameters
     ----------

@@ -27,7 +27,7 @@ def model_in(path: str | os.PathLike[str]) -> str:
         raise UsageError(f"expected the path of a model, found {type(path).__name__}")
     path = os.fspath(path)
     if path.endswith(".onnx"):
-        raise UsageError(f"{path} is by its name no model of Kaldi's", f"nnet3py.from_onnx({path!r})")
+        raise UsageError(f"{path} has the name of an ONNX file, expected a Kaldi model", f"nnet3py.from_onnx({path!r})")
     if not os.path.isdir(path):
         return path
     candidates = (os.path.join(path, name) for name in _MODELS)
@@ -88,5 +88,5 @@ def _has(folder: str, *names: str) -> bool:
 def _number(text: str, path: str) -> int:
     if not (text.isdecimal() and 1 <= int(text) <= LARGEST_SUBSAMPLING):
         raise FormatError(f"expected a number of 1 or more, found {text[:40]!r}", path=path,
-                          hint="give frame_subsampling_factor, or mend the file")
+                          hint="give frame_subsampling_factor, or correct the file")
     return int(text)

@@ -156,8 +156,8 @@ class BoundComputation:
             raise Nnet3Error("the network was edited after this computation was bound to it",
                              "compile and bind again after an edit")
         if not self.computation.fits(self.host):
-            raise Nnet3Error("a component that only copied its input, such as dropout without a proportion, was left "
-                             "out when this was compiled; now it does something",
+            raise Nnet3Error("a component that only copied its input, such as dropout with proportion 0, was left "
+                             "out when this was compiled; now it changes its input",
                              "compile and bind again after such a change, or compile with OptimizeOptions(fuse='none')")
         if self._buffer is not self.arena.buffer:
             self._bind()

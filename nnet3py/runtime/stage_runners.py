@@ -303,7 +303,7 @@ class _Decisions:
         return not was_known
 
     def now(self) -> Decided:
-        """Return the decisions of the next run."""
+        """Return the preconditioners' decisions in the next run."""
         return tuple(preconditioner.decisions(count) for preconditioner, count in (self._calls or {}).items())
 
 

@@ -213,7 +213,7 @@ def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike |
     nnet, options = network_of(nnet), options or TrainerOptions()
     if len(data) not in (1, 2):
         raise UsageError(f"expected data, or features and targets, found {len(data)} arguments",
-                         "i-vectors stand with features and targets: train(nnet, [(feats, targets, ivector)])")
+                         "give i-vectors with features and targets: train(nnet, [(feats, targets, ivector)])")
     _check(num_epochs, minibatch_size, learning_rate, final_learning_rate, patience, validation)
     minibatches = replace(minibatches or MinibatchOptions(), minibatch_size=f"1:{minibatch_size}")
     objectives = OutputObjectives(nnet, loss)

@@ -44,7 +44,7 @@ _STORES_STATS = 5        # the argument of PROPAGATE: 1 if the component stores 
 
 
 class Pass:
-    """A pass from computation to computation.
+    """Base of passes, which make a new computation from a computation.
 
     Attributes
     ----------
@@ -147,7 +147,7 @@ def _with_groups(computation: Computation, name: str, groups: list[list[int]]) -
 
 
 class FuseSums(Fusion):
-    """MATRIX_COPY and MATRIX_ADD with one target become ``sum_mats``, which writes the target once."""
+    """Fusion of MATRIX_COPY and MATRIX_ADD with one target into ``sum_mats``, which writes the target once."""
 
     name = "fuse-sums"
 
@@ -214,7 +214,7 @@ def spliced_input(component: Component, indexes: Precomputed) -> tuple[Sequence[
 
 
 class FuseAffine(Fusion):
-    """PROPAGATE of an affine map, perhaps of spliced rows, and of what follows on its output: ``spliced_affine``.
+    """Fusion of PROPAGATE of an affine map, perhaps of spliced rows, and of what follows into ``spliced_affine``.
 
     Rectifiers and batch norms in test mode may follow in place, then a batch norm in training mode, whose column sums
     the product computes too. The output is then read and written once, block by block in the cache; for matrices
@@ -261,7 +261,7 @@ class FuseAffine(Fusion):
 
 
 class FuseBackprop(Fusion):
-    """BACKPROP of a batch norm in training mode and of the rectifier before it: ``batch_norm_relu_backprop``.
+    """Fusion of BACKPROP of a batch norm in training mode and of its rectifier into ``batch_norm_relu_backprop``.
 
     The derivative between the two is not written. It keeps its memory, for the two commands run one by one if the batch
     norm is put in test mode later.

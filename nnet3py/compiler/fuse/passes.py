@@ -15,7 +15,7 @@ PASSES: tuple[Pass, ...] = (OmitCopies(), FuseSums(), FuseAffine(), FuseBackprop
 
 
 def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
-    """Return the computation in the form that runs; ``computation`` itself, in Kaldi's commands, is not changed.
+    """Return the computation with fused commands; ``computation`` itself, in Kaldi's commands, is not changed.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from nnet3py.network.nnet import Nnet
 
 
 def form_loop(computation: Computation, nnet: Nnet) -> Computation:
-    """End with a jump back to an earlier chunk, or return ``computation`` itself if no two chunks are alike.
+    """End the computation with a jump back to an equal chunk; return it unchanged if no two chunks are equal.
 
     Takes a computation with one segment for each chunk, in each the inputs first and the outputs last, and with every
     matrix allocated (and zeroed, if at all) just before its first use. Kaldi: OptimizeLoopedComputation. Kaldi compares

@@ -134,7 +134,7 @@ class _Limiter:
                                     if command.args[place] > 0})
 
     def matrices(self, command: Command) -> Command | None:
-        """Limit a copy or a sum of whole windows to the rows that both windows keep."""
+        """Limit a copy or addition of a sub-matrix to the rows that source and target both keep."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         begin, end = max(dst.begin, src.begin), min(dst.end, src.end)
         if begin >= end:

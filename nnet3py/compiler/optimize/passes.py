@@ -28,7 +28,7 @@ _BEFORE_MERGING = (("consolidate-model-update", consolidate_model_update), ("con
 _AFTER_MERGING = (("initialize-undefined", remove_unnecessary_zeroing), ("move-sizing-commands", move_sizing_commands),
                   ("allocate-from-other", allocate_from_other))
 _NOT_LOOPED = frozenset(("extend-matrices", "allocate-from-other"))
-_ONLY_IN_KALDI_FORM = frozenset(("allocate-from-other",))      # as are the marks of memory compression
+_ONLY_IN_KALDI_FORM = frozenset(("allocate-from-other",))      # as is memory compression
 
 
 def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None,
