@@ -108,7 +108,7 @@ class DenominatorGraph:
 
     Parameters
     ----------
-    den_fst : the graph, as :func:`make_den_fst` makes it
+    den_fst : the graph from :func:`make_den_fst`
     num_pdfs : the dimension of the network's output
 
     Attributes

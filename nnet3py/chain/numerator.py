@@ -203,7 +203,7 @@ def cyclic_graphs(fsts: list[Fst], label_dim: int) -> CyclicGraphs:
 
     Raises
     ------
-    Nnet3Error : an FST that cannot be a supervision's
+    Nnet3Error : an FST that is not valid for a supervision
     """
     for fst in fsts:
         check_fst(fst, label_dim)

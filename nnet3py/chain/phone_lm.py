@@ -245,7 +245,7 @@ def estimate_phone_lm(sequences: Iterable[Iterable[int]], options: PhoneLmOption
 
     Raises
     ------
-    UsageError : orders below 1 or out of order
+    UsageError : invalid orders or number of states
     Nnet3Error : phones of 0 or less, or no sequences
     """
     estimator = PhoneLmEstimator(options)

@@ -97,7 +97,7 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
     Parameters
     ----------
     lattice : phone-aligned: ``lattice-align-phones --replace-output-symbols``, or :func:`nnet3py.lattices.align_phones`
-    options : tolerances, subsampling
+    options : tolerances by which phones may be shifted, subsampling factor
 
     Returns
     -------
@@ -178,7 +178,7 @@ class SupervisionMaker:
     Parameters
     ----------
     tree, model : the tree and the transition model of the chain system; transition probabilities are not used
-    convert_to_pdfs : labels are pdf-ids plus 1; otherwise transition-ids
+    convert_to_pdfs : whether labels are pdf-ids plus 1; else they are transition-ids
     """
 
     def __init__(self, tree: ContextDependency, model: TransitionModel, convert_to_pdfs: bool = True) -> None:

@@ -57,7 +57,7 @@ def compile(nnet: AnyModel, request: ComputationRequest, optimize: bool | Optimi
     shortcut : whether to compile a request for many equal sequences for two of them and to extend the result to all:
         faster, with the same result
     cache_dir : a folder where computations are kept for other processes; None: the folder that the environment variable
-        NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
+        NNET3PY_COMPUTATION_CACHE names, if it is set; "": no folder
 
     Returns
     -------

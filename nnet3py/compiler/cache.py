@@ -49,7 +49,7 @@ class CachingCompiler:
     capacity : the number of computations that are kept
     use_shortcut : whether to compile a request for many equal sequences for two of them, and extend the result
     cache_dir : a folder that shares computations with other processes (see disk_cache.py); None: the folder that the
-        environment variable NNET3PY_COMPUTATION_CACHE names; "": none
+        environment variable NNET3PY_COMPUTATION_CACHE names; "": no folder
     """
 
     def __init__(self, nnet: Nnet, options: OptimizeOptions | None = None, capacity: int = DEFAULT_CAPACITY,

@@ -100,7 +100,7 @@ def check_loaded(computation: Computation, nnet: Nnet, request: ComputationReque
 
     Raises
     ------
-    CheckError : the first fault
+    CheckError : the computation breaks a rule, or differs from the request
     """
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)
@@ -115,7 +115,7 @@ def check_loaded_loop(computation: Computation, nnet: Nnet, request_of: Callable
 
     Raises
     ------
-    CheckError : the first fault
+    CheckError : the computation breaks a rule, or differs from the request
     """
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)

@@ -183,7 +183,7 @@ def _disk_cache(folder: Path) -> DiskCache:
 def default_folder() -> str:
     """Return the folder where commands keep computations.
 
-    It is the value of the environment variable NNET3PY_COMPUTATION_CACHE ("": none), if set, else a folder next to the
+    It is the value of the environment variable NNET3PY_COMPUTATION_CACHE ("": no folder), if set, else a folder next to the
     compiled kernels.
     """
     named = os.environ.get(ENVIRONMENT)

@@ -36,7 +36,8 @@ def compact(matrices: np.ndarray, rows: np.ndarray) -> Locations:
 def split_locations(matrices: np.ndarray, rows: np.ndarray) -> list[Column]:
     """Split locations into columns with at most one term for each row.
 
-    A matrix that more than half of the rows use gets a column of its own."""
+    A matrix that more than half of the rows use gets a column of its own.
+    """
     if len(matrices) == 0:
         return []
     if len(matrices) == 1:
@@ -168,7 +169,7 @@ class SourceFinder:
     Parameters
     ----------
     steps : all steps
-    space : the space of the keys of their rows
+    space : the key space of the request
     ends : for each segment the number of steps up to its end; a step sees no steps of later segments
     """
 

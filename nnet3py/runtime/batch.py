@@ -83,7 +83,7 @@ class MinibatchComputer:
         Raises, after yielding the utterances before
         ------
         ShapeError : features or i-vectors of another dimension than the network asks for
-        Nnet3Error : an utterance goes on too long after its last online i-vector
+        Nnet3Error : an utterance has too many frames after its last online i-vector
         """
         self._groups.clear()
         self._pending.clear()

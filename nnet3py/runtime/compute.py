@@ -81,7 +81,7 @@ class UtteranceComputer(MinibatchComputer):
         ------
         ShapeError : features or i-vectors of another dimension than the network's
         NumericError : NaN or infinity in them, or NaN in the network's output
-        Nnet3Error : the utterance goes on too long after its last online i-vector
+        Nnet3Error : the utterance has too many frames after its last online i-vector
         """
         (_, result), = self.compute_all([Utterance("", feats, ivector, online_ivectors)], online_ivector_period)
         if isinstance(result, np.ndarray):
@@ -209,7 +209,7 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
     frames_per_chunk : frames computed at a time
     device : "cpu" or "cuda"
     cache_dir : a folder where compiled computations are kept for other processes; None: the folder that the environment
-        variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
+        variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": no folder
     output : the node whose values are returned, an output of the network or any other; or a list of nodes, whose values
         come from one pass
     frame_subsampling_factor : frames for each row of output; None: the factor in the model's folder (in its options of
@@ -227,7 +227,7 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
     ------
     ShapeError : features or an i-vector of another dimension than the network's; online i-vectors without their period
     NumericError : NaN or infinity in them, or values that are not real numbers; NaN in the network's output
-    Nnet3Error : a file that cannot be read, or no such node in the network; an utterance that goes on too long after
+    Nnet3Error : a file that cannot be read, or no such node in the network; an utterance with too many frames after
         its last online i-vector
 
     Notes

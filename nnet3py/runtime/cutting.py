@@ -33,7 +33,7 @@ class Utterance(NamedTuple):
 
     Attributes
     ----------
-    key : its name
+    key : the name of the utterance
     feats : float (frames, input dim)
     ivector : float (ivector dim,), if the network has an input ``ivector``; or ``online_ivectors``
     online_ivectors : float (count, ivector dim)
@@ -98,7 +98,7 @@ class Cutter:
 
         Raises
         ------
-        Nnet3Error : the utterance goes on too long after its last online i-vector
+        Nnet3Error : the utterance has too many frames after its last online i-vector
         """
         factor = self.options.frame_subsampling_factor
         num_outputs = -(-len(utterance.feats) // factor)

@@ -16,8 +16,8 @@ class ComputeOptions:
 
     Attributes
     ----------
-    optimize, compiler : how computations are compiled, and where they are kept
-    debug : log every command as it runs
+    optimize, compiler : options of compiling computations and of storing them
+    debug : whether to log every command as it runs
     """
 
     extra_left_context: int = opt("extra-left-context", 0, "Frames of left context added to what the network needs")
@@ -111,8 +111,8 @@ class BatchedXvectorOptions:
 
     Attributes
     ----------
-    optimize, compiler : how computations are compiled, and where they are kept
-    debug : log every command as it runs
+    optimize, compiler : options of compiling computations and of storing them
+    debug : whether to log every command as it runs
     """
 
     chunk_size: int = opt("chunk-size", 150, "Frames of the pieces, with the network's context")

@@ -48,7 +48,7 @@ class _Output:
     Attributes
     ----------
     name, indexes : as those of ``NnetIo``
-    frames : how the rows are arranged
+    frames : the order of the rows
     target, supervision : one of them is None; both are None before the targets are given
     """
 

@@ -181,7 +181,7 @@ class ChainOutputs:
     Parameters
     ----------
     ops : the device's operations
-    graphs : returns the denominator graph of an output, by its name
+    graphs : a function that returns the denominator graph of an output, given its name
     options : see :class:`ChainOptions`
     apply_deriv_weights : whether to multiply derivatives by the weights of the examples' frames
     seed : seed of random choices

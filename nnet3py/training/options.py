@@ -16,8 +16,8 @@ class TrainerOptions:
 
     Attributes
     ----------
-    optimize, compiler : how computations are compiled, and where they are kept
-    debug : log every command as it runs
+    optimize, compiler : options of compiling computations and of storing them
+    debug : whether to log every command as it runs
     device : "cpu" or "cuda"
     """
 
@@ -116,9 +116,9 @@ class DiagnosticOptions:
 
     Attributes
     ----------
-    store_component_stats : gather statistics in the components
-    optimize, compiler : how computations are compiled, and where they are kept
-    debug : log every command as it runs
+    store_component_stats : whether to accumulate statistics in the components
+    optimize, compiler : options of compiling computations and of storing them
+    debug : whether to log every command as it runs
     device : "cpu" or "cuda"
     """
 
@@ -138,7 +138,7 @@ class CombineOptions:
 
     Attributes
     ----------
-    optimize, compiler : how computations are compiled, and where they are kept
+    optimize, compiler : options of compiling computations and of storing them
     device : "cpu" or "cuda"
     """
 

@@ -48,7 +48,7 @@ class Pass:
 
     Attributes
     ----------
-    name : the name that ``--optimization.fuse`` takes
+    name : the name of the pass in ``--optimization.fuse``
     """
 
     name = ""
