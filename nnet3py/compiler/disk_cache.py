@@ -183,8 +183,8 @@ def _disk_cache(folder: Path) -> DiskCache:
 def default_folder() -> str:
     """Return the folder where commands keep computations.
 
-    It is the value of the environment variable NNET3PY_COMPUTATION_CACHE ("": no folder), if set, else a folder next to the
-    compiled kernels.
+    It is the value of the environment variable NNET3PY_COMPUTATION_CACHE ("": no folder), if set, else a folder next to
+    the compiled kernels.
     """
     named = os.environ.get(ENVIRONMENT)
     return named if named is not None else str(cache_folder() / "computations")

@@ -327,7 +327,7 @@ class GraphBuilder:
         return [self.status[ids] == COMPUTABLE for ids in self.output_ids]
 
     def prune(self) -> Graph:
-        """Return the graph of the cindexes that the outputs use, and of all given ones."""
+        """Return the graph of all given cindexes, and of those that the outputs use."""
         all_computable = bool((self.status[:self.size] == COMPUTABLE).all())
         used = [self._used(node, all_computable) for node in range(len(self.rules))]
         everything = all_computable and all(choices is table.dependencies

@@ -259,7 +259,7 @@ class CarriedState(NamedTuple):
 
 
 def num_sequences(computation: Computation) -> int:
-    """Return how many sequences go through a computation together: as many as in any of its inputs."""
+    """Return the number of sequences that a computation computes together: those in any of its inputs."""
     taken = next(command.args[0] for command in computation.commands if command.type == CommandType.ACCEPT_INPUT)
     return 1 + int(computation.debug_info[computation.submatrices[taken].matrix].indexes[:, 0].max())
 

@@ -71,7 +71,7 @@ _ARRAYS = ("weight", "weights", "bias", "biases", "params", "state_dict", "named
 
 
 class Component(InFiles, Advising, Shown):
-    """Base of components: a function of one layer, with its parameters. Subclasses have Kaldi's type names.
+    """Base of components: the function of a layer, with its parameters. Subclasses have Kaldi's type names.
 
     Attributes
     ----------

@@ -194,7 +194,7 @@ def _unused_name(nnet: Nnet) -> str:
 
 
 class InferenceForm:
-    """Network in test mode whose output is one node of the original; it shares all unchanged arrays with the original.
+    """Network in test mode that outputs a node of the original; it shares all unchanged arrays with the original.
 
     Parameters
     ----------

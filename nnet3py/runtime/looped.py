@@ -251,7 +251,7 @@ class LoopedComputer(Advising):
             return error
 
     def warm_up(self) -> None:
-        """Compile for every number of streams up to ``max_batch`` now, instead of at the first use of each."""
+        """Compile and bind for all numbers of streams up to ``max_batch`` now, instead of at the first use of each."""
         first, end = self.frames_of_chunk(0)
         frames = np.zeros((end - first, self.io.input_dim), np.float32)
         for size in {min(size, self.max_batch) for size in BATCH_SIZES}:

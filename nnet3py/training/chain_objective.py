@@ -155,7 +155,7 @@ def one_graph(nnet: Nnet, den_fst: str) -> Graphs:
 
 
 def graph_folder(nnet: Nnet, folder: str) -> Graphs:
-    """Return a function that reads ``FOLDER/LANGUAGE.den.fst`` for the output ``output-LANGUAGE``, once."""
+    """Return a function that returns the graph in ``FOLDER/LANGUAGE.den.fst`` for ``output-LANGUAGE``, read once."""
     graphs: dict[str, DenominatorGraph] = {}
 
     def find(name: str) -> DenominatorGraph:

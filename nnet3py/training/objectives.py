@@ -270,7 +270,7 @@ def loss_objective(loss: Loss, name: str, ops: Ops, wanted: LossTarget, output: 
 
 
 def _kaldi_sums(reduction: str, value: float, num_frames: float) -> tuple[Objective, float]:
-    """Turn a loss into an objective; return this, and the factor that turns the loss's derivative into its own."""
+    """Turn a loss into an objective; return it, and the factor that does the same for the loss's derivative."""
     factor = -num_frames if reduction == "mean" else -1.0
     return Objective(num_frames, factor * value), factor
 

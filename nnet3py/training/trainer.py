@@ -241,7 +241,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         return _Step("", 1.0, 1.0 - self.options.momentum, 1.0, True, True)
 
     def _follow_freezing(self) -> None:
-        """Copy to ``delta`` the learning rates of components frozen or unfrozen since the last minibatch."""
+        """Copy to ``delta`` the learning rates of components that were frozen or unfrozen since the last minibatch."""
         kept = np.ones(len(self.delta.components))
         for c, (mine, theirs) in enumerate(zip(self.nnet.components, self.delta.components, strict=True)):
             if isinstance(mine, UpdatableComponent) and isinstance(theirs, UpdatableComponent) \
