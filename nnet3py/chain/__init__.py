@@ -7,8 +7,8 @@ over the paths of a supervision; ``make_egs.py`` cuts utterances into examples; 
 and composes small acceptors.
 
 Imports nothing of ``training/``: networks are trained there. OpenFst (kaldifst, the extra ``chain``) is used for what
-is not Kaldi's own: minimizing graphs with cycles. Its composition and determinization of whole graphs are slower than
-lists for a supervision's few states. PyChain has both sums for PyTorch, which it needs, and has to be compiled.
+Kaldi leaves to OpenFst: minimizing graphs with cycles. For a supervision's few states, OpenFst's composition and
+determinization are slower than lists. PyChain has both sums for PyTorch, which it needs, and has to be compiled.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weighted acceptors small enough to be lists: determinized, minimized and composed, costs being tropical.
+"""Small weighted acceptors as lists: determinization, minimization and composition in the tropical semiring.
 
 A supervision's FST has a few states a frame, so plain lists and hashing by state are quicker than arrays, and no
 library is needed. Results are those of OpenFst for the same acceptors, including its rounding.
@@ -21,14 +21,14 @@ ByLabel = Mapping[int, Sequence[tuple[Cost, int]]]       # cost and next state o
 
 MAX_STATES = 200_000                    # of a determinized acceptor. Kaldi: kSupervisionMaxStates
 _RESIDUAL_STEPS = np.float32(1024)      # per unit of cost: how finely determinization tells states apart; kDelta
-_COST_STEP = np.float32(1e-6)           # the same for minimization. OpenFst: kShortestDelta
+_COST_STEP = np.float32(1e-6)           # to which minimization rounds costs. OpenFst: kShortestDelta
 _LARGEST_COST = 1e20                    # of an arc; larger sums could not be stored
 _HALF, _ZERO, _INFINITY = np.float32(0.5), np.float32(0.0), np.float32(np.inf)
 _FREE, _OPEN, _DONE = range(3)
 
 
 class SupervisionError(Nnet3Error):
-    """Failure to make the supervision of one utterance or of a piece of it; others may be fine."""
+    """Failure to make the supervision of one utterance or of a piece of it; other utterances may succeed."""
 
 
 @dataclass
@@ -76,10 +76,10 @@ _Subset = tuple[tuple[int, Cost], ...]    # old states that make up a new one, e
 
 
 def determinized(acceptor: Acceptor, max_states: int = MAX_STATES) -> Acceptor:
-    """Return an acceptor of the same sequences and costs without two arcs of one label at a state, sorted by label.
+    """Return an equivalent acceptor in which no state has two arcs with the same label; arcs are sorted by label.
 
-    Of several paths for a sequence the cheapest counts. Epsilon is a label like any other. Raises SupervisionError if
-    there would be ``max_states`` states. OpenFst: ``Determinize``.
+    Of several paths with one sequence of labels the cheapest is kept. Epsilon is a label like any other. Raises
+    SupervisionError if there would be ``max_states`` states. OpenFst: ``Determinize``.
     """
     if acceptor.num_states >= max_states:
         raise SupervisionError(f"Not attempting determinization as number of states is too large {acceptor.num_states}")
@@ -107,7 +107,7 @@ def determinized(acceptor: Acceptor, max_states: int = MAX_STATES) -> Acceptor:
 
 
 def _following(acceptor: Acceptor, subset: _Subset) -> dict[int, dict[int, Cost]]:
-    """Return, by label, the states to which arcs from a set of states lead, and the costs of getting there."""
+    """Return the states that a weighted set of states leads to, with the least cost of each: label -> state -> cost."""
     following: dict[int, dict[int, Cost]] = {}
     for state, extra in subset:
         for label, cost, target in acceptor.arcs[state]:
@@ -119,7 +119,7 @@ def _following(acceptor: Acceptor, subset: _Subset) -> dict[int, dict[int, Cost]
 
 
 def _divided(costs: dict[int, Cost]) -> tuple[Cost, _Subset]:
-    """Return the least cost, and the differences of all costs from the least, rounded."""
+    """Subtract the least cost from all costs; returns it and the weighted set of states, with rounded differences."""
     if len(costs) == 1:
         (state, least), = costs.items()
         return least, ((state, _ZERO),)
@@ -129,11 +129,11 @@ def _divided(costs: dict[int, Cost]) -> tuple[Cost, _Subset]:
 
 
 def minimized(acceptor: Acceptor) -> Acceptor:
-    """Return the smallest deterministic acceptor equivalent to a deterministic one without cycles, sorted by label.
+    """Return the smallest acceptor equivalent to a deterministic acceptor without cycles; arcs are sorted by label.
 
     Costs move to the earliest possible arcs, and are rounded to 1e-6. States are numbered breadth first.
-    Every state must lead to a final one. Raises SupervisionError for a cycle. OpenFst: ``Minimize``, which orders arcs
-    as their labels and costs first occurred somewhere.
+    A final state must be reachable from every state. Raises SupervisionError for a cycle. OpenFst: ``Minimize``, which
+    orders arcs differently: by the first appearance of their label and cost in the acceptor.
     """
     to_end = [_INFINITY] * acceptor.num_states
     classes: dict[tuple[Cost, tuple[Arc, ...]], int] = {}
@@ -157,7 +157,7 @@ def _rounded(cost: Cost) -> Cost:
 
 
 def pushed_to_start(acceptor: Acceptor) -> Acceptor:
-    """Return the acceptor with costs moved to the earliest possible arcs, and the least cost of all paths removed.
+    """Return the acceptor with costs moved to the earliest possible arcs, and the least cost of a path subtracted.
 
     Every state must lead to a final one. Raises SupervisionError for a cycle. OpenFst: ``Push`` with
     remove_total_weight.
@@ -174,7 +174,7 @@ def pushed_to_start(acceptor: Acceptor) -> Acceptor:
 
 
 def reverse_topological_order(acceptor: Acceptor) -> list[int]:
-    """Return the states that can be reached from the start, each after the states to which its arcs lead.
+    """Return the states reachable from the start, each after the states that its arcs lead to.
 
     Raises SupervisionError if there is a cycle.
     """
@@ -200,10 +200,10 @@ def reverse_topological_order(acceptor: Acceptor) -> list[int]:
 
 def composed(acceptor: Acceptor, other_arcs: Sequence[ByLabel], other_finals: Sequence[Cost],
              other_start: int) -> Acceptor:
-    """Return the composition: the sequences that both accept, with the sum of their costs, without dead ends.
+    """Return the composition: an acceptor of the sequences that both accept, with the sums of their costs, trimmed.
 
-    The second acceptor is given as the arcs of each state by label. OpenFst: ``Compose``, without
-    epsilons.
+    The second acceptor is given by the arcs of each state (label -> arc), final costs and start state. OpenFst:
+    ``Compose``, without epsilons.
     """
     if acceptor.start < 0 or other_start < 0:
         return Acceptor([], [], NO_STATE)
@@ -261,7 +261,7 @@ def breadth_first(acceptor: Acceptor) -> Acceptor:
 
 
 def _renumbered(acceptor: Acceptor, order: Sequence[int]) -> Acceptor:
-    """Return the acceptor whose state i is state ``order[i]`` of this one, without arcs to other states."""
+    """Return the acceptor whose state i is state ``order[i]`` of ``acceptor``; arcs to other states are removed."""
     numbers = [NO_STATE] * acceptor.num_states
     for number, state in enumerate(order):
         numbers[state] = number

@@ -1,9 +1,9 @@
-"""The denominator graph: everything that a phone language model allows, as HMM states. Kaldi: ``CreateDenominatorFst``.
+"""The denominator graph: the HMM states of all phone sequences of a language model. Kaldi: ``CreateDenominatorFst``.
 
 An acceptor of pdf-ids + 1 with one arc per frame; its costs are those of the language model and of the transitions. It
-is made small by merging states as OpenFst 1.7 does in Kaldi (``DenGraphMinimizeWrapper``): two states are not merged
-if their arcs are in different orders, and since costs are rounded before, more merging would change the graph's
-numbers. The order of arcs that earlier stages produce therefore matters. Weights are probabilities to be summed.
+is made small by merging states as OpenFst 1.7 does in Kaldi (``DenGraphMinimizeWrapper``): states whose arcs are in
+different orders are not merged. Since costs are rounded before, merging these too would change the objective. So the
+order of arcs matters in the steps before. Probabilities of paths are summed (log semiring).
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def make_den_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst)
     Parameters
     ----------
     tree, model : the tree and the transition model of the chain system
-    phone_lm : an acceptor of phones with costs; all states must be reachable and reach a final one
+    phone_lm : an acceptor of phones with costs; all states must lie on a path from the start to a final state
 
     Returns
     -------
@@ -44,7 +44,7 @@ def make_den_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst)
     Raises
     ------
     FormatError : a language model that cannot be used, phones that the topology does not have
-    Nnet3Error : a tree and a model that do not belong together
+    Nnet3Error : tree and model have different numbers of pdfs
     """
     check_phone_lm(phone_lm, model)
     check_system(tree, model)
@@ -65,7 +65,7 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
     """Raise FormatError for a phone language model from which no denominator graph can be made."""
     if phone_lm.start < 0 or phone_lm.num_arcs == 0:
         raise FormatError(f"the phone language model has {phone_lm.num_states} states and {phone_lm.num_arcs} arcs, "
-                          "expected some of both and a start")
+                          "expected at least one of each, and a start state")
     if not phone_lm.is_acceptor or phone_lm.weights.ndim != 1:
         raise FormatError("expected an acceptor with costs as phone language model, found a transducer or a lattice")
     costs = np.concatenate((phone_lm.weights, phone_lm.final_weights[phone_lm.is_final]))
@@ -81,7 +81,7 @@ def check_phone_lm(phone_lm: Fst, model: TransitionModel) -> None:
     unknown = [phone for phone in phones if phone and phone not in model.topology.entry_of_phone]
     if unknown:
         raise FormatError(f"the phone language model has the label {unknown[0]}, which is not a phone of the topology",
-                          hint="are language model and transition model of one set of phones?")
+                          hint="do language model and transition model have the same phones?")
 
 
 def check_system(tree: ContextDependency, model: TransitionModel) -> None:
@@ -103,7 +103,7 @@ def _minimized(fst: Fst) -> Fst:
 
 
 def _busiest_first(fst: Fst) -> Fst:
-    """Return the graph with its states sorted by their number of arcs, most first."""
+    """Return the graph with its states sorted by number of arcs, descending."""
     leaving = np.diff(fst.arc_starts)
     entering = np.bincount(fst.next_states, minlength=fst.num_states)
     logger.info("Number of states is %d and arcs %d; number of states with in-degree <= %d is %d and with out-degree "
@@ -138,11 +138,11 @@ def _with_costs(fst: Fst, finals: np.ndarray, weights: np.ndarray) -> Fst:
 
 
 def merge_states(fst: Fst) -> Fst:
-    """Return the graph with costs rounded to multiples of 10/1024 and states merged whose arcs are then the same.
+    """Return the graph with costs rounded to multiples of 10/1024, and with states merged that then have the same arcs.
 
-    Arcs are the same if label, cost and (after merging) destination are. States whose arcs are in different orders are
-    not merged. A merged state takes the place of its first member; its arcs have no duplicates and are sorted by label
-    and cost, numbered as they appear, and destination.
+    Arcs are the same if label, cost and (merged) destination are equal. States whose arcs are in different orders are
+    not merged. Merged states are numbered by their first members. Their arcs have no duplicates, and are sorted by
+    (label, cost) in order of first appearance, then by destination.
     Kaldi: MinimizeAcceptorNoPush; epsilons are labels like any other.
     """
     fst = connected(_with_costs(fst, _rounded(fst.final_weights), _rounded(fst.weights)))
@@ -165,7 +165,7 @@ def merge_states(fst: Fst) -> Fst:
 
 
 def _differ_from_before(*columns: np.ndarray) -> np.ndarray:
-    """Return which rows differ from the row before, bool (rows,)."""
+    """Return which rows of the columns differ from the row before, bool (rows,)."""
     differ = np.zeros(len(columns[0]), dtype=bool)
     differ[:1] = True
     for column in columns:
@@ -179,7 +179,10 @@ def _rounded(costs: np.ndarray) -> np.ndarray:
 
 
 def _letters(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """Return numbers of (label, cost), int64 (arcs,), and of final costs, int64 (states,), as they appear; -1: none."""
+    """Number the distinct pairs (label, cost) by first appearance; return those of arcs and of final costs.
+
+    They are int64 (arcs,) and int64 (states,), -1 for a state that is not final.
+    """
     final = np.flatnonzero(fst.is_final)
     labels = np.concatenate((fst.input_labels, np.full(len(final), _EPSILON))).astype(np.int64)
     costs = np.round(np.concatenate((fst.weights, fst.final_weights[final])).astype(np.float64) / COST_STEP)
@@ -197,7 +200,7 @@ def _letters(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scattered(values: np.ndarray) -> np.ndarray:
-    """Return each value hashed to 64 bits, uint64 (the finalizer of splitmix64)."""
+    """Return a 64-bit hash of each value, uint64 (the finalizer of splitmix64)."""
     bits = values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x632BE59BD9B4E019)
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -205,16 +208,16 @@ def _scattered(values: np.ndarray) -> np.ndarray:
 
 
 def _sums(sources: np.ndarray, bits: np.ndarray, num_states: int) -> np.ndarray:
-    """Return the sum of the hashes of each state, uint64 (states,). Equal sums stand for equal sets."""
+    """Return the sum of the hashes ``bits`` of each source state, uint64 (states,): equal sums for equal sets."""
     total = np.zeros(num_states, dtype=np.uint64)
     np.add.at(total, sources, bits)
     return total
 
 
 def _first_classes(fst: Fst, letters: np.ndarray, final_letters: np.ndarray) -> np.ndarray:
-    """Return equal classes, int64 (states,), for states with the same letters in the same order.
+    """Return class numbers, int64 (states,): states with the same sequence of letters have the same class.
 
-    Immediate repetitions count once. A final letter comes last.
+    Letters are the numbers from :func:`_letters`; repeated neighbors count once, and that of the final cost comes last.
     """
     sources = fst.sources
     begins = _differ_from_before(letters, sources)
@@ -232,7 +235,7 @@ def _first_classes(fst: Fst, letters: np.ndarray, final_letters: np.ndarray) -> 
 
 
 def _refined(fst: Fst, letters: np.ndarray, classes: np.ndarray) -> np.ndarray:
-    """Divide classes until all states of a class have the same letters to the same classes."""
+    """Split classes until all states of a class have arcs with the same letters to the same classes."""
     num_classes = int(classes.max()) + 1
     sources = fst.sources.astype(np.int64)
     while True:

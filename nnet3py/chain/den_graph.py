@@ -1,7 +1,7 @@
 """The denominator graph as arrays, for the forward-backward computation. Kaldi: ``chain::DenominatorGraph``.
 
-Arcs that lead to the same state with the same pdf form an *entry*. A graph made from a phone language model has about
-two entries for each state (its phone begins, or goes on), but many arcs: the common part of the arcs of an entry is
+Arcs that lead to the same state with the same pdf form an *entry*. A graph made from a phone language model has many
+arcs, but only about two entries for each state (its phone begins, or continues). What the arcs of an entry share is
 computed once.
 """
 from __future__ import annotations
@@ -24,7 +24,7 @@ _HINT = "expected a den.fst, as chain-make-den-fst writes it"
 
 
 class ArcTable(NamedTuple):
-    """Arcs in groups: the arcs of group g are ``starts[g]`` to ``starts[g + 1]``.
+    """Arcs sorted by group: those of group g are ``starts[g]`` to ``starts[g + 1]``.
 
     Attributes
     ----------
@@ -104,16 +104,16 @@ def _check(fst: Fst) -> None:
 class DenominatorGraph:
     """A denominator graph of ``num_pdfs`` pdfs, made from an FST.
 
-    Arc probabilities are exp(-cost), not renormalized; final costs do not count: every state may end.
+    Arc probabilities are exp(-cost), not renormalized. Final costs are ignored: paths may end in every state.
 
     Parameters
     ----------
-    den_fst : the graph, as :func:`make_den_fst` makes it
+    den_fst : the graph from :func:`make_den_fst`
     num_pdfs : the dimension of the network's output
 
     Attributes
     ----------
-    num_pdfs : the same
+    num_pdfs : the dimension of the network's output
     initial : float32 (states,), see :func:`initial_probs`
     num_arcs : arcs of the FST
     entry_states, entry_pdfs : int32 (entries,), the state to which each entry leads, rising, and its pdf
@@ -198,6 +198,6 @@ def read_den_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
 
 
 def _grouped(groups: np.ndarray, others: np.ndarray, probs: np.ndarray, num_groups: int) -> ArcTable:
-    """Return arcs sorted by group, and within each group by their other end."""
+    """Return the table of arcs sorted by group, then by the state or entry at the other end."""
     order = np.lexsort((others, groups))
     return ArcTable(starts_by(groups, num_groups), others[order].astype(np.int32), probs[order])

@@ -25,13 +25,13 @@ SMALLEST = 1024          # float32 elements; sizes vary with minibatches, so scr
 
 
 def scratch_floats(ops: Ops, *shape: int) -> Any:
-    """Return an uninitialized contiguous float32 array of the device, valid as long as ``ops.scratch_vector``'s."""
+    """Return an uninitialized contiguous float32 array of the device; valid as long as other scratch memory."""
     size = math.prod(shape)
     return ops.scratch_vector(1 << (max(size, SMALLEST) - 1).bit_length())[:size].reshape(*shape)
 
 
 def scratch_doubles(ops: Ops, *shape: int) -> Any:
-    """Return an uninitialized contiguous float64 array of the device, valid as long as ``ops.scratch_vector``'s."""
+    """Return an uninitialized contiguous float64 array of the device; valid as long as other scratch memory."""
     return scratch_floats(ops, 2 * math.prod(shape)).view(np.float64).reshape(*shape)
 
 
@@ -44,14 +44,14 @@ _PLACE = kaldi_place("BetaGeneralFrameDebug", "chain-denominator.cc", 363)
 
 
 class Denominator(NamedTuple):
-    """The log-probability of the denominator, summed over sequences, and whether the computation was sound."""
+    """Log-probability of the denominator, summed over sequences; ``ok`` is false if it is numerically wrong."""
 
     log_prob: float
     ok: bool
 
 
 class DenominatorComputation:
-    """The forward-backward computation over a denominator graph; minibatches use the same memory in turn.
+    """The forward-backward computation over a denominator graph; its memory is reused for each minibatch.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class DenominatorComputation:
 
         Parameters
         ----------
-        output : device matrix (rows, pdfs) of pseudo-log-likelihoods; row t S + s is frame t of sequence s of S
+        output : device matrix (rows, pdfs) of pseudo-log-likelihoods; row t S + s is frame t of sequence s
         num_sequences : S
         deriv : device matrix (rows, pdfs) to which ``scale`` times the posteriors are added, or None
         scale : factor of the posteriors, usually minus the supervision's weight
@@ -111,7 +111,7 @@ class DenominatorComputation:
 
     def queue(self, results: DeviceArray, output: DeviceArray, num_sequences: int, deriv: DeviceArray | None,
               scale: float) -> None:
-        """Queue the computation, which writes ``results``, float64 (3, sequences), for :meth:`result`."""
+        """Start the computation, which writes float64 (3, sequences) to ``results``, the argument of :meth:`result`."""
         rows = self._check(output, num_sequences)
         num_workers = threads.num_threads() if self.ops.device == "cpu" else 1
         blocks = _blocks(num_sequences, num_workers, WIDEST_BLOCK if self.ops.device == "cpu" else num_sequences)
@@ -129,12 +129,12 @@ class DenominatorComputation:
             list(self._pool.map(work, range(num_workers)))
 
     def result(self, results: np.ndarray, with_derivative: bool) -> Denominator:
-        """Return the denominator from a host copy of the results of :meth:`queue`; warn of an unsound computation."""
+        """Return the denominator from a host copy of the results of :meth:`queue`; warn of numerical errors."""
         return Denominator(float(results[0].sum()), not with_derivative or _is_sound(results))
 
     def _block(self, memory: DeviceArray, results: DeviceArray, output: DeviceArray, num_sequences: int, first: int,
                width: int, deriv: DeviceArray | None, scale: float) -> None:
-        """Compute the log-probabilities of some sequences, and the sums at frame 0 that should be 1."""
+        """Compute sequences ``first`` to ``first + width``: log-probabilities, and sums at frame 0 that should be 1."""
         ops, graph, leaky = self.ops, self.graph, np.float32(self.leaky)
         num_frames = output.shape[0] // num_sequences
         heights = _heights(graph, num_frames)
@@ -161,13 +161,14 @@ class DenominatorComputation:
 
 
 def _heights(graph: DenominatorGraph, num_frames: int) -> tuple[int, int, int, int]:
-    """Return the rows of the exponentials, of the sums by entry, of the sums by frame, and of work space."""
+    """Return the numbers of rows of four arrays: exponentials, sums by entry, sums by frame, and work space."""
     return (num_frames * graph.num_pdfs, num_frames * graph.num_entries, num_frames + 1,
             chain_work_rows(graph.num_states))
 
 
 def _blocks(num_sequences: int, num_workers: int, widest: int) -> list[tuple[int, int]]:
-    """Return first sequence and number of sequences of nearly equal blocks, at least one for each worker."""
+    """Divide the sequences into nearly equal blocks, at least one for each worker: first sequence, number of sequences.
+    """
     count = max(-(-num_sequences // widest), min(num_workers, num_sequences))
     count = min(-(-count // num_workers) * num_workers, num_sequences)
     bounds = [num_sequences * b // count for b in range(count + 1)]
@@ -175,7 +176,7 @@ def _blocks(num_sequences: int, num_workers: int, widest: int) -> list[tuple[int
 
 
 def _is_sound(results: np.ndarray) -> bool:
-    """Check the sums of frame 0, which should be 1 for each sequence; warn where they are not. NaN counts as sound."""
+    """Return false if the sums of frame 0, which should be 1 for each sequence, are far off; warn of smaller errors."""
     ok, num_sequences = True, results.shape[1]
     for total, tolerance, what in ((float(results[1].sum()), SUM_TOLERANCE, "alpha-beta product"),
                                    (float(results[2].sum()), POSTERIOR_TOLERANCE, "log-prob-deriv sum")):

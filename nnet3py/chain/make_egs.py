@@ -30,13 +30,14 @@ class ChainExampleMaker:
 
     Parameters
     ----------
-    splitter : decides where to cut
-    normalizer : normalizes supervisions; None: nnet3-chain-normalize-egs does so later
-    model : transition model, if supervisions have its transition-ids and become unconstrained; None: they have pdfs
+    splitter : chooses the chunks of an utterance
+    normalizer : normalizer of supervisions; None if nnet3-chain-normalize-egs is run on the examples later
+    model : transition model, if the labels of supervisions are transition-ids, to make them unconstrained; None if the
+        labels are pdf-ids
     compress : whether inputs are compressed
     online_ivector_period : frames per row of the iVector matrices
-    long_key : keys include contexts and length
-    seed : seed of the paths drawn for unconstrained supervisions
+    long_key : whether keys include contexts and length
+    seed : seed of the random paths in unconstrained supervisions
 
     ``num_normalized`` and ``num_not_normalized`` count the examples whose supervision could be normalized, or could
     not. Raises Nnet3Error for examples of fewer than two output frames.
@@ -64,15 +65,15 @@ class ChainExampleMaker:
                  deriv_weights: np.ndarray | None = None) -> Iterator[tuple[str, NnetChainExample]]:
         """Yield (key, example) for each piece of an utterance; nothing, with a warning, if it is too short.
 
-        A piece that cannot be normalized is left as it is, with a warning, as in Kaldi; a piece that cannot be made
-        unconstrained is left out.
+        A supervision that cannot be normalized is kept unchanged, with a warning, as in Kaldi; a piece is left out if
+        its supervision cannot be made unconstrained.
 
         Parameters
         ----------
         features : (frames, dim), in any form
         supervision : the supervision of the whole utterance
         ivectors : float32 (rows, dim)
-        deriv_weights : float32 (output frames,), 0 or more; beyond their end 0
+        deriv_weights : float32 (output frames,), 0 or more; missing ones at the end are 0
 
         Raises
         ------
@@ -100,7 +101,8 @@ class ChainExampleMaker:
             yield self._key(utterance, chunk), self._example(features, chunk, piece, weights, ivectors)
 
     def _finished(self, utterance: str, chunk: Chunk, piece: Supervision) -> Supervision | None:
-        """Make a piece of a supervision unconstrained and normalized, as far as requested and possible."""
+        """Return a piece's supervision, unconstrained and normalized if requested; None if it cannot be unconstrained.
+        """
         where = f"For utterance {utterance}, feature frames {chunk.first_frame} to " \
                 f"{chunk.first_frame + chunk.num_frames}"
         if self._model is not None:
@@ -145,7 +147,7 @@ class ChainExampleMaker:
                            ivectors: np.ndarray | None = None) -> NnetChainExample:
         """Make the example of a whole utterance from its training graph, whose labels are transition-ids of ``model``.
 
-        The utterance's length becomes the closest of the splitter's lengths. Raises Nnet3Error if this differs by five
+        The utterance's length is changed to the closest of the splitter's. Raises Nnet3Error if this differs by five
         frames or more, SupervisionError for too few frames for the graph, NumericError for NaN or infinity.
         """
         self.cutter.check_finite(features, ivectors)

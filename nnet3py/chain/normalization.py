@@ -1,7 +1,7 @@
 """Normalization of supervisions: the costs of the denominator graph, added to the paths that a supervision allows.
 
 Kaldi: ``GetNormalizationFst``, ``AddWeightToSupervisionFst``. A supervision is cut out of an utterance, so its first
-frame can be in any state of the graph, at the cost of being there.
+frame can be in any state of the graph, at the cost of the state's probability (``initial_probs``).
 """
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def normalization_fst(den_fst: Fst) -> Fst:
 
     Returns
     -------
-    An acceptor, for :class:`Normalizer`, its arcs sorted by label. A new state, the last, is the start; the former
-    start remains if an arc enters it. Of equal arcs that leave the new start the cheapest is kept.
+    An acceptor, for :class:`Normalizer`, its arcs sorted by label. The start is a new state, the last one; the former
+    start is kept if an arc leads to it. Of arcs from the new start with equal label and destination the cheapest is
+    kept.
 
     Raises
     ------
@@ -74,7 +75,7 @@ class Normalizer:
 
     Raises
     ------
-    Nnet3Error : an FST that cannot be a normalization FST: without states, with epsilons, no acceptor, invalid costs
+    Nnet3Error : an FST that is not a normalization FST: it has no states, epsilons, invalid costs, or is no acceptor
     """
 
     def __init__(self, normalization_fst: Fst, scale: float = 1.0) -> None:
@@ -106,7 +107,7 @@ class Normalizer:
         """Return the supervision with the costs; the argument does not change.
 
         Raises SupervisionError if no path is possible, or there are too many states; Nnet3Error if the denominator has
-        pdfs that the supervision cannot have. Normalizing twice would count costs twice.
+        pdfs that the supervision cannot have. Normalizing a supervision twice adds the costs twice.
         """
         if supervision.label_dim < self._num_pdfs:
             raise Nnet3Error(f"the normalization FST has pdfs up to {self._num_pdfs - 1}, but the supervision is of "
@@ -116,7 +117,7 @@ class Normalizer:
                                                               for fst in supervision.e2e_fsts])
         if not self._warned_of_costs and _looks_normalized(supervision.fst):
             logger.warning("A supervision seems to have the costs of the normalization FST already; they are counted "
-                           "twice (this is said once)")
+                           "twice (logged only once)")
             self._warned_of_costs = True
         acceptor = minimized(determinized(_prepared(supervision.fst)))
         result = minimized(determinized(self._composed(acceptor)))
@@ -130,12 +131,12 @@ class Normalizer:
 
 
 def _looks_normalized(fst: Fst) -> bool:
-    """Return whether an FST has costs and no epsilons: newly cut pieces begin with epsilons."""
+    """Return whether an FST has costs and no epsilons; an FST just cut out begins with epsilons."""
     return bool(fst.weights.any() and not (fst.input_labels == 0).any())
 
 
 def _prepared(fst: Fst) -> Acceptor:
-    """Return an acceptor without epsilons in which a final state can be reached from every state."""
+    """Return the FST as an acceptor without epsilons, trimmed to states that lead to a final one."""
     if not fst.is_acceptor:
         raise SupervisionError("a supervision's FST must be an acceptor")
     is_epsilon = fst.input_labels == 0

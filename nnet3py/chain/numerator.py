@@ -1,10 +1,10 @@
 """The numerator of the LF-MMI objective: sums over the paths that a supervision allows.
 
-A supervision's FST either says which pdfs each frame may have (Kaldi: ``NumeratorComputation``), or, if it is
-end-to-end or unconstrained, has no times (``GenericNumeratorComputation``). The graphs of a minibatch become tables of
-arrays for kernels, one graph beside the other. A supervision with times has one FST for all sequences, one after the
-other. If the states between two sequences differ only by a weight, as they do after merging, the sequences become
-separate graphs, which are computed side by side; otherwise the FST is one long graph.
+A supervision's FST either has times: it allows certain pdfs in each frame (Kaldi: ``NumeratorComputation``); or, if it
+is end-to-end or unconstrained, has no times (``GenericNumeratorComputation``). Kernels get the graphs of a minibatch as
+arrays. A supervision with times has one FST for all sequences, one after the other. If the states between two sequences
+differ only by a weight, as they do after merging, the sequences become separate graphs, which are computed in parallel;
+otherwise the FST is one long graph.
 """
 from __future__ import annotations
 
@@ -82,13 +82,13 @@ def state_times(fst: Fst) -> np.ndarray:
 
 
 class TimedGraphs(NamedTuple):
-    """Graphs whose nodes lie in levels; an arc leads to the next level. Arcs are sorted by row of the network's output.
+    """Graphs whose nodes are in levels, as arrays; arcs lead to the next level, and are sorted by row of the output.
 
     Attributes
     ----------
     num_graphs, num_levels : nodes are sorted by graph, then level; each graph begins in a node of its own
-    row_starts : int64 (rows + 1,), the arcs of each row of the output
-    rows, columns : int32 (arcs,), the place of each arc's score in the output
+    row_starts : int64 (rows + 1,); the arcs of row r of the output are ``row_starts[r]`` to ``row_starts[r + 1]``
+    rows, columns : int32 (arcs,), row and column of each arc's score in the output
     costs, finals : float32, costs of arcs and final costs of nodes; infinity for a node that is not final
     tables : the arguments of ``chain_numerator`` from ``sources`` to ``level_starts``
     """
@@ -104,11 +104,11 @@ class TimedGraphs(NamedTuple):
 
 
 def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
-    """Make the tables of a supervision with times.
+    """Make the arrays for a supervision with times.
 
     Raises
     ------
-    Nnet3Error : an FST that cannot be a supervision's
+    Nnet3Error : an FST that is not valid for a supervision
     ShapeError : its paths are not as long as all sequences together
     """
     times, num_rows = state_times(fst), num_sequences * num_frames
@@ -144,10 +144,10 @@ def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
 
 
 def _between_sequences(fst: Fst, times: np.ndarray, num_frames: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return final costs, and states whose arcs repeat another's, if the sequences can be taken apart; else None.
+    """Return final costs, and the states to leave out, with which the sequences can be separated; else None.
 
-    Sequences can be taken apart if the states at each time between two of them have the same arcs, up to a weight for
-    each state, which becomes its final cost.
+    Sequences can be separated if all states between two of them (at the same time) have the same arcs, up to a cost for
+    each state, which becomes its final cost. All but the first of these states are left out.
     """
     finals, left_out = fst.final_weights.copy(), np.zeros(fst.num_states, bool)
     states = np.flatnonzero((times % num_frames == 0) & (times > 0) & (times < times.max()))
@@ -180,15 +180,15 @@ def _between_sequences(fst: Fst, times: np.ndarray, num_frames: int) -> tuple[np
 
 
 class CyclicGraphs(NamedTuple):
-    """Graphs of sequences without times, in which any path as long as the sequence counts.
+    """Graphs of sequences without times, as arrays; every path with as many arcs as the sequence has frames counts.
 
     Attributes
     ----------
-    columns : int32, the pdfs that each sequence uses, in the order of sequences; only these are scored
-    first_columns : int64 (sequences + 1,)
+    columns : int32, the pdfs that each sequence uses, one sequence after the other; only these are scored
+    first_columns : int64 (sequences + 1,), where the columns of each sequence begin, and the end
     num_states : the number of states of all graphs
     weights : the arguments ``finals``, ``in_weights``, ``out_weights`` of ``chain_cyclic_numerator``
-    tables : its arguments from ``in_starts`` to ``first_columns``
+    tables : the arguments of ``chain_cyclic_numerator`` from ``in_starts`` to ``first_columns``
     """
 
     columns: np.ndarray
@@ -199,11 +199,11 @@ class CyclicGraphs(NamedTuple):
 
 
 def cyclic_graphs(fsts: list[Fst], label_dim: int) -> CyclicGraphs:
-    """Make the tables of a supervision without times.
+    """Make the arrays for a supervision without times.
 
     Raises
     ------
-    Nnet3Error : an FST that cannot be a supervision's
+    Nnet3Error : an FST that is not valid for a supervision
     """
     for fst in fsts:
         check_fst(fst, label_dim)
@@ -237,8 +237,8 @@ class Numerator(NamedTuple):
     ----------
     log_prob : the log-probability, summed over sequences; as in Kaldi times the supervision's weight, except for
         supervision without times
-    ok : False where some sequence has no path of the right length
-    row_starts : int64 (rows + 1,): the posteriors are a sparse matrix like the network's output
+    ok : false if a sequence has no path of its length
+    row_starts : int64 (rows + 1,): the posteriors are a sparse matrix with the shape of the network's output
     columns : int32 (elements,), the pdf of each
     values : float32 (elements,), posteriors times the weight
     """
@@ -261,12 +261,12 @@ def check_supervision(supervision: Supervision, shape: tuple[int, ...]) -> None:
 
 
 class QueuedNumerator:
-    """A numerator that the device computes while the host goes on.
+    """A numerator that is being computed on the device.
 
     Attributes
     ----------
-    sums : array of the device, float64 (graphs, 2): logs of sums over paths, forward and, with times, backward
-    posteriors : row_starts, columns and values of a sparse matrix, arrays of the device
+    sums : device array, float64 (graphs, 2): logs of the sums over paths of the forward and (with times) backward pass
+    posteriors : device arrays: row_starts, columns and values as in :class:`Numerator`
     """
 
     def __init__(self, ops: Ops, supervision: Supervision, sums: Any, posteriors: Sequence[Any]) -> None:
@@ -274,11 +274,11 @@ class QueuedNumerator:
         self.sums, self.posteriors = sums, posteriors
 
     def set_posteriors(self, matrix: DeviceArray) -> None:
-        """Set a device matrix like the output to the posteriors times the weight."""
+        """Set ``matrix`` (rows, pdfs) on the device to the posteriors times the supervision's weight."""
         self._ops.copy_from_sparse(matrix, *self.posteriors)
 
     def result(self, sums: np.ndarray) -> tuple[float, bool]:
-        """Return ``log_prob`` and ``ok`` of a Numerator from a host copy of ``sums``; warn if passes disagree."""
+        """Return a Numerator's ``log_prob`` and ``ok`` from a host copy of ``sums``; warn if the passes disagree."""
         if self._supervision.is_end_to_end:
             log_probs = sums[:, 0]
             ok = bool(np.isfinite(log_probs).all())
@@ -298,12 +298,12 @@ def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) ->
     ----------
     ops : the device's operations
     supervision : the supervision of all sequences
-    output : device matrix (rows, pdfs); row t S + s is frame t of sequence s of S
+    output : device matrix (rows, pdfs); row t S + s is frame t of sequence s, of S sequences
 
     Raises
     ------
-    ShapeError : the supervision is for another output
-    Nnet3Error : its FST holds epsilons, or cannot be a supervision's
+    ShapeError : supervision and output have different numbers of frames or pdfs
+    Nnet3Error : the FST has epsilons, or is not valid for a supervision
     """
     check_supervision(supervision, output.shape)
     compute = _without_times if supervision.is_end_to_end else _with_times
@@ -327,8 +327,8 @@ def compute_numerator(supervision: Supervision, output: np.ndarray) -> Numerator
 
     Raises
     ------
-    ShapeError : output and supervision that do not fit each other
-    Nnet3Error : an FST that cannot be a supervision's
+    ShapeError : supervision and output have different numbers of frames or pdfs
+    Nnet3Error : an FST that is not valid for a supervision
     """
     ops = get_ops("cpu")
     with queued_numerator(ops, supervision, output) as numerators:

@@ -30,7 +30,7 @@ class SupervisionOptions:
 
     Attributes
     ----------
-    convert_to_pdfs : labels are pdf-ids plus 1; otherwise transition-ids
+    convert_to_pdfs : whether labels are pdf-ids plus 1; else they are transition-ids
     """
 
     left_tolerance: int = opt("left-tolerance", 5, "Frames of the alignment by which a phone may begin earlier")

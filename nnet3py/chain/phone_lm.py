@@ -1,8 +1,8 @@
 """The phone language model of the denominator graph: n-grams without smoothing. Kaldi: ``LanguageModelEstimator``.
 
-A state is a history of phones. States whose merging costs the least likelihood are merged into those of shorter
-histories until the wanted number is left. A phone that never followed a history gets no probability there: the fewer
-arcs, the faster the training.
+A state is a history of phones. States are merged into the states of shorter histories, those first that cost the least
+likelihood, until the wanted number is left. A phone that never followed a history has no arc there: the fewer arcs, the
+faster the training.
 """
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from nnet3py.transducers.fst_operations import connected
 
 logger = logging.getLogger(__name__)
 
-SENTENCE_BEGIN = 0     # in a history
-SENTENCE_END = 0       # in place of a phone after a history
+SENTENCE_BEGIN = 0     # first phone of a history at the beginning of a sentence
+SENTENCE_END = 0       # key in the counts of a history: sentences that end after it
 NO_STATE = -1
 _NUM_STAGES = 4        # steps in which the number of states is reduced
 _TOLERANCE = 0.001     # relative difference between changes of the log-likelihood that count as the same
@@ -32,7 +32,7 @@ _EMPTY_BACKOFF = -1e-15  # change of the log-likelihood per count if nothing has
 
 @dataclass(slots=True)
 class _State:
-    """A history: counts of the phones that came next, the state of the shorter history, and those of longer ones."""
+    """A history of phones: counts of the next phones, and the states of the next shorter and of longer histories."""
 
     history: tuple[int, ...]
     backoff: int
@@ -56,7 +56,7 @@ class Perplexity(NamedTuple):
 
 
 class PhoneLmEstimator:
-    """Estimator of a phone language model: ``add`` counts phones of sequences, ``estimate`` makes the model, once.
+    """Estimator of a phone language model: call ``add`` for each sequence of phones, then ``estimate`` once.
 
     Raises UsageError for invalid orders.
     """
@@ -94,7 +94,7 @@ class PhoneLmEstimator:
         return longer if len(longer) < self.options.ngram_order else longer[1:]
 
     def _find_or_create(self, history: tuple[int, ...]) -> int:
-        """Return the state of a history, made if it is new, and followed by new states of shorter histories."""
+        """Return the state of a history; if it is new, create it, and the states of its shorter histories."""
         index = self._index.get(history)
         if index is None:
             index = self._index[history] = len(self._states)
@@ -108,7 +108,7 @@ class PhoneLmEstimator:
     def estimate(self) -> Fst:
         """Return the model: an acceptor of phones with costs, deterministic, arcs sorted by phone.
 
-        Raises Nnet3Error if nothing was counted.
+        Raises Nnet3Error without any sequence.
         """
         if not self._states:
             raise Nnet3Error("found no phone sequences to make a language model of", "is the table of phones empty?")
@@ -156,11 +156,11 @@ class PhoneLmEstimator:
                 heappush(queue, self._entry(backoff))
 
     def _entry(self, index: int) -> tuple[float, int]:
-        """Return the entry of a state in the queue: the smallest has the greatest change, then the last state."""
+        """Return the priority of a merge in the queue: the greatest change first, of equal ones the last state."""
         return -self._change(index), -index
 
     def _may_back_off(self, index: int) -> bool:
-        """Return whether all states of longer histories that back off to a state have done so."""
+        """Return whether a state may be merged now: all states of longer histories that back off to it have been."""
         state, options = self._states[index], self.options
         if state.backoff == NO_STATE or state.total != state.total_with_children or state.total == 0:
             return False
@@ -170,7 +170,7 @@ class PhoneLmEstimator:
         return not any(self._states[history].total_with_children for history in longer if history is not None)
 
     def _change(self, index: int) -> float:
-        """Return the change of the log-likelihood, 0 or less, if a state is merged into that of its shorter history."""
+        """Return the change of the log-likelihood, 0 or less, from merging a state into that of its shorter history."""
         state = self._states[index]
         backoff = self._states[state.backoff]
         if backoff.total == 0:
@@ -198,7 +198,7 @@ class PhoneLmEstimator:
         return Perplexity(count, math.exp(-log_likelihood / count))
 
     def _active(self, history: tuple[int, ...]) -> int:
-        """Return the active state of the longest suffix of a history."""
+        """Return the state that now represents a history: that of its longest suffix with counts."""
         for first in range(len(history) + 1):
             index = self._index.get(history[first:])
             if index is not None and self._states[index].total:
@@ -226,7 +226,7 @@ class PhoneLmEstimator:
 
 
 def _log_likelihood(counts: dict[int, int]) -> np.float32:
-    """Return the log-likelihood of counts under their own relative frequencies, float32."""
+    """Return the log-likelihood of counts under the distribution of their relative frequencies, float32."""
     total = sum(counts.values())
     return np.float32(sum(counts[phone] * math.log(counts[phone] / total) for phone in sorted(counts)))
 
@@ -245,7 +245,7 @@ def estimate_phone_lm(sequences: Iterable[Iterable[int]], options: PhoneLmOption
 
     Raises
     ------
-    UsageError : options that make no sense
+    UsageError : invalid orders or number of states
     Nnet3Error : phones of 0 or less, or no sequences
     """
     estimator = PhoneLmEstimator(options)

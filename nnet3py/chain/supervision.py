@@ -1,7 +1,7 @@
 """Supervision of utterances and of pieces of them, from phones, phone lattices or training graphs.
 
-``ProtoSupervision`` says which phones an utterance may have in which output frames; ``SupervisionMaker`` makes its
-FST of it, ``SupervisionSplitter`` cuts that into pieces, and ``unconstrained`` takes the times out of a piece.
+``ProtoSupervision`` has the phones that are allowed in each output frame; ``SupervisionMaker`` makes a supervision's
+FST from it, ``SupervisionSplitter`` cuts that into pieces, and ``unconstrained`` removes the times from a piece.
 ``end_to_end_supervision`` makes the supervision of a whole utterance without times from its training graph.
 Kaldi: chain-supervision.h and chain-supervision-splitter.h, by the names that each function gives.
 """
@@ -39,7 +39,7 @@ _MOST_FRAMES = 1_000_000    # of an utterance: almost three hours
 
 @dataclass(frozen=True)
 class ProtoSupervision:
-    """The phones that an utterance may have in each frame, and their possible orders.
+    """The phones that are allowed in each frame of an utterance, and their possible sequences.
 
     Attributes
     ----------
@@ -58,18 +58,18 @@ class ProtoSupervision:
         return len(self.allowed)
 
     def allowed_phones(self) -> list[list[int]]:
-        """Return the phones that each output frame may have, ascending."""
+        """Return the phones that are allowed in each output frame, ascending."""
         return [self.phones[frame].tolist() for frame in self.allowed]
 
 
 def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: SupervisionOptions) -> ProtoSupervision:
-    """Return the phones that an utterance may have in each frame, from its alignment.
+    """Return the phones that are allowed in each frame of an utterance, from its alignment.
 
     Parameters
     ----------
     phones : int (phones,), from 1 on
     durations : int (phones,), the number of frames of each phone
-    options : tolerances, subsampling
+    options : tolerances by which phones may be shifted, subsampling factor
 
     Returns
     -------
@@ -92,12 +92,12 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
 
 
 def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> ProtoSupervision:
-    """Return the phones that an utterance may have in each frame, from a lattice whose labels are phones.
+    """Return the phones that are allowed in each frame of an utterance, from a lattice whose labels are phones.
 
     Parameters
     ----------
     lattice : phone-aligned: ``lattice-align-phones --replace-output-symbols``, or :func:`nnet3py.lattices.align_phones`
-    options : tolerances, subsampling
+    options : tolerances by which phones may be shifted, subsampling factor
 
     Returns
     -------
@@ -137,7 +137,7 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
 
 
 def _state_times(fst: Fst, lengths: np.ndarray) -> np.ndarray:
-    """Return the frame of each state, int64 (states,), if arcs have ``lengths``; -1: no path reaches the state."""
+    """Return the frame of each state, int64 (states,), if arcs last ``lengths`` frames; -1 for unreachable states."""
     if fst.start < 0 or not fst.num_arcs:
         raise SupervisionError("the lattice is empty")
     starts, targets, frames = fst.arc_starts.tolist(), fst.next_states.tolist(), lengths.tolist()
@@ -155,7 +155,10 @@ def _state_times(fst: Fst, lengths: np.ndarray) -> np.ndarray:
 
 def _allowed(phones: np.ndarray, begin: np.ndarray, end: np.ndarray, num_frames: int,
              options: SupervisionOptions) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct phones, and bool (output frames, phones): spans of frames widened by the tolerances."""
+    """Return the distinct phones, and the frames where each is allowed, bool (output frames, phones).
+
+    ``begin`` and ``end`` are the frames of each occurrence, which is widened by the tolerances.
+    """
     if num_frames > _MOST_FRAMES:
         raise SupervisionError(f"it has {num_frames} frames; more than {_MOST_FRAMES} are not possible")
     factor = options.frame_subsampling_factor
@@ -175,7 +178,7 @@ class SupervisionMaker:
     Parameters
     ----------
     tree, model : the tree and the transition model of the chain system; transition probabilities are not used
-    convert_to_pdfs : labels are pdf-ids plus 1; otherwise transition-ids
+    convert_to_pdfs : whether labels are pdf-ids plus 1; else they are transition-ids
     """
 
     def __init__(self, tree: ContextDependency, model: TransitionModel, convert_to_pdfs: bool = True) -> None:
@@ -186,10 +189,10 @@ class SupervisionMaker:
         self._label_dim = model.num_pdfs if convert_to_pdfs else model.num_transition_ids
 
     def make(self, proto: ProtoSupervision) -> Supervision:
-        """Make a supervision, in whose FST each state belongs to one output frame, numbered breadth first.
+        """Make a supervision; each state of its FST belongs to one output frame, and states are numbered breadth first.
 
-        Raises SupervisionError if there are too few frames for the phones, Nnet3Error if tree, model and phones do not
-        belong together.
+        Raises SupervisionError if there are too few frames for the phones, Nnet3Error if tree and model differ or the
+        model does not have the phones.
         """
         graph = self.transition_ids(proto.fst)
         fst = breadth_first(connected(_unrolled(graph, self._allowed(graph, proto), proto.num_frames)))
@@ -200,20 +203,20 @@ class SupervisionMaker:
         return Supervision(frames_per_sequence=proto.num_frames, label_dim=self._label_dim, fst=fst)
 
     def transition_ids(self, phones: Fst) -> Fst:
-        """Return a graph of phones expanded to transition-ids, which have no costs."""
+        """Expand an acceptor of phones to a graph of transition-ids, without costs."""
         windows_graph, windows = expand_context(phones, self._tree.context_width, self._tree.central_position)
         graph = expand_hmms(windows_graph, windows, self._tree, self._model, 0.0)
         graph = add_self_loops(graph, self._model, 0.0)
         return without_epsilons(graph) if (graph.input_labels == 0).any() else graph
 
     def _allowed(self, graph: Fst, proto: ProtoSupervision) -> np.ndarray:
-        """Return whether an arc of the graph may be taken in a frame, bool (output frames, arcs)."""
+        """Return in which output frames each arc of the graph is allowed, bool (output frames, arcs)."""
         phones = self._phone_of[graph.input_labels]
         return proto.allowed[:, np.searchsorted(proto.phones, phones)]
 
 
 def _unrolled(graph: Fst, allowed: np.ndarray, num_frames: int) -> Fst:
-    """Unroll a graph in time: one state for each of its states in each frame in which the state can be reached."""
+    """Unroll a graph in time: each state becomes one state for each frame in which it can be reached."""
     starts, targets = graph.arc_starts.tolist(), graph.next_states.tolist()
     arcs_of = [range(first, end) for first, end in zip(starts, starts[1:], strict=False)]
     frame_states = [graph.start]
@@ -241,7 +244,7 @@ def _unrolled(graph: Fst, allowed: np.ndarray, num_frames: int) -> Fst:
 
 
 def fst_state_times(fst: Fst) -> np.ndarray:
-    """Return the frame of each state of a time-constrained FST, int64 (states,), never falling.
+    """Return the frame of each state of an FST with times, int64 (states,), ascending.
 
     Raises SupervisionError for an FST in which a state belongs to no frame or to several, or paths differ in length.
     """
@@ -284,7 +287,7 @@ class SupervisionSplitter:
                                    f"{supervision.frames_per_sequence}")
 
     def frame_range(self, begin: int, num_frames: int) -> Supervision:
-        """Return the supervision of ``num_frames`` frames from ``begin`` on, with all states allowed at both ends.
+        """Return the supervision of ``num_frames`` frames from ``begin`` on; paths may begin and end in any state.
 
         The FST has epsilon arcs from the start: the supervision must be normalized, or made unconstrained, before use.
         Kaldi: GetFrameRange.
@@ -328,7 +331,7 @@ def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) 
     Parameters
     ----------
     graph : the utterance's training graph, of transition-ids
-    model : the transition model of these
+    model : the transition model
     num_frames : the number of frames of the network's output
 
     Returns
@@ -337,7 +340,7 @@ def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) 
 
     Raises
     ------
-    SupervisionError : the graph has no path, or only longer ones
+    SupervisionError : the graph has no path, or only paths longer than ``num_frames``
     FormatError : labels that are not transition-ids of the model
     """
     fst = pdf_graph(graph, model)
@@ -367,14 +370,14 @@ def shortest_path(fst: Fst) -> int | None:
 
 
 def unconstrained(supervision: Supervision, model: TransitionModel, random: np.random.Generator) -> Supervision:
-    """Take the times out of a newly cut supervision: one FST with cycles. Kaldi: ConvertSupervisionToUnconstrained.
+    """Remove the times from a piece of a supervision: its FST gets cycles. Kaldi: ConvertSupervisionToUnconstrained.
 
     Parameters
     ----------
     supervision : a supervision of transition-ids, as :class:`SupervisionMaker` makes it with
         ``convert_to_pdfs=False``
-    model : the transition model of these
-    random : draws the path that becomes ``alignment_pdfs``
+    model : the transition model
+    random : generator for the random path that becomes ``alignment_pdfs``
 
     Returns
     -------
@@ -405,7 +408,8 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
 
 
 def _check_self_loops(fst: Fst, model: TransitionModel, is_loop: np.ndarray) -> None:
-    """Raise Nnet3Error if a self-loop follows a transition of another state: labels are no transition-ids then."""
+    """Raise Nnet3Error if a self-loop follows a transition of another state, so that labels cannot be transition-ids.
+    """
     states = model.transition_id_to_state[fst.input_labels].astype(np.int64)
     width = model.num_transition_states + 1
     entered = fst.next_states.astype(np.int64) * width + states

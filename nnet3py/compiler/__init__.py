@@ -52,11 +52,12 @@ def compile(nnet: AnyModel, request: ComputationRequest, optimize: bool | Optimi
     Parameters
     ----------
     nnet : the network, or an acoustic model
-    request : the rows that are given and wanted
+    request : the rows of the inputs that will be given, and of the outputs that are wanted
     optimize : whether to optimize and fuse, or the options of the optimizer; results differ by rounding at most
-    shortcut : whether to compile many sequences of one shape for two of them, which is faster and gives the same result
+    shortcut : whether to compile a request for many equal sequences for two of them and to extend the result to all:
+        faster, with the same result
     cache_dir : a folder where computations are kept for other processes; None: the folder that the environment variable
-        NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
+        NNET3PY_COMPUTATION_CACHE names, if it is set; "": no folder
 
     Returns
     -------

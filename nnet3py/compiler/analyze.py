@@ -38,7 +38,10 @@ for _role, _access in ((Role.READ, READ), (Role.WRITE, WRITE), (Role.READ_WRITE,
 
 
 class Variables:
-    """The grid of each matrix, and the variables of each sub-matrix (``starts``, ``counts`` into ``flat``)."""
+    """The variables of a computation, numbered from 0.
+
+    Those of sub-matrix s are ``flat[starts[s]:starts[s] + counts[s]]``.
+    """
 
     def __init__(self, computation: Computation) -> None:
         subs = submatrix_table(computation)
@@ -66,7 +69,7 @@ class Variables:
         return np.asarray(self.flat[self.starts[s]:self.starts[s] + self.counts[s]])
 
     def text(self, variable: int) -> str:
-        """Return ``m3``, or ``m3(0:4,:)`` where the matrix is cut."""
+        """Return the name of a variable for messages: ``m3``, or ``m3(0:4,:)`` if it is a part of the matrix."""
         m = int(self.matrix[variable])
         row, col = divmod(variable - int(self.first_of_matrix[m]), int(self.col_bands[m]))
         if self.row_bands[m] == 1 and self.col_bands[m] == 1:
@@ -79,7 +82,10 @@ Cuts = tuple[np.ndarray, np.ndarray]     # the boundaries of all matrices, and t
 
 def _cuts(matrix: np.ndarray, offset: np.ndarray, size: np.ndarray,
           totals: np.ndarray) -> tuple[np.ndarray, np.ndarray, Cuts]:
-    """Return for each sub-matrix its first band, the band after its last, and the boundaries of all matrices."""
+    """Cut the rows (or columns) of all matrices at the boundaries of their sub-matrices, into bands.
+
+    Returns for each sub-matrix its first band and the band after its last; and the boundaries of all matrices.
+    """
     unit = int(totals.max(initial=0)) + 1
     all_matrices = np.arange(len(totals))
     first = matrix * unit + offset
@@ -135,7 +141,10 @@ def _pair_accesses(computation: Computation, numbers: np.ndarray, entries: np.nd
 
 
 class Accesses:
-    """Accesses of variables (or of matrices), sorted by owner, then command; one for each pair of owner and command."""
+    """The accesses of each variable (or of each matrix, the *owner*), sorted by owner, then command.
+
+    Several accesses of one owner by one command are joined into one.
+    """
 
     def __init__(self, owners: np.ndarray, commands: np.ndarray, kinds: np.ndarray, count: int,
                  num_commands: int) -> None:
@@ -147,16 +156,18 @@ class Accesses:
         self.starts = np.searchsorted(self.owners, np.arange(count + 1))
 
     def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return commands, ascending, and kinds of the accesses of one owner."""
+        """Return the commands that access an owner, ascending, and the kind of each access (READ, WRITE or READ_WRITE).
+        """
         chosen = slice(int(self.starts[owner]), int(self.starts[owner + 1]))
         return self.commands[chosen], self.kinds[chosen]
 
     def first(self, chosen: np.ndarray, none: int) -> np.ndarray:
-        """Return for each owner the first command among the ``chosen`` accesses (bool), or ``none``."""
+        """Return for each owner the first command among its accesses that are ``chosen`` (bool); ``none`` without any.
+        """
         return least_at(len(self.starts) - 1, self.owners[chosen], self.commands[chosen], none)
 
     def last(self, chosen: np.ndarray) -> np.ndarray:
-        """Return for each owner the last command among the ``chosen`` accesses (bool), or -1."""
+        """Return for each owner the last command among its accesses that are ``chosen`` (bool); -1 without any."""
         return greatest_at(len(self.starts) - 1, self.owners[chosen], self.commands[chosen])
 
 
@@ -166,13 +177,13 @@ class Analysis:
     Attributes
     ----------
     commands, submatrices, kinds : every access, in no order: command, sub-matrix (never 0), READ, WRITE or READ_WRITE
-    matrices, matrix_kinds : for every access its matrix, and its kind for the matrix as a whole (writing a part of a
-        matrix
-        counts as reading and writing it)
-    variables, accesses, matrix_accesses : the grid; accesses of variables; accesses of matrices
+    matrices, matrix_kinds : for every access its matrix, and its kind for the whole matrix: READ_WRITE if only a part
+        of the matrix is written
+    variables : the variables of the computation
+    accesses, matrix_accesses : the accesses of each variable, and of each matrix
     allocated, freed : int64, for each matrix the commands that allocate (or first accept) and free it, -1 for none
     is_input, is_output : bool, for each matrix whether some command accepts or provides it
-    is_zeroing : bool, for each command, and a last element that is false
+    is_zeroing : bool (commands + 1,), whether each command sets its matrix to zero; the last element is false
     """
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
@@ -235,7 +246,7 @@ class Analysis:
         return greatest_at(len(self.computation.matrices), self.matrices, self.commands)
 
     def first_of_variables(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first command that accesses each variable, and whether it only writes it.
+        """Return the first command that accesses each variable, and whether it writes the variable without reading it.
 
         Only the ``chosen`` accesses count (bool, for each access); num_commands and False if there is none.
         """
@@ -248,13 +259,13 @@ class Analysis:
 
     @cached_property
     def first_of_all_variables(self) -> tuple[np.ndarray, np.ndarray]:
-        """Result of :meth:`first_of_variables` for all accesses."""
+        """The result of :meth:`first_of_variables` with all accesses chosen."""
         return self.first_of_variables(np.ones(len(self.commands), bool))
 
     # -- one answer per sub-matrix ---------------------------------------------------------------------------------
 
     def first_nontrivial_accesses(self) -> np.ndarray:
-        """Return for each sub-matrix the first command that accesses any element of it, num_commands if none does.
+        """Return for each sub-matrix the first command that accesses an element of it; num_commands if none does.
 
         Commands that set to zero do not count. Kaldi: FirstNontrivialAccess.
         """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nnet3py.network.nnet import Nnet
 
 def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Graph:
-    """Build the pruned graph of a request; arguments as for ``graph_builder``.
+    """Build the graph of the rows that a request needs; the arguments are those of ``graph_builder``.
 
     Raises
     ------
@@ -94,7 +94,7 @@ def build_segmented_graph(nnet: Nnet, requests: Sequence[ComputationRequest], ru
 
 
 class _SegmentJoiner:
-    """The new cindexes of each segment's graph, collected into one graph."""
+    """The graph of several segments, built by adding the new cindexes of one segment's graph after the other."""
 
     def __init__(self, rules: NodeRules, sequences: Sequences) -> None:
         self.sequences = sequences
@@ -110,7 +110,7 @@ class _SegmentJoiner:
         return nodes, [self.space.indexes(self.keys[node]) for node in nodes]
 
     def add(self, graph: Graph) -> None:
-        """Add the graph of the next segment: its cindexes that no earlier segment had."""
+        """Add the cindexes of the next segment's graph that no earlier segment has."""
         is_new = np.zeros(len(graph.indexes), bool)
         for node in range(len(self.keys)):
             rows = graph.rows(node)
@@ -142,7 +142,7 @@ class _SegmentJoiner:
             np.concatenate(used)[ragged(starts[order], length[order])], np.concatenate(self.segments))
 
     def _numbers(self, graph: Graph, offsets: np.ndarray) -> np.ndarray:
-        """Return the number that each cindex of one segment's graph has in the joined graph."""
+        """Return for each cindex of a segment's graph its number in the joined graph."""
         return np.concatenate([offsets[node] + np.searchsorted(keys, self.space.keys(graph.indexes[graph.rows(node)]))
                                for node, keys in enumerate(self.keys)])
 

@@ -49,7 +49,7 @@ class CachingCompiler:
     capacity : the number of computations that are kept
     use_shortcut : whether to compile a request for many equal sequences for two of them, and extend the result
     cache_dir : a folder that shares computations with other processes (see disk_cache.py); None: the folder that the
-        environment variable NNET3PY_COMPUTATION_CACHE names; "": none
+        environment variable NNET3PY_COMPUTATION_CACHE names; "": no folder
     """
 
     def __init__(self, nnet: Nnet, options: OptimizeOptions | None = None, capacity: int = DEFAULT_CAPACITY,
@@ -71,7 +71,7 @@ class CachingCompiler:
     @classmethod
     def with_options(cls, nnet: Nnet, optimize: OptimizeOptions | None = None,
                      options: CompilerOptions | None = None) -> CachingCompiler:
-        """Make a compiler with the ``--compiler.*`` options of commands."""
+        """Make a compiler with the values of the ``--compiler.*`` options of commands."""
         options = options or CompilerOptions()
         return cls(nnet, optimize, options.cache_capacity, options.use_shortcut, options.cache_dir)
 
@@ -89,8 +89,7 @@ class CachingCompiler:
         return computation
 
     def _fuse(self, request: ComputationRequest, plain: Computation) -> Computation:
-        """Return the computation in the form that runs; made again if a component that it left out now does something.
-        """
+        """Return the computation with fused commands, kept from an earlier call if its components still only copy."""
         key = self.nnet.version, request
         computation = self._fused.get(key)
         if computation is not None and computation.fits(self.nnet):
@@ -196,10 +195,10 @@ class CachingCompiler:
     # -- files -----------------------------------------------------------------------------------------------------
 
     def read_cache(self, rxfilename: str) -> int:
-        """Take over the computations of a cache file; returns how many. Kaldi: ReadCache.
+        """Add the computations of a cache file; returns their number. Kaldi: ReadCache.
 
-        Computations that do not fit the network are left out with a warning, and all of them if they were compiled with
-        other options; they are compiled when they are needed.
+        Computations that do not fit the network are left out with a warning; so are all of them if they were compiled
+        with other options. What is left out is compiled when it is needed.
 
         Raises
         ------
@@ -228,11 +227,10 @@ class CachingCompiler:
         return taken
 
     def write_cache(self, wxfilename: str, binary: bool = True) -> None:
-        """Write the computations that are kept, in Kaldi's form, the most recently used last. Kaldi: WriteCache.
+        """Write the cached computations to a file in Kaldi's format, the most recently used last. Kaldi: WriteCache.
 
-        Of those that were read and not used, such as those for the last minibatches of other archives, only the last
-        few are written: each iteration of a training reads the file of the iteration before, and reading takes as long
-        as compiling.
+        Of the computations that were read from a file but never used, only the last few are written: each iteration of
+        a training reads the file of the iteration before, and reading takes as long as compiling.
         """
         start = perf_counter()
         unused = [key for key in self._kept if key in self._unused]
@@ -243,7 +241,7 @@ class CachingCompiler:
         self.seconds_io += perf_counter() - start
 
     def log_time(self) -> None:
-        """Log how long compiling took, and reading and writing cache files, if they took any time."""
+        """Log the time spent on compiling and on reading and writing cache files, if there was any."""
         if self.seconds_total > 0.0 or self.seconds_io > 0.0:
             misc = self.seconds_total - sum(self.seconds.values())
             logger.info("%.3g seconds taken in nnet3 compilation total (breakdown: %.3g compilation, %.3g "

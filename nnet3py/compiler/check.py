@@ -28,11 +28,11 @@ from nnet3py.network.nnet import Nnet
 
 
 def fused_commands_have_parts(subject: Subject) -> None:
-    """Require that every fused command stands for Kaldi's commands, and was made by an existing pass."""
+    """Require that every fused command has parts (Kaldi's commands that it replaces), and names an existing fusion."""
     computation = subject.computation
     entries = [command.args[0] for command in computation.commands if command.type == CommandType.FUSED]
     if sorted(entries) != list(range(len(computation.parts))):
-        subject.fail("the fused commands and their parts do not belong to each other")
+        subject.fail("the fused commands do not refer to each entry of the list of parts once")
     for name, parts in computation.parts:
         if fusion_named(name) is None or not parts or any(part.type == CommandType.FUSED for part in parts):
             subject.fail(f"'{name}' makes no fused command of {len(parts)} parts")
@@ -63,13 +63,13 @@ RULES = (*FUSED_RULES, *ARGUMENT_RULES, *COMPONENT_RULES, *COPY_RULES, *MATRIX_R
 
 def check_computation(computation: Computation, nnet: Nnet, check_rewrite: bool = False, check_unused: bool = True,
                       thorough: bool = False, after: str = "") -> None:
-    """Apply the checker's rules; to a fused command, those for its parts one after the other.
+    """Check a computation by all rules; a fused command is checked as the commands that it replaces.
 
     Parameters
     ----------
-    check_rewrite : whether to require that nothing is changed after it was read (true before optimization only)
+    check_rewrite : whether to require that no variable changes after it was read, which holds before optimization only
     check_unused : whether to require that every part of every matrix is used
-    thorough : whether to check also what running does not depend on: marks of memory compression, and debug info
+    thorough : whether to also check memory compression and debug info, which do not affect results
     after : the origin of the computation, such as the name of an optimizer's pass, for the error
 
     Raises
@@ -94,19 +94,19 @@ _Exchange = tuple[CommandType, int, int, int]        # ACCEPT_INPUT or PROVIDE_O
 
 
 def check_loaded(computation: Computation, nnet: Nnet, request: ComputationRequest) -> None:
-    """Check that a computation from a file can be run with this network and takes and gives what the request asks.
+    """Check that a computation from a file can be run with this network, and has the request's inputs and outputs.
 
-    Everything that it refers to is checked; but whether it computes the right function cannot be checked.
+    All arguments of its commands are checked; whether it computes the right function cannot be checked.
 
     Raises
     ------
-    CheckError : the first fault
+    CheckError : the computation breaks a rule, or differs from the request
     """
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)
     _check_exchanges(computation, nnet, request)
     if any(command.type == CommandType.GOTO_LABEL for command in computation.commands):
-        raise CheckError("the computation is a loop (it ends with a jump), expected one that comes to an end")
+        raise CheckError("the computation is a loop (it ends with a jump back), expected one without a jump")
     computation.invalidate_caches()
 
 
@@ -115,12 +115,12 @@ def check_loaded_loop(computation: Computation, nnet: Nnet, request_of: Callable
 
     Raises
     ------
-    CheckError : the first fault
+    CheckError : the computation breaks a rule, or differs from the request
     """
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)
     if not computation.commands or computation.commands[-1].type != CommandType.GOTO_LABEL:
-        raise CheckError("the computation comes to an end, expected a loop for chunk after chunk of a stream")
+        raise CheckError("the computation has no jump back at its end, which a computation for streams needs")
     chunks = _exchanges_of_chunks(computation)
     for number, exchanges in enumerate(chunks):
         request = request_of(number)
@@ -130,12 +130,12 @@ def check_loaded_loop(computation: Computation, nnet: Nnet, request_of: Callable
         if number == len(chunks) - 1:           # takes its inputs, and then jumps to a chunk that has taken its own
             wanted = [exchange for exchange in wanted if exchange[0] == CommandType.ACCEPT_INPUT]
         if sorted(exchanges) != sorted(wanted):
-            raise CheckError(f"chunk {number} of the computation does not take and give the rows that the request has")
+            raise CheckError(f"chunk {number} of the computation has other input or output rows than its request")
     computation.invalidate_caches()
 
 
 def _exchanges_of_chunks(computation: Computation) -> list[list[_Exchange]]:
-    """Return the inputs that each chunk takes and the outputs that it then gives."""
+    """Return for each chunk the inputs that it accepts and the outputs that it provides."""
     chunks: list[list[_Exchange]] = [[]]
     for kind, _, args in computation.commands:
         if kind in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
@@ -147,7 +147,8 @@ def _exchanges_of_chunks(computation: Computation) -> list[list[_Exchange]]:
 
 
 def _check_sizes(computation: Computation, nnet: Nnet) -> None:
-    """Check that only the first entries are empty, and that no matrix is wider than any node of the network."""
+    """Check that the first matrix and sub-matrix are empty, and that no matrix has more columns than the widest node.
+    """
     matrices, submatrices = computation.matrices, computation.submatrices
     if not matrices or not submatrices or matrices[0][:2] != (0, 0) or submatrices[0] != SubMatrix(0, 0, 0, 0, 0):
         raise CheckError("the first matrix or sub-matrix of the computation is not empty")
@@ -161,7 +162,7 @@ def _check_sizes(computation: Computation, nnet: Nnet) -> None:
 
 
 def _check_exchanges(computation: Computation, nnet: Nnet, request: ComputationRequest) -> None:
-    """Check that the computation accepts and provides just what the request says."""
+    """Check that the computation accepts and provides exactly the request's inputs, outputs and derivatives."""
     exchanges: Counter[_Exchange] = Counter()
     for command in computation.commands:
         if command.type in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):

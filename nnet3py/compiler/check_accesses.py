@@ -20,7 +20,10 @@ from nnet3py.errors import ShapeError
 
 
 class _ComponentCommands(NamedTuple):
-    """The component commands of one type, int64 (commands,) each; 0 for a matrix that is not given or no argument."""
+    """The propagate or backprop commands of one type, as columns of their arguments, int64 (commands,) each.
+
+    Sub-matrix 0 stands for a matrix that the command lacks.
+    """
 
     kind: CommandType
     numbers: np.ndarray
@@ -37,11 +40,11 @@ class _ComponentCommands(NamedTuple):
         return self.kind in BACKPROPS
 
     def at_input(self) -> np.ndarray:
-        """Return a sub-matrix at the component's input: the value's, or else the derivative's."""
+        """Return the sub-matrix of the input value, or where that is 0, of the input derivative."""
         return np.where(self.x > 0, self.x, self.dx)
 
     def at_output(self) -> np.ndarray:
-        """Return a sub-matrix at the component's output: the value's of a propagate command, else the derivative's."""
+        """Return the sub-matrix of the output (propagate commands), or of the output derivative (backprop commands)."""
         return self.dy if self.is_backprop else self.y
 
 
@@ -123,7 +126,7 @@ def precomputed_indexes_fit(subject: Subject) -> None:
 
 
 def _read_input(subject: Subject) -> np.ndarray:
-    """Return whether each component reads an input, bool (components,). One that is not simple may have no input rows.
+    """Return for each component whether it needs an input matrix, bool: false if it is general and precomputes nothing.
     """
     return np.array([_precomputes(component) or component.has(Properties.SIMPLE)
                      for component in subject.nnet.components], bool)
@@ -134,7 +137,7 @@ def _precomputes(component: Component) -> bool:
 
 
 def propagation_in_place_is_allowed(subject: Subject) -> None:
-    """Require that the output shares no element with the input, or is the input, for components that allow that."""
+    """Require that input and output share no element, or are the same for a component that can work in place."""
     for commands in _component_commands(subject):
         if not commands.is_backprop:
             allowed = subject.has(commands.component, Properties.PROPAGATE_IN_PLACE)
@@ -143,8 +146,7 @@ def propagation_in_place_is_allowed(subject: Subject) -> None:
 
 
 def backprop_in_place_is_allowed(subject: Subject) -> None:
-    """Require that the input derivative overwrites nothing but the output derivative, for components that allow that.
-    """
+    """Require that the input derivative overlaps only the output derivative, for a component that can work in place."""
     for commands in _component_commands(subject):
         if commands.is_backprop:
             dx, dy = commands.dx, commands.dy
@@ -176,7 +178,7 @@ def backprop_has_an_effect(subject: Subject) -> None:
 
 
 def contiguous_matrices_have_all_columns(subject: Subject) -> None:
-    """Require sub-matrices with all columns of a matrix for components that see their matrices as one vector."""
+    """Require whole rows of a matrix where a component treats the matrix as one contiguous vector."""
     for commands in _component_commands(subject):
         for flag, matrices in ((Properties.INPUT_CONTIGUOUS, (commands.x, commands.dx)),
                                (Properties.OUTPUT_CONTIGUOUS, (commands.y, commands.dy))):
@@ -187,9 +189,9 @@ def contiguous_matrices_have_all_columns(subject: Subject) -> None:
 
 
 def memos_are_made_once_and_used_once(subject: Subject) -> None:
-    """Require that one propagate command makes each memo, and one later backprop of the same component uses it up.
+    """Require that each memo is made by one propagate command and used by one later backprop of the same component.
 
-    Both have the same rows and precomputed indexes, which determine the memo's size.
+    Both commands have the same output rows and precomputed indexes, which determine the memo's size.
     """
     everything = list(_component_commands(subject))
     forward = [commands for commands in everything if not commands.is_backprop]
@@ -236,7 +238,8 @@ TAIL = 0.8     # rows from this fraction of a matrix on may be padding of extend
 
 
 def matrices_are_initialized_once(subject: Subject) -> None:
-    """Require that every matrix is allocated, taken over or accepted, and not twice, unless it is accepted again."""
+    """Require that every matrix is allocated, swapped in or accepted as an input, once; inputs may be accepted again.
+    """
     analysis, args = subject.analysis, subject.analysis.table.args
     _require_once(subject, np.concatenate((args[CommandType.ALLOC_MATRIX][:, 0], args[CommandType.SWAP_MATRIX][:, 0])),
                   "is initialized twice")
@@ -244,7 +247,7 @@ def matrices_are_initialized_once(subject: Subject) -> None:
 
 
 def matrices_are_destroyed_once(subject: Subject) -> None:
-    """Require that no matrix is freed or given away twice, nor before it exists."""
+    """Require that no matrix is freed or swapped away twice, nor before it is initialized."""
     analysis, args = subject.analysis, subject.analysis.table.args
     _require_once(subject, np.concatenate((args[CommandType.DEALLOC_MATRIX][:, 0],
                                            args[CommandType.SWAP_MATRIX][:, 1])), "is destroyed twice")
@@ -275,7 +278,7 @@ def _require_once(subject: Subject, s: np.ndarray, what: str) -> None:
 
 
 def _require_matrices(subject: Subject, fine: np.ndarray, what: str, commands: np.ndarray | None = None) -> None:
-    """Fail for the first matrix whose place in ``fine`` is false; ``commands`` has one to name for each matrix."""
+    """Fail for the first matrix where ``fine`` is false; the error names its command in ``commands``, if given."""
     wrong = np.flatnonzero(~fine[1:])
     if len(wrong):
         m = int(wrong[0]) + 1
@@ -291,9 +294,9 @@ _SIZING = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWA
 def parts_are_in_order(subject: Subject) -> None:
     """Require that forward commands come first, a marker ends those of each segment, and backward ones follow.
 
-    Every segment has inputs and outputs. Forward are propagation and the exchange of values; backward are
-    backpropagation and the exchange of derivatives. The backward part begins with accepting a derivative, for all of it
-    depends on that.
+    Every segment has inputs and outputs. Forward commands are propagation, and accepting and providing
+    values; backward commands are backpropagation, and accepting and providing derivatives. The backward part begins
+    with accepting an output derivative.
     """
     if subject.is_looped:
         return
@@ -323,7 +326,7 @@ def parts_are_in_order(subject: Subject) -> None:
 
 
 def _of_values(subject: Subject, kind: CommandType) -> tuple[np.ndarray, np.ndarray]:
-    """Return the commands that accept or provide, and for each whether it exchanges values of an input, bool."""
+    """Return the accept or provide commands (``kind``), and for each whether its matrix holds input values, bool."""
     nodes = subject.table.args[kind][:, 1].tolist()
     return subject.table.numbers[kind], np.array([not subject.nnet.is_output(node) for node in nodes], bool)
 
@@ -332,7 +335,7 @@ def _of_values(subject: Subject, kind: CommandType) -> tuple[np.ndarray, np.ndar
 
 
 def compressed_matrices_are_decompressed(subject: Subject) -> None:
-    """Require that the next command on a compressed matrix decompresses it, after the marker."""
+    """Require that a compressed matrix is next used by a decompress command, after the marker."""
     commands = subject.computation.commands
     markers = subject.table.numbers[CommandType.NO_OPERATION_MARKER]
     for c, m, later in _compressions(subject):
@@ -343,7 +346,7 @@ def compressed_matrices_are_decompressed(subject: Subject) -> None:
 
 
 def decompressed_matrices_were_compressed(subject: Subject) -> None:
-    """Require that the command before a decompression, among those on the matrix, compresses it."""
+    """Require that a decompressed matrix was last used by a compress command."""
     accesses, commands = subject.analysis.matrix_accesses, subject.computation.commands
     for c in subject.table.numbers[CommandType.DECOMPRESS_MATRIX].tolist():
         m = int(subject.matrix_of[commands[c].args[0]])
@@ -354,7 +357,7 @@ def decompressed_matrices_were_compressed(subject: Subject) -> None:
 
 
 def signs_are_kept_for_rectifiers_only(subject: Subject) -> None:
-    """Require that only a RectifiedLinearComponent's backprop uses a matrix whose signs alone are kept."""
+    """Require that a matrix compressed to signs is used by a RectifiedLinearComponent's backprop only."""
     commands = subject.computation.commands
     for c, m, later in _compressions(subject):
         if commands[c].alpha == 0.0:
@@ -362,11 +365,11 @@ def signs_are_kept_for_rectifiers_only(subject: Subject) -> None:
             is_rectifier = last.type in BACKPROPS and type(
                 subject.nnet.components[last.args[0]]).__name__ == "RectifiedLinearComponent"
             if len(later) != 2 or not is_rectifier:
-                subject.fail(f"matrix m{m} keeps its signs, but not just a RectifiedLinearComponent uses it then", c)
+                subject.fail(f"matrix m{m} is compressed to signs, but not only a RectifiedLinearComponent uses it", c)
 
 
 def _compressions(subject: Subject) -> list[tuple[int, int, np.ndarray]]:
-    """Return for every command that compresses: its number, the matrix, and the later commands on the matrix."""
+    """Return for every compress command its number, its matrix, and the later commands on the matrix."""
     compressed = []
     for c in subject.table.numbers[CommandType.COMPRESS_MATRIX].tolist():
         m = int(subject.matrix_of[subject.computation.commands[c].args[0]])
@@ -379,7 +382,7 @@ def _compressions(subject: Subject) -> list[tuple[int, int, np.ndarray]]:
 
 
 def variables_are_defined_before_use(subject: Subject) -> None:
-    """Require that the first command on a variable sets it."""
+    """Require that the first command on a variable writes it."""
     first, just_writes = subject.analysis.first_of_all_variables
     types = np.append(subject.analysis.table.types, CommandType.COMPRESS_MATRIX)       # the last one stands for no use
     wrong = np.flatnonzero(~just_writes & (types[first] != CommandType.COMPRESS_MATRIX))
@@ -417,7 +420,7 @@ def nothing_changes_after_it_was_read(subject: Subject) -> None:
 
 
 def debug_info_fits(subject: Subject) -> None:
-    """Require debug info for every matrix and each of its rows, with sequences from 0 on."""
+    """Require debug info for every matrix and each of its rows, with sequences numbered from 0."""
     matrices, debug_info = subject.computation.matrices, subject.computation.debug_info
     if len(debug_info) != len(matrices):
         subject.fail(f"{len(matrices)} matrices but debug info for {len(debug_info)}")

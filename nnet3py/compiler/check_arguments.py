@@ -37,14 +37,14 @@ from nnet3py.network.nnet import Nnet
 
 
 class Subject:
-    """A computation and its network as the rules see them: as arrays, each made when a rule first needs it.
+    """A computation and its network, with the arrays that several rules use, each made at its first use.
 
     Attributes
     ----------
-    rows, cols : int64 (sub-matrices,), sizes
-    flags : int64 (components,), their properties
+    rows, cols : int64 (sub-matrices,), number of rows and columns
+    flags : int64 (components,), the properties of each component
     input_dim, output_dim : int64 (components,)
-    after : the pass that made the computation, for errors
+    after : the name of the pass that made the computation, for error messages
     """
 
     def __init__(self, computation: Computation, nnet: Nnet, after: str = "") -> None:
@@ -56,7 +56,7 @@ class Subject:
         self.output_dim = np.array([component.output_dim for component in nnet.components], np.int64)
 
     def apply(self, rule: Callable[[Subject], None]) -> None:
-        """Raise CheckError if the rule is broken; its name is that of the function, with hyphens."""
+        """Raise CheckError if a rule is broken; the error names the rule by its function's name, with hyphens."""
         self.rule = rule.__name__.replace("_", "-")
         rule(self)
 
@@ -100,9 +100,9 @@ class Subject:
 
     @cached_property
     def analysis(self) -> Analysis:
-        """The uses of matrices. In a looped computation, the swaps at the end are taken as in one round of the loop.
+        """The uses of matrices; in a looped computation, the swaps at its end are treated as in one round of the loop.
 
-        They free a matrix, and give its contents to a matrix that the round has used and freed, for the next round.
+        Such a swap moves the contents of a matrix, which is then free, to a matrix that the next round uses.
         """
         if not self.is_looped:
             return Analysis(self.computation, self.nnet)
@@ -136,18 +136,19 @@ class Subject:
     # -- errors ----------------------------------------------------------------------------------------------------
 
     def require(self, kind: CommandType, fine: np.ndarray, what: str) -> None:
-        """Fail for the first command of this type whose place in ``fine`` (bool) is false."""
+        """Fail for the first command of type ``kind`` where ``fine`` (bool, one for each command of the type) is false.
+        """
         if not fine.all():
             self.fail(what, int(self.table.numbers[kind][np.argmin(fine)]))
 
     def fail(self, what: str, c: int | None = None) -> NoReturn:
-        """Raise the error: the fault, the command with it, the rule, and the pass after which it was found."""
+        """Raise CheckError with the fault ``what``, command ``c``, the rule, and the pass that made the computation."""
         where = "" if c is None else f" in command {self._text(c)}"
         after_pass = f" after {self.after}" if self.after else ""
         raise CheckError(f"{what}{where} [rule {self.rule}{after_pass}]", rule=self.rule, command=c, after=self.after)
 
     def _text(self, c: int) -> str:
-        """Return the command as it is printed; if it cannot be printed, its number, name and arguments."""
+        """Return command ``c`` as text: as in a listing, or if that fails, its number, name and arguments."""
         shown = self.computation.commands[c]
         try:
             return CommandPrinter(self.computation, self.nnet).line(c).strip()
@@ -191,7 +192,7 @@ def submatrices_lie_in_their_matrices(subject: Subject) -> None:
     if not len(sizes) or not len(subs) or sizes[0].any() or subs[0].any():
         subject.fail("the first matrix and the first sub-matrix are not empty")
     if not subject.computation.precomputed_indexes or subject.computation.precomputed_indexes[0] is not None:
-        subject.fail("the first of the precomputed indexes are not none")
+        subject.fail("entry 0 of the precomputed indexes is not empty")
     if (sizes[1:] < 1).any():
         subject.fail(f"matrix m{1 + int(np.argmax((sizes[1:] < 1).any(axis=1)))} has no elements")
     exists = (subs >= 0).all(axis=1) & (subs[:, 0] < len(sizes))
@@ -217,7 +218,7 @@ def index_lists_are_lists_of_rows(subject: Subject) -> None:
 
 
 def arguments_exist(subject: Subject) -> None:
-    """Require that every argument is the number of something that exists."""
+    """Require that every argument is the number of an existing matrix, component, list of rows and so on."""
     computation = subject.computation
     limits = {Role.COMPONENT: len(subject.nnet.components), Role.PRECOMPUTED: len(computation.precomputed_indexes),
               Role.NODE: len(subject.nnet.nodes), Role.ROWS: len(computation.indexes), Role.FLAG: 2,
@@ -247,7 +248,7 @@ def _arguments(subject: Subject, *kinds: CommandType) -> Iterator[tuple[CommandT
 
 
 def whole_matrices_are_sized_and_exchanged(subject: Subject) -> None:
-    """Require that sizing, exchange with the caller and compression are of whole matrices."""
+    """Require whole matrices in commands that allocate, free, swap, accept, provide and compress."""
     for kind, args in _arguments(subject):
         if COMMANDS[kind].whole:
             for place, role in enumerate(COMMANDS[kind].roles):
@@ -266,7 +267,7 @@ def swapped_matrices_have_one_size(subject: Subject) -> None:
 
 
 def exchange_is_of_inputs_and_outputs(subject: Subject) -> None:
-    """Require that matrices are exchanged for inputs, component nodes and outputs, with the node's columns."""
+    """Require that a node whose matrix is accepted or provided is of a suitable kind, and has the matrix's columns."""
     nnet = subject.nnet
     for kind, args in _arguments(subject, CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT):
         nodes = args[:, 1].tolist()
@@ -278,7 +279,7 @@ def exchange_is_of_inputs_and_outputs(subject: Subject) -> None:
 
 
 def compression_has_a_form(subject: Subject) -> None:
-    """Require that a matrix is compressed to a form that exists, with a range from 0 to 1000; 0 only in uint8."""
+    """Require that compress commands have a valid type, and a range from 0 to 1000; 0 only for uint8."""
     for kind, args in _arguments(subject, CommandType.COMPRESS_MATRIX):
         alpha, form = subject.alphas[subject.table.numbers[kind]], args[:, 1]
         fine = (form >= 1) & (alpha >= 0.0) & (alpha <= LARGEST_RANGE) & ((alpha > 0.0) | (form == UINT8))
@@ -320,7 +321,7 @@ def nothing_is_copied_to_itself(subject: Subject) -> None:
 
 
 def row_numbers_fit(subject: Subject) -> None:
-    """Require a row number for each row, which is one of the source or -1."""
+    """Require for each row the number of a row of the source, or -1."""
     lengths = np.array([len(entry) for entry in subject.computation.indexes], np.int64)
     last = greatest(subject.computation.indexes)
     for kind, args in _arguments(subject, *_ROWS):
@@ -330,7 +331,7 @@ def row_numbers_fit(subject: Subject) -> None:
 
 
 def row_ranges_fit(subject: Subject) -> None:
-    """Require a range for each row, of rows of the source, or (-1, -1)."""
+    """Require for each row a range of rows of the source, or (-1, -1)."""
     for kind, args in _arguments(subject, CommandType.ADD_ROW_RANGES):
         for c, (target, source, entry) in zip(subject.table.numbers[kind].tolist(), args[:, :3].tolist(), strict=True):
             begin, end = subject.computation.indexes_ranges[entry].T
@@ -342,7 +343,7 @@ def row_ranges_fit(subject: Subject) -> None:
 
 
 def pairs_fit(subject: Subject) -> None:
-    """Require a pair for each row, which is a row of another sub-matrix with as many columns, or (-1, -1)."""
+    """Require for each row a pair that refers to a row of another sub-matrix with as many columns, or (-1, -1)."""
     for _, s, c, pairs, row in _pairs(subject):
         partner, number = np.where(pairs[:, 0] < 0, 0, pairs[:, 0]), pairs[:, 1]
         none = (pairs == -1).all(axis=1)
@@ -358,7 +359,7 @@ def pairs_fit(subject: Subject) -> None:
 
 
 def changed_rows_are_distinct(subject: Subject) -> None:
-    """Require that a command changes no row of another matrix twice, and copies without a factor."""
+    """Require that a command that writes rows of other matrices writes no row twice, and copies without a factor."""
     for kind, _, c, pairs, _ in _pairs(subject):
         if COMMANDS[kind].roles[1] != Role.CHANGED_PAIRS:
             continue
@@ -374,9 +375,10 @@ def changed_rows_are_distinct(subject: Subject) -> None:
 
 
 def _pairs(subject: Subject) -> Iterator[tuple[CommandType, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yield the commands with pairs, by type.
+    """Yield for each type of commands with pairs: the type, and four arrays with an element for each pair.
 
-    For every pair the sub-matrix to which it assigns a row, the command, the pair itself (pairs, 2) and the row.
+    The arrays: the command's own sub-matrix, the number of the command, the pair (pairs, 2), and the row of the
+    command's sub-matrix that the pair belongs to.
     """
     for kind, args in _arguments(subject, *_PAIRS):
         numbers = subject.table.numbers[kind]

@@ -158,7 +158,7 @@ _PADDING = [(-1,) * (NUM_ARGS - size) for size in range(NUM_ARGS + 1)]
 
 
 def command(kind: CommandType, *args: int, alpha: float = 1.0) -> Command:
-    """Return a command with ``args`` filled up with -1."""
+    """Return a command of type ``kind``; its arguments are ``args``, padded with -1 to seven."""
     return Command(kind, alpha, args + _PADDING[len(args)])
 
 
@@ -169,7 +169,7 @@ _Derived = TypeVar("_Derived")
 
 
 class MatrixInfo(NamedTuple):
-    """The size of a matrix; ``contiguous`` if its rows must follow each other without gaps."""
+    """The size of a matrix; ``contiguous`` if its rows must be adjacent in memory."""
 
     num_rows: int
     num_cols: int
@@ -177,7 +177,7 @@ class MatrixInfo(NamedTuple):
 
 
 class SubMatrix(NamedTuple):
-    """A window of a matrix."""
+    """A rectangle of a matrix."""
 
     matrix: int
     row_offset: int
@@ -217,12 +217,12 @@ class Computation(Shown):
     indexes : int32 arrays, one row number for each row (-1: none)
     indexes_multi : int32 arrays (rows, 2), pairs (sub-matrix, row), (-1, -1) for none
     indexes_ranges : int32 arrays (rows, 2), pairs (begin, end), (-1, -1) for none
-    precomputed_indexes : objects that components made of their row indexes; entry 0 is None
+    precomputed_indexes : results of :meth:`Component.precompute_indexes`; entry 0 is None
     precomputed_rows : for each entry of ``precomputed_indexes`` the indexes of input and output rows, int32 (rows, 3)
         each
-    parts : the commands that each fused command stands for
-    copying : components taken to copy their input, whose commands have been left out
-    places : matrices without memory of their own, each with the sub-matrix whose memory it shares
+    parts : the commands that each fused command replaces
+    copying : components that only copied their input when the computation was made, whose commands were left out
+    places : matrices without memory of their own: number of the matrix -> sub-matrix whose memory it uses
     """
 
     matrices: list[MatrixInfo] = field(default_factory=lambda: [MatrixInfo(0, 0)])
@@ -249,8 +249,7 @@ class Computation(Shown):
         return len(self.submatrices) - 1
 
     def new_submatrix(self, base: int, row_offset: int, num_rows: int, col_offset: int, num_cols: int) -> int:
-        """Add a window of sub-matrix ``base``, with offsets inside it; -1 rows or columns: all that follow the offset.
-        """
+        """Add a rectangle of sub-matrix ``base``, with offsets inside it; -1 rows or columns: up to ``base``'s end."""
         inside = self.submatrices[base]
         num_rows = inside.num_rows - row_offset if num_rows < 0 else num_rows
         num_cols = inside.num_cols - col_offset if num_cols < 0 else num_cols
@@ -259,7 +258,7 @@ class Computation(Shown):
         return len(self.submatrices) - 1
 
     def is_whole(self, s: int) -> bool:
-        """Return whether sub-matrix ``s`` is all of its matrix (not the empty one)."""
+        """Return whether sub-matrix ``s`` covers its matrix; false for the empty one."""
         sub = self.submatrices[s]
         info = self.matrices[sub.matrix]
         return s > 0 and sub.num_rows == info.num_rows and sub.num_cols == info.num_cols
@@ -279,7 +278,7 @@ class Computation(Shown):
         return whole
 
     def loop_swaps(self) -> range:
-        """Return the numbers of the swaps that hand matrices over to the next round of a loop; empty without a loop."""
+        """Return the numbers of the swaps before the jump of a looped computation; an empty range without a jump."""
         end = len(self.commands) - 1
         begin = end
         if self.commands and self.commands[end].type == CommandType.GOTO_LABEL:
@@ -288,11 +287,11 @@ class Computation(Shown):
         return range(begin, end)
 
     def parts_of(self, command: Command) -> tuple[Command, ...]:
-        """Return the commands that a fused one stands for; for any other command, itself."""
+        """Return the commands that a fused command replaces; for another command, the command itself."""
         return self.parts[command.args[0]].commands if command.type == CommandType.FUSED else (command,)
 
     def copy(self) -> Computation:
-        """Return a computation with lists of its own; the arrays in them are shared, for they are never changed."""
+        """Return a copy with new lists; the arrays in the lists are shared, since they are never changed."""
         other = copy.copy(self)
         for name in ("matrices", "submatrices", "commands", "indexes", "indexes_multi", "indexes_ranges",
                      "precomputed_indexes", "precomputed_rows", "debug_info", "parts"):
@@ -316,7 +315,7 @@ class Computation(Shown):
         return out
 
     def set_commands(self, commands: list[Command]) -> None:
-        """Set the commands; a jump at the end leads to the present place of the label."""
+        """Replace the list of commands; a jump at the end is changed to lead to the new position of the label."""
         if commands and commands[-1].type == CommandType.GOTO_LABEL:
             label = next(c for c, each in enumerate(commands) if each.type == CommandType.NO_OPERATION_LABEL)
             commands[-1] = command(CommandType.GOTO_LABEL, label)
@@ -325,10 +324,9 @@ class Computation(Shown):
     # -- derived from the lists, and kept --------------------------------------------------------------------------
 
     def derived(self, make: Callable[[Computation], _Derived], *names: str) -> _Derived:
-        """Return ``make(self)``, made again only when one of the lists with these names has changed since.
+        """Return ``make(self)``, cached until one of the lists with these names changes.
 
-        Not for lists of arrays: lists are compared element by element, which is fast since their elements mostly are
-        the very same objects.
+        The named lists must not hold arrays: they are compared with ``!=``, element by element.
         """
         lists_before, kept = self._derived.get(make, ([], None))
         result: _Derived = kept
@@ -338,7 +336,7 @@ class Computation(Shown):
         return result
 
     def keep_derived(self, make: Callable[[Computation], _Derived], result: _Derived, *names: str) -> None:
-        """Keep a result that :meth:`derived` would make of the lists as they are."""
+        """Store ``result`` as the result of ``make``, for :meth:`derived`."""
         self._derived[make] = [list(getattr(self, name)) for name in names], result
 
     def invalidate_caches(self) -> None:
@@ -393,7 +391,7 @@ def number(value: float) -> str:
 
 
 class CommandPrinter:
-    """Kaldi's texts of single commands."""
+    """Formatter of single commands, as Kaldi prints them."""
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
         self.computation, self.nnet = computation, nnet
@@ -420,7 +418,7 @@ class CommandPrinter:
         return f"precomputed_indexes[{entry}]" if entry > 0 else "NULL"
 
     def _pairs(self, entry: int) -> str:
-        """Return the rows of many sub-matrices, by their numbers in the matrices."""
+        """Return the text of an entry of ``indexes_multi``: ``[m1(3,:),m2(0,:),NULL]``."""
         items = []
         submatrices, matrices = self.computation.submatrices, self.computation.matrices
         pairs = self.computation.indexes_multi[entry]
@@ -554,10 +552,10 @@ _R = TypeVar("_R")
 
 
 def gc_paused(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Return ``function`` with garbage collection paused (a collection that was due may follow it).
+    """Decorate a function to run with garbage collection paused.
 
-    A compilation makes tens of thousands of small objects that all live on, and none that only the collector could
-    free; but the collector would look at all of them, and at everything else in memory, again and again.
+    A compilation makes tens of thousands of small objects, none of them garbage in cycles; the collector would scan all
+    of them, and everything else in memory, again and again.
     """
 
     @wraps(function)

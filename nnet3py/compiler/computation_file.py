@@ -251,7 +251,7 @@ def _read_text_command(reader: TokenReader) -> Command:
 
 
 def write_computation(writer: TokenWriter, computation: Computation) -> None:
-    """Write a computation, fused commands as their parts."""
+    """Write a computation; a fused command is written as the commands that it replaces."""
     computation = computation.unfused()
     writer.token("<NnetComputation>")
     writer.token("<Version>")
@@ -319,7 +319,8 @@ def _write_debug_info(writer: TokenWriter, info: MatrixDebugInfo) -> None:
 
 
 def _write_precomputed(writer: TokenWriter, computation: Computation, number: int) -> None:
-    """Write precomputed indexes, and for two sequences their rows, from which Kaldi can extend them to more."""
+    """Write an entry of ``precomputed_indexes``; if it has two sequences also its rows, from which Kaldi can extend it.
+    """
     computation.precomputed_indexes[number].write(writer)
     rows = computation.precomputed_rows[number]
     kept = all(len(indexes) and indexes[-1, 0] == 1 for indexes in rows)
@@ -396,7 +397,7 @@ def write_optimize_options(writer: TokenWriter, options: OptimizeOptions) -> Non
 def read_cache(reader: TokenReader, options: OptimizeOptions) -> list[Pair] | None:
     """Read a cache file; None if its computations were compiled with other options than ``options``.
 
-    As in Kaldi ``extend_matrices`` does not count; nor does ``fuse``, for files hold Kaldi's commands.
+    ``extend_matrices`` is not compared, as in Kaldi, nor is ``fuse``, since files hold Kaldi's commands.
 
     Raises
     ------

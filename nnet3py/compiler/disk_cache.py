@@ -66,7 +66,7 @@ class DiskCache:
     Parameters
     ----------
     folder : the folder; made when the first entry is stored
-    max_bytes : the least recently used entries beyond this size are removed
+    max_bytes : size of all entries, beyond which the least recently used ones are removed
     """
 
     def __init__(self, folder: Path, max_bytes: int = DEFAULT_MAX_BYTES) -> None:
@@ -119,9 +119,9 @@ class DiskCache:
         self._make_room(len(data))
 
     def _is_trusted(self) -> bool:
-        """Return whether nobody else can put computations into the folder; warns if others can.
+        """Return whether only this user can write to the folder; warns if others can.
 
-        As long as the folder does not exist, it is trusted.
+        A folder that does not exist yet is trusted.
         """
         if self._trusted is None:
             try:
@@ -137,7 +137,7 @@ class DiskCache:
         return self.folder / f"{key}{SUFFIX}"
 
     def _make_room(self, added: int) -> None:
-        """Count the bytes that were added, and remove the least recently used entries if there are too many."""
+        """Add ``added`` to the bytes written; beyond the limit, remove the least recently used entries."""
         if self._num_bytes is not None and self._num_bytes + added <= self.max_bytes:
             self._num_bytes += added
             return
@@ -153,7 +153,7 @@ class DiskCache:
         self._num_bytes = total
 
     def _entries(self) -> list[tuple[float, int, Path]]:
-        """Return time of last use, size in bytes and path of each entry; files that were never finished are removed."""
+        """Return time of last use, size in bytes and path of each entry; removes files of interrupted writes."""
         entries = []
         with suppress(OSError), os.scandir(self.folder) as files:
             for file in files:
@@ -170,7 +170,7 @@ class DiskCache:
                              "compiled in every process")
 
     def _warn(self, about: str, message: str) -> None:
-        """Warn about each kind of trouble once."""
+        """Log a warning, once for each ``about``."""
         logger.log(logging.DEBUG if about in self._warned else logging.WARNING, "Computation cache: %s", message)
         self._warned.add(about)
 
@@ -181,9 +181,10 @@ def _disk_cache(folder: Path) -> DiskCache:
 
 
 def default_folder() -> str:
-    """Return the folder of computations that commands use.
+    """Return the folder where commands keep computations.
 
-    The folder that the environment variable NNET3PY_COMPUTATION_CACHE names ("": none), else one beside the kernels.
+    It is the value of the environment variable NNET3PY_COMPUTATION_CACHE ("": no folder), if set, else a folder next to
+    the compiled kernels.
     """
     named = os.environ.get(ENVIRONMENT)
     return named if named is not None else str(cache_folder() / "computations")
@@ -214,7 +215,8 @@ _COMMAND_TYPES = KALDI_TYPES
 
 
 class _Arrays(NamedTuple):
-    """The arrays of an entry, in this order; ``…_sizes`` tells how the array before it is cut into lists."""
+    """The arrays of an entry, in this order; ``…_sizes`` has the lengths of the lists that the array before it joins.
+    """
 
     need_model_derivative: np.ndarray       # one number
     matrices: np.ndarray                    # 3 for each
@@ -240,7 +242,7 @@ class _Arrays(NamedTuple):
 
 
 class _DistinctLists:
-    """Different lists of int32, numbered; equal ones have the same number."""
+    """A table of distinct int32 arrays, numbered from 0 in order of first appearance."""
 
     def __init__(self) -> None:
         self.lists: list[np.ndarray] = []
@@ -248,7 +250,7 @@ class _DistinctLists:
         self._number_of_object: dict[int, int] = {}      # by identity: many arrays are the same object
 
     def number(self, array: np.ndarray) -> int:
-        """Return the number of an array of int32, which is added if no list is equal to it."""
+        """Return the number of an int32 array, after adding it if the table has no equal one."""
         if id(array) not in self._number_of_object:
             number = self._number_of.setdefault(array.tobytes(), len(self.lists))
             if number == len(self.lists):
@@ -261,7 +263,7 @@ class _DistinctLists:
 
 
 def to_bytes(computation: Computation, key: str) -> bytes:
-    """Return the entry for a computation, fused commands as their parts."""
+    """Return the bytes of an entry; a fused command is stored as the commands that it replaces."""
     return _packed(_to_arrays(computation.unfused()), key)
 
 
@@ -273,7 +275,7 @@ def _packed(arrays: _Arrays, key: str) -> bytes:
 
 
 def _narrow(array: np.ndarray) -> np.ndarray:
-    """Return the same numbers, flat, in the smallest type that holds them."""
+    """Return the numbers as a flat array of the smallest integer type that holds them."""
     flat = array.reshape(-1)
     if flat.dtype.kind == "i":
         least, greatest = (int(flat.min()), int(flat.max())) if flat.size else (0, 0)
@@ -306,7 +308,7 @@ def _int32(values: Sequence[Any]) -> np.ndarray:
 
 
 def _concatenated(lists: Sequence[np.ndarray], width: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lists one after the other, (elements, width) or flat for a width of 0, and the length of each."""
+    """Return the lists joined into one int32 array, (elements, width) or flat if ``width`` is 0, and their lengths."""
     empty = np.zeros((0, width) if width else 0, np.int32)
     return np.concatenate([empty, *lists]).astype(np.int32, copy=False), _int32([len(values) for values in lists])
 
@@ -319,8 +321,8 @@ def from_bytes(data: bytes, key: str) -> Computation:
 
     Raises
     ------
-    FormatError : the bytes are no entry, one of another key, or damaged; the computation must still go through
-        check_loaded
+    FormatError : the bytes are not an entry, belong to another key, or are damaged. Other faults are found by
+        ``check_loaded``, which must be called next.
     """
     arrays = _Arrays(*_read_arrays(data, key))
     if arrays.need_model_derivative.size != 1:
@@ -426,7 +428,7 @@ _REAL_ARRAYS = frozenset(("FM", "DM", "FV", "DV", "FP", "DP"))      # in files: 
 
 
 class _StructureWriter(TokenWriter):
-    """A writer of tags, integers and flags as components write them, without real numbers and their counts.
+    """A writer that keeps tags, integers and flags of components, and drops real numbers and the sizes of arrays.
 
     Sizes of parameters follow from the dimensions, and statistics are empty until there are any.
     """
@@ -455,9 +457,9 @@ class _StructureWriter(TokenWriter):
 
 
 def structure_of(nnet: Nnet) -> bytes:
-    """Return a digest of all that the compiler can see of a network, except for :func:`flags_of`.
+    """Return a digest of what compilation depends on in a network, except for :func:`flags_of`.
 
-    No component's choice of rows depends on a real number, so that these are left out.
+    Real numbers are left out: no component's choice of rows depends on one.
     """
     written = io.BytesIO()
     writer = _StructureWriter(written, True)
@@ -469,7 +471,8 @@ def structure_of(nnet: Nnet) -> bytes:
 
 
 def flags_of(nnet: Nnet) -> bytes:
-    """Return the facts that may change without a new ``version``: components' properties, and which are trained."""
+    """Return a digest of the components' properties and of which are trained: they may change while ``version`` stays.
+    """
     return repr([_flags(component) for component in nnet.components]).encode()
 
 
@@ -504,13 +507,13 @@ def request_digest(request: ComputationRequest) -> bytes:
 
 def computation_key(structure: bytes, flags: bytes, request: ComputationRequest, options: OptimizeOptions,
                     use_shortcut: bool) -> str:
-    """Return the key of a computation in Kaldi's commands: 64 hexadecimal digits. Fusions made from it do not count."""
+    """Return the key of a computation in Kaldi's commands, 64 hexadecimal digits."""
     return _hex_digest(structure, flags, request_digest(request), options, use_shortcut)
 
 
 def looped_key(structure: bytes, flags: bytes, requests: Sequence[ComputationRequest],
                options: OptimizeOptions) -> str:
-    """Return the key of the looped computation whose first chunks have these requests."""
+    """Return the key of the looped computation for these requests, which are those of its first chunks."""
     return _hex_digest(structure, flags, b"".join(map(request_digest, requests)), options, "looped")
 
 

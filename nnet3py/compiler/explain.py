@@ -59,7 +59,7 @@ def not_computable(builder: GraphBuilder, nnet: Nnet, request: ComputationReques
 
 
 def explain(builder: GraphBuilder, cindex: int, names: list[str]) -> list[str]:
-    """Return the lines that lead from one cindex down to the missing ones, breadth first, as Kaldi logs them."""
+    """Return Kaldi's lines of explanation: the dependencies that cannot be computed, breadth first from ``cindex``."""
     lines = [f"*** cindex {_kaldi_text(builder, cindex, names)} is not computable for the following reason: ***"]
     queue, seen = [cindex], {cindex}
     while queue and len(lines) <= MAX_LINES:
@@ -84,7 +84,7 @@ def _kaldi_text(builder: GraphBuilder, cindex: int, names: list[str]) -> str:
 
 
 def _index(builder: GraphBuilder, cindex: int) -> tuple[int, int, int]:
-    """Return n (of the first sequence that the cindex stands for), t and x."""
+    """Return n, t and x of a cindex; n is the first sequence of its shape."""
     shape, t, x = builder.space.indexes(builder.key[cindex:cindex + 1])[0].tolist()
     return int(builder.sequences.members[shape][0]), t, x
 
@@ -93,7 +93,7 @@ def _index(builder: GraphBuilder, cindex: int) -> tuple[int, int, int]:
 
 
 def lacking(builder: GraphBuilder, node: int, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the dependencies of cindexes of one node, int64 (rows, columns), and which of them each row lacks, bool.
+    """Return the dependencies of cindexes of one node, int64 (rows, columns), and which of them are lacking, bool.
 
     A row lacks a smallest set of dependencies: with all of them it could be computed, with fewer it could not. Optional
     terms (IfDefined) are not in the set; of alternatives (Failover) the first is.
@@ -116,11 +116,12 @@ def lacking(builder: GraphBuilder, node: int, ids: np.ndarray) -> tuple[np.ndarr
 
 
 def _search_missing(builder: GraphBuilder, start: np.ndarray) -> tuple[np.ndarray, list[int]]:
-    """Search from ``start`` to everything that is lacking, breadth first.
+    """Search breadth first from ``start`` to all dependencies that cannot be computed.
 
     Returns
     -------
-    For each cindex one that needs it (-1: none), int64; and the cindexes that lack nothing themselves, where paths end.
+    parent : int64, for each cindex the cindex from which it was reached; -1 if it was not
+    ends : cindexes that lack no dependency of their own, such as rows of an input that are not given
     """
     parent = np.full(builder.size, -1)
     parent[start] = start
@@ -141,7 +142,7 @@ def _search_missing(builder: GraphBuilder, start: np.ndarray) -> tuple[np.ndarra
 
 
 def _shortest_path(builder: GraphBuilder, cindex: int) -> list[int]:
-    """Return a shortest path of needs from a cindex to one that is missing."""
+    """Return a shortest path of dependencies from a cindex to one that is missing, as cindexes."""
     parent, ends = _search_missing(builder, np.array([cindex]))
     chain = ends[:1]
     while chain and chain[-1] != cindex:
@@ -150,7 +151,8 @@ def _shortest_path(builder: GraphBuilder, cindex: int) -> list[int]:
 
 
 def _path_text(builder: GraphBuilder, nnet: Nnet, chain: list[int]) -> str:
-    """Return ``output(0,5) needs tdnn3(0,8) needs input(0,11): not given``; inputs of components are not named."""
+    """Return a path as text: ``output(0,5) needs tdnn3(0,8) needs input(0,11): not given``, without component inputs.
+    """
     texts, others = [_cindex_text(builder, nnet, chain[0])], ""
     for user, used in zip(chain[:-1], chain[1:], strict=True):
         others = others or _alternatives(builder, nnet, user, used)
@@ -165,7 +167,7 @@ def _path_text(builder: GraphBuilder, nnet: Nnet, chain: list[int]) -> str:
 
 
 def _endless_recurrence(builder: GraphBuilder, nnet: Nnet, chains: list[list[int]]) -> list[str]:
-    """Return a hint if a path goes through a node several times: its recurrence has no beginning."""
+    """Return a hint, or nothing, on a recurrence without a beginning: a path that goes through a node several times."""
     for chain in chains:
         nodes = [int(node) for node in builder.node[chain] if nnet.is_component(int(node))]
         for node in nodes:
@@ -180,7 +182,8 @@ def _cindex_text(builder: GraphBuilder, nnet: Nnet, cindex: int) -> str:
 
 
 def _alternatives(builder: GraphBuilder, nnet: Nnet, user: int, used: int) -> str:
-    """Return the cindexes that could replace ``used``, as text: `` (or b(0,3))``."""
+    """Return the other cindexes from which ``user`` could be computed in place of ``used``, as text: `` (or b(0,3))``.
+    """
     node = int(builder.node[user])
     dependencies, lacks = (rows[0] for rows in lacking(builder, node, np.array([user])))
     indexes = builder.space.indexes(builder.key[user:user + 1])
@@ -213,7 +216,7 @@ def _failed_text(builder: GraphBuilder, nnet: Nnet, ids: np.ndarray) -> str:
 
 
 def _missing_inputs(builder: GraphBuilder, nnet: Nnet, failed: np.ndarray) -> tuple[list[str], list[str]]:
-    """Return a line for each input with missing rows, and hints on what to give."""
+    """Return a line for each input with missing rows, and hints on the frames to add."""
     ends = np.array(_search_missing(builder, failed)[1], np.int64)
     lines, hints = [], []
     for node in distinct(builder.node[ends]).tolist():
@@ -243,7 +246,7 @@ def _missing_inputs(builder: GraphBuilder, nnet: Nnet, failed: np.ndarray) -> tu
 def _missing_frames(name: str, given: np.ndarray, missing: np.ndarray) -> tuple[str, str]:
     """Return a line and a hint on the frames that an input lacks.
 
-    Of the sequences of one shape, all have the same frames, so the first shape that lacks some stands for all shapes.
+    Only the first shape of sequences that lacks frames is described.
     """
     shape = missing[0, 0]
     have, lack = (rows[rows[:, 0] == shape, 1] for rows in (given, missing))
@@ -259,7 +262,8 @@ def _missing_frames(name: str, given: np.ndarray, missing: np.ndarray) -> tuple[
 
 
 def times_text(times: Iterable[int] | np.ndarray) -> str:
-    """Return distinct times as ranges with inclusive ends, ``-3:9, 12:30:3``; many ranges are cut in the middle."""
+    """Format distinct times as ranges with inclusive ends, ``-3:9, 12:30:3``; a long list is shortened in the middle.
+    """
     values = distinct(np.asarray(times, np.int64)).tolist()
     ranges = []
     while values:

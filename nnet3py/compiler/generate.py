@@ -74,7 +74,7 @@ def generate_segments(nnet: Nnet, requests: Sequence[ComputationRequest], share:
 
 
 class _PartInfo:
-    """Facts about a part of a descriptor that are the same in all steps."""
+    """Facts about a part of a descriptor that commands need: constant, scale of each source node, dimension."""
 
     def __init__(self, part: Part, nnet: Nnet) -> None:
         self.constant = part.constant()
@@ -84,7 +84,7 @@ class _PartInfo:
 
 
 class _NodeInfo:
-    """Facts about a node that are the same in all its steps."""
+    """Facts about a node that commands need: its component and flags, its dimension, the parts of its descriptor."""
 
     def __init__(self, nnet: Nnet, node: int) -> None:
         node_object = nnet.nodes[node]
@@ -106,7 +106,7 @@ class _NodeInfo:
         self.update()
 
     def update(self) -> None:
-        """Update the facts that may change while the structure of the network stays: the properties of components."""
+        """Read the properties of the node's component again, which may change while the network's structure stays."""
         self.is_contiguous = False
         if self.component is not None:
             self.flags = int(self.component.properties)
@@ -138,7 +138,7 @@ _NEEDS_INPUT, _NEEDS_OUTPUT = int(Properties.BACKPROP_NEEDS_INPUT), int(Properti
 
 @dataclass(slots=True)
 class _StepInfo:
-    """The sub-matrices of a step (0: none), also of its descriptor's parts, and the sources of its rows."""
+    """The sub-matrices of a step and of the parts of its descriptor (0: none), and the sources of the step's rows."""
 
     node: _NodeInfo
     sources: list[PartSources]
@@ -303,7 +303,7 @@ class _Generator:
                                       for s in self._whole if s not in wanted]
 
     def _io_submatrices(self, of_inputs: str, of_outputs: str) -> set[int]:
-        """Return the values or derivatives of the request's inputs and outputs."""
+        """Return the sub-matrices of inputs and outputs; the arguments name attributes of :class:`_StepInfo`."""
         return {getattr(info, of_inputs if step.is_given else of_outputs)
                 for step, info in self._io_steps}
 
@@ -352,7 +352,7 @@ class _Generator:
                     self._add(CommandType.ADD_ROWS_MULTI, value, pairs, alpha=scale)
 
     def _add_rows(self, value: int, source: int, rows: np.ndarray, scale: float) -> None:
-        """Add rows of the step ``source``."""
+        """Add a command that adds ``scale`` times rows of the step ``source`` to the sub-matrix ``value``."""
         s = self.infos[source].value
         if _is_identity(rows, len(self.steps[source].indexes)):
             self._add(CommandType.MATRIX_ADD, value, s, alpha=scale)
@@ -423,7 +423,7 @@ class _Generator:
                     self._add(CommandType.ADD_TO_ROWS_MULTI, deriv, pairs, alpha=scale)
 
     def _rows_apart(self, column: Column) -> list[Column]:
-        """Split a column so that no two steps that are overlapping windows of one matrix change the same row."""
+        """Split a column so that no row is changed twice through two steps whose windows of one matrix overlap."""
         steps, rows = column
         used = np.unique(steps[steps >= 0])
         if len(used) < 2:
@@ -438,7 +438,8 @@ class _Generator:
         return split_repeated(column, windows[place, 0], windows[place, 1] + rows)
 
     def _add_rows_backward(self, deriv: int, source: int, rows: np.ndarray | None, scale: float) -> None:
-        """Add to rows of the step ``source``; None for all of its rows, in order."""
+        """Add a command that adds ``deriv`` to rows of the derivative of the step ``source``; None: to all, in order.
+        """
         target, num_rows = self.infos[source].deriv, len(self.steps[source].indexes)
         if rows is None or _is_identity(rows, num_rows):
             self._add(CommandType.MATRIX_ADD, target, deriv, alpha=scale)
@@ -451,7 +452,7 @@ class _Generator:
             return
         ranges = contiguous_ranges(rows, num_rows)
         if ranges is None:
-            raise CompileError("rows of a derivative that are added to one row do not follow each other",
+            raise CompileError("rows of a derivative that are added to one row are not consecutive",
                                "this is a fault of the compiler: please report it")
         self.computation.indexes_ranges.append(ranges)
         self._add(CommandType.ADD_ROW_RANGES, target, deriv, len(self.computation.indexes_ranges) - 1, alpha=scale)

@@ -77,7 +77,7 @@ def ragged(starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 class _NodeTable:
-    """The cindexes of one node: their keys, sorted, and by order of arrival their possible dependencies."""
+    """The cindexes of one node, with their keys (sorted) and their possible dependencies (in order of insertion)."""
 
     def __init__(self) -> None:
         self.keys = np.zeros(0, np.int64)             # sorted
@@ -184,7 +184,8 @@ class GraphBuilder:
             passes = min(2 * passes, MAX_DISTANCE - distance)
 
     def _expand(self, passes: int) -> None:
-        """List the possible dependencies of wanted cindexes, and theirs, ``passes`` times through each recurrence."""
+        """Add possible dependencies of wanted cindexes, and in turn theirs, going ``passes`` times round a recurrence.
+        """
         for group, is_recurrence in reversed(self._groups):
             for _ in range(passes):
                 dependencies = [self._expand_node(node) for node in reversed(group)]
@@ -230,13 +231,13 @@ class GraphBuilder:
         return dependencies
 
     def _find_status(self) -> None:
-        """Decide which cindexes are computable; those that are not expanded yet may turn out either way."""
+        """Decide which cindexes are computable; the status of those that are not expanded yet stays unknown."""
         for group, is_recurrence in self._groups:
             while any([self._find_status_at(node) for node in group]) and is_recurrence:
                 pass
 
     def _find_status_at(self, node: int) -> bool:
-        """Decide the status of cindexes of ``node``; returns whether that of any was decided."""
+        """Decide the status of cindexes of ``node``; returns whether the status of any changed."""
         table, rule = self.tables[node], self.rules[node]
         ids = table.ids
         ids = ids[(self.status[ids] == UNKNOWN) & self._expanded[ids]]
@@ -267,9 +268,9 @@ class GraphBuilder:
         return bool((computable | ~possible).any())
 
     def _reached(self, follow: Callable[[int, np.ndarray], np.ndarray]) -> np.ndarray:
-        """Return which cindexes are reached from the outputs, bool (size,).
+        """Return which cindexes can be reached from the outputs along dependencies, bool (size,).
 
-        ``follow(node, ids)`` gives the next ones.
+        ``follow(node, ids)`` returns the dependencies to follow from cindexes of a node.
         """
         reached, seen = np.zeros(self.size + 1, bool), np.zeros(self.size + 1, bool)   # the last element stands for -1
         for ids in self.output_ids:
@@ -326,7 +327,7 @@ class GraphBuilder:
         return [self.status[ids] == COMPUTABLE for ids in self.output_ids]
 
     def prune(self) -> Graph:
-        """Return the graph of the cindexes that the outputs really use, and of all that were given."""
+        """Return the graph of all given cindexes, and of those that the outputs use."""
         all_computable = bool((self.status[:self.size] == COMPUTABLE).all())
         used = [self._used(node, all_computable) for node in range(len(self.rules))]
         everything = all_computable and all(choices is table.dependencies
@@ -408,7 +409,7 @@ def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True,
 def io_node(nnet: Nnet, name: str, kind: str) -> int:
     """Return the node of an input or output (``kind``) of a request.
 
-    An input is an input node, or a component node of which some values were computed before.
+    An input is an input node, or a component node whose values the caller has from an earlier computation.
 
     Raises
     ------

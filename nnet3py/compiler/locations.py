@@ -23,7 +23,7 @@ Column = tuple[np.ndarray, np.ndarray]         # matrices and rows of one term, 
 
 
 def compact(matrices: np.ndarray, rows: np.ndarray) -> Locations:
-    """Move each row's terms before its gaps, in order, and drop the terms that no row has."""
+    """Move each row's terms before its gaps (-1), in their order, and drop the columns without terms."""
     present = matrices >= 0
     if len(present) > 1 and (present[1:] & ~present[:-1]).any():
         order = np.argsort(~present, axis=0, kind="stable")
@@ -34,7 +34,10 @@ def compact(matrices: np.ndarray, rows: np.ndarray) -> Locations:
 
 
 def split_locations(matrices: np.ndarray, rows: np.ndarray) -> list[Column]:
-    """Split locations into columns. A matrix that more than half of the rows use gets a column of its own."""
+    """Split locations into columns with at most one term for each row.
+
+    A matrix that more than half of the rows use gets a column of its own.
+    """
     if len(matrices) == 0:
         return []
     if len(matrices) == 1:
@@ -74,13 +77,13 @@ def split_locations_backward(matrices: np.ndarray, rows: np.ndarray) -> list[Col
 
 
 def split_repeated(column: Column, matrices: np.ndarray, rows: np.ndarray) -> list[Column]:
-    """Split a column so that no pair of ``matrices`` and ``rows``, one for each term, occurs twice in one column."""
+    """Split a column so that none of the pairs (matrices[i], rows[i]), one for each term, occurs twice in a column."""
     present = column[0] >= 0
     return _pieces(column, _occurrence(np.where(present, matrices, -1), np.where(present, rows, -1)))
 
 
 def _pieces(column: Column, piece: np.ndarray) -> list[Column]:
-    """Return a column for each number in ``piece`` (one for each term), with the terms of this number only."""
+    """Return the columns that hold the terms with piece number 0, 1, …; ``piece`` has a number for each term."""
     matrices, rows = column
     present = matrices >= 0
     chosen = [(piece == k) & present for k in range(int(piece[present].max()) + 1)]
@@ -94,9 +97,9 @@ def only_matrix(matrices: np.ndarray) -> int:
 
 
 def contiguous_ranges(indexes: np.ndarray, num_rows: int) -> np.ndarray | None:
-    """Return where in ``indexes`` each value 0 … num_rows - 1 stands, int32 (num_rows, 2) of begin and end.
+    """Return the range of positions of each value 0 … num_rows - 1 in ``indexes``, int32 (num_rows, 2): begin and end.
 
-    -1, -1 stands for nowhere. None is returned if the places of some value do not follow each other.
+    A value that does not occur has (-1, -1). None is returned if the positions of some value are not consecutive.
     """
     starts = np.flatnonzero(np.diff(indexes, prepend=indexes[:1] - 1))
     ends = np.append(starts[1:], len(indexes))
@@ -110,14 +113,14 @@ def contiguous_ranges(indexes: np.ndarray, num_rows: int) -> np.ndarray | None:
 
 
 def _run_number(rows: np.ndarray) -> np.ndarray:
-    """Return for each place how many separate runs of the same value came before its run."""
+    """Return for each element how many separate runs of its value come before its own run."""
     starts = np.flatnonzero(np.diff(rows, prepend=rows[:1] - 1))
     per_run = _count_earlier(rows[starts])
     return np.repeat(per_run, np.diff(np.append(starts, len(rows))))
 
 
 def _occurrence(matrices: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Return for each place how often the same pair came before."""
+    """Return for each position how many earlier positions have the same pair (matrix, row)."""
     return _count_earlier(matrices * (int(rows.max(initial=0)) + 2) + rows)
 
 
@@ -161,12 +164,12 @@ class PartSources(NamedTuple):
 
 
 class SourceFinder:
-    """The steps and rows of cindexes, looked up for all steps of a node at once: a recurrence has many small steps.
+    """Lookup of the step and row of a cindex, for all steps of a node at once: recurrences have many small steps.
 
     Parameters
     ----------
     steps : all steps
-    space : the space of the keys of their rows
+    space : the key space of the request
     ends : for each segment the number of steps up to its end; a step sees no steps of later segments
     """
 
@@ -201,7 +204,8 @@ class SourceFinder:
         return self._tables[node]
 
     def _keys_of(self, indexes: np.ndarray) -> np.ndarray:
-        """Return the keys of indexes; leaves and parts ask for the same ones in turn."""
+        """Return the keys of indexes; the last result is kept, since leaves and parts ask for the same indexes in turn.
+        """
         if self._last_keys is None or self._last_keys[0] is not indexes:
             self._last_keys = indexes, self.space.keys(indexes)
         return self._last_keys[1]
@@ -240,7 +244,7 @@ class SourceFinder:
         return {number: [part[i] for part in parts] for i, number in enumerate(numbers)}
 
     def _same_rows(self, numbers: list[int], rule: DescriptorRule) -> int:
-        """Return the only step of the only source of the only step, if the rows are the same (most often), else -1."""
+        """Return the only step of the source if this node has one step with the same rows (the usual case), else -1."""
         steps = self._steps_of.get(rule.sources()[0], []) if rule.is_pointwise else []
         if len(steps) != 1 or len(numbers) != 1 or len(self._ends) > 2:
             return -1
@@ -262,7 +266,7 @@ class SourceFinder:
 
     def _several_leaves(self, rule: DescriptorRule, part: int, indexes: np.ndarray,
                         limits: np.ndarray | None) -> Locations:
-        """Return the terms that each row uses, sorted as cindexes."""
+        """Return the locations of the terms of each row of a part with several leaves, sorted by cindex."""
         leaf_sources = [self._leaf_sources(leaf, shift, indexes, limits)
                  for leaf, shift in zip(rule.leaves[part], rule.leaf_shifts[part], strict=True)]
         steps, rows = np.array([source[0] for source in leaf_sources]), np.array([source[1] for source in leaf_sources])
@@ -293,7 +297,10 @@ class SourceFinder:
 
     def _leaf_sources(self, leaf: Leaf, shift: tuple[int, int] | None, indexes: np.ndarray,
                       limits: np.ndarray | None) -> tuple[np.ndarray, ...]:
-        """Return steps and rows, below ``limits`` (rows,) only, and the nodes and keys that the rows ask for."""
+        """Return step and row from which a leaf takes each row, and the node and key that it asks for.
+
+        Step and row are -1 where there is none; steps from ``limits`` (rows,) on count as none.
+        """
         if shift is not None:
             first, keys = shift[0], self.space.shifted(self._keys_of(indexes), shift[1])
             nodes = np.full(len(keys), first)

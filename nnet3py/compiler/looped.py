@@ -3,8 +3,8 @@
 The requests of the first few chunks are compiled as segments of one computation (build_graph.py); when the last ones
 are alike, the optimizer ends it with a jump back (optimize/form_loop.py). Kaldi: nnet-compile-looped.h.
 
-The state is the rows of matrices that a later chunk reads, found by going through the commands backwards. A row of
-which some columns are read counts as a whole: rows carried beyond need do no harm, for nothing reads them.
+The state is the rows of matrices that a later chunk reads, found by going through the commands backwards. If some
+columns of a row are read, the whole row belongs to the state.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def looped_chunk_size(nnet: Nnet, frames_per_chunk: int, frame_subsampling_facto
 def with_ivector_period(nnet: Nnet, period: int) -> Nnet:
     """Return a copy of a network that reads rows at the last multiple of ``period`` in place of rows at t = 0.
 
-    So an i-vector may change from chunk to chunk. Parameters and components are shared. Kaldi: ModifyNnetIvectorPeriod.
+    This lets the i-vector change with each chunk. Parameters and components are shared. Kaldi: ModifyNnetIvectorPeriod.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def _product(times: np.ndarray, num_sequences: int) -> np.ndarray:
 
 def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
                    options: OptimizeOptions | None = None) -> Computation:
-    """Compile an endless computation from the requests for its first chunks, in the form that runs.
+    """Compile an endless computation, with fused commands, from the requests for its first chunks.
 
     Parameters and errors are those of :func:`find_looped`.
     """
@@ -129,13 +129,14 @@ def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
 
 def find_looped(nnet: Nnet, requests: Sequence[ComputationRequest], options: OptimizeOptions | None = None,
                 cache_dir: str | os.PathLike[str] | None = None) -> Computation:
-    """Return an endless computation in Kaldi's commands, from the disk, or compiled and stored there.
+    """Return an endless computation in Kaldi's commands, from the folder ``cache_dir``, or compiled and stored there.
 
     Kaldi: CompileLooped.
 
     Parameters
     ----------
-    requests : three or more; all that follow are like the last one, as much later as that is than the one before it
+    requests : those for the first chunks, three or more; each later one is the last one moved in time, by the distance
+        between the last two
     cache_dir : as for :class:`~nnet3py.compiler.cache.CachingCompiler`
 
     Raises
@@ -181,7 +182,7 @@ def _extrapolated(requests: Sequence[ComputationRequest], count: int) -> list[Co
 
 
 def _request_number(requests: Sequence[ComputationRequest], number: int) -> ComputationRequest:
-    """Return the request for a chunk: one of the given ones, or the last of them moved to a later time."""
+    """Return the request for chunk ``number``: one of the given ones, or the last of them moved to a later time."""
     later = number + 1 - len(requests)
     return requests[number] if later <= 0 else _shifted(requests[-1], later * _time_shift(requests))
 
@@ -206,7 +207,7 @@ _READ = frozenset((Role.READ, Role.READ_WRITE))
 
 
 class CarriedRows(NamedTuple):
-    """Rows of matrices, the same for each sequence.
+    """The rows of matrices that one sequence carries from chunk to chunk; all sequences carry the same ones.
 
     Attributes
     ----------
@@ -232,19 +233,19 @@ class CarriedRows(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The rows carried to a chunk, and from it to the next one; in the same order if that is the same chunk again."""
+    """The rows carried to a chunk, and from it to the next one; in equal order if the chunk is repeated."""
 
     before: CarriedRows
     after: CarriedRows
 
 
 class CarriedState(NamedTuple):
-    """The rows carried to and from each chunk, the beginning of the loop, and the room that the state takes.
+    """The rows carried to and from each chunk, and the chunk at which the loop begins.
 
     Attributes
     ----------
     chunks : the first chunks of a stream; after the last of them chunk number ``loop_begin`` comes again
-    width : the most elements of one sequence that are carried
+    width : the largest number of elements that are carried for one sequence
     """
 
     chunks: list[Chunk]
@@ -252,13 +253,13 @@ class CarriedState(NamedTuple):
     width: int
 
     def number_of(self, count: int) -> int:
-        """Return the number of the chunk that has ``count`` chunks before it in a stream."""
+        """Return the index in ``chunks`` of the chunk that comes after ``count`` chunks of a stream."""
         period = len(self.chunks) - self.loop_begin
         return count if count < self.loop_begin else self.loop_begin + (count - self.loop_begin) % period
 
 
 def num_sequences(computation: Computation) -> int:
-    """Return how many sequences go through a computation together: as many as in any of its inputs."""
+    """Return the number of sequences that a computation computes together: those in any of its inputs."""
     taken = next(command.args[0] for command in computation.commands if command.type == CommandType.ACCEPT_INPUT)
     return 1 + int(computation.debug_info[computation.submatrices[taken].matrix].indexes[:, 0].max())
 
@@ -279,7 +280,7 @@ def carried_state(computation: Computation, nnet: Nnet) -> CarriedState:
 
 
 class _LiveRows:
-    """The rows of all matrices that hold something which is read later, as one bool vector."""
+    """The rows of all matrices that are read later (*live* rows), as one bool vector over all rows."""
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
         self.computation, self.nnet = computation, nnet
@@ -294,7 +295,7 @@ class _LiveRows:
     def at_chunks(self) -> tuple[int, list[np.ndarray]]:
         """Return the number of the chunk to which the jump goes, and the live rows before each chunk, bool (rows,).
 
-        The jump comes from the last chunk: after taking its inputs it is what the target chunk is after taking its own.
+        The jump goes from the last chunk to the same point of the target chunk, just after its inputs.
         """
         commands, begins = self.computation.commands, self.begins
         label = commands[-1].args[0]
@@ -318,7 +319,7 @@ class _LiveRows:
         return loop_begin, [by_command[c] for c in begins]
 
     def _before(self, command: Command, live: np.ndarray) -> None:
-        """Turn the rows that are live after a command into those that are live before it, in place."""
+        """Change ``live``, the live rows after a command, to those before it, in place."""
         kind, _, args = command
         if kind == CommandType.SWAP_MATRIX:
             (a, b, _), (c, d, _) = self.ranges[args[0]], self.ranges[args[1]]
@@ -329,7 +330,7 @@ class _LiveRows:
         self._with_read(command, live, adds)
 
     def _without_written(self, command: Command, live: np.ndarray, adds: bool) -> None:
-        """Clear the rows that a command overwrites; ``adds``: its propagation adds to the output instead."""
+        """Clear in ``live`` the rows that a command overwrites; ``adds``: its component adds to the output."""
         kind, _, args = command
         if kind == CommandType.ALLOC_MATRIX:
             first, end, _ = self.ranges[args[0]]
@@ -341,7 +342,7 @@ class _LiveRows:
                     live[first:end] = False
 
     def _with_read(self, command: Command, live: np.ndarray, adds: bool) -> None:
-        """Set the rows that a command reads."""
+        """Set in ``live`` the rows that a command reads; ``adds``: its component adds to the output."""
         kind, _, args = command
         roles = COMMANDS[kind].roles
         chosen = Role.ROWS in roles or Role.RANGES in roles          # whether only some rows are read
@@ -370,7 +371,7 @@ class _LiveRows:
         return CarriedRows(np.concatenate(matrices), np.concatenate(places))
 
     def last_is_begin_again(self, loop_begin: int) -> bool:
-        """Return whether the last chunk is the one to which it jumps, but for its inputs."""
+        """Return whether the last chunk equals the one to which it jumps, except for its inputs."""
         commands, givers = self.computation.commands, self._givers()
         label, begin = commands[-1].args[0], self.begins[loop_begin]
         between = {command.type for command in commands[begin:label]} - WITHOUT_CALL - {CommandType.ACCEPT_INPUT}
@@ -378,25 +379,25 @@ class _LiveRows:
         return not between and own == {node: givers.get(m) for node, m in theirs.items()}
 
     def _inputs(self, begin: int, end: int) -> dict[int, int]:
-        """Return the matrix of each input that is taken between two commands, by its node."""
+        """Return the inputs accepted by the commands from ``begin`` to ``end``: node -> matrix."""
         return {command.args[1]: self.computation.submatrices[command.args[0]].matrix
                 for command in self.computation.commands[begin:end] if command.type == CommandType.ACCEPT_INPUT}
 
     def handed_over(self, taken: CarriedRows) -> CarriedRows:
-        """Return the rows that the swaps at the end move into these."""
+        """Return the rows whose contents the swaps at the end move to the rows ``taken``."""
         givers = self._givers()
         matrices = np.array([givers.get(m, m) for m in taken.matrices.tolist()], np.int64)
         return CarriedRows(matrices, taken.places)
 
     def _givers(self) -> dict[int, int]:
-        """Return for each matrix the one that the swaps at the end move into it."""
+        """Return the swaps at the end: matrix -> matrix whose contents it receives."""
         computation = self.computation
         swaps = (computation.commands[c].args for c in computation.loop_swaps())
         return {computation.submatrices[a].matrix: computation.submatrices[b].matrix for a, b, *_ in swaps}
 
 
 def _chunk_begins(commands: list[Command]) -> list[int]:
-    """Return the numbers of the commands that take the first input of each chunk."""
+    """Return for each chunk the number of the command that accepts its first input."""
     begins, exchanges = [0], CommandType.ACCEPT_INPUT
     for c, command in enumerate(commands):
         if command.type == CommandType.ACCEPT_INPUT and exchanges == CommandType.PROVIDE_OUTPUT:

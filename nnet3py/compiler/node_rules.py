@@ -28,7 +28,7 @@ class NodeRule:
     Attributes
     ----------
     is_pointwise : whether a row depends on the same row of the only source, and on nothing else
-    uses_all : whether a row whose possible dependencies are all available is computable and uses all of them
+    uses_all : whether a row with all its possible dependencies available is computable and uses all of them
     shifts : if all dependencies of a row are at the same n and x and at fixed distances in t: for each column the
         source
         and the distance; else None
@@ -56,7 +56,7 @@ class NodeRule:
 
 
 class DimRangeRule(NodeRule):
-    """The rule of a dim-range node, which has the rows of its source."""
+    """The rule of a dim-range node: a row depends on the same row of the source."""
 
     is_pointwise = uses_all = True
 
@@ -74,7 +74,7 @@ class DimRangeRule(NodeRule):
 
 
 class ComponentRule(NodeRule):
-    """The rule of a component node, which depends on the descriptor node before it, as its component says."""
+    """The rule of a component node: dependencies on its input descriptor, chosen by the component."""
 
     def __init__(self, source: int, component: Component) -> None:
         self.source, self.component = source, component
@@ -133,7 +133,8 @@ class DescriptorRule(NodeRule):
 
 
 def evaluate_part(part: Part, available: Mask) -> tuple[Mask, Mask]:
-    """Return whether a descriptor's part is computable (rows,), and which leaves it then uses (rows, leaves)."""
+    """Return which rows of a descriptor's part are computable (rows,), and which leaves each row uses (rows, leaves).
+    """
     return _evaluate(part, iter(range(available.shape[1])), available)
 
 
@@ -171,7 +172,7 @@ def _subtrees(parts: Iterable[Part]) -> Iterator[Part]:
 
 
 class NodeRules(list[NodeRule]):
-    """The rules of all nodes of a network, and what follows from these alone. Must not be changed."""
+    """The rules of all nodes of a network, with data derived from them. Must not be changed."""
 
     @cached_property
     def sources(self) -> list[list[int]]:
@@ -180,16 +181,16 @@ class NodeRules(list[NodeRule]):
 
     @cached_property
     def epochs(self) -> list[list[int]]:
-        """The nodes of each epoch."""
+        """The nodes of each epoch, in order of computation (see :func:`node_epochs`)."""
         return epoch_nodes(self.sources)
 
     @cached_property
     def hidden(self) -> frozenset[int]:
-        """The input nodes of components, which have no phases of their own."""
+        """The nodes of component inputs, which are computed in the phase of their component."""
         return frozenset(rule.source for rule in self if isinstance(rule, ComponentRule))
 
     def chains(self, io_nodes: Collection[int]) -> Chains:
-        """Return the chains of nodes, where the caller gives or wants the rows of ``io_nodes``."""
+        """Return the chains of nodes that need the same rows; ``io_nodes`` are the request's inputs and outputs."""
         key = frozenset(io_nodes)
         if key not in self._chains:
             self._chains[key] = Chains(self, key)
@@ -197,7 +198,7 @@ class NodeRules(list[NodeRule]):
 
     @cached_property
     def node_info_cache(self) -> dict[int, Any]:
-        """Facts about each node that generate.py keeps."""
+        """The facts about each node that generate.py needs, filled there."""
         return {}
 
     @cached_property
@@ -208,16 +209,16 @@ class NodeRules(list[NodeRule]):
 class Chains:
     """Chains of nodes that need exactly the same rows; every node is in one chain.
 
-    Each node of a chain but the first has the rows of the node before it, its only source, and is that node's only
-    user.
+    Each node of a chain, except the first, has the node before it as its only source, with the same rows, and is the
+    only user of that node.
 
     Attributes
     ----------
     nodes : the nodes of each chain, the first one in front
-    number : for the first node of each chain its place in ``nodes``
+    number : first node of a chain -> position of the chain in ``nodes``
     last : for each node the last node of its chain, the only one that other nodes use
     first : for each node the first node of its chain, the only one that depends on other nodes
-    epochs : the last nodes of chains, in epochs
+    epochs : for each epoch, the last nodes of its chains
     rings : the last nodes of chains that depend on themselves
     """
 

@@ -8,15 +8,15 @@ from nnet3py.option_fields import opt
 
 INT32_MIN, INT32_MAX = -2147483648, 2147483647
 DEFAULT_CAPACITY = 64      # compiled computations
-OMIT_MARKS = "omit-marks"      # for ``fuse``: a list without the swaps and marks of Kaldi's form, but nothing fused
+OMIT_MARKS = "omit-marks"      # value of ``fuse``: no fusion, but without Kaldi's swaps and memory compression
 
 
 @dataclass(frozen=True)
 class OptimizeOptions:
     """The ``--optimization.*`` options of commands, by the same names, with Kaldi's defaults.
 
-    Results never depend on them, but for ``min_deriv_time``, ``max_deriv_time`` and ``max_deriv_time_relative``.
-    ``optimize=False`` switches off everything else but what running needs and the marks of memory compression.
+    Only ``min_deriv_time``, ``max_deriv_time`` and ``max_deriv_time_relative`` change results.
+    ``optimize=False`` switches off all passes except memory compression and those that running needs.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class OptimizeOptions:
         return replace(self, max_deriv_time=last_t + self.max_deriv_time_relative, max_deriv_time_relative=INT32_MAX)
 
     def limits_derivatives(self) -> bool:
-        """Return whether derivatives outside of a range of times are to be taken as zero."""
+        """Return whether derivatives outside a range of times are treated as zero."""
         return (self.min_deriv_time, self.max_deriv_time, self.max_deriv_time_relative) != (
             INT32_MIN, INT32_MAX, INT32_MAX)
 
@@ -74,15 +74,15 @@ class OptimizeOptions:
         return {word.strip() for word in self.fuse.split(",")} - {"", "none"}
 
     def keeps_kaldi_form(self) -> bool:
-        """Return whether nothing is fused: the list that runs is then Kaldi's, swaps and compression marks included."""
+        """Return whether fusion is off, so that the computation that runs has Kaldi's swaps and memory compression."""
         return not (self.optimize and self.fusions())
 
     def allows(self, name: str) -> bool:
-        """Return the switch of this name, as commands spell it (``convert-addition``)."""
+        """Return the value of the switch with this name, spelled as on command lines (``convert-addition``)."""
         return bool(getattr(self, name.replace("-", "_")))
 
     def merges(self) -> bool:
-        """Return whether matrices are merged."""
+        """Return whether variables may be merged."""
         return ((self.remove_assignments or self.propagate_in_place or self.backprop_in_place)
                 and (self.allow_left_merge or self.allow_right_merge))
 

@@ -1,4 +1,4 @@
-"""Computation requests: the rows of nodes that are given and wanted, and the derivatives.
+"""Computation requests: the rows of given inputs and wanted outputs, and the derivatives that are given or wanted.
 
 Kaldi: ``ComputationRequest``.
 
@@ -52,7 +52,7 @@ class IoSpecification:
 
     @classmethod
     def frames(cls, name: str, n: int, t0: int, t1: int, step: int = 1, has_deriv: bool = False) -> IoSpecification:
-        """Make the rows of ``n`` sequences with the frames t0, t0 + step, … before t1.
+        """Make the specification of ``n`` sequences with the frames t0, t0 + step, … before t1.
 
         All frames of the first sequence come first, then those of the next: a matrix (rows, dim) for these rows has the
         elements of an array (n, frames, dim) in order.
@@ -74,7 +74,7 @@ class IoSpecification:
 
 
 class ComputationRequest(Shown):
-    """A request: inputs, outputs, and whether parameters get derivatives. Hashable by its contents.
+    """A request: inputs, outputs, and whether parameters get derivatives. Hashable by value.
 
     Parameters
     ----------
@@ -189,8 +189,7 @@ class Sequences:
         return cls([np.array(m, dtype=np.int32) for m in members], reduced[:count], reduced[count:], KeySpace.of(ios))
 
     def expand(self, indexes: np.ndarray) -> np.ndarray:
-        """Return the indexes of all sequences, int32 (rows, 3), sorted, from those of the shapes (sorted, no padding).
-        """
+        """Return the indexes of all sequences, int32 (rows, 3), sorted, for indexes of shapes (sorted, no padding)."""
         if len(self.members) == 1:
             n = self.members[0]
             if len(n) == 1 and n[0] == 0:
@@ -231,7 +230,7 @@ class Sequences:
 
 
 def _by_sequence(indexes: np.ndarray) -> dict[int, np.ndarray]:
-    """Return for each n its rows, sorted by t and x, int32 (rows, 2) of t and x."""
+    """Return (t, x) of the rows of each sequence, sorted, int32 (rows, 2): n -> rows."""
     order = np.lexsort((indexes[:, 2], indexes[:, 1], indexes[:, 0]))
     n = indexes[order, 0]
     rest = indexes[order, 1:]

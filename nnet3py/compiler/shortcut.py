@@ -63,9 +63,9 @@ def n_stride(indexes: np.ndarray) -> int:
 
 
 def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | None:
-    """Return the request for two of its sequences, and how many it has; None if it has two or fewer, or irregular ones.
+    """Return the request for the first two sequences, and the number of sequences.
 
-    Kaldi: RequestIsDecomposable.
+    None if there are two or fewer, or if they differ. Kaldi: RequestIsDecomposable.
     """
     ios = (*request.inputs, *request.outputs)
     num_sequences = int(ios[0].indexes[-1, 0]) + 1
@@ -83,7 +83,7 @@ def decompose(request: ComputationRequest) -> tuple[ComputationRequest, int] | N
 
 
 def expand_indexes(indexes: np.ndarray, stride: int, num_sequences: int) -> np.ndarray:
-    """Return indexes int32 (rows, 3) of two sequences for ``num_sequences``."""
+    """Return indexes int32 (rows, 3) for ``num_sequences``, from those of two sequences."""
     first = indexes.reshape(-1, 2, stride, 3)[:, :1]
     out = np.repeat(first, num_sequences, axis=1)
     out[..., 0] = np.arange(num_sequences, dtype=np.int32)[:, None]
@@ -117,7 +117,7 @@ class _Expander:
         self._new_first, self._new_rows = self._windows(subs)
 
     def expand(self) -> Computation:
-        """Return the large computation, with new lists; neither has cached data afterwards."""
+        """Return the large computation, with new lists; both computations have no cached data afterwards."""
         small = self.small
         large = small.copy()
         large.matrices = [MatrixInfo(num_rows // 2 * self.num_sequences, num_cols, contiguous)
@@ -145,7 +145,7 @@ class _Expander:
         return stride
 
     def _new_nodes(self, nodes: np.ndarray, stride: int) -> np.ndarray | None:
-        """Return the nodes of the rows of the large matrix; None if they are not the same in the two sequences."""
+        """Return the nodes of the rows of the large matrix; None if the two sequences have different nodes."""
         key = id(nodes), stride
         if key not in self._nodes:
             blocks = nodes.reshape(-1, 2, stride)
@@ -171,13 +171,14 @@ class _Expander:
         return np.concatenate(([0], first)), np.concatenate(([0], end - first))
 
     def _place(self, rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
-        """Return the place in the large matrix of the row of sequence 0 with the same t and x as each row."""
+        """Return the position in the large matrix of the row of sequence 0 with the same t and x as each of ``rows``.
+        """
         return np.asarray(rows // (2 * stride) * (self.num_sequences * stride) + rows % stride)
 
     # -- commands with index lists ---------------------------------------------------------------------------------
 
     def _command(self, command: Command, large: Computation) -> Command:
-        """Return the command with a new entry of its own in the lists of ``large``."""
+        """Return the command for the large computation, and add its lists of rows to ``large``."""
         position, role = _INDEXED[command.type]
         s, entry = command.args[0], command.args[position]
         if role == Role.ROWS:
@@ -202,16 +203,16 @@ class _Expander:
         return command._replace(args=(*command.args[:position], len(lists) - 1, *command.args[position + 1:]))
 
     def _chosen(self, s: int, rows: np.ndarray) -> np.ndarray:
-        """Return the rows of ``s`` that are of sequence 0 and have a partner."""
+        """Return the positions in ``rows`` that belong to sequence 0 of ``s`` and are not -1."""
         own = self._first[s] + np.arange(len(rows))
         return np.flatnonzero((_sequence(own, self._sub_stride[s]) == 0) & (rows >= 0))
 
     def _follow(self, s: int, partners: np.ndarray,
                 columns: Sequence[np.ndarray]) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Return the places in the large matrix of the rows of ``s`` that have partners, and those of their partners.
+        """Return rows in the large matrices: of ``s``, and those that they refer to; (sequences, chosen rows) each.
 
-        ``partners`` are sub-matrices, ``columns`` rows of them (-1: none), (rows,) each. All results are (sequences,
-        chosen rows).
+        Row i of ``s`` refers to rows ``columns[k][i]`` (-1: none) of sub-matrix ``partners[i]``. Chosen are the rows of
+        sequence 0 that refer to any.
         """
         chosen = self._chosen(s, columns[0])
         n = np.arange(self.num_sequences)[:, None]
@@ -252,7 +253,8 @@ class _Expander:
 
 
 class _IndexLists:
-    """The strides of index lists of two sequences, and the lists for more of them; by identity, for many are shared."""
+    """The strides of index lists of two sequences, and the expanded lists; cached by identity, since many are shared.
+    """
 
     def __init__(self, lists: Sequence[np.ndarray], num_sequences: int) -> None:
         self._num_sequences = num_sequences
@@ -261,7 +263,7 @@ class _IndexLists:
         self._add_interleaved(list({id(rows): rows for rows in lists if len(rows) and len(rows) % 2 == 0}.values()))
 
     def _add_interleaved(self, lists: list[np.ndarray]) -> None:
-        """Find the lists of stride 1, which most are, and expand them all at once."""
+        """Find the lists of stride 1 (the most common case), and expand them all at once."""
         if not lists:
             return
         pairs = np.concatenate(lists).reshape(-1, 2, 3)
@@ -275,13 +277,13 @@ class _IndexLists:
                 self._stride_of[id(rows)], self._expanded[id(rows)] = 1, expanded[begin:end]
 
     def stride(self, indexes: np.ndarray) -> int:
-        """Return the stride of one of the lists, 0 if it has none."""
+        """Return the stride of a list, 0 if it is irregular."""
         if id(indexes) not in self._stride_of:
             self._stride_of[id(indexes)] = n_stride(indexes)
         return self._stride_of[id(indexes)]
 
     def expanded(self, indexes: np.ndarray) -> np.ndarray:
-        """Return one of the lists, which has a stride, for all sequences."""
+        """Return a regular list, expanded to all sequences."""
         if id(indexes) not in self._expanded:
             self._expanded[id(indexes)] = expand_indexes(indexes, self.stride(indexes), self._num_sequences)
         return self._expanded[id(indexes)]
@@ -292,5 +294,5 @@ _INDEXED = {kind: (position, role) for kind, info in COMMANDS.items() for positi
 
 
 def _sequence(rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
-    """Return to which of the two sequences each row belongs, 0 or 1."""
+    """Return the sequence of each row, 0 or 1."""
     return rows // stride % 2

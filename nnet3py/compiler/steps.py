@@ -31,7 +31,7 @@ class Step(NamedTuple):
     node : the node
     indexes : int32 (rows, 3), of all sequences, in the order of the matrix; may be empty for a component's input
     source : of a dim-range node: the step of which this one is a window of columns; else -1
-    is_given : whether the caller gives the values: of an input node, or of a component node, computed before
+    is_given : whether the caller gives the values, which those of a component node are if they were computed earlier
     """
 
     node: int
@@ -41,7 +41,8 @@ class Step(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """The cindexes of one node in a phase: their numbers, and their indexes of all sequences, both ascending."""
+    """The cindexes of one node that are computed in a phase: their numbers, and their indexes of all sequences, sorted.
+    """
 
     node: int
     numbers: np.ndarray
@@ -50,11 +51,11 @@ class Phase(NamedTuple):
 
 
 def phases(graph: Graph, rules: NodeRules, chosen: np.ndarray | None = None) -> Iterator[Phase]:
-    """Yield the phases in order, and in each its nodes in order, without the inputs of components.
+    """Yield the phases in order, and within each the nodes in order; inputs of components are left out.
 
     Parameters
     ----------
-    chosen : bool (cindexes,), the cindexes to put in phases, if others have been computed already; None for all
+    chosen : bool (cindexes,), the cindexes to compute, if others have been computed already; None for all
 
     Raises
     ------
@@ -94,7 +95,8 @@ def _phase(graph: Graph, node: int, numbers: np.ndarray) -> Phase:
 
 def _recurrent_phases(graph: Graph, epoch: list[int], computed: list[np.ndarray],
                       hidden: frozenset[int]) -> Iterator[Phase]:
-    """Yield the phases of one recurrence: first cindexes that need no others of it, then those that need only these."""
+    """Yield the phases of one recurrence: first cindexes without dependencies in it, then those that need only these.
+    """
     chains = _chains_of(graph, [node for node in epoch if len(computed[node])])
     if not chains:
         return
@@ -119,7 +121,7 @@ def _recurrent_phases(graph: Graph, epoch: list[int], computed: list[np.ndarray]
 
 
 def _chains_of(graph: Graph, nodes: list[int]) -> list[list[int]]:
-    """Return the chains of these nodes, in the order of their first ones."""
+    """Return the chains of these nodes, ordered by their first nodes."""
     if graph.chains is None:
         return [[node] for node in nodes]
     chains: dict[int, list[int]] = {}
@@ -129,10 +131,10 @@ def _chains_of(graph: Graph, nodes: list[int]) -> list[list[int]]:
 
 
 def _layers(graph: Graph, chains: list[list[np.ndarray]]) -> np.ndarray:
-    """Return for each member the length of the longest path of dependencies among the members that leads to it.
+    """Return for each member the length of the longest path of dependencies to it within the recurrence.
 
-    Members are the cindexes of the first node of each chain, int64 (rows,); ``chains`` has the cindexes of all nodes of
-    each chain, and other chains use those of the last node only.
+    Members are the cindexes of the first node of each chain; ``chains`` has the cindexes, int64 (rows,), of each node
+    of each chain. Other chains depend on the last node of a chain only.
     """
     members = np.concatenate([chain[0] for chain in chains])
     weights = np.repeat([len(chain) for chain in chains], [len(chain[0]) for chain in chains]).tolist()
@@ -203,12 +205,12 @@ class _StepOrganizer:
         self._windows: set[tuple[int, int]] = set()          # (dim-range node, source step) that exist already
 
     def begin(self, request: ComputationRequest) -> None:
-        """Make the following phases steps of this request."""
+        """Start a request: phases added from now on belong to it."""
         self._given, self._wanted = ({self._names.index(io.name): io.indexes for io in ios}
                                      for ios in (request.inputs, request.outputs))
 
     def add(self, phase: Phase) -> None:
-        """Add the steps for the cindexes of a node in a phase."""
+        """Add the steps of a phase."""
         node, numbers, indexes, is_given = phase
         rule = self._rules[node]
         if is_given:

@@ -19,7 +19,7 @@ for _kind, _info in COMMANDS.items():
 
 
 class CommandTable:
-    """Commands as arrays, never changed.
+    """A list of commands as arrays, which are never changed.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ def command_table(computation: Computation) -> CommandTable:
 
 
 def keep_command_table(computation: Computation, table: CommandTable) -> None:
-    """Keep a table of the commands that the caller has made."""
+    """Store a table of the computation's commands, for :func:`command_table`."""
     computation.keep_derived(_command_table, table, "commands")
 
 
@@ -93,7 +93,7 @@ def submatrix_table(computation: Computation) -> np.ndarray:
 
 
 def keep_submatrix_table(computation: Computation, table: np.ndarray) -> None:
-    """Keep a table of the sub-matrices that the caller has made."""
+    """Store a table of the computation's sub-matrices, for :func:`submatrix_table`."""
     computation.keep_derived(_submatrix_table, table, "submatrices")
 
 
@@ -119,14 +119,14 @@ def whole_submatrices(computation: Computation) -> np.ndarray:
 
 
 def least_at(count: int, places: np.ndarray, values: np.ndarray, none: int) -> np.ndarray:
-    """Return for each of ``count`` places the least of its values, int64; ``none`` where there is none."""
+    """Return the least of ``values`` at each of ``count`` ``places``, int64; ``none`` for a place without values."""
     out = np.full(count, none)
     np.minimum.at(out, places, values)
     return out
 
 
 def greatest_at(count: int, places: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Return for each of ``count`` places the greatest of its values, int64; -1 where there is none."""
+    """Return the greatest of ``values`` at each of ``count`` ``places``, int64; -1 for a place without values."""
     out = np.full(count, -1)
     np.maximum.at(out, places, values)
     return out
@@ -158,8 +158,7 @@ def _reduced(function: np.ufunc, entries: list[np.ndarray], none: int) -> np.nda
 def take_commands(computation: Computation, chosen: np.ndarray, added: Collection[Command] = ()) -> Computation:
     """Return the computation with the commands of these numbers, in this order.
 
-    Numbers beyond the last command are those of the commands ``added``. As in all functions here, the table of the new
-    list is made from that of the old one.
+    Numbers from the number of commands on refer to ``added``. The command table of the result is made from the old one.
     """
     commands, table = computation.commands, command_table(computation)
     if added:
@@ -171,16 +170,14 @@ def take_commands(computation: Computation, chosen: np.ndarray, added: Collectio
 
 
 def sort_commands(computation: Computation, places: np.ndarray) -> Computation:
-    """Return the computation with its commands ordered by ``places``, a number for each; equal ones keep their order.
-    """
+    """Return the computation with its commands sorted (stably) by ``places``, int64 (commands,)."""
     if (places[1:] >= places[:-1]).all():
         return computation
     return take_commands(computation, np.argsort(places, kind="stable"))
 
 
 def drop_commands(computation: Computation, numbers: Collection[int] | np.ndarray) -> Computation:
-    """Return the computation without the commands of these numbers; only before a jump is made, which counts commands.
-    """
+    """Return the computation without these commands; it must not end with a jump, which refers to a number."""
     if not len(numbers):
         return computation
     stays = np.ones(len(computation.commands), bool)
@@ -200,7 +197,7 @@ def replace_commands(computation: Computation, new: Mapping[int, Command]) -> Co
 def substitute_commands(computation: Computation, new: Mapping[int, Sequence[Command]]) -> Computation:
     """Return the computation with any number of commands in place of each of these numbers.
 
-    The number of commands stands for the end.
+    The key ``len(commands)`` stands for commands at the end.
     """
     if not new:
         return computation

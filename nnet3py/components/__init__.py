@@ -5,9 +5,9 @@
 gradients. docs/components.md describes each type. Components never import ``ops`` or numba: the executor binds each
 command once (``new_memo``), then calls ``propagate``, ``backprop`` and ``store_stats`` with the ``ops`` of its device.
 
-- In place, ``x is y`` (or ``dy is dx``), and ``store_stats`` gets None for ``x``.
+- A component that works in place gets ``x is y`` (or ``dy is dx``), and ``store_stats`` gets None for ``x``.
 - On a GPU a copy of the component computes, with device arrays in the attributes of ``PARAMETERS``, ``STATISTICS`` and
-  ``CONSTANTS`` (``runtime/parameter_store.py``). It takes over the host's settings before each run: methods that run
+  ``CONSTANTS`` (``runtime/parameter_store.py``). The host's settings are copied to it before each run: methods that run
   there must not set attributes.
 - A component with ``children`` (``composite.py``) has no arrays of its own. Code that visits arrays by attribute
   descends into children; max-change, l2, test modes and dropout schedules do not, as in Kaldi.

@@ -183,7 +183,7 @@ class LinearComponent(UpdatableComponent):
     ----------
     params : float32 (output_dim, input_dim)
     use_natural_gradient : bool
-        Setting without effect, as in Kaldi: only a gradient is updated plainly.
+        Setting without effect, as in Kaldi: natural gradient is used unless the component is marked as a gradient.
     """
 
     PARAMETERS = ("params",)

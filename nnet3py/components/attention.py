@@ -37,7 +37,7 @@ STATS_DRAWS = 3                 # statistics are stored unless a draw from this 
 
 @dataclass
 class RestrictedAttentionComponentPrecomputedIndexes(InFiles):
-    """Grid of times and sequences of the rows. Kaldi's class of this name."""
+    """Grid of the times and sequences of input and output rows. Kaldi's class of this name."""
 
     FIELDS = (Field("<Io>", TimeGrid, "grid"),)
 
@@ -92,7 +92,7 @@ class AttentionShape:
 
 
 class _Head(NamedTuple):
-    """Matrices of a head, views of those of the call; ``y`` is the output or its derivative."""
+    """Matrices of one head: views of those of the whole component. ``y`` is the output or its derivative."""
 
     keys: DeviceArray        # (input rows, key_dim)
     values: DeviceArray      # (input rows, value_dim)
@@ -155,7 +155,7 @@ class RestrictedAttentionComponent(Component):
     # -- indexes -----------------------------------------------------------------------------------------------------
 
     def _positions(self) -> np.ndarray:
-        """Return the distance of each position from the frame itself, in inputs, int32 (positions,)."""
+        """Return the distance of each position from the frame itself, in input frames, int32 (positions,)."""
         return np.arange(-self.shape.num_left_inputs, self.shape.num_right_inputs + 1, dtype=np.int32)
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
@@ -264,7 +264,7 @@ class RestrictedAttentionComponent(Component):
         return shift, first_row
 
     def _head(self, h: int, first_row: int, x: DeviceArray, weights: DeviceArray, y: DeviceArray) -> _Head:
-        """Return the matrices of head ``h``, from input, weights and output, or from the derivatives of these."""
+        """Return the matrices of head ``h``: views of input, weights and output, or of the derivatives of these."""
         shape, rows = self.shape, slice(first_row, first_row + y.shape[0])
         key, value = h * shape.head_input_dim, h * shape.head_input_dim + shape.key_dim
         query, added, end = value + shape.value_dim, value + shape.value_dim + shape.key_dim, key + shape.head_input_dim
@@ -334,7 +334,7 @@ class RestrictedAttentionComponent(Component):
 
     @property
     def context_dim(self) -> int:
-        """Number of positions, under Kaldi's name."""
+        """Number of positions; Kaldi's name for :attr:`AttentionShape.positions`."""
         return self.shape.positions
 
     def info(self, verbose: int = 0) -> str:

@@ -30,7 +30,7 @@ Memo: TypeAlias = Any               # from ``new_memo``; ``propagate`` fills it 
 
 
 class Properties(IntFlag):
-    """Requirements of a component on the compiler, as flags; the values are Kaldi's."""
+    """Flags by which a component tells the compiler its requirements; the values are Kaldi's."""
 
     SIMPLE = 0x001
     UPDATABLE = 0x002
@@ -53,7 +53,7 @@ class Properties(IntFlag):
 
 
 def compiled_for_others(what: str, x: DeviceArray, y: DeviceArray) -> ShapeError:
-    """Return the error for precomputed indexes that do not fit input ``x`` and output ``y``; ``what`` names them."""
+    """Make the error for precomputed indexes that do not fit ``x`` and ``y``; ``what`` names the component."""
     return ShapeError(f"{what} from {x.shape[0]} x {x.shape[1]} inputs to {y.shape[0]} x {y.shape[1]} outputs was "
                       "compiled for other dimensions", "compile the request again")
 
@@ -71,7 +71,7 @@ _ARRAYS = ("weight", "weights", "bias", "biases", "params", "state_dict", "named
 
 
 class Component(InFiles, Advising, Shown):
-    """Function of a layer, with its parameters. Subclasses have Kaldi's type names, which are also those in files.
+    """Base of components: the function of a layer, with its parameters. Subclasses have Kaldi's type names.
 
     Attributes
     ----------
@@ -105,7 +105,7 @@ class Component(InFiles, Advising, Shown):
 
     @property
     def properties(self) -> Properties:
-        """Flags, which may depend on settings (block dimensions, test mode)."""
+        """Flags of the component, which may depend on settings (block dimensions, test mode)."""
         raise NotImplementedError
 
     @property
@@ -156,7 +156,8 @@ class Component(InFiles, Advising, Shown):
         return inputs, outputs
 
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray, need_backprop: bool) -> Precomputed:
-        """Return what ``propagate`` must know of the row indexes, int32 (rows, 3); None for simple components."""
+        """Return the data that ``propagate`` derives from the row indexes, int32 (rows, 3); None for simple components.
+        """
         return None
 
     def check_precomputed(self, indexes: Precomputed, x: DeviceArray, y: DeviceArray, need_backprop: bool) -> None:
@@ -164,15 +165,16 @@ class Component(InFiles, Advising, Shown):
 
     @property
     def copies_its_input(self) -> bool:
-        """True if ``propagate`` only copies with the current settings, so that the compiler may leave it out."""
+        """True if ``propagate`` only copies with the current settings; the compiler may then leave the component out.
+        """
         return False
 
     # -- for the executor ------------------------------------------------------------------------------------------
 
     def new_memo(self, ops: Memory, num_rows: int) -> Memo:
-        """Return storage that ``propagate`` fills for ``backprop`` (with USES_MEMO only), when a command is bound.
+        """Return memory that ``propagate`` fills for ``backprop``, made once for a command; None without USES_MEMO.
 
-        Only ``ops.new_vector`` is called, so that a caller can provide memory of its own.
+        Only ``ops.new_vector`` is called, so that a caller can pass an object that allocates in another way.
         """
         return None
 
@@ -257,7 +259,7 @@ class Component(InFiles, Advising, Shown):
 
 
 class Components(Protocol):
-    """Object with components: a network, or its parameter store on a device."""
+    """Interface of objects with a list of components: a network, or its parameter store on a device."""
 
     @property
     def components(self) -> Sequence[Component]:
@@ -269,7 +271,7 @@ class Components(Protocol):
 
 
 def with_children(components: Iterable[Component]) -> Iterator[Component]:
-    """Yield components, each followed by those inside it."""
+    """Yield each component, followed by its children."""
     for component in components:
         yield component
         yield from with_children(component.children)

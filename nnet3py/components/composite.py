@@ -24,7 +24,7 @@ NESTED = "a CompositeComponent cannot stand inside another"
 
 
 class _Children(list[Component]):
-    """Components inside a composite; files hold their number, then one after the other."""
+    """Children of a composite, as files hold them: their number, then each of them."""
 
     @classmethod
     def read(cls, reader: TokenReader) -> _Children:
@@ -50,7 +50,7 @@ class _Children(list[Component]):
 
 
 class CompositeComponent(UpdatableComponent):
-    """Sequence of simple components whose intermediate values are recomputed in the backward pass.
+    """Sequence of simple components whose intermediate values are recomputed in the backward pass, to save memory.
 
     Kaldi: CompositeComponent. In the backward pass each chunk of rows is a minibatch to the children: natural gradient
     and statistics are updated by chunks. The limits and penalties of trainers treat the composite as one component.
@@ -130,7 +130,7 @@ class CompositeComponent(UpdatableComponent):
             child.set_actual_learning_rate(rate)
 
     def freeze(self) -> None:
-        """Freeze the composite and each child, since Kaldi's copies of a composite lose its own factor."""
+        """Freeze the composite and each child: Kaldi's copies of a composite lose the composite's own factor."""
         super().freeze()
         for child in self._trained():
             child.freeze()
@@ -177,7 +177,7 @@ class CompositeComponent(UpdatableComponent):
             ops.release_scratch(mark)
 
     def _chunks(self, num_rows: int) -> Iterator[slice]:
-        """Yield the ranges of rows that are computed together."""
+        """Yield the ranges of rows to compute at a time."""
         step = self.max_rows_process if self.max_rows_process > 0 else max(num_rows, 1)
         for start in range(0, num_rows, step):
             yield slice(start, min(start + step, num_rows))
@@ -210,7 +210,7 @@ class CompositeComponent(UpdatableComponent):
 
 
 def _child_from_config(line: ConfigLine, rng: np.random.Generator) -> Component:
-    """Return a child from its own config line, which has no first word and has its type as a key."""
+    """Return a child made from its own config line, which consists of keys only, among them ``type``."""
     if line.first_token:
         raise line.error(f"Error parsing config line: {line.whole_line}",
                          f"'{line.first_token}' at its begin should be a pair, as in type=NoOpComponent dim=5")
@@ -236,16 +236,16 @@ def _fault(children: Sequence[Component]) -> str:
 
 
 class _Memory:
-    """Provider of scratch memory for the memos of children, which last for one call only."""
+    """Allocator of the children's memos in scratch memory, which is valid for one call only."""
 
     def __init__(self, ops: Ops) -> None:
         self.new_vector = ops.scratch_vector
 
 
 class _ChunkValues:
-    """Values of a chunk of rows between the children, in scratch memory.
+    """Values between the children for a chunk of rows, in scratch memory.
 
-    ``values[i]`` is the input of child ``i``, and None after the last one that was computed.
+    ``values[i]`` is the input of child ``i``; None for values that were not computed.
     """
 
     def __init__(self, ops: Ops, children: Sequence[Component], x: DeviceArray) -> None:

@@ -52,7 +52,7 @@ _PAIR = re.compile(r"\s*([+-]?[0-9]{1,9})\s*,\s*([+-]?[0-9]{1,9})\s*")
 
 @dataclass
 class TimeHeightConvolutionComponentPrecomputedIndexes(InFiles):
-    """Compiled computation for the rows of one command. Kaldi's class of this name."""
+    """Steps of the convolution for the rows of one command. Kaldi's class of this name."""
 
     FIELDS = (Field("<Computation>", ConvolutionComputation, "computation"),)
 
@@ -60,7 +60,7 @@ class TimeHeightConvolutionComponentPrecomputedIndexes(InFiles):
 
 
 class _Piece(NamedTuple):
-    """Part of a step for some of the output times, as views of the call's matrices."""
+    """Part of a step for a range of output times, with views of the matrices of the call."""
 
     step: ConvolutionStep
     x: DeviceArray        # (rows, heights and filters of the input)
@@ -73,7 +73,7 @@ class _Piece(NamedTuple):
         return matrix.reshape(self.y.shape[0], -1)
 
     def gathered(self, ops: Ops) -> DeviceArray:
-        """Gather the input columns, and return them as ``inputs()``."""
+        """Gather the input columns into the temporary matrix, and return ``inputs()``."""
         if self.temp is not None:
             ops.copy_col_blocks(self.temp, self.x, self.step.height_map)
         return self.inputs()
@@ -177,7 +177,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
 
     def _pieces(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray,
                 y: DeviceArray) -> Iterator[_Piece]:
-        """Yield the steps of the computation, each for as many output times as the temporary matrix holds."""
+        """Yield the steps of the computation in pieces of as many output times as the temporary matrix can hold."""
         self._check_fit(computation, x, y)
         x = in_blocks(x, computation.num_filters_in * computation.height_in)
         temp = ops.scratch_vector(computation.temp_rows * computation.temp_cols)
@@ -210,7 +210,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         return self.linear_params[:, start:start + piece.inputs().shape[1]]
 
     def _step(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray, dy: DeviceArray) -> None:
-        """Add the learning rate times the gradient, perhaps preconditioned, to the parameters."""
+        """Add the learning rate times the gradient, preconditioned or plain, to the parameters."""
         num_rows, num_cols = self.linear_params.shape
         gradient = ops.scratch(num_rows, num_cols + 1)
         self._gradient(ops, computation, x, dy, gradient)
@@ -230,7 +230,7 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
 
     def _gradient(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray, dy: DeviceArray,
                   dst: DeviceArray) -> None:
-        """Set ``dst`` to the derivatives by the parameters and, in a last column, by the bias."""
+        """Set ``dst`` to the derivatives with respect to the parameters and, in a last column, to the bias."""
         last = dst.shape[1] - 1
         bias = ops.scratch_vector(dst.shape[0])
         ops.add_row_sum(bias, in_blocks(dy, self.model.num_filters_out), 1.0, 0.0)
@@ -301,7 +301,7 @@ def _preconditioner(rank: int, history: float, alpha: float) -> OnlineNaturalGra
 
 
 def _model_from_config(line: ConfigLine) -> ConvolutionModel:
-    """Return the model of a config line. Raises ConfigError for an impossible one."""
+    """Return the convolution model that a config line describes. Raises ConfigError for an impossible one."""
     filters_in, filters_out, height_in, height_out = (
         line.get_int(key) for key in ("num-filters-in", "num-filters-out", "height-in", "height-out"))
     if line.has("offsets"):

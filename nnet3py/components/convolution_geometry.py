@@ -28,12 +28,13 @@ f32 = np.float32
 class ConvolutionModel(InFiles):
     """Geometry of a convolution over time and height.
 
-    y[t, h] = sum over offsets of W[offset] x[t + time, height_subsample_out * h + height], where x is 0 outside.
+    y[t, h] = sum over offsets (time, height) of W[offset] x[t + time, height_subsample_out * h + height], where x is 0
+    for heights outside the input.
 
     Attributes
     ----------
     offsets : int32 (P, 2), pairs (time, height), each once, in rising order
-    required_time_offsets : int32, rising, times of ``offsets`` whose input every output needs
+    required_time_offsets : int32, rising, times of ``offsets`` at which the input must exist to compute an output
     """
 
     FIELDS = (Field("<NumFiltersIn>", "dim", "num_filters_in"), Field("<NumFiltersOut>", "dim", "num_filters_out"),
@@ -76,7 +77,7 @@ class ConvolutionModel(InFiles):
         return int(np.gcd.reduce(np.diff(self.time_offsets.astype(np.int64)))) if self.time_offsets.size > 1 else 0
 
     def fault(self) -> str | None:
-        """Return the reason why this model cannot be used, or None. Heights may be padded with zeros. Kaldi: Check."""
+        """Return the reason why this model is invalid, or None. Kaldi: Check."""
         sizes = (self.num_filters_in, self.num_filters_out, self.height_in, self.height_out, self.height_subsample_out)
         if min(sizes) <= 0 or max(self.input_dim, self.output_dim, *sizes) > LARGEST_DIM:
             return f"numbers of filters, heights and subsampling must be above 0, and rows at most {LARGEST_DIM} wide"
@@ -98,7 +99,7 @@ class ConvolutionModel(InFiles):
             f"input heights are 0..{self.height_in - 1}")
 
     def unused_height(self) -> int | None:
-        """Return the first input height that no output uses, or None if all are used; of a model without fault."""
+        """Return the first input height that no output uses, or None if all are used. The model must have no fault."""
         used = np.zeros(self.height_in, dtype=bool)
         step = self.height_subsample_out
         reached = np.unique(np.column_stack([self.offsets[:, 1], *self._heights_reached()]), axis=0)
@@ -107,7 +108,7 @@ class ConvolutionModel(InFiles):
         return None if used.all() else int(np.argmin(used))
 
     def _heights_reached(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each offset's first and last output height with input, int64 (P,); first > last if there is none."""
+        """Return the first and last output height at which each offset has input, int64 (P,); first > last: none."""
         height, step = self.offsets[:, 1].astype(np.int64), self.height_subsample_out
         return np.maximum(-(height // step), 0), np.minimum((self.height_in - 1 - height) // step, self.height_out - 1)
 
@@ -144,7 +145,7 @@ def _first_gap(first: np.ndarray, last: np.ndarray, count: int) -> int | None:
 
 @dataclass
 class ConvolutionStep:
-    """Contribution of the offsets at one time: a product of gathered input columns with columns of the parameters.
+    """Contribution of the offsets of one time: gathered input columns times columns of the parameters.
 
     Attributes
     ----------
@@ -168,9 +169,10 @@ class ConvolutionStep:
 class ConvolutionComputation:
     """Convolution compiled for given rows, as a list of steps.
 
-    Rows of input and output are ordered by time, then sequence (``num_images`` of them). With time subsampling by k a
-    row of the viewed input holds k times: ``num_t_in`` is the number of such rows and ``height_in`` of their heights.
-    ``temp_rows`` and ``temp_cols`` are the size of the temporary matrix for gathered input of that many output rows.
+    Rows of input and output are ordered by time, then sequence (``num_images`` of them). With time subsampling by k
+    the input is viewed with k times in each row: ``num_t_in`` is the number of such rows, and ``height_in`` the number
+    of heights in each.
+    ``temp_rows`` and ``temp_cols`` are the size of the temporary matrix that gathered input columns are copied to.
     """
 
     num_filters_in: int
@@ -194,7 +196,7 @@ class ConvolutionComputation:
         return self.temp_rows // self.num_images if self.temp_rows else self.num_t_out
 
     def step_cols(self, step: ConvolutionStep) -> int:
-        """Return the columns of the parameters that a step uses."""
+        """Return the number of columns of the parameters that a step uses."""
         return self.num_filters_in * (step.height_map.size // self.height_out)
 
     def fault(self) -> str | None:
@@ -220,7 +222,8 @@ class ConvolutionComputation:
         return None
 
     def set_temp_size(self, max_memory_mb: float) -> None:
-        """Set the size of the temporary matrix to all output rows, or to fewer if these take too many megabytes."""
+        """Set the size of the temporary matrix: for all output rows, or fewer if these need over ``max_memory_mb`` MB.
+        """
         self.temp_rows, self.temp_cols = 0, self._temp_cols()
         if self.temp_cols > 0:
             rows = self.num_t_out * self.num_images
@@ -270,7 +273,7 @@ class ConvolutionComputation:
         return computation
 
     def write(self, writer: TokenWriter) -> None:
-        """Write the computation as ``read`` reads it."""
+        """Write the computation in the form that :meth:`read` expects."""
         writer.token("<ConvComputation>")
         for tag, sizes in (("<NumFiltersInOut>", (self.num_filters_in, self.num_filters_out)),
                            ("<HeightInOut>", (self.height_in, self.height_out)),
@@ -293,7 +296,7 @@ class ConvolutionComputation:
 
 
 def convolution_grid(model: ConvolutionModel, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-    """Return the grid of a convolution: missing times at the edges are added, and times are grouped into blocks.
+    """Return the grid of a convolution's rows, with missing times at the edges added and times grouped into blocks.
 
     Parameters
     ----------
@@ -331,7 +334,8 @@ def _check_required(model: ConvolutionModel, grid: TimeGrid) -> None:
 
 
 def compile_convolution(model: ConvolutionModel, grid: TimeGrid, max_memory_mb: float) -> ConvolutionComputation:
-    """Return the steps that compute the outputs of a ``convolution_grid``. Kaldi: CompileConvolutionComputation."""
+    """Return the steps that compute the outputs of a grid (``convolution_grid``). Kaldi: CompileConvolutionComputation.
+    """
     offsets = model.offsets.astype(np.int64)
     times, heights = offsets[:, 0] - int(model.time_offsets[0]), offsets[:, 1]
     # With k input times in a row, an offset is a number of rows and a place in the row.

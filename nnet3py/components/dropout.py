@@ -1,4 +1,4 @@
-"""Dropout of elements or rows, by masks shared over time, by masks as outputs; SpecAugment's masks over time."""
+"""Dropout of elements or rows, dropout with masks shared over time, components that output masks, SpecAugment."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -71,12 +71,12 @@ class DropoutComponent(SameDimComponent):
 
 @dataclass
 class GeneralDropoutComponentPrecomputedIndexes(InFiles):
-    """Row of the mask for each block of each row. Kaldi's class of this name.
+    """Row of the mask matrix for each block of each input row. Kaldi's class of this name.
 
     Attributes
     ----------
     num_mask_rows : int
-        Number of random rows, more than are used if there are several blocks.
+        Number of rows of the mask matrix, some of them unused if there are several blocks.
     indexes : int32 (rows * blocks_per_row,)
     """
 
@@ -98,7 +98,7 @@ class _Mask:
         self.matrix: DeviceArray | None = None
 
     def of_size(self, ops: Ops, rows: int, cols: int) -> DeviceArray:
-        """Return the mask, float32 (rows, cols), allocated once, since the sizes of a bound command do not change."""
+        """Return the mask, float32 (rows, cols), allocated by the first call."""
         if self.matrix is None or self.matrix.shape != (rows, cols):
             self.matrix = ops.new_vector(rows * cols).reshape(rows, cols)
         return self.matrix
@@ -220,7 +220,7 @@ class GeneralDropoutComponent(SameDimComponent):
         return cls(dim, block_dim, time_period, proportion, max_proportion, max_regions, continuous, test_mode)
 
     def check_read(self, reader: TokenReader) -> None:
-        """Raise FormatError for settings without a mask: negative lengths, a band wider than the row."""
+        """Raise FormatError for invalid settings: negative lengths, a band wider than the row."""
         if self.time_period < 0 or not 0.0 <= self.specaugment_max_proportion <= 1.0 \
                 or not 1 <= self.specaugment_max_regions <= MOST_REGIONS:
             raise reader.error(f"expected a time period of at least 0, a SpecAugment proportion between 0 and 1 and 1 "
@@ -321,7 +321,7 @@ class SpecAugmentTimeMaskComponentPrecomputedIndexes:
     # Irregular: the rows are a list of lists.
     @classmethod
     def read(cls, reader: TokenReader) -> SpecAugmentTimeMaskComponentPrecomputedIndexes:
-        """Read the fields after the opening tag, which may still be there, and the closing tag."""
+        """Read the fields, after the opening tag (which may still be there), and the closing tag."""
         reader.expect_one_or_two(f"<{cls.__name__}>", "<Indexes>")
         count = reader.integer()
         reader.check_count(count, 3, "lists of rows")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nnet3py.ops.table import Ops
 
 def initial_vector(line: ConfigLine, rng: np.random.Generator, dim: int, default_mean: float) -> np.ndarray:
-    """Return a random float32 vector (dim,), by the keys ``param-mean`` and ``param-stddev``."""
+    """Return a random normal float32 vector (dim,), by the keys ``param-mean`` and ``param-stddev`` of the line."""
     mean, stddev = line.get_float("param-mean", default_mean), line.get_float("param-stddev", 0.0)
     if dim <= 0 or not stddev >= 0.0:
         raise bad_initializer(line, "dim must be above 0 and param-stddev must not be negative")
@@ -366,7 +366,7 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
 
 
 class TrainedRow(UpdatableComponent):
-    """Base of components whose output rows all equal a trained vector.
+    """Base of components that output the same trained vector in each row.
 
     Kaldi writes ``max-change`` and ``l2-regularize`` into the files of these types but cannot read all of them again
     (ConstantComponent no ``<L2Regularize>``, ConstantFunctionComponent neither). We write the same bytes and read all.

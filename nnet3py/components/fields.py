@@ -153,14 +153,15 @@ class Field(NamedTuple):
         ``vector`` and ``matrix`` (float32), ``weights`` (a matrix whose norms are shown), ``weight_vector`` (one whose
         root mean square is shown), ``double_vector`` and ``double_matrix``, or a method of reader and writer, such as
         ``integer``; or a class with ``read`` and ``write``
-    attribute : attribute that holds the value; without a leading ``_``, the argument of the constructor; ``part.name``
-        is an attribute of one of its parts, ``counters.0`` an element; empty for a value that is read and dropped
+    attribute : attribute that holds the value; without its leading ``_``, if any, the name of the constructor's
+        argument. ``part.name`` is an attribute of the attribute ``part``, ``counters.0`` an element of an array; empty
+        for a value that is read and dropped
     info : name in the information text; empty if the field is not shown
     default : value if the tag is missing, as in older files
     omitted : whether the default value is neither written nor shown
     hidden : value that is not shown
-    needs : attribute that must not be 0 for the field to be written
-    size : earlier field with the number of elements of a vector
+    needs : attribute; if it is 0, the field is not written
+    size : earlier field that must equal the number of elements of the vector
     may_be_empty : whether the vector may be empty instead
     """
 
@@ -176,14 +177,14 @@ class Field(NamedTuple):
     may_be_empty: bool = False
 
     def of(self, holder: object) -> Any:
-        """Return the field's value in ``holder``."""
+        """Return the field's value in the object ``holder``."""
         value: Any = holder
         for name in self.attribute.split("."):
             value = value[int(name)] if name.isdigit() else getattr(value, name)
         return value
 
     def is_left_out(self, holder: object) -> bool:
-        """Return whether the value of ``holder`` need not be written."""
+        """Return whether the value of the object ``holder`` is the default and need not be written."""
         default = getattr(holder, "dim", None) if self.default is AS_DIM else self.default
         return self.omitted and self.of(holder) == default
 
@@ -250,7 +251,7 @@ def read_fields(reader: TokenReader, fields: Fields, type_name: str) -> Values:
 
 
 def take_part(values: Values, part: str) -> Values:
-    """Remove the attributes of ``part`` from the values of ``read_fields``, and return them: name -> value."""
+    """Remove the values ``part.name`` from the values of ``read_fields``, and return them by ``name``."""
     return {name.removeprefix(f"{part}."): values.pop(name) for name in list(values) if name.startswith(f"{part}.")}
 
 
@@ -271,7 +272,7 @@ def write_fields(writer: TokenWriter, holder: object, fields: Fields) -> None:
 
 
 class InFiles:
-    """Base of objects that files hold as a sequence of fields between an opening and a closing tag."""
+    """Base of objects that are stored in files as a sequence of fields between an opening and a closing tag."""
 
     FIELDS: ClassVar[Fields] = ()
 
@@ -284,7 +285,7 @@ class InFiles:
     def from_fields(cls, reader: TokenReader, values: Values) -> Self:
         """Make an object from the values of ``FIELDS``, by name without a leading ``_``.
 
-        Elements of arrays (``counters.0``) are stored in the arrays. Raises FormatError for inconsistent values.
+        Values of array elements (``counters.0``) go into the arrays. Raises FormatError for inconsistent values.
         """
         component = cls(**{name: value for name, value in values.items() if "." not in name})
         for name, value in values.items():

@@ -54,17 +54,17 @@ class Rows(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Number of rows, and of columns of all parts with the ones."""
+        """Number of rows, and number of columns of all parts, including the ones."""
         return self.parts[0].shape[0], sum(part.shape[1] for part in self.parts) + self.ones
 
     def find_size(self, ops: Ops, numbers: DeviceArray) -> None:
-        """Store the sum of squares of all elements in a preconditioner's numbers."""
+        """Store the sum of squares of all elements in ``numbers``."""
         last = len(self.parts) - 1
         for k, part in enumerate(self.parts):
             ops.natural_gradient_size(numbers, part, float(part.shape[0]) if self.ones and k == last else 0.0, k > 0)
 
     def find_rest(self, ops: Ops, numbers: DeviceArray, projected: DeviceArray, w: DeviceArray) -> None:
-        """Store the sum of squares of X - projected w there, if the numbers require it."""
+        """Store the sum of squares of X - projected w in ``numbers``, if these ask for it."""
         start, last = 0, len(self.parts) - 1
         for k, part in enumerate(self.parts):
             ops.exact_size(numbers, part, projected, w, start, self.ones and k == last)
@@ -105,7 +105,7 @@ class Rows(NamedTuple):
 
 
 class Projection(NamedTuple):
-    """Projection of rows X, which are preconditioned as X - projected w, and moments to learn from; all is scratch."""
+    """Projection of rows X on the estimate's directions w, and its moments; all in scratch memory."""
 
     projected: DeviceArray   # X wᵀ, (rows, R)
     moment: DeviceArray | None      # projectedᵀ X, (R, D); None in calls that do not update the estimate
@@ -113,9 +113,9 @@ class Projection(NamedTuple):
 
 
 class Learning(NamedTuple):
-    """Update of the estimate that was begun from a projection: eigenvalues and eigenvectors for the new estimate.
+    """Begun update of the estimate: moments, eigenvalues and eigenvectors, in scratch memory.
 
-    All is scratch, which must not be reused before :meth:`OnlineNaturalGradient.finish_learning`.
+    The memory must not be reused before :meth:`OnlineNaturalGradient.finish_learning`.
     """
 
     moment: DeviceArray
@@ -127,11 +127,11 @@ class Learning(NamedTuple):
 
 
 class OnlineNaturalGradient:
-    """Preconditioner of rows. The first call lowers the rank to one less than the dimension if necessary.
+    """Preconditioner of rows. The first call lowers the rank to the dimension - 1 if it is larger.
 
     Parameters
     ----------
-    rank : R, the number of directions that are kept
+    rank : R, the rank of the estimate: its number of directions
     update_period : number of calls from one update of the estimate to the next, after the first calls
     num_samples_history : number of rows over which the estimate averages
     alpha : factor of smoothing with the unit matrix
@@ -159,18 +159,19 @@ class OnlineNaturalGradient:
 
     @property
     def d(self) -> np.ndarray:
-        """Values of the estimate beyond ρ in its directions, a host copy, float32 (R,); empty before the first call."""
+        """Eigenvalues of the estimate in its R directions minus ρ, a host copy, float32 (R,); at first (0,)."""
         return np.zeros(0, dtype=f32) if self.spectrum is None else np.array(self.spectrum[:-1])
 
     @property
     def rho(self) -> float:
-        """Value ρ of the estimate in all other directions."""
+        """Eigenvalue ρ of the estimate in all other directions."""
         return 0.0 if self.spectrum is None else float(np.array(self.spectrum[-1:])[0])
 
     def decisions(self, num_calls: int) -> tuple[int, ...]:
-        """Return the host's decisions in the next calls: for each whether it initializes, and whether it updates.
+        """Return for each of the next calls whether it initializes and whether it updates the estimate.
 
-        The first number is the number of initializations so far, since each allocates other memory.
+        Before them comes the number of initializations so far. Equal tuples mean that the same kernels run on the same
+        memory, so that recorded calls can be used again.
         """
         calls = range(self.t, self.t + num_calls)
         return self.num_beginnings, *(decision for t in calls for decision in (t == 0, self._learns_at(t)))
@@ -181,9 +182,9 @@ class OnlineNaturalGradient:
 
         Returns
         -------
-        ``rate`` times the factor that restores the Frobenius norm of the input, float32 (1,), scratch on the device,
-        for the caller to apply; times the factor of the preconditioner ``after``, if given, whose call was the last
-        one before. 0 for NaN or infinity in ``x``, see :meth:`check`.
+        The factor that the caller must multiply the rows by, float32 (1,), scratch on the device: ``rate`` times the
+        factor that restores the Frobenius norm of ``x``, times the factor of the previous call, which was one of the
+        preconditioner ``after``, if given. 0 for NaN or infinity in ``x``, see :meth:`check`.
         """
         seen = self.observe(ops, Rows((x,)))
         if seen is not None:
@@ -196,11 +197,12 @@ class OnlineNaturalGradient:
         return factor
 
     def observe(self, ops: Ops, rows: Rows) -> Projection | None:
-        """Count a call, and compute the projection of ``rows``, from which :meth:`begin_learning` updates the estimate.
+        """Count a call, and project ``rows`` on the estimate's directions.
 
         Returns
         -------
-        The projection by the current estimate; None for rows of one column, which are never changed.
+        The projection, with the moments for :meth:`begin_learning` if this call updates the estimate; None for rows of
+        one column, which are never changed.
         """
         num_rows, dim = rows.shape
         if self.numbers is None:
@@ -232,7 +234,7 @@ class OnlineNaturalGradient:
         rows.find_rest(ops, self.numbers, seen.projected, self.w)
 
     def check(self, ops: Ops) -> None:
-        """Check whether the last rows could be used; if not, the next call starts anew. On a GPU the host waits.
+        """Raise an error if the last rows could not be used; the next call then initializes. On a GPU, wait for it.
 
         Raises
         ------
@@ -256,7 +258,8 @@ class OnlineNaturalGradient:
         return not self.frozen and (t <= FIRST_UPDATES or (t - FIRST_UPDATES) % self.update_period == 0)
 
     def _initialize(self, ops: Ops, rows: Rows, projected: DeviceArray) -> None:
-        """Start from a sparse orthogonal matrix and update from the first rows: once, or thrice if there are enough."""
+        """Set the estimate to a sparse orthogonal matrix, and update it from the first rows: thrice if these suffice.
+        """
         (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)
         start = np.zeros((rank, dim), dtype=f32)
@@ -276,7 +279,7 @@ class OnlineNaturalGradient:
             ops.release_scratch(mark)
 
     def _forgetting(self, num_rows: int) -> np.float32:
-        """Return η, the weight of a call's rows in the estimate."""
+        """Return η, the weight of a call's rows in the update of the estimate."""
         if self.num_minibatches_history > 0.0:
             return f32(1.0 / self.num_minibatches_history)
         return f32(min(MAX_FORGETTING, 1.0 - math.exp(-f32(num_rows) / f32(self.num_samples_history))))
@@ -284,7 +287,7 @@ class OnlineNaturalGradient:
     # -- learning ----------------------------------------------------------------------------------------------------
 
     def _gather(self, ops: Ops, rows: Rows, projected: DeviceArray) -> Projection:
-        """Return projection and moments of ``rows``."""
+        """Return the projection of ``rows`` with its moments."""
         (num_rows, dim), rank = rows.shape, self.rank
         moment, cross = ops.scratch(rank, dim), ops.scratch(rank, rank)
         rows.moment(ops, projected, moment)
@@ -295,9 +298,9 @@ class OnlineNaturalGradient:
         return Projection(projected, moment, cross)
 
     def begin_learning(self, ops: Ops, seen: Projection, num_rows: int) -> Learning | None:
-        """Begin the update from the moments of the last call, if it has any; the estimate stays until that is finished.
+        """Begin the update from the moments of the last call; None if it has none. The estimate does not change yet.
 
-        ``numbers`` then tell whether the rows can be used. ``num_rows`` is the number of rows in the call.
+        The preconditioner's ``numbers`` then show whether the rows can be used; ``num_rows`` is how many these are.
         """
         moment = seen.moment
         if moment is None or seen.cross is None:
@@ -313,7 +316,7 @@ class OnlineNaturalGradient:
         return Learning(moment, square, inverse, eigenvalues, vectors, settings)
 
     def finish_learning(self, ops: Ops, learning: Learning | None) -> None:
-        """Finish the update that :meth:`begin_learning` began; the estimate changes in place."""
+        """Finish the update begun by :meth:`begin_learning`, if any: change the estimate, in place."""
         if learning is None:
             return
         moment, square, inverse, eigenvalues, vectors, settings = learning
@@ -329,24 +332,24 @@ class OnlineNaturalGradient:
 
 
 def named_preconditioners(nnet: Components) -> list[tuple[str, OnlineNaturalGradient]]:
-    """Yield all preconditioners of a network's components and their children, with the component's name."""
+    """List the preconditioners of all components and their children, each with the component's name."""
     return [(name, preconditioner) for name, component in zip(nnet.component_names, nnet.components, strict=True)
             for preconditioner in preconditioners_in(component)]
 
 
 def preconditioners_in(component: Component) -> list[OnlineNaturalGradient]:
-    """Yield all preconditioners of a component and its children, also those that are never frozen."""
+    """List the preconditioners of a component and its children, including those that are never frozen."""
     return [value for part in with_children([component]) for value in vars(part).values()
             if isinstance(value, OnlineNaturalGradient)]
 
 
 def check_preconditioners(ops: Ops, named: list[tuple[str, OnlineNaturalGradient]]) -> Callable[[], None]:
-    """Check whether all preconditioners could use their rows.
+    """Start a check whether all preconditioners could use the last rows.
 
     Returns
     -------
-    A function to call when the device has finished: it raises NumericError, with the component's name, for the first
-    one that could not.
+    A function to call when the device has finished: it raises NumericError for the first component with rows that could
+    not be used.
     """
     failed = ops.natural_gradient_failed()
 
@@ -409,7 +412,7 @@ def _gradient_is_smaller(inputs: Rows, derivs: Rows, rank_in: int, rank_out: int
 
 def _from_plain_gradient(
         ops: Ops, sides: tuple[tuple[OnlineNaturalGradient, Rows, Projection | None], ...]) -> DeviceArray:
-    """Return the gradient, preconditioned from both sides, in scratch."""
+    """Return the plain gradient, preconditioned by inputs and by output derivatives, in scratch memory."""
     for preconditioner, rows, seen in sides:
         if seen is not None:
             preconditioner.find_rest(ops, rows, seen)
@@ -429,7 +432,8 @@ def _from_plain_gradient(
 
 def _preconditioned(ops: Ops, preconditioner: OnlineNaturalGradient, rows: Rows,
                     seen: Projection | None) -> DeviceArray:
-    """Return the preconditioned rows as one matrix; the rows themselves if preconditioning changes nothing."""
+    """Return the preconditioned rows as one matrix: scratch, or the rows themselves if preconditioning changes nothing.
+    """
     if seen is None and len(rows.parts) == 1 and not rows.ones:
         return rows.parts[0]
     matrix = rows.joined(ops)

@@ -48,8 +48,8 @@ class NonlinearComponent(SameDimComponent):
         Number of rows in the first two sums and in the third, number of dimensions that self-repair has changed, and
         number that it has examined.
     stored : bool (3,)
-        Whether each sum was ever stored: until then Kaldi's files hold an empty vector. Always on the host, shared with
-        the component on a device.
+        Whether each sum was ever stored: until then Kaldi's files hold an empty vector. This array is on the host also
+        in the component's copy on a device.
     """
 
     STATISTICS = ("value_sum", "deriv_sum", "oderiv_sumsq", "counters")
@@ -93,7 +93,7 @@ class NonlinearComponent(SameDimComponent):
         self.stored[ODERIV] = True
 
     def store_output_deriv_parts(self, ops: Ops, squares: DeviceArray, num_rows: int) -> None:
-        """Add to ``oderiv_sumsq`` the partial sums ``squares`` of squared output derivatives of ``num_rows`` rows."""
+        """Add squared output derivatives of ``num_rows`` rows, as partial sums ``squares``, to ``oderiv_sumsq``."""
         ops.output_deriv_stats_of_parts(self.oderiv_sumsq, self.counters, squares, num_rows, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
 
@@ -142,7 +142,7 @@ class NonlinearComponent(SameDimComponent):
         return np.sqrt(np.maximum(mean_square, 0.0)).astype(np.float32)
 
     def _average(self, place: int, count: float, dtype: type = np.float32) -> np.ndarray:
-        """Return a sum divided by ``count``, in float64; (0,) if it was never stored."""
+        """Return the sum number ``place`` of ``STATISTICS`` divided by ``count``; (0,) if it was never stored."""
         total = getattr(self, self.STATISTICS[place])
         return (total / (count or 1.0) if self.stored[place] else total[:0]).astype(dtype)
 
@@ -179,7 +179,8 @@ class NonlinearComponent(SameDimComponent):
 class _Squashing(NonlinearComponent):
     """Base of sigmoid and tanh, with self-repair of the columns whose average derivative is too small.
 
-    ``OPERATION`` is the name of the forward operation; the other two end in ``_backprop`` and ``_stats``.
+    ``OPERATION`` is the name of the forward operation in ``ops``; those of backward pass and statistics end in
+    ``_backprop`` and ``_stats``.
     """
 
     OPERATION = ""
@@ -306,7 +307,7 @@ class SoftmaxComponent(NonlinearComponent):
 class LogSoftmaxComponent(NonlinearComponent):
     """Log-softmax of each row, x - log(sum(exp(x))). Kaldi: LogSoftmaxComponent.
 
-    As in Kaldi only statistics of output derivatives are stored, though those of values are declared.
+    As in Kaldi only statistics of output derivatives are stored, although the flags announce those of values.
     """
 
     @property
@@ -337,8 +338,8 @@ class FunctionComponent(SameDimComponent):
     ...     def derivative(x, y):
     ...         return 1.0 / (1.0 + math.exp(-x))
 
-    ``function`` and ``derivative`` take and return numbers, in Python that numba can compile, which happens when a
-    network first computes with them. ``derivative`` also takes the result ``y``, and is needed for training only. The
+    ``function`` and ``derivative`` take and return numbers. numba compiles them when a network first computes with
+    them. ``derivative`` also takes the result ``y``, and is needed for training only. The
     key of config lines is ``dim``. Both run on the CPU; on a GPU the matrices are copied to the host and back, which is
     slow, unlike operations of ``ops`` (``docs/tutorial.md``, a component of your own).
 
@@ -379,7 +380,8 @@ class FunctionComponent(SameDimComponent):
 
 @cache
 def _compiled(function: Callable[..., float], num_arguments: int) -> Callable[..., Any]:
-    """Return the compiled loop z = function(x), or function(x, y), over contiguous matrices, which may be the same."""
+    """Return the compiled loop z = function(x), or z = function(x, y), over contiguous matrices; z may be one of them.
+    """
     import numba
 
     element: Any = numba.njit(error_model="numpy")(function)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MEAN, UNCENTERED_VARIANCE, SCALE = range(3)   # rows of the memo of batch normalization
-MEMO_ROWS = 5                                 # these three, and two for the sums of kernels
+MEMO_ROWS = 5                                 # the three above, and two for the sums of kernels
 ROWS_OF_A_SUM = 64                            # rows of each partial sum
 
 
@@ -31,12 +31,12 @@ def in_blocks(matrix: DeviceArray, dim: int) -> DeviceArray:
 
 
 def scratch_sums(ops: Ops, matrix: DeviceArray) -> DeviceArray:
-    """Return a scratch matrix for partial sums, two for each column of ``matrix`` (``column_moments``)."""
+    """Return a scratch matrix for the partial sums of ``ops.column_moments``: two sums for each column and part."""
     return ops.scratch(2 * num_parts(matrix), matrix.shape[1])
 
 
 def num_parts(matrix: DeviceArray) -> int:
-    """Return the number of partial sums of a column of ``matrix``."""
+    """Return the number of parts into which the rows of ``matrix`` are divided for sums."""
     return -(-matrix.shape[0] // ROWS_OF_A_SUM)
 
 
@@ -122,7 +122,7 @@ class NormalizeComponent(Component):
 class BatchNormComponent(SameDimComponent):
     """Normalization of columns to mean 0 and a given standard deviation over the minibatch. Kaldi: BatchNormComponent.
 
-    In test mode stored statistics take the place of the minibatch's.
+    In test mode the stored statistics are used instead of those of the minibatch.
 
     Attributes
     ----------
@@ -209,12 +209,12 @@ class BatchNormComponent(SameDimComponent):
 
     @property
     def takes_sums(self) -> bool:
-        """True if ``propagate`` needs the ``column_moments`` of its input."""
+        """True if ``propagate`` needs the column sums of its input (``ops.column_moments``): not in test mode."""
         return not self.test_mode and self.block_dim == self.dim
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: DeviceArray,
                   sums: DeviceArray | None = None) -> None:
-        """Propagate as every component; ``sums`` are the ``column_moments`` of ``x`` if the caller has them already."""
+        """Normalize ``x`` into ``y``; ``sums`` are the ``column_moments`` of ``x`` if the caller has computed them."""
         x, y = in_blocks(x, self.block_dim), in_blocks(y, self.block_dim)
         if not self.test_mode:
             if sums is None:
@@ -239,7 +239,7 @@ class BatchNormComponent(SameDimComponent):
             ops.batch_norm_backprop(dx, memo, y, dy, sums, self.target_rms)
 
     def _derived(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the scale and the offset of test mode."""
+        """Return scale and offset of test mode. Raises Nnet3Error if there are no statistics."""
         if self.test_scale is None or self.test_offset is None:
             raise Nnet3Error("Test mode set in BatchNormComponent, but no stats.",
                              "set the test mode with set_test_mode, or use a trained model")

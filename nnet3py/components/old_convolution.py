@@ -198,7 +198,7 @@ class ConvolutionComponent(UpdatableComponent):
     # -- computing ---------------------------------------------------------------------------------------------------
 
     def _places(self) -> Iterator[tuple[int, slice]]:
-        """Yield each position of the filter as a number to add to ``taps``, and its output columns."""
+        """Yield for each position of the filter a number to add to ``taps``, and its output columns."""
         along_x, along_y, _ = self._strides()
         end = 0
         for i in range(self.shape.num_x):

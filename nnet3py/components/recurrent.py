@@ -37,7 +37,7 @@ SUM_ROWS = 13                                # rows of sums of lstm_backprop: 3 
 
 
 class LstmNonlinearityComponent(UpdatableComponent):
-    """Elementwise part of an LSTM layer: from the sums at the gates and the previous cell to cell and output.
+    """Elementwise part of an LSTM layer: new cell and output from the gates' sums and the previous cell.
 
     Columns of the input are i_part, f_part, c_part, o_part, c_prev (``cell_dim`` each) and, with ``use_dropout``, a
     mask for each of the gates i, f and o; those of the output are c and m. Kaldi: LstmNonlinearityComponent.
@@ -215,7 +215,7 @@ _STATISTICS = (Field("<ValueAvg>", "vector", "value_avg", size="cell_dim"),
 class _GruCore(UpdatableComponent):
     """Base of GRU cores: h = tanh(a sum) and c = (1 - z) h + z c_prev, with output (h, c) and statistics of h.
 
-    The first ``cell_dim`` columns of the input are z. Derived classes have the columns of the previous cell
+    The first ``cell_dim`` columns of the input are z. Derived classes define the columns of the previous cell
     (``_previous``), the sum (``_form_sum``), its training (``_train``) and its derivatives (``_backprop_sum``).
 
     Attributes
@@ -252,7 +252,7 @@ class _GruCore(UpdatableComponent):
     # -- computation ----------------------------------------------------------------------------------------
 
     def _columns(self, matrix: DeviceArray, part: int) -> DeviceArray:
-        """Return the part with this number of the parts of the input that are ``cell_dim`` wide."""
+        """Return columns ``part * cell_dim`` to ``(part + 1) * cell_dim`` of ``matrix``."""
         return matrix[:, part * self.cell_dim:(part + 1) * self.cell_dim]
 
     def _previous(self, matrix: DeviceArray) -> DeviceArray:
@@ -260,15 +260,15 @@ class _GruCore(UpdatableComponent):
         raise NotImplementedError
 
     def _form_sum(self, ops: Ops, x: DeviceArray, dst: DeviceArray) -> None:
-        """Set ``dst`` (rows, cell_dim) to the sum whose tanh is h."""
+        """Set ``dst`` (rows, cell_dim) to the sum of which h is the tanh."""
         raise NotImplementedError
 
     def _train(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray) -> None:
-        """Add the gradient step to the weights, from the derivative of the sum, which is not changed."""
+        """Add the gradient step to the weights, from the derivative ``d_sum`` of the sum, which is not changed."""
         raise NotImplementedError
 
     def _backprop_sum(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray, dx: DeviceArray) -> None:
-        """Add the derivative through the sum to ``dx``."""
+        """Add to ``dx`` the derivative of the sum with respect to its inputs, times ``d_sum``."""
         raise NotImplementedError
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
@@ -291,10 +291,10 @@ class _GruCore(UpdatableComponent):
             self._backprop_sum(ops, x, d_sum, dx)
 
     def _store_and_repair(self, ops: Ops, h: DeviceArray, d_sum: DeviceArray) -> None:
-        """Add to the statistics in half of the passes, then repair cells whose average slope is too small.
+        """Add h to the statistics in half of the calls; then add self-repair to ``d_sum`` where the mean slope is low.
 
-        Other nonlinearities are repaired by the statistics of the propagating network, these by those of the updated
-        network: in training, of the current minibatch.
+        The statistics are those of the component that is updated (in training those of the current minibatch); other
+        nonlinearities use those of the component that propagates.
         """
         repair = ops.scratch_vector(self.cell_dim)
         ops.gru_repair(repair, self.value_sum, self.deriv_sum, self.counters, h, self.self_repair_threshold,

@@ -1,4 +1,4 @@
-"""Component types by name, with the module of each, imported at first use. Kaldi: NewComponentOfType."""
+"""Classes of components by type name, each imported from its module at first use. Kaldi: NewComponentOfType."""
 from __future__ import annotations
 
 from importlib import import_module
@@ -85,7 +85,7 @@ def register_component(cls: type[Component]) -> type[Component]:
 def precomputed_indexes_class(name: str) -> type:
     """Return a class of precomputed indexes by its name in files (``"TdnnComponentPrecomputedIndexes"``).
 
-    ``cls.read(reader)`` reads on after the opening tag; ``write(writer)`` of an object writes the tag, too.
+    The class method ``read(reader)`` reads what follows the opening tag; ``write(writer)`` also writes the tag.
 
     Raises
     ------

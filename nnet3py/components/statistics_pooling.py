@@ -33,7 +33,7 @@ MOST_CHOICES = 1 << 20      # frames of a window; more, hours of speech, must be
 
 @dataclass
 class StatisticsExtractionComponentPrecomputedIndexes(InFiles):
-    """Input rows that each output row sums, and the reverse. Kaldi's class of this name.
+    """Range of input rows summed by each output row, and the output row of each input row. Kaldi's class of this name.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class StatisticsExtractionComponent(Component):
     # -- indexes ---------------------------------------------------------------------------------------------
 
     def _group_starts(self, indexes: np.ndarray) -> np.ndarray:
-        """Return the first time of each index's group, int64 (rows,)."""
+        """Return the start time of each index's group, int64 (rows,)."""
         return times_of(indexes) // self.output_period * self.output_period
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
@@ -168,7 +168,7 @@ class StatisticsExtractionComponent(Component):
 
 @dataclass
 class StatisticsPoolingComponentPrecomputedIndexes(InFiles):
-    """Input rows that each output row pools, and the reverse. Kaldi's class of this name.
+    """Range of input rows used by each output row, and of output rows using each input row. Kaldi's class of this name.
 
     Attributes
     ----------

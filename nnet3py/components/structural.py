@@ -56,7 +56,7 @@ class NoOpComponent(SameDimComponent):
 
 
 class BlockComponent(Component):
-    """Base of components whose input has the columns of several outputs, in blocks."""
+    """Base of components whose input consists of blocks with as many columns as the output."""
 
     FIELDS: ClassVar[Fields] = (Field("<InputDim>", "dim", "_input_dim", "input-dim"),
                                 Field("<OutputDim>", "dim", "_output_dim", "output-dim"))
@@ -346,9 +346,9 @@ class PnormComponent(BlockComponent):
 
 @dataclass
 class DistributeComponentPrecomputedIndexes(InFiles):
-    """Source of each output row. Kaldi's class of this name.
+    """Input row and first column of each output row. Kaldi's class of this name.
 
-    ``places`` is int32 (output rows, 2): the input row, and its first column.
+    ``places`` is int32 (output rows, 2): input row, first column.
     """
 
     FIELDS = (Field("<Pairs>", "integer_pairs", "places"),)

@@ -38,7 +38,7 @@ UPDATE_PERIOD = 4   # calls per update of both preconditioners; Kaldi has no opt
 
 @dataclass
 class TdnnComponentPrecomputedIndexes(InFiles):
-    """Input rows of each time offset: ``row_offsets[i] + row_stride * (output row)``. Kaldi's class of this name."""
+    """Input row of output row r for time offset i: ``row_offsets[i] + row_stride * r``. Kaldi's class of this name."""
 
     FIELDS = (Field("<RowStride>", "integer", "row_stride"), Field("<RowOffsets>", "integer_vector", "row_offsets"))
 
@@ -210,7 +210,7 @@ class TdnnComponent(UpdatableComponent):
 
     @property
     def bias_or_nothing(self) -> np.ndarray:
-        """Bias as files have it, (0,) for none."""
+        """Bias as files hold it; (0,) for a component without bias."""
         return np.zeros(0, dtype=np.float32) if self.bias_params is None else self.bias_params
 
     def info(self, verbose: int = 0) -> str:
@@ -235,7 +235,8 @@ def _input_parts(indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, num_r
 
 
 def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-    """Return the grid of input and output, with the input in such blocks that the rows of an offset have one stride."""
+    """Return the grid of input and output rows, with the input in blocks that give each time offset a constant stride.
+    """
     grid = TimeGrid.from_indexes(inputs, outputs)
     grid.step_in = grid.step_in or grid.step_out or 1
     grid.step_out = grid.step_out or grid.step_in

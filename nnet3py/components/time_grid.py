@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass
 class TimeGrid:
-    """Regular grid of times of input and output: first, spacing (0 for a single time), number; sequences per time.
+    """Regular grids of the input's and the output's times: first time, step (0 for a single time), number of times.
 
-    With ``reorder_in`` = r > 1 the input is stored in blocks of r times, where the time of a sequence varies fastest.
+    ``num_images`` is the number of rows per time. With ``reorder_in`` = r > 1 the input is stored in blocks of r times,
+    within which time varies faster than the sequence.
     """
 
     num_images: int
@@ -33,7 +34,7 @@ class TimeGrid:
 
     @classmethod
     def from_indexes(cls, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
-        """Return the smallest grid that holds the given indexes, int32 (rows, 3) each; padding adds sequences only."""
+        """Return the smallest grid with the given indexes, int32 (rows, 3) each; of padding rows only n and x count."""
         return cls(images(inputs).shape[0], *_regular_times(inputs), *_regular_times(outputs))
 
     def input_rows(self, inputs: np.ndarray) -> np.ndarray:
@@ -54,7 +55,7 @@ class TimeGrid:
         return grid
 
     def write(self, writer: TokenWriter) -> None:
-        """Write the grid as ``read`` reads it."""
+        """Write the grid in the form that :meth:`read` expects."""
         writer.token("<ConvCompIo>")
         for value in (self.num_images, self.start_in, self.step_in, self.num_in, self.start_out, self.step_out,
                       self.num_out, self.reorder_in):
@@ -108,7 +109,7 @@ def _rows(start: int, step: int, num: int, block: int, present: np.ndarray) -> n
 
 
 def _is_grid(start: int, step: int, num: int, present: np.ndarray) -> bool:
-    """Return whether the rows are already the whole grid in its order, as they usually are."""
+    """Return whether the rows ``present`` are already the whole grid in its order (the usual case)."""
     if len(present) % num:
         return False
     if len(present) == num and present[0, 1] == start and present[-1, 1] == start + step * (num - 1):
@@ -131,7 +132,7 @@ def times_of(indexes: np.ndarray) -> np.ndarray:
 
 
 def row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
-    """Return the range of ``rows`` with the frames between two times of each index's sequence: int32 (len(of), 2).
+    """Return the range of ``rows`` of each index's sequence with times from ``first`` to ``last``: int32 (len(of), 2).
 
     Parameters
     ----------
@@ -156,13 +157,13 @@ def row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.nda
 
 
 def rows_inside(ranges: np.ndarray) -> np.ndarray:
-    """Return the rows of all ranges, int32 (count, 2), one range after the other: int64 (sum of lengths,)."""
+    """Return the rows of the ranges, int32 (count, 2), one range after the other: int64 (sum of lengths,)."""
     lengths = ranges[:, 1] - ranges[:, 0]
     skipped = ranges[:, 0] - (np.cumsum(lengths) - lengths)
     return np.arange(lengths.sum()) + np.repeat(skipped, lengths)
 
 
 def check_ranges(reader: TokenReader, tag: str, ranges: np.ndarray) -> None:
-    """Raise FormatError unless ``ranges``, int32 (count, 2), which follow ``tag``, are ranges of rows."""
+    """Raise FormatError unless ``ranges``, int32 (count, 2), just read after ``tag``, are valid (begin, end) pairs."""
     if (ranges[:, 0] < 0).any() or (ranges[:, 1] < ranges[:, 0]).any():
         raise reader.error(f"expected ranges of rows, each a begin and an end not below it, after {tag}")

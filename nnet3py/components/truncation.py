@@ -20,7 +20,7 @@ CLIPPED, ZEROED, ROWS, BOUNDARIES = range(4)                          # of Backp
 
 
 class ClipGradientComponent(SameDimComponent):
-    """Copy forward; in the backward pass rows are scaled down to a norm, or elements clipped.
+    """Copy of the input whose derivative is limited: rows are scaled down to a norm, or elements clipped.
 
     Self-repair pulls inputs towards ``self_repair_target`` when too many rows are clipped. Kaldi:
     ClipGradientComponent.
@@ -116,7 +116,7 @@ class ClipGradientComponent(SameDimComponent):
 
 @dataclass
 class BackpropTruncationComponentPrecomputedIndexes(InFiles):
-    """Rows at boundaries of the zeroing intervals. Kaldi's class of this name.
+    """Rows at the boundaries of intervals where derivatives are zeroed. Kaldi's class of this name.
 
     ``zeroing`` is float32 (rows,): -1 at a boundary, 0 elsewhere; ``zeroing_sum`` is the number of rows at boundaries.
     """
@@ -128,7 +128,7 @@ class BackpropTruncationComponentPrecomputedIndexes(InFiles):
 
 
 class BackpropTruncationComponent(SameDimComponent):
-    """Scale forward; in the backward pass rows are clipped to a norm, and large ones at interval boundaries zeroed.
+    """Scaling whose derivative is limited: rows are clipped to a norm, and large ones zeroed at interval boundaries.
 
     Kaldi: BackpropTruncationComponent.
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class UpdateSettings:
-    """Training settings of a component; ``learning_rate`` is the effective rate, which includes the factor."""
+    """Training settings of a component; ``learning_rate`` is the effective rate, with the factor multiplied in."""
 
     learning_rate: float = 0.001
     learning_rate_factor: float = 1.0
@@ -51,7 +51,7 @@ class UpdateSettings:
 
 
 class BeforeFreezing(NamedTuple):
-    """Settings that ``unfreeze`` restores."""
+    """Learning rate and factor from before freezing, which ``unfreeze`` restores."""
 
     learning_rate: float
     learning_rate_factor: float
@@ -75,7 +75,7 @@ class UpdatableComponent(Component):
     Attributes
     ----------
     PRECONDITIONER : dict
-        Arguments of the preconditioner that files do not hold.
+        Arguments of the preconditioner that are not stored in files.
     before_freezing : BeforeFreezing or None
         Settings that ``unfreeze`` restores; None if the component was not frozen in this process.
     """
@@ -116,7 +116,7 @@ class UpdatableComponent(Component):
         self.learning_rate = self.learning_rate_factor = 0.0
 
     def unfreeze(self, rate: float) -> None:
-        """Restore learning rate and factor from before ``freeze``; without them the factor is 1, the rate ``rate``.
+        """Restore learning rate and factor from before ``freeze``; if unknown, they become ``rate`` and 1.
 
         A component that is not frozen is not changed.
         """
@@ -141,7 +141,7 @@ class UpdatableComponent(Component):
         return ()
 
     def freeze_natural_gradient(self, freeze: bool) -> None:
-        """Stop (or resume) the updates of natural gradient's estimates."""
+        """Stop (or with ``freeze`` false resume) the updates of the natural-gradient estimates."""
         for preconditioner in self.preconditioners():
             preconditioner.frozen = freeze
 
@@ -162,7 +162,7 @@ class UpdatableComponent(Component):
         return np.concatenate([value.ravel() for value in self.parameters().values()])
 
     def unvectorize(self, vector: np.ndarray) -> None:
-        """Set all parameters from a vector as ``vectorize`` makes it, in place."""
+        """Set all parameters from a vector in the order of ``vectorize``, in place."""
         start = 0
         for value in self.parameters().values():
             value[...] = vector[start:start + value.size].reshape(value.shape)
@@ -189,7 +189,7 @@ class UpdatableComponent(Component):
 
 
 def is_updatable(component: Component) -> TypeGuard[UpdatableComponent]:
-    """Return whether training changes the component, which may have no parameters or be configured as fixed."""
+    """Return whether training changes the component (``Properties.UPDATABLE``), which may depend on its settings."""
     return component.has(Properties.UPDATABLE)
 
 
@@ -199,7 +199,7 @@ def normal(rng: np.random.Generator, shape: tuple[int, ...], stddev: float, mean
 
 
 def bad_initializer(line: ConfigLine, reason: str) -> ConfigError:
-    """Return the error for a config line with impossible values."""
+    """Make the error for a config line with impossible values."""
     return line.error(f"Bad initializer {line.whole_line}", reason)
 
 
@@ -223,7 +223,7 @@ PRECONDITIONERS_INFO = ("rank-in", "rank-out", "num-samples-history", "update-pe
 
 
 def read_preconditioner(reader: TokenReader, **settings: Any) -> OnlineNaturalGradient:
-    """Return a preconditioner with settings from a file. Raises FormatError for impossible settings."""
+    """Read the settings of a preconditioner, and return it. Raises FormatError for impossible settings."""
     try:
         return OnlineNaturalGradient(**settings)
     except ValueError as error:
@@ -276,7 +276,7 @@ def read_dims(line: ConfigLine) -> tuple[int, int]:
 
 def preconditioners_from_config(line: ConfigLine, input_dim: int,
                                 output_dim: int) -> tuple[OnlineNaturalGradient, OnlineNaturalGradient]:
-    """Return the two preconditioners of a layer; for a negative rank with the default rank of the dimension."""
+    """Return the preconditioners of a layer's input and output; a negative rank stands for the default rank."""
     rank_in, rank_out = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
     period = line.get_int("update-period", 4)
     history, alpha = line.get_float("num-samples-history", 2000.0), line.get_float("alpha", 4.0)

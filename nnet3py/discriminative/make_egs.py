@@ -1,8 +1,8 @@
 """Making discriminative examples: an utterance's lattice and alignment, cut into pieces.
 
-Kaldi: ``DiscriminativeSupervisionSplitter``, nnet3-discriminative-get-egs. What lies before and after a piece goes into
-it as graph costs: the sums over the paths to each state of its first frame, and from each state after its last one.
-These survive when training replaces the acoustic costs.
+Kaldi: ``DiscriminativeSupervisionSplitter``, nnet3-discriminative-get-egs. The lattice before and after a piece is
+replaced by graph costs: the sums over the paths to each state of the first frame, and from each state after the last
+frame. Graph costs are kept when training replaces the acoustic costs.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SupervisionSplitter:
     options : see :class:`SplittingOptions`
     model : the transition model of the transition-ids
     alignment : int32 (frames,), the reference's transition-ids
-    lattice : of the same frames, with a transition-id on each arc that is not an epsilon
+    lattice : lattice of the same frames; the labels of its arcs are transition-ids or epsilons
     weight : weight of the pieces in the objective
 
     Raises
@@ -69,8 +69,9 @@ class SupervisionSplitter:
     def frame_range(self, begin: int, num_frames: int, normalize: bool) -> DiscriminativeSupervision:
         """Return the supervision of frames ``begin`` … ``begin + num_frames`` - 1.
 
-        With ``normalize`` the sum over its lattice's paths is 1, before arcs are merged; else that of the utterance.
-        ShapeError for frames that the utterance does not have. Kaldi: GetFrameRange.
+        With ``normalize`` costs are added so that the probabilities of the piece's paths sum to 1 (before arcs are
+        merged), else to the sum of the utterance. Raises ShapeError for frames that the utterance does not have.
+        Kaldi: GetFrameRange.
         """
         end, options = begin + num_frames, self._options
         if not 0 <= begin < end <= len(self._alignment):
@@ -90,7 +91,7 @@ class SupervisionSplitter:
                                          num_frames)
 
     def _cut(self, begin: int, end: int, normalize: bool) -> Fst:
-        """Return the states of these frames between a new start, state 0, and a new end, without words."""
+        """Return the lattice of frames ``begin`` to ``end``, with a new start (state 0) and end, and without words."""
         first, second, last = np.searchsorted(self._times, [begin, begin + 1, end]).tolist()
         lattice, final = self._lattice, last - first + 1
         arcs = slice(int(lattice.arc_starts[first]), int(lattice.arc_starts[last]))
@@ -109,7 +110,7 @@ class SupervisionSplitter:
                                              np.where(leaves, final, nexts - first + 1))), lattice.arc_type)
 
     def _collapsed(self, piece: Fst) -> Fst:
-        """Give arcs with the same frame and pdf the transition-id of the first of them."""
+        """Give all arcs of one frame with the same pdf the transition-id of the first of them."""
         piece = top_sorted(piece)
         frames = state_times(piece)[piece.sources].astype(np.int64)
         keys = frames * self._model.num_pdfs + self._model.transition_id_to_pdf[piece.input_labels]
@@ -118,9 +119,9 @@ class SupervisionSplitter:
 
 
 def without_epsilons(lattice: Fst) -> Fst:
-    """Return a top-sorted lattice without epsilon arcs, with the best way between two states by each label.
+    """Return a topologically sorted lattice without epsilon arcs; of arcs with equal ends and label the best is kept.
 
-    States that can no longer be reached are left out, the others keep their order. Kaldi: RemoveEpsilons.
+    Unreachable states are removed, the others keep their order. Kaldi: RemoveEpsilons.
     """
     epsilon = lattice.input_labels == 0
     sources, nexts, weights = lattice.sources.astype(np.int64), lattice.next_states, lattice.weights.astype(np.float64)
@@ -149,7 +150,7 @@ def without_epsilons(lattice: Fst) -> Fst:
 
 def _best(sources: np.ndarray, nexts: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the arcs of least cost, then of least graph cost, among those with equal ends and label."""
+    """Return of the arcs with equal ends and label the one of least cost, then of least graph cost."""
     order = np.lexsort((weights[:, 0], weights.sum(axis=1), labels, nexts, sources))
     sources, nexts, labels, weights = sources[order], nexts[order], labels[order], weights[order]
     first = np.ones(len(order), bool)
@@ -158,14 +159,14 @@ def _best(sources: np.ndarray, nexts: np.ndarray, labels: np.ndarray, weights: n
 
 
 def _determinized(lattice: Fst) -> Fst:
-    """Determinize a lattice: the best path for each sequence of labels remains."""
+    """Determinize a lattice: of the paths with one sequence of labels the best is kept."""
     compact = determinize(_with_labels(lattice, np.zeros_like(lattice.input_labels), lattice.input_labels))
     return trimmed(Fst(compact.start, compact.final_weights, compact.arc_starts, compact.labels, compact.labels,
                        compact.weights, compact.next_states, lattice.arc_type))
 
 
 def _reversed(lattice: Fst) -> Fst:
-    """Return the reversed lattice; epsilon arcs lead from a new start to what were ends."""
+    """Return the reversed lattice, with epsilon arcs from a new start to the former final states."""
     ends, num_states = np.flatnonzero(lattice.is_final), lattice.num_states
     finals = np.full((num_states + 1, 2), NO_WEIGHT, np.float32)
     finals[lattice.start] = 0.0
@@ -185,7 +186,7 @@ def _with_labels(lattice: Fst, inputs: np.ndarray, outputs: np.ndarray) -> Fst:
 
 
 def _with_acoustic_scale(lattice: Fst, scale: float) -> Fst:
-    """Return the lattice with its acoustic costs multiplied; states that are not final stay so."""
+    """Return the lattice with acoustic costs times ``scale``; states that are not final remain so."""
     factors = np.array([1.0, scale])
     finals = np.where(lattice.is_final[:, None], lattice.final_weights * factors, NO_WEIGHT)
     return Fst(lattice.start, finals.astype(np.float32), lattice.arc_starts, lattice.input_labels,
@@ -194,7 +195,7 @@ def _with_acoustic_scale(lattice: Fst, scale: float) -> Fst:
 
 
 def _in_order_of_time(lattice: Fst, times: np.ndarray) -> Fst:
-    """Return the lattice whose states are sorted by time; those of a frame keep their order."""
+    """Return the lattice with its states sorted by time, stably. Raises LatticeError for costs that are not finite."""
     if not math.isfinite(float(lattice.weights.sum())):
         raise LatticeError("the lattice has a cost that is not a finite number")
     return lattice.selected(np.argsort(times, kind="stable"))
@@ -208,13 +209,13 @@ class DiscriminativeExampleMaker:
 
     Parameters
     ----------
-    splitter : decides where to cut
-    options : how lattices are cut
+    splitter : chooses the chunks of an utterance
+    options : options of cutting lattices
     model : the transition model of the transition-ids
     compress : whether inputs are compressed
     online_ivector_period : frames per row of the iVector matrices
 
-    Nnet3Error for examples of fewer than two output frames.
+    Raises Nnet3Error for examples of fewer than two output frames.
     """
 
     def __init__(self, splitter: UtteranceSplitter, options: SplittingOptions, model: TransitionModel,
@@ -233,7 +234,8 @@ class DiscriminativeExampleMaker:
         Parameters
         ----------
         features : (frames, dim), in any form
-        lattice : the competitors, and ``alignment``, int32: the reference; both at the output's frame rate
+        lattice : the competing paths
+        alignment : int32 (frames,), the reference's transition-ids; both at the frame rate of the output
         ivectors : float32 (rows, dim)
 
         Raises

@@ -1,10 +1,10 @@
 """Discriminative objectives of a network's output, and their derivatives. Kaldi: ``DiscriminativeObjectiveInfo``.
 
-MMI: the reference's score minus the log of the sum over the lattice's paths. MPFE and sMBR: the expected number of
-frames whose phone, or pdf, is the reference's. As in Kaldi the derivative is the one with respect to the scaled
-log-likelihoods: it lacks the acoustic scale as a factor, and learning rates are chosen for that.
+MMI: the reference's log-probability minus the log of the sum over the lattice's paths. MPFE and sMBR: the expected
+number of frames whose phone, or pdf, is the reference's. As in Kaldi the derivative is the one with respect to the
+scaled log-likelihoods: the acoustic scale is missing as a factor, and learning rates are chosen for that.
 
-A minibatch's lattices become tables of arrays for kernels, with one graph for each sequence where possible. A merged
+Kernels get the lattices of a minibatch as arrays, with one graph for each sequence where possible. A merged
 supervision has one lattice: those of its sequences, one after the other, joined by epsilon arcs. If every path between
 two sequences goes through one state, which only epsilon arcs enter, the lattice is cut there, and the costs of these
 arcs become final costs. Sums over all paths are products of the sums over the pieces.
@@ -40,14 +40,14 @@ logger = logging.getLogger(__name__)
 
 
 class LatticeGraphs(NamedTuple):
-    """Graphs whose nodes lie in levels; an arc leads to a later one.
+    """Graphs whose nodes are in levels, as arrays; each arc leads to a later level.
 
     Attributes
     ----------
     num_graphs, num_levels : nodes are sorted by graph, then level; each graph begins in a node of its own
-    times : int32 (arcs,), the frame in sequence-major order; -1 for an epsilon arc
+    times : int32 (arcs,), the frame, counted through all sequences one after the other; -1 for an epsilon arc
     ids : int32 (arcs,), transition-ids; 0 for an epsilon arc
-    costs, finals : float32, graph costs of arcs and of nodes; infinity for a node that is not final
+    costs, finals : float32, graph costs of arcs and final costs of nodes; infinity for a node that is not final
     tables : the arguments of ``chain_numerator`` and ``lattice_accuracies`` from ``sources`` to ``level_starts``
     """
 
@@ -61,7 +61,7 @@ class LatticeGraphs(NamedTuple):
 
 
 def lattice_graphs(supervision: DiscriminativeSupervision, model: TransitionModel) -> LatticeGraphs:
-    """Return the tables of a supervision's lattice; its acoustic costs are left out.
+    """Return the arrays for a supervision's lattice, without its acoustic costs.
 
     Raises
     ------
@@ -110,9 +110,9 @@ def _tables(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupervis
 
 
 def _cut_states(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupervision) -> np.ndarray:
-    """Return the first state of each sequence but the first, if the lattice can be cut before all of them; else none.
+    """Return the first state of the second and later sequences, if the lattice can be cut there; else an empty array.
 
-    It is one that only epsilon arcs enter, from final states of the sequence before, and that no path bypasses.
+    Only epsilon arcs from final states of the sequence before may enter such a state, and all paths must go through it.
     """
     none = np.zeros(0, np.int64)
     if supervision.num_sequences == 1:
@@ -136,7 +136,8 @@ def _cut_states(lattice: Fst, times: np.ndarray, supervision: DiscriminativeSupe
 
 def _levels(lattice: Fst, times: np.ndarray, cut: np.ndarray, between: np.ndarray,
             supervision: DiscriminativeSupervision) -> tuple[np.ndarray, int | None]:
-    """Return the level of each state in its graph, and the last one; None if epsilon arcs are left in a graph."""
+    """Return the level of each state in its graph, and the last level; None for it if epsilon arcs remain in a graph.
+    """
     if (lattice.input_labels[~between] == 0).any():
         return times, None
     if not len(cut):
@@ -147,7 +148,7 @@ def _levels(lattice: Fst, times: np.ndarray, cut: np.ndarray, between: np.ndarra
 
 
 def _one_graph(lattice: Fst, times: np.ndarray, finals: np.ndarray) -> LatticeGraphs:
-    """Return the lattice as it is, with a state after all ends; each state is a level, since they are in order."""
+    """Return the lattice as one graph, with a new end state; each state is a level, since states are sorted."""
     ends, end = np.flatnonzero(lattice.is_final), lattice.num_states
     ids = np.concatenate((lattice.input_labels, np.zeros(len(ends), np.int32))).astype(np.int32)
     sources = np.concatenate((lattice.sources, ends)).astype(np.int32)
@@ -174,7 +175,7 @@ def _arc_tables(sources: np.ndarray, nexts: np.ndarray, num_nodes: int,
 
 
 def _by_group(groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """Return int32, the order that sorts things stably by group, in a time linear in both numbers."""
+    """Return the order that sorts elements stably by group, int32, in linear time."""
     from scipy.sparse import csr_matrix
 
     numbers = np.arange(len(groups), dtype=np.int32)
@@ -186,7 +187,7 @@ LOWEST_LOG_PROB = np.float32(-20.0 * math.log(10.0))    # scores below count as 
 FAILED_OBJECTIVE = -10.0                                # per frame, of a minibatch whose computation failed
 TOTALS_TOLERANCE = {"mmi": 1e-8, "mpfe": 1e-6, "smbr": 1e-6}    # relative, between forward and backward sums
 ACCURACY_TOLERANCE = 1e-4                               # the same for expected accuracies
-MOST_MARKED = 1 << 24                                   # elements of an output that are numbered by marks
+MOST_MARKED = 1 << 24      # largest ``size`` for which ``_numbered`` has a mark for each place
 
 _PLACE = kaldi_place("ComputeObjfAndDeriv", "discriminative-training.cc", 251)
 
@@ -197,11 +198,11 @@ class DiscriminativeTotals:
 
     Attributes
     ----------
-    frames, weight : the number of frames, and their weight by the supervisions' weights
-    numerator, objective : the scores of MMI's reference, and the objective to maximize, both weighted
+    frames, weight : the number of frames, and the sum of their weights (that of their supervision)
+    numerator, objective : the weighted log-probability of the reference (MMI), and the weighted objective to maximize
     l2_term : the l2 term of the output, 0 or less
     num_count, den_count : sums of the derivative's positive elements and of the negative ones, without weights
-    gradients, outputs : float64 (pdfs,), sums of the derivative and of exp(output), or (0,) where not asked for
+    gradients, outputs : float64 (pdfs,), sums of the derivative and of exp(output); (0,) if not requested
     """
 
     frames: float = 0.0
@@ -227,7 +228,7 @@ class DiscriminativeTotals:
 
 
 class _Entries(NamedTuple):
-    """The places of an output that a minibatch needs, a sparse matrix: those of the lattice and of the reference.
+    """The elements of an output that a minibatch needs, those of the lattice and of the reference, as a sparse matrix.
 
     ``rows``, ``columns``: int32 (entries,), sorted; ``row_starts``: int64 (rows + 1,); ``of_arcs``: int32 (arcs,), with
     one more entry for epsilon arcs; ``reference``: integers (frames,), of frames in the supervision's order.
@@ -241,11 +242,11 @@ class _Entries(NamedTuple):
 
 
 def _numbered(size: int, *places: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Return the distinct places below ``size`` in order, and for each array the numbers of its places among them."""
+    """Return the distinct places, sorted (all are below ``size``), and the position of each given place among them."""
     if size > MOST_MARKED:
         distinct, which = np.unique(np.concatenate(places), return_inverse=True)
         return distinct, np.split(which.reshape(-1), np.cumsum([len(part) for part in places])[:-1])
-    marks = np.zeros(size, bool)       # a mark for each is quicker than sorting
+    marks = np.zeros(size, bool)       # faster than sorting
     for part in places:
         marks[part] = True
     distinct = np.flatnonzero(marks)
@@ -280,7 +281,7 @@ class DiscriminativeObjective:
 
         Parameters
         ----------
-        supervision : of all sequences of the minibatch
+        supervision : the supervision of all sequences of the minibatch
         output : device matrix (rows, pdfs), log-probabilities if the model has priors; row t S + s is frame t of
             sequence s of S
         deriv : device matrix (rows, pdfs) to set, or None where no derivative is wanted
@@ -289,7 +290,7 @@ class DiscriminativeObjective:
 
         Raises
         ------
-        ShapeError : the supervision is for another output, or its lattice and alignment differ in length
+        ShapeError : numbers of frames of supervision and output, or of lattice and alignment, differ
         NumericError : the output is not log-probabilities although the model has priors
         LatticeError : see ``lattice_graphs``
         """
@@ -319,7 +320,7 @@ class DiscriminativeObjective:
         return totals
 
     def pdfs(self, alignment: np.ndarray) -> np.ndarray:
-        """Return int32, the pdfs of transition-ids."""
+        """Return the pdf-ids of transition-ids, int32."""
         pdfs: np.ndarray = self._model.transition_id_to_pdf[alignment]
         return pdfs
 
@@ -335,7 +336,7 @@ class DiscriminativeObjective:
                              f"{supervision.frames_per_sequence} frames, but the output has {output.shape[0]} rows")
 
     def _entries(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision, num_pdfs: int) -> _Entries:
-        """Return the elements of the output that a minibatch's arcs and reference stand for."""
+        """Return the elements of the output that the arcs and the reference of a minibatch refer to."""
         emits, num_frames = graphs.ids != 0, len(supervision.num_ali)
         arcs = output_rows(graphs.times[emits].astype(np.int64), supervision) * num_pdfs + self.pdfs(graphs.ids[emits])
         reference = output_rows(np.arange(num_frames), supervision) * num_pdfs + self.pdfs(supervision.num_ali)
@@ -346,7 +347,7 @@ class DiscriminativeObjective:
         return _Entries(rows, columns, starts_by(rows, num_frames), of_arcs, of_reference)
 
     def _scores(self, output: np.ndarray, entries: _Entries) -> np.ndarray:
-        """Return float32 (entries + 1,): scaled log-likelihoods of elements of the output, and 0 for epsilon arcs."""
+        """Return scaled log-likelihoods of the entries, float32 (entries + 1,); the last is 0, for epsilon arcs."""
         floored = int(np.count_nonzero(output < LOWEST_LOG_PROB))
         if floored:
             logger.warning(f"Floored {floored} probabilities from nnet.", extra=_PLACE)
@@ -361,7 +362,7 @@ class DiscriminativeObjective:
 
     def _sums(self, graphs: LatticeGraphs, entries: _Entries, scores: np.ndarray,
               supervision: DiscriminativeSupervision) -> tuple[DiscriminativeTotals, np.ndarray]:
-        """Return the objective, and float32 (entries,): the derivative's elements."""
+        """Return the objective, and its derivative with respect to the entries, float32 (entries,)."""
         is_mmi, num_frames = self.options.criterion == "mmi", len(supervision.num_ali)
         totals = DiscriminativeTotals(num_frames, num_frames * supervision.weight)
         result, arc_values = self._over_paths(graphs, scores[entries.of_arcs], supervision)
@@ -387,7 +388,8 @@ class DiscriminativeObjective:
 
     def _over_paths(self, graphs: LatticeGraphs, scores: np.ndarray,
                     supervision: DiscriminativeSupervision) -> tuple[float, np.ndarray]:
-        """Return the log of the sum over paths and arcs' posteriors (MMI), or expected accuracy and its derivatives."""
+        """Return the log of the sum over paths and the arc posteriors (MMI), or the mean accuracy and its derivatives.
+        """
         ops, is_mmi = self.ops, self.options.criterion == "mmi"
         costs = graphs.costs - self._boosts(graphs, supervision) if is_mmi else graphs.costs
         accuracies = np.zeros(0, np.float32) if is_mmi else self._accuracies(graphs, supervision)
@@ -413,13 +415,14 @@ class DiscriminativeObjective:
         return float(np.float32(sums_of_graphs[:, 0 if is_mmi else 2].sum())), arc_values
 
     def _boosts(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> np.ndarray:
-        """Return float32 (arcs,): how much an arc's graph cost is reduced for a wrong phone other than silence."""
+        """Return the amounts that boosting subtracts from graph costs, float32 (arcs,); 0 for right phones and silence.
+        """
         phones, reference = self._phones(graphs, supervision)
         wrong = (phones != reference) & ~np.isin(phones, self._silence) & (graphs.ids != 0)
         return np.float32(self.options.boost) * wrong.astype(np.float32)
 
     def _accuracies(self, graphs: LatticeGraphs, supervision: DiscriminativeSupervision) -> np.ndarray:
-        """Return float32 (arcs,): 1 for an arc that is right by the criterion, else 0."""
+        """Return the accuracy of each arc, float32 (arcs,): 1 if its phone or pdf is that of the reference, else 0."""
         phones, reference_phones = self._phones(graphs, supervision)
         is_silence = np.isin(phones, self._silence)
         if self.options.criterion == "mpfe":
@@ -436,7 +439,7 @@ class DiscriminativeObjective:
         return phone_of[graphs.ids], phone_of[supervision.num_ali[graphs.times]]
 
     def _check_passes(self, sums: np.ndarray) -> None:
-        """Warn, or raise NumericError, where the forward and the backward pass do not agree, as Kaldi does."""
+        """Warn, or raise NumericError, if the forward and the backward pass have different sums, as Kaldi does."""
         for forward, backward, tolerance, what in zip(
                 sums[::2].tolist(), sums[1::2].tolist(),
                 (TOTALS_TOLERANCE[self.options.criterion], ACCURACY_TOLERANCE), ("log-probability", "accuracy"),

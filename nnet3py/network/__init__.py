@@ -6,6 +6,6 @@ rows of other nodes. ``structure.py`` has nodes, checks and orphans, ``nnet_io.p
 ``whole_model.py`` operations on all components, ``inference.py`` the form for computing outputs, ``edits.py`` the
 directives of ``nnet3-copy --edits``, ``recurrence.py`` dependencies in time.
 
-Every change of nodes or components raises ``Nnet.version``, by which compiled and bound computations notice it. The
+Every change of nodes or components increases ``Nnet.version``, so that computations compiled before become invalid. The
 compiler, the operations and numba are never imported: a network is data. No library reads Kaldi's format.
 """

@@ -21,7 +21,7 @@ Progress = Callable[[int, int], object]
 
 
 class ComputeSettings(TypedDict, total=False):
-    """Keyword arguments of :func:`nnet3py.compute` besides ``output``, with their types."""
+    """Keyword arguments of :func:`nnet3py.compute` except ``output``, with their types."""
 
     frames_per_chunk: int
     device: str
@@ -32,7 +32,7 @@ class ComputeSettings(TypedDict, total=False):
 
 
 class NetworkTable(Protocol):
-    """Result of ``summary``, a :class:`nnet3py.inspection.summary.Summary`, whose module this stage cannot import."""
+    """Interface of the result of ``summary``; :class:`nnet3py.inspection.summary.Summary` implements it."""
 
     @property
     def rows(self) -> tuple[Any, ...]:
@@ -74,8 +74,8 @@ class CallableModel(metaclass=AdvisingType):
                  **settings: Unpack[ComputeSettings]) -> Outputs:
         """Compute outputs of this model, as :func:`nnet3py.compute` does: float (frames, dim) -> float32 (frames, dim).
 
-        Parameters and results are those of that function. Of an acoustic model the network is computed: priors are
-        not divided out.
+        Parameters and results are those of that function. An acoustic model's outputs are those of its network: priors
+        are not divided out.
 
         >>> nnet(feats).shape
         (100, 10)

@@ -27,7 +27,8 @@ def format_real(value: float) -> str:
 
 
 class NodeSizes(Protocol):
-    """Names and dimensions of a network's nodes, which a descriptor needs for its own text and dimension."""
+    """Interface for looking up the names and dimensions of a network's nodes, from which descriptors make text and dim.
+    """
 
     @property
     def node_names(self) -> list[str]:
@@ -40,7 +41,7 @@ class NodeSizes(Protocol):
 class Value:
     """Base of immutable objects that are compared and hashed by type and fields.
 
-    Frozen dataclasses would generate methods for each class below, which would add 3 ms to every start.
+    Frozen dataclasses would generate methods for each class below, which would make every import 3 ms slower.
     """
 
     def __eq__(self, other: object) -> bool:
@@ -70,7 +71,7 @@ class Part(Value):
             yield from child.sources()
 
     def modulus(self) -> int:
-        """Return the smallest shift of t, in frames, under which the expression keeps its meaning."""
+        """Return the smallest shift of t, in frames, that does not change the meaning of the expression."""
         return math.lcm(*(child.modulus() for child in self.children()))
 
     def dim(self, nnet: NodeSizes) -> int:
@@ -142,7 +143,7 @@ class Leaf(Part):
 
 @dataclass(eq=False, repr=False)
 class Source(Leaf):
-    """Leaf that takes the rows of one node times a scale. Kaldi: ``SimpleForwardingDescriptor``."""
+    """Leaf for a node: the node's row at the requested index, times a scale. Kaldi: ``SimpleForwardingDescriptor``."""
 
     node: int
     scale: float = 1.0
@@ -168,7 +169,7 @@ class Source(Leaf):
 
 
 class _MovedLeaf(Leaf):
-    """Leaf that takes the rows of its child at other indexes."""
+    """Leaf that requests other indexes from its child."""
 
     child: Leaf
 
@@ -182,7 +183,7 @@ class _MovedLeaf(Leaf):
         return replace(self, child=self.child.map_sources(change))   # type: ignore[type-var]
 
     def _moved(self, indexes: np.ndarray) -> np.ndarray:
-        """Return the indexes of the child's rows, int32 (rows, 3)."""
+        """Return the indexes to request from the child, int32 (rows, 3)."""
         raise NotImplementedError
 
     def _map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -387,7 +388,7 @@ class Descriptor(Value):
         return sorted({source.node for source in self.sources()})
 
     def modulus(self) -> int:
-        """Return the smallest shift of t, in frames, under which the descriptor keeps its meaning."""
+        """Return the smallest shift of t, in frames, that does not change the meaning of the descriptor."""
         return math.lcm(*(part.modulus() for part in self.parts))
 
     def dim(self, nnet: NodeSizes) -> int:

@@ -208,7 +208,7 @@ class _Parser:
 
 
 def _terms(e: Expression) -> list[Expression]:
-    """Return expressions without ``Append`` whose values, appended, are the value of ``e``."""
+    """Split ``e`` into the expressions without ``Append`` whose columns, appended, are those of ``e``."""
     if e.op == "Append":
         return [term for arg in e.args for term in _terms(arg)]
     if not e.args:
@@ -222,7 +222,7 @@ def _terms(e: Expression) -> list[Expression]:
 
 
 def _normalize(e: Expression) -> Expression:
-    """Return ``e``, which has no Append, with sums outermost, scales at the nodes and no needless operators."""
+    """Return ``e``, which has no Append, with sums outermost, scales at the nodes and no redundant operators."""
     args = tuple(_normalize(arg) for arg in e.args)
     if e.op == "Sum":
         return _nested_sum(args)
@@ -246,7 +246,7 @@ def _nested_sum(args: tuple[Expression, ...]) -> Expression:
 
 
 def _distributed(mover: Expression, inner: Expression) -> Expression:
-    """Return the sum ``inner`` with ``mover`` applied to each of its arguments."""
+    """Return the sum ``inner`` with the operator ``mover`` applied to each of its arguments."""
     return Expression(inner.op, tuple(_with_mover(mover, arg) for arg in inner.args))
 
 

@@ -26,7 +26,7 @@ FIXED_ARRAYS = {"FixedAffineComponent": ("linear_params", "bias_params"), "Fixed
 
 
 class EditState:
-    """State of an open edit, with which the network is restored or compared at its end.
+    """State of an open edit, from which the network is restored if the edit fails.
 
     Attributes
     ----------
@@ -35,7 +35,7 @@ class EditState:
     overwritten : list of pairs
         Arrays that ``set_parameters`` has overwritten, each with a copy of its former values.
     old_loop, old_faults
-        Names of nodes in a cycle and of nodes with faulty descriptors before the edit, which are not the edit's fault.
+        Names of nodes that were in a cycle or had faulty descriptors before the edit; they are not reported.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class EditState:
 
 
 def check_edited_network(nnet: NetworkStructure, state: EditState) -> None:
-    """Raise ConfigError for faults that make the network unusable and that it did not have before the edit."""
+    """Raise ConfigError for faults that make the network unusable, if they were not there before the edit."""
     check_nnet(nnet)
     for name, error in descriptor_faults(nnet):
         if name not in state.old_faults:
@@ -81,7 +81,7 @@ def check_name(name: str, kind: str) -> None:
 
 
 def checked_parameters(value: ArrayLike, shape: tuple[int, ...], what: str) -> np.ndarray:
-    """Return real numbers of the given shape as float32; ``what`` names them in errors.
+    """Convert real numbers of the given shape to float32; ``what`` names them in errors.
 
     Raises
     ------
@@ -101,13 +101,13 @@ def checked_parameters(value: ArrayLike, shape: tuple[int, ...], what: str) -> n
         array = array.astype(np.float32)
     if not np.isfinite(array).all():
         place = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise NumericError(f"{what} would be {np.asarray(value)[place]} at {place}", "NaN, infinity and what float32 "
-                           "does not hold cannot be parameters")
+        raise NumericError(f"{what} would be {np.asarray(value)[place]} at {place}", "NaN, infinity and numbers "
+                           "beyond float32 cannot be parameters")
     return array
 
 
 def checked_component(nnet: NetworkStructure, name: str, component: Component | str, seed: int) -> Component:
-    """Return a component, or make it from the text of a config line, for use under ``name`` in the network.
+    """Return ``component``, made from the text of a config line if it is text; it will be called ``name``.
 
     Raises
     ------
@@ -137,7 +137,7 @@ def node_users(nnet: NetworkStructure, i: int) -> list[str]:
 
 
 def nameable_node(nnet: NetworkStructure, name: str) -> int:
-    """Return the index of a node that edits may name, which excludes the hidden inputs of component nodes.
+    """Return the index of a node that edits may refer to; the hidden inputs of component nodes are excluded.
 
     Raises
     ------
@@ -168,5 +168,5 @@ def parsed_descriptor(nnet: NetworkStructure, name: str, text: str) -> Descripto
 
 
 def is_integer(value: object) -> bool:
-    """Return whether a value is an integer of Python or numpy; a bool is none."""
+    """Return whether a value is an integer of Python or numpy, but not a bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)

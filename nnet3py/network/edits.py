@@ -43,7 +43,7 @@ def apply_svd(nnet: Nnet, indexes: Sequence[int], bottleneck_dim: int, energy_th
     indexes : indexes of the components
     bottleneck_dim : dimension between the two; ignored if ``energy_threshold`` is positive
     energy_threshold : fraction of the sum of squared singular values that the kept ones must reach; 0 or less: unused
-    shrinkage_threshold : largest fraction of its parameters that a decomposed component may keep; others stay whole
+    shrinkage_threshold : components are only decomposed if that leaves at most this fraction of their parameters
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _check_names(nnet: Nnet, c: int) -> None:
 
 
 def _dim_of_energy(singular_values: np.ndarray, threshold: float) -> int:
-    """Return the number of largest singular values whose squares reach fraction ``threshold`` of the sum of squares."""
+    """Return how many of the largest singular values have squares that sum to ``threshold`` times the sum of all."""
     energy = np.cumsum(singular_values ** 2, dtype=np.float32)
     return min(int(np.searchsorted(energy, np.float32(threshold) * energy[-1])) + 1, len(energy))
 
@@ -130,7 +130,7 @@ def _factors(component: Any, factors: tuple[np.ndarray, np.ndarray, np.ndarray],
 
 
 def _replace_nodes(nnet: Nnet, decomposed: dict[int, tuple[int, int]]) -> None:
-    """Replace each node of a decomposed component by ``<node>_a``, with the node's input, and ``<node>_b`` after it."""
+    """Replace each node of a decomposed component by ``<node>_a``, with the node's input, followed by ``<node>_b``."""
     shown = [f"{node.name}_b" if isinstance(node, ComponentNode) and node.component_index in decomposed else node.name
              for node in nnet.nodes]
     lines: list[str] = []
@@ -213,7 +213,7 @@ def _required(line: ConfigLine, *keys: str) -> None:
 
 
 def _matching(nnet: Nnet, line: ConfigLine, *type_names: str) -> Iterator[tuple[int, Any]]:
-    """Yield index and component where the name matches ``name=`` (default ``*``) and the type is one of the given."""
+    """Yield index and component where the name matches ``name=`` (default ``*``) and the type is one of those named."""
     matcher = name_matcher(line.get_string("name", "*"))
     for c, name in enumerate(nnet.component_names):
         if matcher.match(name) and is_a(nnet.components[c], *type_names):

@@ -1,4 +1,4 @@
-"""Networks for inference: test mode, successive affine maps merged, perhaps only up to a node in the middle.
+"""Networks for inference: in test mode, with successive affine maps merged, perhaps cut off at a node inside.
 
 Inference (``nnet3py.compute``, the classes of ``runtime`` for utterances and streams) takes a network as training left
 it and makes this form itself, so that training mode is used only on request. Kaldi: ``CollapseModel``.
@@ -103,7 +103,7 @@ def _collapse_node(nnet: Nnet, i: int, places: dict[str, int]) -> bool:
 
 
 def _single_source(descriptor: Descriptor) -> int:
-    """Return the only node that the descriptor mentions, with offsets at most; -1 if there is none."""
+    """Return the only node that all parts of a descriptor read, apart from time offsets; -1 for other descriptors."""
     nodes = set()
     for part in descriptor.parts:
         inner = part.child if isinstance(part, Offset) else part
@@ -149,7 +149,7 @@ def _merged_scale(c1: Component, c2: Component) -> Component:
 
 
 def for_inference(nnet: AnyModel, training_mode: bool = False) -> Nnet:
-    """Return the form of a network with which outputs are computed: in test mode, with components merged.
+    """Return the network in test mode, with successive affine components merged, for computing outputs.
 
     Parameters
     ----------
@@ -194,14 +194,14 @@ def _unused_name(nnet: Nnet) -> str:
 
 
 class InferenceForm:
-    """Network for the values of one node, in test mode, which shares all unchanged arrays with the original.
+    """Network in test mode that outputs a node of the original; it shares all unchanged arrays with the original.
 
     Parameters
     ----------
     original : network; not changed
     output : name of the node, of any kind, that becomes ``output``; the columns of several nodes are appended
-    reads_shared : whether whoever computes with the form reads the shared arrays each time, so that edits of them take
-        effect; if not, :meth:`is_of` compares all arrays
+    reads_shared : whether the shared arrays are read again in each computation, so that edits of them take effect; if
+        not, :meth:`is_of` compares all arrays
 
     Attributes
     ----------
@@ -228,7 +228,7 @@ class InferenceForm:
         self._version, self._attributes = original.version, _attributes(original)
 
     def is_of(self, original: Nnet) -> bool:
-        """Return whether the form is up to date: ``original`` has not been edited since."""
+        """Return whether ``original`` is still the network that this form was made of, not edited since."""
         attributes = _attributes(original)
         return (original.version == self._version and len(attributes) == len(self._attributes)
                 and all(map(operator.is_, attributes, self._attributes))
@@ -236,7 +236,7 @@ class InferenceForm:
 
 
 def _copy_for_test(component: Component) -> Component:
-    """Return a copy that shares its arrays, unless test mode computes new ones for components of this type."""
+    """Return a copy that shares its arrays, except for components whose arrays are changed by test mode."""
     return component.copy() if is_a(component, "BatchNormComponent", *RANDOM_TYPES) else copy.copy(component)
 
 

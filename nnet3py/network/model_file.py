@@ -1,4 +1,4 @@
-"""Networks from model files, and the network of an argument that may be a network, an acoustic model or a file.
+"""Reading networks from files, and conversion of arguments that may be a network, an acoustic model or a file.
 
 Kaldi: ``ReadKaldiObject`` for ``Nnet``.
 """
@@ -47,7 +47,7 @@ def read_nnet_or_model(reader: TokenReader) -> Nnet:
 
 
 def network_of(model: AnyModel) -> Nnet:
-    """Return a network as it is, or the network of an acoustic model.
+    """Return the network of an acoustic model; a network is returned unchanged.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Model files in model folders, and the subsampling factor that a folder gives for the model's outputs. Light."""
+"""Paths of model files in model folders, and the frame subsampling factor stored in a folder. Light."""
 from __future__ import annotations
 
 import os
@@ -17,7 +17,7 @@ OLD_PUBLISHED_SUBSAMPLING = 3                        # vosk's, for old models wh
 
 
 def model_in(path: str | os.PathLike[str]) -> str:
-    """Return the path of a model folder's acoustic model, or else of its raw network; other paths unchanged.
+    """Return the path of the acoustic model in a model folder, or else of its raw network; other paths are unchanged.
 
     Raises
     ------
@@ -27,7 +27,7 @@ def model_in(path: str | os.PathLike[str]) -> str:
         raise UsageError(f"expected the path of a model, found {type(path).__name__}")
     path = os.fspath(path)
     if path.endswith(".onnx"):
-        raise UsageError(f"{path} is by its name no model of Kaldi's", f"nnet3py.from_onnx({path!r})")
+        raise UsageError(f"{path} has the name of an ONNX file, expected a Kaldi model", f"nnet3py.from_onnx({path!r})")
     if not os.path.isdir(path):
         return path
     candidates = (os.path.join(path, name) for name in _MODELS)
@@ -46,10 +46,10 @@ def is_old_published(folder: str) -> bool:
 
 
 def subsampling_of_folder(folder: str) -> int | None:
-    """Return the frame subsampling factor of a model folder, input frames per output row; None if nothing gives it.
+    """Return the frame subsampling factor of a model folder, input frames per output row; None if it is not stored.
 
-    Options of decoding come first, in the recognizer's order: ``conf/model.conf``, then ``conf/online.conf``; then
-    the file ``frame_subsampling_factor``; then 3 for vosk's old models.
+    It is looked up in the options of decoding, ``conf/model.conf``, then ``conf/online.conf``; then in the file
+    ``frame_subsampling_factor``; vosk's old models have the factor 3.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def subsampling_of_folder(folder: str) -> int | None:
 
 
 def subsampling_beside(path: str | None) -> int:
-    """Return the frame subsampling factor that the folder of a model file gives; 1 if nothing gives it.
+    """Return the frame subsampling factor of the folder that a model file is in; 1 if it is not stored.
 
     ``path`` may be any rxfilename, or None. Raises as :func:`subsampling_of_folder`.
     """
@@ -88,5 +88,5 @@ def _has(folder: str, *names: str) -> bool:
 def _number(text: str, path: str) -> int:
     if not (text.isdecimal() and 1 <= int(text) <= LARGEST_SUBSAMPLING):
         raise FormatError(f"expected a number of 1 or more, found {text[:40]!r}", path=path,
-                          hint="give frame_subsampling_factor, or mend the file")
+                          hint="give frame_subsampling_factor, or correct the file")
     return int(text)

@@ -1,4 +1,4 @@
-"""The network: nodes, which say what feeds what, and their components. Kaldi: ``Nnet`` of ``nnet-nnet.h``."""
+"""The network: nodes, which are connected by descriptors, and their components. Kaldi: ``Nnet`` of ``nnet-nnet.h``."""
 from __future__ import annotations
 
 import copy
@@ -84,7 +84,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
     def from_config(cls, text: str, seed: int = 0, path: str | None = None) -> Nnet:
         """Return a network made from config lines; arguments and errors are those of :meth:`read_config`.
 
-        The name of a file in place of config lines is a UsageError.
+        Raises UsageError if ``text`` is the name of a file.
         """
         if isinstance(text, os.PathLike) or (isinstance(text, str) and text.endswith((".config", ".xconfig"))):
             raise UsageError(f"expected config lines, found the name {os.fspath(text)}",
@@ -162,7 +162,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
                 component.scale(float(factor))
 
     def add_components(self, factors: np.ndarray, other: Nnet) -> None:
-        """Add to each component its factor times that of ``other``, in place; ``factors`` is float (components,)."""
+        """Add the components of ``other`` times ``factors``, float (components,), to these, in place."""
         for component, factor, theirs in zip(self.components, factors, other.components, strict=True):
             if factor != 0.0:
                 component.add(float(factor), theirs)
@@ -341,7 +341,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
             self.components[self.component_index(name)] = checked_component(self, name, component, seed)
 
     def rename_component(self, old: str, new: str) -> None:
-        """Give a component a new name that no component has; its nodes keep theirs.
+        """Rename a component; the nodes that use it keep their names.
 
         >>> nnet.rename_component("affine2", "output.affine")
         """
@@ -403,7 +403,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
         return ", ".join(names[source] for source in node_dependencies(self, i))
 
     def users_of(self, name: str) -> list[str]:
-        """Return the names of the nodes that node ``name`` feeds.
+        """Return the names of the nodes whose input refers to node ``name``.
 
         >>> nnet.users_of("affine1")
         ['relu1']
@@ -434,7 +434,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
             self.nodes.append(DescriptorNode(name, parsed_descriptor(self, name, input), objective))
 
     def add_node(self, name: str, component: str, input: str) -> None:
-        """Add a component node, which applies a component, perhaps of other nodes, too, to its input.
+        """Add a component node, which applies a component to its input; other nodes may use the component, too.
 
         ``input`` is a descriptor, as in config lines, which may mention the new node.
 
@@ -515,7 +515,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
             self.nodes[i].name = new
 
     def remove_node(self, name: str) -> None:
-        """Remove a node that feeds no other; its component is kept (``remove_orphans`` removes unused components).
+        """Remove a node that no other node refers to; its component is kept (see ``remove_orphans``).
 
         Raises
         ------
@@ -543,7 +543,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
     # -- short forms -------------------------------------------------------------------------------------------------
 
     def __getitem__(self, name: str) -> Component:
-        """Return a component by its name or by that of a component node; for another node's name, the node itself.
+        """Return a component by its own name or that of a component node; for the name of another node, the node.
 
         Type checkers see a component in every case; ``nnet.node(name)`` is typed as a node.
 
@@ -577,7 +577,7 @@ class Nnet(NetworkStructure, CallableModel, Advising, Shown):
         return len(self.component_names)
 
     def __bool__(self) -> bool:
-        """Return True, even without components: ``if nnet:`` asks whether there is a network."""
+        """Return True, even for a network without components, so that ``if nnet:`` tells it from None."""
         return True
 
     def _advice(self, name: str) -> str | None:

@@ -209,7 +209,7 @@ def _required(line: ConfigLine, key: str) -> str:
 
 
 def _in_line(line: ConfigLine, error: Nnet3Error) -> ConfigError:
-    """Return ``error`` with the line and its place, unless it names them already."""
+    """Return ``error`` as a ConfigError that names the line and its place, unless it does already."""
     message = error.message
     if line.whole_line not in message:
         message = f"{message.rstrip('.')}, in config line: {line.whole_line}"
@@ -221,7 +221,7 @@ def _in_line(line: ConfigLine, error: Nnet3Error) -> ConfigError:
 
 
 def _add_nodes(nnet: NetworkStructure, lines: list[ConfigLine], components: dict[str, int]) -> None:
-    """Fill ``nnet.nodes`` from lines whose names are valid and unique."""
+    """Fill ``nnet.nodes`` from config lines with valid and unique names."""
     new_nodes = [_new_nodes(components, line) for line in lines]
     nnet.nodes = [node for nodes in new_nodes for node in nodes]
     _check_hidden_names(nnet, lines)
@@ -239,7 +239,7 @@ def _add_nodes(nnet: NetworkStructure, lines: list[ConfigLine], components: dict
 
 
 def _new_nodes(components: dict[str, int], line: ConfigLine) -> list[Node]:
-    """Return the node or nodes of a line, without their inputs, which may be later nodes."""
+    """Make the nodes of a config line, without their inputs, which may refer to later nodes."""
     name = line.get_string("name")
     if line.first_token == "input-node":
         return [InputNode(name, _dim(line))]

@@ -1,4 +1,4 @@
-"""Dependencies in time: recurrence, cycles within one time step, and outputs that depend on how utterances are cut."""
+"""Dependencies in time: recurrences, cycles within one time step, and the effect of cutting utterances on outputs."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ def _has_loop(nnet: NetworkStructure, nodes: list[int]) -> bool:
 
 
 def _has_cycle(count: int, starts: np.ndarray, ends: np.ndarray, offsets: np.ndarray) -> bool:
-    """Return whether the offsets along some cycle sum to 0 or more: then longest walks never end (Bellman and Ford)."""
+    """Return whether the offsets along some cycle sum to 0 or more, by the Bellman-Ford algorithm for longest paths."""
     # With these weights the sum of a simple cycle is positive where that of its offsets is 0, and else has its sign.
     weights = offsets * (count + 1) + 1
     longest = np.zeros(count, dtype=np.int64)
@@ -76,7 +76,7 @@ def _has_cycle(count: int, starts: np.ndarray, ends: np.ndarray, offsets: np.nda
 def node_needs(nnet: NetworkStructure, i: int, period: int, any_x: bool = False) -> list[tuple[int, int, int]]:
     """Return triples (source, t, offset) for each t of a period: node ``i`` at t reads ``source`` at t + offset.
 
-    Optional inputs are included. Node ``i`` is at x = 0, and without ``any_x`` so are the sources.
+    Optional inputs are included. Node ``i`` is taken at x = 0; sources at x = 0, or with ``any_x`` at any x.
     """
     times = np.zeros((period, 3), dtype=np.int32)
     times[:, 1] = np.arange(period)
@@ -142,11 +142,11 @@ _NEVER = -2**40      # less than any offset
 
 
 def is_local(nnet: NetworkStructure) -> bool:
-    """Return whether each output row depends on the same frames around it in any computation.
+    """Return whether each output row depends only on frames at fixed distances, however utterances are cut.
 
     Such a network's utterances may be cut anywhere (at multiples of the network's modulus). Recurrent networks are not
-    local, nor are those with optional inputs (``IfDefined``, statistics pooling) or frames at a fixed t, except of
-    ``ivector``.
+    local, nor are those with optional inputs (``IfDefined``, statistics pooling) or those that read a fixed t of a node
+    other than ``ivector``.
     """
     if is_recurrent(nnet):
         return False
@@ -156,7 +156,7 @@ def is_local(nnet: NetworkStructure) -> bool:
 
 
 def lookahead_is_at_most(nnet: NetworkStructure, num_frames: int) -> bool:
-    """Return whether no output row depends on input more than ``num_frames`` frames later, even if that is available.
+    """Return whether no output row uses input more than ``num_frames`` frames later, even if it is available.
 
     The outputs of such a network do not change when more frames follow, as in a recurrence that goes forward in time.
     ``nnet`` must have one input besides ``ivector``, named ``input``.
@@ -197,7 +197,7 @@ def _is_optional(part: Part) -> bool:
 
 
 def _needs_all_inputs(component: Component) -> bool:
-    """Return whether every output row needs all the input rows that it may use."""
+    """Return whether a component's output rows can be computed only with all input rows that they may use."""
     num_choices = component.input_indexes(_PROBE).shape[1]
     available = ~np.eye(num_choices, dtype=bool)
     computable = [component.is_computable(_PROBE, row[None, :])[0][0] for row in available]

@@ -89,7 +89,7 @@ _UNKNOWN_NAME_HINT = 5       # names listed in a message about an unknown one
 
 
 class NetworkStructure:
-    """Nodes and components of a network, as far as descriptors, checks and the reader of config lines need them.
+    """Base of networks: nodes and components, for descriptors, checks and the reader of config lines.
 
     Attributes
     ----------
@@ -100,7 +100,7 @@ class NetworkStructure:
     component_names : list of str
         Name of each component.
     version : int
-        Number that every change of the structure raises; computations that were compiled or bound for an older version
+        Number that increases with every change of the structure; computations compiled or bound for an older version
         are invalid.
     """
 
@@ -111,7 +111,7 @@ class NetworkStructure:
         self.version = 0
 
     def structure_changed(self) -> None:
-        """Raise ``version``, which must follow every change of nodes or components (not of parameters)."""
+        """Increase ``version``: to be called after every change of nodes or components (not of parameters)."""
         self.version += 1
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -188,21 +188,22 @@ class NetworkStructure:
                      if node.name == name and self.is_output(i)), -1)
 
     def is_simple(self) -> bool:
-        """Return whether there are ``input``, ``output`` and, with more inputs, ``ivector``. Kaldi: IsSimpleNnet."""
+        """Return whether inputs are ``input`` and perhaps ``ivector``, and there is an ``output``. Kaldi: IsSimpleNnet.
+        """
         inputs = [node.name for node in self.nodes if isinstance(node, InputNode)]
         return self.output_dim("output") > 0 and "input" in inputs and (len(inputs) == 1 or "ivector" in inputs)
 
     def modulus(self) -> int:
-        """Return the smallest shift of t, in frames, under which all descriptors keep their meaning.
+        """Return the smallest shift of t, in frames, that does not change the meaning of any descriptor.
 
-        As in Kaldi, components do not count.
+        As in Kaldi, components are not considered.
         """
         return math.lcm(*(node.descriptor.modulus() for node in self.nodes if isinstance(node, DescriptorNode)))
 
     # -- as config text -----------------------------------------------------------------------------------------------
 
     def config_lines(self, include_dims: bool = False) -> list[str]:
-        """Return a config line per node, except component inputs; with dimensions they are for display only."""
+        """Return a config line for each node except component inputs; lines with dimensions are for display only."""
         names = self.node_names
         return [self._config_line(i, node, names, include_dims) for i, node in enumerate(self.nodes)
                 if not self.is_component_input(i)]
@@ -309,8 +310,8 @@ def remove_orphans(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
 def remove_orphan_nodes(nnet: NetworkStructure, remove_inputs: bool = False) -> None:
     """Remove the nodes that no output needs, in place, and log their number.
 
-    Without ``remove_inputs`` orphaned input nodes are kept, but where two are neighbors in the list of orphans only the
-    first: Kaldi does so, and edited files are to be equal.
+    Without ``remove_inputs`` orphaned input nodes are kept; but of two neighbors in the list of orphans only the first
+    is, as in Kaldi, so that edited files are equal to Kaldi's.
     """
     orphans = orphan_nodes(nnet)
     if not remove_inputs:
@@ -388,7 +389,7 @@ def component_arrays(component: Component) -> dict[str, np.ndarray]:
 
 
 def component_form(component: Component) -> tuple[Any, ...]:
-    """Return type, dimensions, settings and array shapes of a component, without settings of training."""
+    """Return type, dimensions, settings (but not those of training) and array shapes of a component."""
     settings = [(field.tag, np.asarray(getattr(component, field.attribute)).tolist()) for field in component.FIELDS
                 if field.kind in _SETTING_KINDS and field.attribute not in _TRAINING_SETTINGS
                 and "." not in field.attribute and hasattr(component, field.attribute)]

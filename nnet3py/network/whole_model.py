@@ -1,8 +1,8 @@
 """Operations on all components of a network: test modes, learning rates, freezing, parameters as a vector, constraints.
 
 Only top-level components are changed, not those inside a CompositeComponent. "Updatable" components are those that
-training changes; lists with a number for each are in the network's order. In patterns of names ``*`` is any text, even
-none. Kaldi: ``nnet-utils.h``.
+training changes; lists with a number for each are in the network's order. In patterns of names ``*`` matches any text,
+even none. Kaldi: ``nnet-utils.h``.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEAST_RATIO = 0.9
 
 
 class ComponentArrays(Components, Protocol):
-    """Network, or its parameter store on a device."""
+    """Interface of a network, and of its parameter store on a device."""
 
     def scale_components(self, factors: np.ndarray, /) -> None:
         """Multiply parameters and statistics of each component by its factor, in place."""
@@ -47,13 +47,14 @@ def is_a(component: Component, *type_names: str) -> bool:
 
 
 def components_of_type(nnet: Components, *type_names: str) -> Iterator[Any]:
-    """Return the components of these types, or of types derived from them, in the network's order."""
+    """Yield the components of these types, or of types derived from them, in the network's order."""
     return (component for component in nnet.components if is_a(component, *type_names))
 
 
 @contextmanager
 def compiled_form_may_change(nnet: Nnet) -> Iterator[None]:
-    """Raise the network's version if the block has changed properties of components that compilation depends on."""
+    """Increase the network's version after the block if properties of components that compilation depends on changed.
+    """
     def compiled_properties() -> list[tuple[Properties, bool]]:
         return [(c.properties, getattr(c, "learning_rate", 1.0) != 0.0) for c in nnet.components]
 
@@ -226,7 +227,7 @@ def _constrain(ops: Ops, weights: DeviceArray, p: DeviceArray, copied: DeviceArr
 
 
 def check_ratio(ratio: float, name: str) -> None:
-    """Raise NumericError for an impossible ratio of mean square to squared mean of squared singular values, or warn."""
+    """Raise NumericError for an impossible ratio, as ``constrain_matrix`` computes it; warn of one far from 1."""
     if not ratio > LEAST_RATIO:
         raise NumericError(f"Ratio is {ratio:g} in the orthonormal constraint of component {name}; expected at least 1",
                            "its parameters are not finite, or too large")
@@ -354,7 +355,8 @@ def learning_rates(nnet: Nnet) -> list[float]:
 
 
 def set_learning_rates(nnet: Nnet, rates: Sequence[float]) -> None:
-    """Set the learning rate of each updatable component, whatever its factor, in place. Kaldi: SetLearningRates."""
+    """Set the learning rate of each updatable component, regardless of its factor, in place. Kaldi: SetLearningRates.
+    """
     _check_count(nnet, rates)
     values = [_setting("learning rate", rate) for rate in rates]
     with compiled_form_may_change(nnet):
@@ -363,17 +365,17 @@ def set_learning_rates(nnet: Nnet, rates: Sequence[float]) -> None:
 
 
 def set_learning_rate_factor(nnet: Nnet, factor: float, names: str = "*") -> int:
-    """Set the factor that later learning rates are multiplied by, in place, and return the number of components."""
+    """Set the factor that multiplies learning rates set later, in place; return the number of matching components."""
     return _set(nnet, "learning_rate_factor", factor, names)
 
 
 def set_max_change(nnet: Nnet, max_change: float, names: str = "*") -> int:
-    """Set the largest change (2-norm) per minibatch, 0 for no limit, in place, and return the number of components."""
+    """Set the limit of a minibatch's change (2-norm; 0: none), in place; return the number of matching components."""
     return _set(nnet, "max_change", max_change, names)
 
 
 def set_l2_regularize(nnet: Nnet, l2_regularize: float, names: str = "*") -> int:
-    """Set the factor of l2 regularization, 0 for none, in place, and return the number of components."""
+    """Set the factor of l2 regularization (0: none), in place; return the number of matching components."""
     return _set(nnet, "l2_regularize", l2_regularize, names)
 
 
@@ -434,7 +436,7 @@ def freeze(nnet: AnyModel, pattern: str | Sequence[str] = "*") -> list[str]:
 def unfreeze(nnet: AnyModel, pattern: str | Sequence[str] = "*") -> list[str]:
     """Unfreeze components that :func:`freeze` has frozen, in place, so that training changes them again.
 
-    Each gets back its former learning-rate factor, and the learning rate that was set last. Model files do not store
+    The former learning-rate factor and the learning rate that was set last are restored. Model files do not store
     former factors: in a network from a file, or after an edit that set a factor to 0, the factor becomes 1, and the
     learning rate the largest of the components that are not frozen (0.001, Kaldi's default, if all are).
 

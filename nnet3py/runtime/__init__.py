@@ -1,12 +1,11 @@
-"""The runtime: computations are bound to a device and run; utterances and streams are cut into chunks for them.
+"""The runtime: binds computations to a device and runs them; cuts utterances and streams into chunks.
 
 Names to know: ``Computer`` (``computer.py``), ``UtteranceComputer`` (``compute.py``), ``LoopedComputer``
 (``looped.py``). Nothing here imports training, decoding or commands. numpy runs operations one by one, and allocates
-each result; PyTorch and ONNX Runtime would need kernels of their own for Kaldi's components, and hold no natural
-gradient.
+each result; PyTorch and ONNX Runtime would need extra kernels for Kaldi's components, and have no natural gradient.
 
 ``binding.py`` places the matrices of a computation in one arena by lifetime, and turns each command into one prepared
-call (``calls.py``). A stage is the calls between two exchanges with the caller; ``stage_runners.py`` runs it (recorded
+call (``calls.py``). A stage is the calls from given inputs to their outputs; ``stage_runners.py`` runs it (recorded
 on the CPU, as CUDA graphs on a GPU), with BLAS on one thread meanwhile (``blas_threads.py``). The last stage of a
 looped computation continues with the stage that its jump leads to (``Stage.next_stage``).
 

@@ -43,7 +43,7 @@ class _PendingUtterance:
 
 
 class MinibatchComputer:
-    """A computer of utterances' outputs for one network, many chunks at a time.
+    """A computer of a network's outputs for many utterances: chunks of equal shape run together.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class MinibatchComputer:
     cutter : the way of cutting utterances
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
-    max_pending : float32 numbers of features and outputs that may wait for full minibatches
+    max_pending : limit on waiting chunks: the number of float32 elements of their features and outputs
     training_mode : whether to compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
@@ -77,13 +77,13 @@ class MinibatchComputer:
                     online_ivector_period: int = 0) -> Iterator[tuple[str, Result]]:
         """Yield the outputs of utterances in their order: (key, float32 (ceil(frames / subsampling), output dim)).
 
-        Reads ahead of what it yields, as far as minibatches need. For an utterance with NaN or infinity the error is
-        yielded in place of the output, and so is an error that came with an utterance.
+        Reads further utterances before it yields, to fill minibatches. For an utterance with NaN or infinity, or an
+        ``error`` of its own, the error is yielded in place of the output.
 
         Raises, after yielding the utterances before
         ------
         ShapeError : features or i-vectors of another dimension than the network asks for
-        Nnet3Error : an utterance goes on too long after its last online i-vector
+        Nnet3Error : an utterance has too many frames after its last online i-vector
         """
         self._groups.clear()
         self._pending.clear()
@@ -114,7 +114,7 @@ class MinibatchComputer:
             raise failure
 
     def _accept(self, utterance: Utterance, period: int) -> None:
-        """Cut an utterance into chunks, which wait for others of the same shape."""
+        """Cut an utterance into chunks, and add them to the waiting ones of their shapes."""
         num_outputs = 0 if utterance.error else -(-len(utterance.feats) // self.options.frame_subsampling_factor)
         pending = _PendingUtterance(utterance.key, np.asarray(utterance.feats),
                            np.empty((num_outputs, self._io.output_dim), dtype=np.float32), error=utterance.error)
@@ -133,13 +133,13 @@ class MinibatchComputer:
             self._groups.setdefault(chunk.shape, []).append((pending, chunk))
 
     def _run_first_waiting(self) -> None:
-        """Run a minibatch with the first waiting utterance, full or not."""
+        """Run the chunks of the shape that the first waiting utterance needs, even if the minibatch is not full."""
         first = next(utterance for utterance in self._pending if utterance.num_waiting)
         self._run(next(shape for shape, chunks in self._groups.items()
                        if any(utterance is first for utterance, _ in chunks)))
 
     def _run(self, shape: Shape) -> None:
-        """Run the chunks of one shape, in as few minibatches as they need."""
+        """Run all waiting chunks of one shape, in as few minibatches as possible."""
         waiting = self._groups.pop(shape)
         for begin in range(0, len(waiting), shape.full_size):
             self._run_minibatch(shape, waiting[begin:begin + shape.full_size])

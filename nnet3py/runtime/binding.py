@@ -1,12 +1,12 @@
-"""Binding: from a command list to places in memory and prepared calls, one for each command.
+"""Binding: turns a list of commands into prepared calls, one for each command, on matrices placed in memory.
 
-A bound computation is a list of stages. A stage takes its inputs, runs its calls, and then holds its outputs: the
-forward pass is one stage, the backward pass the next. Views, index tables and components are resolved once; running a
-stage allocates nothing, and only components still make decisions.
+A bound computation is a list of stages. A stage reads its inputs, runs its calls, and then has its outputs: the forward
+pass is one stage, the backward pass the next. Views, index tables and components are looked up once; running a stage
+allocates nothing.
 
 A matrix lives from its allocation (or the acceptance of its input) to its deallocation; two matrices that never live at
-the same time may share their place. Matrices that a loop passes to its next round keep places of their own. The plan is
-first-come best-fit over a list of free holes.
+the same time may share memory. Matrices that a loop passes to its next round share memory with no other. Matrices are
+placed in order of allocation, each into the smallest free hole that is large enough (best fit).
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Arena:
         self.buffer = ops.new_vector(0)
 
     def reserve(self, size: int, computation: BoundComputation | None = None) -> None:
-        """Make room for ``size`` elements. If a larger block replaces the old one, computations are bound again."""
+        """Make room for ``size`` elements. If that needs a new block, bound computations bind their views again."""
         if size > self.buffer.size:
             for other in self._bound:
                 other.release()
@@ -67,7 +67,7 @@ _largest_logged = 0
 
 
 def _log_memory(ops: Ops, size: int) -> None:
-    """Log how much of a device's memory will be used, if more than was logged before."""
+    """Log the memory of a minibatch's matrices; on a GPU only if it is more than was logged before."""
     global _largest_logged
     megabytes = 4 * size / 2**20
     if ops.device != "cuda":
@@ -83,7 +83,7 @@ def _log_memory(ops: Ops, size: int) -> None:
 
 @dataclass
 class Stage:
-    """The calls between two exchanges with the caller.
+    """The calls between two points where inputs and outputs are exchanged with the caller.
 
     Attributes
     ----------
@@ -92,7 +92,7 @@ class Stage:
     commands : for each call the number of its command
     outputs : for each output node the view to read
     next_stage : the number of the stage to run next; -1: the following one
-    runner : a function that runs the calls in a device's own way; None: one after the other
+    runner : a function that runs all calls faster (recorded, or as CUDA graphs); None: they run one after the other
     """
 
     inputs: dict[str, DeviceArray] = field(default_factory=dict)
@@ -113,7 +113,7 @@ class Stage:
 
 
 class BoundComputation:
-    """A computation tied to a network, the operations of one device and an arena.
+    """A computation bound to a network, the operations of one device and an arena.
 
     Parameters
     ----------
@@ -126,8 +126,7 @@ class BoundComputation:
 
     Raises
     ------
-    Nnet3Error : a network that the computation needs is not given, or the computation is not for the network as it is
-        now
+    Nnet3Error : a network that the computation needs is not given, or was changed after the computation was compiled
     """
 
     def __init__(self, computation: Computation, nnet: Nnet | ParameterStore, ops: Ops, arena: Arena,
@@ -146,19 +145,19 @@ class BoundComputation:
         self._bind()
 
     def stages(self) -> list[Stage]:
-        """Return the stages, bound again if the arena has moved since.
+        """Return the stages; they are bound again if the arena's block was replaced.
 
         Raises
         ------
         Nnet3Error : a network was edited (nodes or components added, removed or replaced) after binding; or a component
-            that only copied its input, such as dropout without a proportion, changes it now
+            that only copied its input, such as dropout with proportion 0, no longer does
         """
         if [store.version for store in self.stores] != self.versions:
             raise Nnet3Error("the network was edited after this computation was bound to it",
                              "compile and bind again after an edit")
         if not self.computation.fits(self.host):
-            raise Nnet3Error("a component that only copied its input, such as dropout without a proportion, was left "
-                             "out when this was compiled; now it does something",
+            raise Nnet3Error("a component that only copied its input, such as dropout with proportion 0, was left "
+                             "out when this was compiled; now it changes its input",
                              "compile and bind again after such a change, or compile with OptimizeOptions(fuse='none')")
         if self._buffer is not self.arena.buffer:
             self._bind()
@@ -217,14 +216,14 @@ class BoundComputation:
             stage.runner = StageRunner(self.ops, stage.calls, self.stores)
 
     def _hand_over(self, command: Command) -> Call:
-        """Return the call that copies the second matrix to the first at the end of a loop's round.
+        """Return the call for a swap at the end of a loop's round: it copies the second matrix to the first.
 
-        The first matrix keeps its place in every round.
+        Copying, not swapping, leaves every matrix at the same address in all rounds.
         """
         return self.ops.copy_mat, (self.view(command.args[0]), self.view(command.args[1]), 1.0)
 
     def _bind_jump(self, stage: Stage) -> None:
-        """Let the last stage continue with the calls after the label, and so have the outputs of that stage."""
+        """Append to the last stage the calls after the label, and give it the outputs of the label's stage."""
         number, place = self._label
         target = self._stages[number]
         if target is stage:
@@ -235,7 +234,7 @@ class BoundComputation:
         stage.next_stage = number + 1
 
     def release(self) -> None:
-        """Release the arena's block, and everything that refers to it."""
+        """Free the references to the arena's block."""
         self._buffer = self.ops.new_vector(0)
         self._views, self._memos, self._stages = {}, {}, []
 
@@ -265,11 +264,11 @@ class BoundComputation:
         return FUSED_CALLS[name](self.ops, parts)
 
     def view(self, s: int) -> DeviceArray | None:
-        """Return the matrix view of sub-matrix ``s``, None for 0; equal rectangles have the very same view."""
+        """Return the matrix view of sub-matrix ``s``, None for 0; equal rectangles have the same object."""
         return self.given_view(s) if s > 0 else None
 
     def given_view(self, s: int) -> DeviceArray:
-        """Return the matrix view of a sub-matrix that must exist."""
+        """Return the matrix view of sub-matrix ``s``, which must not be 0."""
         sub = self.computation.submatrices[s]
         if sub not in self._views:
             self._views[sub] = self.whole_view(s)[sub.row_offset:sub.row_offset + sub.num_rows,
@@ -277,7 +276,7 @@ class BoundComputation:
         return self._views[sub]
 
     def whole_view(self, s: int) -> DeviceArray:
-        """Return the whole matrix of sub-matrix ``s``; if it shares the memory of another, a view of that."""
+        """Return the whole matrix of sub-matrix ``s``, or a view of the matrix whose memory it shares."""
         matrix = self.computation.submatrices[s].matrix
         place = self.computation.places.get(matrix)
         return self.whole_matrix(matrix) if place is None else self.given_view(place)
@@ -288,7 +287,7 @@ class BoundComputation:
         return self._buffer[start:start + info.num_rows * info.num_cols].reshape(info.num_rows, info.num_cols)
 
     def _row_offsets(self, pairs: np.ndarray) -> DeviceArray:
-        """Return the element offsets in the arena of the rows of (sub-matrix, row) pairs, int64; -1 for (-1, -1)."""
+        """Return the offset in the arena, in elements, of each (sub-matrix, row) pair's row, int64; -1 for (-1, -1)."""
         strides = [info.num_cols for info in self.computation.matrices]
         table = np.array([(self.plan.offsets[sub.matrix] + sub.row_offset * strides[sub.matrix] + sub.col_offset,
                            strides[sub.matrix]) for sub in self.computation.submatrices], dtype=np.int64)
@@ -298,7 +297,7 @@ class BoundComputation:
     # -- components ------------------------------------------------------------------------------------------------
 
     def _stream(self, component_index: int, count: int) -> int:
-        """Return the number of the first of ``count`` streams of random numbers that a component has not used yet."""
+        """Reserve ``count`` streams of random numbers for a component; returns the number of the first."""
         number = self._num_streams.get(component_index, 0)
         self._num_streams[component_index] = number + count
         return number
@@ -328,7 +327,7 @@ class BoundComputation:
                       self._updated_component(command, c), self.view(dx))
 
     def _indexes_of(self, precomputed: int) -> Precomputed:
-        """Return the precomputed indexes, which never change, after copying their arrays to the device."""
+        """Return precomputed indexes, with their arrays copied to the device."""
         indexes = self.computation.precomputed_indexes[max(precomputed, 0)]
         for value in vars(indexes).values() if hasattr(indexes, "__dict__") else ():
             if isinstance(value, np.ndarray):
@@ -336,7 +335,8 @@ class BoundComputation:
         return indexes
 
     def _updated_component(self, command: Command, c: int) -> Component | None:
-        """Return the component that a backward command changes: of ``update``, or of ``stats`` if it is not trained."""
+        """Return the component that a backward command changes: in ``update``, or in ``stats`` if it cannot be trained.
+        """
         if command.type == CommandType.BACKPROP_NO_MODEL_UPDATE:
             return None
         if self.nnet.components[c].has(Properties.UPDATABLE):
@@ -406,7 +406,7 @@ ALIGNMENT = 16   # elements: 64 bytes, a cache line, so that no two matrices sha
 
 @dataclass(frozen=True)
 class MemoryPlan:
-    """The places of matrices in a block of memory.
+    """The offsets of matrices in a block of memory.
 
     Attributes
     ----------
@@ -419,14 +419,14 @@ class MemoryPlan:
 
 
 class _Holes:
-    """The free places of a block that grows at its end: sorted (offset, size), no two of them touching."""
+    """The free parts (offset, size) of a block that grows at its end, sorted; adjacent ones are joined."""
 
     def __init__(self) -> None:
         self.holes: list[tuple[int, int]] = []
         self.end = 0
 
     def take(self, size: int) -> int:
-        """Return the offset of ``size`` free elements, in the smallest hole that has them, else at the end."""
+        """Reserve ``size`` elements in the smallest hole that has as many, else at the end; returns their offset."""
         fitting = [hole for hole in self.holes if hole[1] >= size]
         if not fitting:
             return self._take_at_end(size)
@@ -445,7 +445,7 @@ class _Holes:
         return offset
 
     def give_back(self, offset: int, size: int) -> None:
-        """Make a place free again; holes that touch become one."""
+        """Free ``size`` elements at ``offset``, and join the hole with adjacent ones."""
         merged = []
         for start, room in self.holes:
             if start + room == offset:

@@ -1,9 +1,8 @@
-"""Threads of BLAS: none of its own while our threads compute with it, and the user's number of them after that.
+"""Limits on the threads of BLAS: one while our own threads compute with it, the user's number after that.
 
-So do streams of sound, whose products of small matrices numpy computes: two threads of BLAS, which spin while they
-wait, double a stream's processor time and win no time.
-
-In the process of a command BLAS never has any (``engine/threads.py``).
+Streams of audio are limited too, where numpy multiplies small matrices: two threads of BLAS, which spin while they
+wait, double a stream's processor time without any gain. In the processes of our commands BLAS always has one thread
+(``engine/threads.py``).
 """
 from __future__ import annotations
 
@@ -18,14 +17,14 @@ _rule: Any = None           # int64 (1,), a view of product_rule's words
 
 
 class BlasAlone:
-    """A context in which BLAS computes with the thread that calls it, and has no threads of its own.
+    """A context in which BLAS computes in the calling thread only.
 
-    After the last such context the user's number of threads is restored. It costs a few microseconds where products go
-    to BLAS, and next to nothing elsewhere.
+    After the last open context the user's number of threads is restored. A context costs a few microseconds where BLAS
+    computes products, and almost nothing elsewhere.
 
     Parameters
     ----------
-    numpy_too : whether numpy computes products within; False: only kernels do, of which BLAS may compute none
+    numpy_too : whether numpy multiplies matrices in the context; False: only kernels do, which do not always use BLAS
     """
 
     __slots__ = ("_is_limited", "_numpy_too")
@@ -45,7 +44,7 @@ class BlasAlone:
 
 
 def _calls_blas() -> bool:
-    """Return whether any of our products goes to BLAS, by the rule of this process."""
+    """Return whether kernels in this process leave any matrix products to BLAS."""
     global _rule
     if _rule is None:
         from nnet3py.engine import product_rule  # loads BLAS if products go there
@@ -55,7 +54,7 @@ def _calls_blas() -> bool:
 
 
 class _BlasLimit:
-    """The number of contexts that are open, and each library's number of threads before the first was."""
+    """The number of open contexts, and each BLAS library's number of threads before the first was opened."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -64,7 +63,7 @@ class _BlasLimit:
         self._before: list[int] = []
 
     def enter(self) -> None:
-        """Count a context; the first one limits every library."""
+        """Open a context; the first one limits every library to one thread."""
         with self._lock:
             self._inside += 1
             if self._inside > 1:
@@ -77,14 +76,14 @@ class _BlasLimit:
                     library.set_num_threads(1)
 
     def leave(self) -> None:
-        """End a context; the last one restores the numbers of threads."""
+        """Close a context; the last one restores the numbers of threads."""
         with self._lock:
             if self._inside:
                 self._inside -= 1
                 self._restore()
 
     def after_fork(self) -> None:
-        """Restore the numbers of threads in a child process, in which none of the parent's threads goes on."""
+        """Restore the numbers of threads in a child process, where the parent's contexts are not open."""
         self._lock, self._inside = threading.Lock(), 0
         self._restore()
 

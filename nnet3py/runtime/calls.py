@@ -1,8 +1,8 @@
 """Prepared calls: of components, for PROPAGATE and BACKPROP commands, and of fused commands.
 
-A call is a function and its arguments. A fused command's function does what the calls of its parts do. Settings that
-may change between runs are looked at in each run: if they no longer allow the fused operation, the parts run one by
-one.
+A call is a function and its arguments. The function of a fused command computes the same as the calls of its parts.
+Settings that may change between runs are checked in each run: if they no longer allow the fused operation, the parts
+run one by one.
 """
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ Call: TypeAlias = tuple[Callable[..., object], tuple[Any, ...]]     # a function
 
 
 class ComponentCall:
-    """A method of a component, to be called with the arguments after ``ops``.
+    """A method of a component, called with ``ops`` and further arguments, on random numbers of its own.
 
     Parameters
     ----------
     ops : the operations of the device
     component : the component
-    index, number : the stream of random numbers: the component's number in the network, and the call's number among
-        those of the component
+    index, number : the component's number in the network, and the call's number among those of the component, which
+        select the stream of random numbers
     """
 
     METHOD = ""
@@ -56,7 +56,7 @@ class ComponentCall:
         self.run(*args)
 
     def run(self, *args: object, **named: object) -> None:
-        """Run the method only, after other calls whose scratch memory is still needed."""
+        """Run the method without freeing scratch memory, which calls before it still need."""
         self.select_random_stream()
         self._method(self._ops, *args, **named)
 
@@ -76,8 +76,8 @@ class PropagateCall(ComponentCall):
 
     Parameters
     ----------
-    stats : the component that takes the statistics, or None
-    index, number : as for :class:`ComponentCall`; statistics draw from the stream ``number + 1``
+    stats : the component that accumulates the statistics, or None
+    index, number : as for :class:`ComponentCall`; statistics use the stream ``number + 1``
     """
 
     METHOD = "propagate"
@@ -93,7 +93,7 @@ class PropagateCall(ComponentCall):
             self.store_stats(*args)
 
     def store_stats(self, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
-        """Store the statistics of a propagation with these arguments; does nothing if no component takes them."""
+        """Store the statistics of a propagation with these arguments, if a component accumulates any."""
         if self._stats is not None:
             given: Any = None if x is y else x       # y may have overwritten x
             self._ops.random.select(self._index, self._number + 1)
@@ -109,7 +109,7 @@ def _sums_call(ops: Ops, parts: Sequence[Call]) -> Call:
 
 
 class _AffineCall:
-    """An affine map, what follows it element by element, and perhaps a batch norm in training mode.
+    """An affine map, the element-wise components after it, and perhaps a batch norm in training mode.
 
     ``spliced_affine`` computes all of it block by block, while a block is in the cache.
     """
@@ -150,7 +150,7 @@ class _AffineCall:
             batch_norm.store_stats(*args)
 
     def _epilogue(self) -> Epilogue | None:
-        """Return the epilogue of all followers; None if their settings have changed so that they must run alone."""
+        """Return the element-wise components as one epilogue; None if changed settings no longer allow that."""
         if self._batch_norm is not None and not takes_sums(self._batch_norm[0].component):
             return None
         epilogue: Epilogue | None = Epilogue()
@@ -193,7 +193,7 @@ class _BackpropCall:
             update.store_output_deriv_parts(ops, squares, dy.shape[0])
 
     def _run_by_parts(self, norm: BatchNormComponent) -> None:
-        """Run the two commands one by one, for a batch norm that has been put in test mode meanwhile."""
+        """Run the two commands one by one, if the batch norm has been put in test mode."""
         (backprop_norm, norm_args), (backprop_relu, relu_args) = self._parts
         backprop_norm(*norm_args)
         if self._relu_y_is_gone:

@@ -5,8 +5,8 @@ copied from its row in :class:`StreamStates` into the rows of the matrices where
 from where the chunk left it back to the streams' rows. So any N streams that are at the same chunk of the loop can be
 computed together, different ones each time, and one binding serves any number of streams.
 
-The last stage of a looped computation, in which matrices are passed on to the next round, is only run where it is
-more than the chunk to which it jumps: copying to the streams' rows and back does its work.
+The last stage of a looped computation, which moves matrices to where the next round expects them, is not needed if it
+computes the same as the chunk that it jumps to: copying states to the streams' rows and back has the same effect.
 """
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from nnet3py.ops.table import Ops
 
 class ChunkBatch:
-    """A computer of one chunk of each of ``size`` streams.
+    """A computer of one chunk of each of up to ``size`` streams.
 
     Parameters
     ----------
-    computation : a looped computation for ``size`` sequences, in the form that runs
+    computation : a looped computation for ``size`` sequences, with fused commands
     carried : the rows that it carries, from :func:`nnet3py.compiler.looped.carried_state`
     nnet, ops, arena : as for :class:`~nnet3py.runtime.binding.BoundComputation`
     states : the states of the streams
@@ -58,9 +58,9 @@ class ChunkBatch:
         Parameters
         ----------
         number : the number of the chunk in the computation
-        slots : the streams' rows among the states, at most ``size``
+        slots : the streams' rows in ``states``, at most ``size``
         inputs : for each input a matrix (rows, dim) of each stream, or a vector (dim,) for all its rows
-        targets : the rows that get the streams' states after the chunk; None: those of ``slots``
+        targets : the rows to store the streams' states in after the chunk; None: ``slots``
 
         Returns
         -------
@@ -84,7 +84,7 @@ class ChunkBatch:
         return outputs[:len(slots)]
 
     def _state_offsets(self, slots: Sequence[int]) -> np.ndarray:
-        """Return the element offsets of states, int64 (size + 1,): of streams, of those that fill up the batch, and -1.
+        """Return the element offsets of the states of ``slots``, int64 (size + 1,), padded with row 0; the last is -1.
 
         The array is overwritten by the next call.
         """
@@ -100,7 +100,7 @@ class ChunkBatch:
             stage.run()
 
     def _window(self, copy: _RowCopy) -> Any:
-        """Return the rows that a copy writes or reads."""
+        """Return the rows of a matrix that a copy writes or reads."""
         if self._buffer is not self._bound.arena.buffer:
             self._windows, self._buffer = {}, self._bound.arena.buffer
         if copy not in self._windows:
@@ -109,7 +109,7 @@ class ChunkBatch:
         return self._windows[copy]
 
     def _host_input(self, number: int, name: str, view: Any, given: Sequence[np.ndarray]) -> np.ndarray:
-        """Return the rows of all streams, one stream after the other; always the same memory."""
+        """Return the rows of an input of all streams, one stream after the other, in memory that is reused."""
         key = number, name
         if key not in self._host_inputs:
             self._host_inputs[key] = np.zeros((self.size, view.shape[0] // self.size, view.shape[1]), np.float32)
@@ -124,8 +124,8 @@ class _RowCopy(NamedTuple):
 
     Attributes
     ----------
-    matrix, first_row : the rows
-    begin, end : the range of the offsets of their states, one for each row
+    matrix, first_row : the matrix and the first of the rows
+    begin, end : the range of the rows' offsets in the result of ``offsets_for``
     """
 
     matrix: int
@@ -135,7 +135,7 @@ class _RowCopy(NamedTuple):
 
 
 class _StateCopies:
-    """The copies between a computation's matrices and the states of streams, at one point of the loop."""
+    """The copies between the matrices of a computation and the states of streams, before or after a chunk."""
 
     def __init__(self, carried: CarriedRows, computation: Computation, size: int) -> None:
         rows = carried.rows(computation)
@@ -157,9 +157,9 @@ class _StateCopies:
         self._offsets = np.zeros_like(self._places)
 
     def offsets_for(self, slots: np.ndarray) -> np.ndarray:
-        """Return the offset of each row's elements among the states, int64 (rows,); -1 without a stream.
+        """Return the element offset of each row in the memory of states, int64 (rows,); -1 for a row of no stream.
 
-        ``slots`` are the offsets of the streams' states, and -1. The array is overwritten by the next call.
+        ``slots`` is the result of ``_state_offsets``. The array is overwritten by the next call.
         """
         np.take(slots, self._streams, out=self._offsets)
         self._offsets += self._places
@@ -177,8 +177,8 @@ class StreamState:
 
     Attributes
     ----------
-    slot : the number of its row
-    num_chunks : chunks that have been computed
+    slot : the number of the row
+    num_chunks : the number of chunks that have been computed
     """
 
     def __init__(self, states: StreamStates) -> None:
@@ -187,19 +187,19 @@ class StreamState:
         weakref.finalize(self, states.give_back, self.slot).atexit = False
 
     def restart(self) -> None:
-        """Begin another stream: its first chunk reads nothing that was carried."""
+        """Begin another stream in this row."""
         self.num_chunks = 0
 
 
 class StreamStates:
     """The states of all streams of one network: one row of a block of device memory for each stream.
 
-    Row 0 belongs to no stream: it fills up batches. Memory grows by doubling; rows of finished streams are used again.
+    Row 0 belongs to no stream: it pads batches. Memory grows by doubling; rows of finished streams are reused.
 
     Parameters
     ----------
     ops : the operations of the device with the memory
-    width : elements that a stream carries
+    width : number of elements of a state
     """
 
     def __init__(self, ops: Ops, width: int) -> None:
@@ -212,7 +212,7 @@ class StreamStates:
         self.reserve()
 
     def take(self) -> int:
-        """Return the number of a row for a new stream. May be called from any thread."""
+        """Reserve a row for a new stream; returns its number. May be called from any thread."""
         try:
             return self._free.pop()
         except IndexError:
@@ -225,7 +225,7 @@ class StreamStates:
         self._free.append(slot)
 
     def reserve(self) -> None:
-        """Allocate memory for every row, before they are used."""
+        """Allocate memory for all reserved rows."""
         room = 0 if self.buffer is None else self.buffer.size // self.width
         if self._num_rows <= room:
             return
@@ -256,10 +256,10 @@ class _ThreadTasks(Generic[Task, Outcome]):
 
 
 class WaitingLine(Generic[Task, Outcome]):
-    """A line of threads with tasks, of which one at a time does the work of all that wait.
+    """A queue of threads with tasks: one thread at a time does the work of all that wait.
 
-    It has no thread of its own: of the waiting threads, the next one to have its turn takes the tasks of all. So a
-    single thread never waits, and the more threads there are, the more is done together.
+    The next waiting thread does the tasks of all waiting threads, so that a single thread never waits, and with many
+    threads many tasks are done together.
 
     Parameters
     ----------
@@ -272,8 +272,7 @@ class WaitingLine(Generic[Task, Outcome]):
         self._waiting: list[_ThreadTasks[Task, Outcome]] = []
 
     def wait_for(self, tasks: Sequence[Task]) -> list[Outcome]:
-        """Return the outcomes of these tasks. An exception from ``work`` is raised in each thread whose tasks it had.
-        """
+        """Return the outcomes of these tasks. An exception from ``work`` is raised in each thread with a task in it."""
         place: _ThreadTasks[Task, Outcome] = _ThreadTasks(tasks)
         self._waiting.append(place)
         with self._turn:

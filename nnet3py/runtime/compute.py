@@ -39,16 +39,16 @@ MOST_MODELS = 4
 
 
 class UtteranceComputer(MinibatchComputer):
-    """A computer of utterances' outputs with one network; ``compute_all`` takes many utterances, which is faster.
+    """A computer of utterances' outputs with one network; ``compute_all`` computes many at a time, which is faster.
 
     Parameters
     ----------
-    nnet : the network, an acoustic model with it (whose priors are not used), or the file of one; left unchanged: a
-        copy is put in test mode (:func:`nnet3py.network.inference.for_inference`)
+    nnet : the network, an acoustic model (whose priors are not used), or the file of one; left unchanged: a copy is put
+        in test mode (:func:`nnet3py.network.inference.for_inference`)
     options : see :class:`ComputeOptions`
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     device : "cpu" or "cuda"
-    max_pending : float32 numbers of features and outputs that may wait for full minibatches
+    max_pending : limit on waiting chunks: the number of float32 elements of their features and outputs
     training_mode : whether to compute with ``nnet`` itself, with batch norm and dropout as they are set
     """
 
@@ -81,7 +81,7 @@ class UtteranceComputer(MinibatchComputer):
         ------
         ShapeError : features or i-vectors of another dimension than the network's
         NumericError : NaN or infinity in them, or NaN in the network's output
-        Nnet3Error : the utterance goes on too long after its last online i-vector
+        Nnet3Error : the utterance has too many frames after its last online i-vector
         """
         (_, result), = self.compute_all([Utterance("", feats, ivector, online_ivectors)], online_ivector_period)
         if isinstance(result, np.ndarray):
@@ -90,7 +90,7 @@ class UtteranceComputer(MinibatchComputer):
 
 
 class _ComputerKey(NamedTuple):
-    """The arguments of :func:`compute` that need a computer of their own."""
+    """The arguments of :func:`compute` for which different computers are needed."""
 
     output: str | tuple[str, ...]
     frames_per_chunk: int
@@ -107,9 +107,9 @@ class _ComputerEntry:
 
 
 class _ComputerMemory(threading.local):
-    """The computers and networks that :func:`compute` keeps in each thread, by network and request, and by file.
+    """The computers and networks that :func:`compute` keeps for each thread: by network and arguments, and by file.
 
-    The memory is small: the least recently used entries are dropped first, and a network's entries are dropped with it.
+    Only a few are kept: the least recently used ones are dropped first, and those of a network when it is deleted.
     """
 
     def __init__(self) -> None:
@@ -117,8 +117,7 @@ class _ComputerMemory(threading.local):
         self._networks: OrderedDict[str, tuple[tuple[int, ...], Nnet]] = OrderedDict()
 
     def computer(self, nnet: Nnet, wanted: _ComputerKey) -> UtteranceComputer:
-        """Return the computer for ``nnet``, made again if the network's structure, settings or parameters have changed.
-        """
+        """Return the computer for ``nnet``, made again if the network's structure, settings or parameters changed."""
         if wanted.cache_dir is None:
             wanted = wanted._replace(cache_dir=os.environ.get(ENVIRONMENT, ""))
         key = id(nnet), wanted
@@ -196,26 +195,26 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
             online_ivector_period: int | None = None) -> Outputs:
     """Compute the output of a network, with batch-norm and dropout in test mode, as ``nnet3-compute`` does.
 
-    Preparations are kept, so that the next call with the same network does little but compute. A network whose
-    parameters or structure have changed meanwhile is prepared again, and so is a file that has changed.
+    The prepared network is kept, so that further calls are fast. It is prepared again if its parameters, its structure
+    or its file have changed.
 
     Parameters
     ----------
     model : a network, an acoustic model (its priors are not used), the file of one, or a model folder; left as it is
-    feats : float (frames, input dim); or several of them, of any lengths, in a list (or any other iterable) or in a
+    feats : float (frames, input dim); or several such arrays, of any lengths, in a list (or any other iterable) or in a
         dict; or (sequences, frames, input dim)
     ivector : float (ivector dim,), or None if the network has no such input; or online i-vectors, float (count, ivector
-        dim), one every ``online_ivector_period`` frames, of which each chunk takes the one of its middle. For several
-        features as many, in the same form
+        dim), one every ``online_ivector_period`` frames, of which each chunk uses that at its middle. With several
+        ``feats``, as many of these, in the same form
     frames_per_chunk : frames computed at a time
     device : "cpu" or "cuda"
     cache_dir : a folder where compiled computations are kept for other processes; None: the folder that the environment
-        variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": none
+        variable NNET3PY_COMPUTATION_CACHE names, if it is set; "": no folder
     output : the node whose values are returned, an output of the network or any other; or a list of nodes, whose values
         come from one pass
-    frame_subsampling_factor : frames for each row of output; None: as the model's folder says, by
-        its options of decoding or the file of that name, which chain models have; else 1
-    progress : True: on a terminal, show how many of several are done; or a function, which is called with (done, total)
+    frame_subsampling_factor : frames for each row of output; None: the factor in the model's folder (in its options of
+        decoding, or in the file ``frame_subsampling_factor``, which chain models have), else 1
+    progress : True: show on a terminal how many of several ``feats`` are done; or a function, called with (done, total)
     online_ivector_period : frames from one online i-vector to the next, 10 as Kaldi's programs extract them
 
     Returns
@@ -228,7 +227,7 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
     ------
     ShapeError : features or an i-vector of another dimension than the network's; online i-vectors without their period
     NumericError : NaN or infinity in them, or values that are not real numbers; NaN in the network's output
-    Nnet3Error : a file that cannot be read, or no such node in the network; an utterance that goes on too long after
+    Nnet3Error : a file that cannot be read, or no such node in the network; an utterance with too many frames after
         its last online i-vector
 
     Notes
@@ -271,7 +270,7 @@ def compute(model: AnyModelOrFile, feats: Features, ivector: Features | None = N
 
 
 def _utterance(key: str, feats: np.ndarray, ivector: np.ndarray | None, period: int | None) -> Utterance:
-    """Make an utterance with one i-vector, or with online ones, which are a matrix."""
+    """Make an utterance; a vector is its only i-vector, a matrix its online i-vectors."""
     if ivector is None or ivector.ndim != 2:
         return Utterance(key, feats, ivector)
     if period is None:
@@ -282,7 +281,7 @@ def _utterance(key: str, feats: np.ndarray, ivector: np.ndarray | None, period: 
 
 
 def _matrices_by_key(feats: Features) -> dict[str, np.ndarray] | None:
-    """Return several matrices by key, or by number; None if there is a single matrix."""
+    """Return several feature matrices by key (of a dict) or number; None if ``feats`` is a single matrix."""
     if isinstance(feats, np.ndarray) and (feats.ndim != 3 or not len(feats)):
         return None
     if isinstance(feats, Mapping):
@@ -300,7 +299,7 @@ def _matrices_by_key(feats: Features) -> dict[str, np.ndarray] | None:
 
 
 def _ivectors_by_key(ivector: Features | None, several: Mapping[str, np.ndarray]) -> dict[str, np.ndarray | None]:
-    """Return the i-vector, or None, for each of several matrices."""
+    """Return the i-vector, or None, of each of the ``several`` feature matrices."""
     if ivector is None:
         return dict.fromkeys(several)
     if not isinstance(ivector, Mapping):
@@ -317,7 +316,7 @@ def _ivectors_by_key(ivector: Features | None, several: Mapping[str, np.ndarray]
 
 
 def _ivector_array(ivector: Features) -> np.ndarray:
-    """Return an i-vector or online ones as an array; ShapeError for anything but numbers."""
+    """Convert one i-vector or online i-vectors to an array. Raises ShapeError for anything but numbers."""
     if isinstance(ivector, str):
         raise ShapeError(f"expected an i-vector, float (dim,), found {ivector!r}",
                          f"a node is given by name: output={ivector!r}")
@@ -330,7 +329,7 @@ def _ivector_array(ivector: Features) -> np.ndarray:
 
 
 def _node_columns(nnet: Nnet, nodes: tuple[str, ...]) -> dict[str, slice]:
-    """Return the columns of each node's values when those of all nodes are side by side."""
+    """Return the columns of each node in the output of a network whose output appends all ``nodes``."""
     ends = np.cumsum([nnet.node_dim(nnet.node_index(name)) for name in nodes]).tolist()
     return {name: slice(begin, end) for name, begin, end in zip(nodes, [0, *ends], ends, strict=False)}
 

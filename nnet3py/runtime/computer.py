@@ -1,4 +1,4 @@
-"""Computers: compiled computations run on the caller's matrices, kept by request; and the log of a run.
+"""Computers, which run compiled computations on given matrices; their cache by request; the log of a run.
 
 Kaldi: ``NnetComputer``, ``--computation.debug``.
 """
@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 class Computer:
     """A computation bound to a network: accepts inputs, runs, and provides outputs.
 
-    For a computation with derivatives, the same follows with output derivatives for the backward pass.
+    With derivatives, a second round follows: it accepts output derivatives, runs the backward pass, and provides
+    derivatives of the inputs.
 
     Parameters
     ----------
@@ -52,12 +53,12 @@ class Computer:
         collects derivatives; None if the computation has no model derivative
     device : "cpu" or "cuda"
     stats : the network that receives statistics (default: ``update``)
-    ops, arena : operations and memory shared with other computers that never run simultaneously; on a GPU, networks
-        are then assumed not to change after binding, else they are copied there before each pass
+    ops, arena : operations and memory shared with other computers that never run simultaneously; with these, networks
+        must not change after binding on a GPU; without, networks are copied to the GPU before each pass
     debug : whether to log every command as it runs
 
-    In place of a network a computer takes the network's ``ParameterStore`` on the device: the caller then pushes and
-    pulls.
+    A network's ``ParameterStore`` may be given in place of the network: the caller then copies parameters to and from
+    the device (``push``, ``pull``).
     """
 
     def __init__(self, computation: Computation, nnet: Nnet | ParameterStore,
@@ -94,7 +95,7 @@ class Computer:
         self._pending = set(stages[0].inputs)
 
     def accept_input(self, name: str, matrix: np.ndarray) -> None:
-        """Copy the matrix of an input node to the computer; before the backward run, an output node's derivative.
+        """Copy the rows of an input node to the computer; before the backward pass, the derivative of an output node.
 
         Parameters
         ----------
@@ -127,12 +128,12 @@ class Computer:
         self._pending.discard(name)
 
     def run(self) -> None:
-        """Run up to the next exchange with the caller.
+        """Run until inputs or outputs are to be exchanged: the forward pass, then the backward pass.
 
         Raises
         ------
         Nnet3Error : an input is missing, or the computation has ended
-        NumericError : natural gradient met NaN or infinity
+        NumericError : NaN or infinity in the rows that natural gradient preconditions
         """
         stages = self._bound.stages()
         if self._next_stage >= len(stages):
@@ -166,13 +167,13 @@ class Computer:
 
         Parameters
         ----------
-        copy : False returns the computer's own matrix where that is possible; it changes with the next run
+        copy : False: return the computer's own matrix if possible, which the next run overwrites
         """
         view = self.output_view(name)
         return view if not copy and isinstance(view, np.ndarray) else np.asarray(self.ops.copy_out(view))
 
     def output_view(self, name: str) -> DeviceArray:
-        """Return the device's own matrix of an output; its contents are valid until the next run."""
+        """Return the matrix of an output on the device; its contents are valid until the next run."""
         if self._stage is None or name not in self._stage.outputs:
             ready = sorted(self._stage.outputs) if self._stage else []
             raise Nnet3Error(f"Could not provide output for network node {name} (it is not expected at this point in "
@@ -180,13 +181,14 @@ class Computer:
         return self._stage.outputs[name]
 
     def input_view(self, name: str) -> DeviceArray:
-        """Return the device's own matrix of an expected input, to be filled in place of :meth:`accept_input`."""
+        """Return the matrix of an expected input on the device, to be filled instead of calling :meth:`accept_input`.
+        """
         self._pending.discard(name)
         return self._bound.stages()[self._next_stage].inputs[name]
 
 
 def _stores(*pairs: tuple[ParameterStore | None, Nnet | ParameterStore | None]) -> list[ParameterStore]:
-    """Return from pairs of bound and given networks the bound stores that stand for a given network; each once."""
+    """Return the bound stores that differ from the given objects, which are then networks; each once."""
     return list({id(bound): bound for bound, given in pairs
                  if bound is not None and bound is not given}.values())
 
@@ -201,9 +203,9 @@ def _changes_networks(computation: Computation) -> bool:
 
 
 class ComputerCache:
-    """Computers by request, of which the most recently used are kept.
+    """A cache of computers by request; the most recently used are kept.
 
-    One arena and one set of operations serve them all.
+    All share one arena and one set of operations.
 
     Parameters
     ----------
@@ -224,9 +226,9 @@ class ComputerCache:
         self._num_examples = 0
 
     def next_example(self, request: ComputationRequest) -> Computer:
-        """Return a computer as :meth:`computer` does, with random numbers of its own for each call.
+        """Return a computer as :meth:`computer` does, and let each call draw new random numbers.
 
-        Dropout outside test mode draws them.
+        They are used by dropout outside test mode.
         """
         computer = self.computer(request)
         computer.ops.random.begin_minibatch(0, self._num_examples)
@@ -260,16 +262,16 @@ _WRITTEN = frozenset((Role.WRITE, Role.READ_WRITE, Role.PROPAGATED, Role.BACKPRO
 
 
 def log_preamble(bound: BoundComputation) -> None:
-    """Log the matrices of a computation, to which the lines of its commands refer."""
+    """Log the matrices of a computation, with the numbers that the lines of its commands use."""
     text = describe_computation(bound.computation, bound.host)
     logger.info("%s", text.split("# begin forward commands", 1)[0].rstrip("\n"))
 
 
 def run_traced(bound: BoundComputation, stage: Stage) -> None:
-    """Run a stage's calls, with a log line for each.
+    """Run a stage's calls, and log a line for each.
 
-    A line holds the command's text, the root mean square before and after of each matrix that the command writes, for
-    an update the same for the component's parameters, and the seconds that the command took.
+    A line has the command's text; the root mean square, before and after, of each matrix and of the parameters that the
+    command changes; and the seconds that it took.
     """
     printer = CommandPrinter(bound.computation, bound.host)
     for (function, args), c in zip(stage.calls, stage.commands, strict=True):

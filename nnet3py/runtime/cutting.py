@@ -1,4 +1,4 @@
-"""Cutting of utterances into chunks for computing: as in Kaldi or, where that leaves the output unchanged, our way.
+"""Cutting of utterances into chunks: as in Kaldi or, if the output does not depend on it, into fewer chunks.
 
 Chunks are shifted to start at t = 0, so that chunks of one shape share one compiled computation and run as one
 minibatch. Frames before an utterance's first and after its last are copies of these.
@@ -33,11 +33,11 @@ class Utterance(NamedTuple):
 
     Attributes
     ----------
-    key : its name
+    key : the name of the utterance
     feats : float (frames, input dim)
-    ivector : float (ivector dim,), if the network takes one; or ``online_ivectors``
+    ivector : float (ivector dim,), if the network has an input ``ivector``; or ``online_ivectors``
     online_ivectors : float (count, ivector dim)
-    error : if there is one, nothing is computed, and the error is returned in place of the output
+    error : None, or an error that is returned in place of the output
     """
 
     key: str
@@ -48,7 +48,7 @@ class Utterance(NamedTuple):
 
 
 class Shape(NamedTuple):
-    """The properties that the chunks of a minibatch have in common.
+    """The properties that all chunks of a minibatch share.
 
     Times are in frames, relative to the first output's.
     """
@@ -61,7 +61,8 @@ class Shape(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Outputs begin, begin + 1, … of an utterance, numbered in subsampled frames; some of them may not be used."""
+    """The outputs from ``begin`` on, of which ``first_used`` to ``end_used`` are used, numbered in subsampled frames.
+    """
 
     shape: Shape
     begin: int
@@ -71,7 +72,7 @@ class Chunk(NamedTuple):
 
 
 class Cutter:
-    """A way of cutting utterances. Subclasses define ``spans`` for one of Kaldi's ways.
+    """Base of classes that cut utterances; each defines ``spans`` for one of Kaldi's ways.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ class Cutter:
 
         Raises
         ------
-        Nnet3Error : the utterance goes on too long after its last online i-vector
+        Nnet3Error : the utterance has too many frames after its last online i-vector
         """
         factor = self.options.frame_subsampling_factor
         num_outputs = -(-len(utterance.feats) // factor)
@@ -114,13 +115,13 @@ class Cutter:
             yield Chunk(Shape(-left, num_inputs, size, has_ivector, full_size), begin, first_used, end_used, ivector)
 
     def spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield the chunks of an utterance: first output, end, first output that is used, end of the used ones."""
+        """Yield (first output, end, first used output, end of the used outputs) of each chunk of an utterance."""
         raise NotImplementedError
 
     def free_spans(self, num_outputs: int) -> Iterator[tuple[int, int, int, int]]:
-        """Yield few chunks of equal length, for networks whose output does not depend on the cutting.
+        """Yield the same as ``spans``, but few chunks of equal length: for outputs that do not depend on the cutting.
 
-        Each chunk adds context, so few are best.
+        Every chunk needs extra frames of context, so few chunks are faster.
         """
         longest = max(self.outputs_per_chunk, LONG_CHUNK // self.options.frame_subsampling_factor)
         num_chunks = -(-num_outputs // longest)
@@ -129,7 +130,7 @@ class Cutter:
             yield begin, begin + size, begin, min(begin + size, num_outputs)
 
     def _rounded(self, num_outputs: int) -> int:
-        """Return the number of outputs, or a few more, so that few lengths occur."""
+        """Round a number of outputs up, so that few different lengths (to be compiled) occur."""
         units = -(-num_outputs // self.unit)
         step = 1 << max(units.bit_length() - LENGTHS_PER_OCTAVE.bit_length(), 0)
         return -(-units // step) * step * self.unit
@@ -141,16 +142,15 @@ class Cutter:
         return min(-(-num_outputs // step) * step, self.outputs_per_chunk)
 
     def full_size(self, num_inputs: int, is_free: bool, is_usual: bool) -> int:
-        """Return the chunks of ``num_inputs`` rows in a full minibatch; ``is_usual``: without the context of an edge.
-        """
+        """Return the number of chunks in a full minibatch, for chunks of ``num_inputs`` rows."""
         raise NotImplementedError
 
     def size_for(self, count: int, full_size: int) -> int:
-        """Return the size of a minibatch for ``count`` chunks; few sizes occur, since each has to be compiled."""
+        """Return the size of the minibatch for ``count`` chunks: one of few sizes, since each has to be compiled."""
         raise NotImplementedError
 
     def _ivector(self, utterance: Utterance, period: int, begin: int, end: int) -> np.ndarray | None:
-        """Return the i-vector for frames begin..end-1: the constant one, or the online one of their middle."""
+        """Return the i-vector for frames begin..end-1: that of the utterance, or the online one at their middle."""
         online = utterance.online_ivectors
         if online is None:
             return utterance.ivector
@@ -162,13 +162,13 @@ class Cutter:
         return np.asarray(online[min(middle // period, last_row)])
 
     def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
-        """Return the frame whose i-vector is wanted, and the frame that must not be too long after the last i-vector.
+        """Return the frame whose i-vector is used, and the frame that may not be far beyond the last online i-vector.
         """
         raise NotImplementedError
 
 
 class ChunkAfterChunk(Cutter):
-    """Successive chunks of one size; the last is shorter. Kaldi: DecodableNnetSimple."""
+    """Cutter into consecutive chunks of one size; the last may be shorter. Kaldi: DecodableNnetSimple."""
 
     IVECTOR_TOLERANCE = 50
 
@@ -192,9 +192,9 @@ class ChunkAfterChunk(Cutter):
 
 
 class EqualChunks(Cutter):
-    """Chunks of one size: the last ends where the utterance ends, and overlaps the one before.
+    """Cutter into chunks of one size: the last ends where the utterance ends, and overlaps the one before.
 
-    An utterance shorter than a chunk is continued with copies of its last frame. Kaldi: NnetBatchComputer.
+    An utterance shorter than a chunk is padded with copies of its last frame. Kaldi: NnetBatchComputer.
     """
 
     IVECTOR_TOLERANCE = 20
@@ -232,7 +232,7 @@ class EqualChunks(Cutter):
 
 
 def _rounded_frames_per_chunk(nnet: Nnet, options: ComputeOptions) -> int:
-    """Return ``frames_per_chunk``, rounded up so that all chunks are alike; logs the change."""
+    """Return ``frames_per_chunk``, rounded up so that all chunks have equal shapes; logs the change."""
     factor, modulus = options.frame_subsampling_factor, nnet.modulus()
     unit = math.lcm(factor, modulus)
     wanted = options.frames_per_chunk
@@ -300,7 +300,7 @@ class NetworkIo:
             check_finite(np.atleast_2d(given), "the i-vector")
 
     def finish(self, output: np.ndarray) -> np.ndarray:
-        """Subtract log priors from, and scale, the network's output (frames, output dim), in place; returns it.
+        """Subtract the log priors from the network's output (frames, output dim), scale it, in place, and return it.
 
         Raises
         ------

@@ -1,15 +1,15 @@
-"""Frames of a stream that are still needed. Light: programs of features take it without the runtime's kernels."""
+"""A buffer of the frames of a stream that are still needed. Light: it imports none of the runtime's kernels."""
 from __future__ import annotations
 
 import numpy as np
 
 
 class FrameBuffer:
-    """Rows of float32, numbered from 0 as they arrive; old ones are dropped. Memory is reused.
+    """A buffer of float32 rows, numbered from 0 in order of arrival; old ones are dropped and their memory reused.
 
     Attributes
     ----------
-    first, end : numbers of the oldest row that is kept, and of the next one to come
+    first, end : the number of the oldest row that is kept, and that of the next row to be appended
     """
 
     def __init__(self, dim: int) -> None:
@@ -18,7 +18,7 @@ class FrameBuffer:
         self.first = self.end = 0
 
     def append(self, rows: np.ndarray) -> None:
-        """Add float (rows, dim)."""
+        """Append rows, float (rows, dim)."""
         count = self.end - self.first
         if self._place + count + len(rows) > len(self._rows):
             kept = self._rows[self._place:self._place + count]

@@ -1,4 +1,4 @@
-"""Outputs of a network over a stream of frames, a chunk at a time, as they arrive.
+"""Outputs of a network for a stream of frames, computed chunk by chunk as frames arrive.
 
 The rows that later chunks need are kept, so no frame is computed twice, a recurrence continues where it was, and memory
 does not grow. Streams that are ready at the same time can be computed together (``compute_chunks``). Kaldi:
@@ -52,11 +52,10 @@ class Chunk(NamedTuple):
     Attributes
     ----------
     state : the stream's state
-    feats : float (frames, input dim), the frames that :meth:`LoopedComputer.frames_of_chunk` names
-    ivector : float (ivector dim,); None: zero, or the network takes none
-    result : a state that gets the stream's state after the chunk, while ``state`` is left as it is, so that a stream
-        can go
-        on in more than one way; None: ``state`` is changed
+    feats : float (frames, input dim), the frames that :meth:`LoopedComputer.frames_of_chunk` returns
+    ivector : float (ivector dim,); None: zero, or the network has no such input
+    result : where to store the stream's state after the chunk, so that ``state`` is not changed and the stream can be
+        continued in several ways; None: ``state`` is changed
     """
 
     state: StreamState
@@ -66,16 +65,16 @@ class Chunk(NamedTuple):
 
 
 class LoopedComputer(Advising):
-    """A network compiled for streams. Compiles once; each stream has its own state.
+    """A computer of streams, which compiles a network once; each stream has its own state.
 
     Parameters
     ----------
-    nnet : a simple network, or an acoustic model with it (whose priors are not used); left unchanged: a copy is put in
+    nnet : a simple network, or an acoustic model (whose priors are not used); left unchanged: a copy is put in
         test mode (:func:`nnet3py.network.inference.for_inference`)
-    frames_per_chunk : frames of input after which there is output; rounded up to a multiple that the network can repeat
-    extra_left_context_initial : copies of the first frame that a stream begins with, beyond the network's context
-    frame_subsampling_factor : frames of input for each row of output; None: as the folder of the network's file says,
-        else 1
+    frames_per_chunk : frames of input in a chunk, which are computed together; rounded up so that chunks can be equal
+    extra_left_context_initial : copies of the first frame before a stream, in addition to the network's left context
+    frame_subsampling_factor : frames of input for each row of output; None: the factor in the folder of the network's
+        file, else 1
     acoustic_scale : the factor of outputs
     priors : float32 (output dim,), divided out of the output in the log domain; None or empty for none
     optimize : options of the optimizer
@@ -84,19 +83,19 @@ class LoopedComputer(Advising):
     training_mode : whether to compute with ``nnet`` itself, with batch norm and dropout as they are set
     cache_dir : a folder where the compiled computation is kept for other processes; None: the folder that the
         environment
-        variable NNET3PY_COMPUTATION_CACHE names; "": none
-    max_batch : the most streams that are computed together
+        variable NNET3PY_COMPUTATION_CACHE names; "": no folder
+    max_batch : the largest number of streams that are computed together
 
     Attributes
     ----------
     computation : the computation for a single stream
-    frames_per_chunk : as rounded
+    frames_per_chunk : frames of input in a chunk, after rounding
     left_context, right_context : frames of input before the first output of a stream, and after a chunk's last frame
 
     Raises
     ------
     UsageError : an invalid number
-    Nnet3Error : the network is not simple, or its chunks never become alike
+    Nnet3Error : the network is not simple, or no two of its chunks are computed alike, so that there is no loop
     """
 
     _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
@@ -144,7 +143,7 @@ class LoopedComputer(Advising):
                 f"left, {self.right_context} right>")
 
     def _compiled(self) -> Computation:
-        """Return a computation that can be extended to any number of sequences, else one for a single sequence."""
+        """Return a computation for two sequences, to be extended to any number; or for one, if that is impossible."""
         try:
             computation = self._find(2)
             expand_computation(computation, self.nnet, 1)
@@ -158,7 +157,7 @@ class LoopedComputer(Advising):
         return find_looped(self.nnet, requests, self._options, self._cache_dir)
 
     def _batch(self, size: int) -> ChunkBatch:
-        """Return the computer of chunks of ``size`` streams; made at first use."""
+        """Return the computer for chunks of ``size`` streams, made at its first use."""
         if size not in self._batches:
             computation = self._plain
             if size != num_sequences(computation):
@@ -174,7 +173,7 @@ class LoopedComputer(Advising):
         return self.compute(feats, ivector)
 
     def stream(self) -> LoopedStream:
-        """Return a new stream, at its start."""
+        """Return a new stream."""
         return LoopedStream(self)
 
     def new_state(self) -> StreamState:
@@ -182,7 +181,7 @@ class LoopedComputer(Advising):
         return StreamState(self._states)
 
     def frames_of_chunk(self, number: int) -> tuple[int, int]:
-        """Return the first frame of input of a stream's chunk, and the frame after its last.
+        """Return the first input frame of chunk ``number`` of a stream, and the frame after the last one.
 
         Frames below 0 are copies of frame 0, and those after a stream's last frame copies of that.
         """
@@ -192,8 +191,8 @@ class LoopedComputer(Advising):
     def compute_chunks(self, chunks: Sequence[Chunk]) -> list[np.ndarray | NumericError]:
         """Compute the next chunk of each of several streams, as many at once as possible.
 
-        May be called from any thread. Requests that come while a batch is computed make up the next batch. Streams are
-        computed together unless one of them is at its beginning and another is at a different chunk.
+        May be called from any thread. Chunks that are given while a batch is computed become the next batch. Streams
+        can be computed together if all are at the same chunk of the loop; they differ only near their beginnings.
 
         Returns
         -------
@@ -218,7 +217,7 @@ class LoopedComputer(Advising):
             raise ShapeError(f"the next chunk takes {end - first} frames, found {len(chunk.feats)}")
 
     def _compute(self, chunks: Sequence[Chunk]) -> list[np.ndarray | NumericError]:
-        """Return the results of :meth:`compute_chunks`. Only one thread at a time is here."""
+        """Return the results of :meth:`compute_chunks`; only one thread at a time calls it."""
         outputs: dict[int, np.ndarray | NumericError] = {}
         groups: dict[int, list[int]] = {}
         for i, chunk in enumerate(chunks):
@@ -252,7 +251,7 @@ class LoopedComputer(Advising):
             return error
 
     def warm_up(self) -> None:
-        """Prepare for every number of streams up to ``max_batch`` now, instead of at the first use of each."""
+        """Compile and bind for all numbers of streams up to ``max_batch`` now, instead of at the first use of each."""
         first, end = self.frames_of_chunk(0)
         frames = np.zeros((end - first, self.io.input_dim), np.float32)
         for size in {min(size, self.max_batch) for size in BATCH_SIZES}:
@@ -260,14 +259,14 @@ class LoopedComputer(Advising):
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
                 online_ivector_period: int = 0) -> NDArray[np.float32]:
-        """Compute the output of one whole utterance, by the same chunks.
+        """Compute the output of a whole utterance, chunk by chunk.
 
         Parameters
         ----------
         feats : float (frames, input dim)
         ivector : float (ivector dim,), the same for the whole utterance
-        online_ivectors : float (count, ivector dim), one every ``online_ivector_period`` frames; each chunk takes the
-            one for the frame after its last input, or the last one
+        online_ivectors : float (count, ivector dim), one every ``online_ivector_period`` frames; each chunk uses that
+            of the frame after its last input frame, or the last one
 
         Returns
         -------
@@ -290,21 +289,21 @@ class LoopedComputer(Advising):
 
 
 class LoopedStream(Advising):
-    """A stream of frames through a :class:`LoopedComputer`: accept frames as they come, get output as it is ready.
+    """A stream of frames through a :class:`LoopedComputer`: accept frames as they arrive, return output when ready.
 
     >>> stream = nnet3py.LoopedComputer(nnet).stream()
     >>> rows = [stream.accept(feats[:35]), stream.accept(feats[35:]), stream.finish()]
 
-    ``accept`` and ``finish`` compute. To compute several streams together, call ``take`` and ``end`` instead, give each
-    ``pending_chunk`` to :meth:`LoopedComputer.compute_chunks`, and its results to ``accept_output``.
+    ``accept`` and ``finish`` compute. To compute several streams together, call ``take`` and ``end`` instead, pass each
+    stream's ``pending_chunk`` to :meth:`LoopedComputer.compute_chunks`, and the result to its ``accept_output``.
 
     Parameters
     ----------
-    looped : the computer of this stream, and of any number of others
+    looped : the computer, which streams share
 
     Attributes
     ----------
-    num_frames : frames taken so far
+    num_frames : the number of frames accepted so far
     """
 
     _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{
@@ -322,7 +321,7 @@ class LoopedStream(Advising):
         return f"<LoopedStream: {self.num_frames} frames, {self.num_outputs} rows of output{ended}>"
 
     def restart(self) -> None:
-        """Forget everything, to begin another utterance."""
+        """Discard all frames and the state, to begin another utterance."""
         self._state.restart()
         self._waiting.forget(self._waiting.end)
         self._last = np.zeros((0, self._looped.io.input_dim), np.float32)
@@ -339,17 +338,17 @@ class LoopedStream(Advising):
         return min(ready, -(-self.num_frames // every)) if self._is_finished else ready
 
     def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
-        """Accept more frames, see :meth:`accept`: float (frames, dim) -> float32 (rows, output dim) that became ready.
+        """Accept more frames, see :meth:`accept`: float (frames, dim) -> float32 (rows, output dim), output now ready.
         """
         return self.accept(feats, ivector)
 
     def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
-        """Take more frames; returns the output that has become ready.
+        """Accept more frames; returns the output that has become ready.
 
         Parameters
         ----------
         feats : float (frames, input dim), any number of frames
-        ivector : float (ivector dim,), for the chunks from now on; None: the last one, or zero if there was none
+        ivector : float (ivector dim,), for the following chunks; None: that of the last call, or zero at first
 
         Returns
         -------
@@ -374,7 +373,7 @@ class LoopedStream(Advising):
         return self._computed()
 
     def take(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> None:
-        """Take more frames, without computing.
+        """Accept more frames, without computing.
 
         ``feats`` float (frames, input dim), ``ivector`` float (ivector dim,) or None; errors as for :meth:`accept`.
         """
@@ -411,8 +410,7 @@ class LoopedStream(Advising):
         self._waiting.append(np.broadcast_to(frame, (count, frame.shape[1])))
 
     def pending_chunk(self) -> Chunk | None:
-        """Return the next chunk, None if its frames have not arrived; its matrix is valid until more frames are taken.
-        """
+        """Return the next chunk, None if its frames have not arrived; its frames are valid until more are accepted."""
         first, end = self._looped.frames_of_chunk(self._state.num_chunks)
         waiting, count = self._waiting, end - first
         if waiting.end - waiting.first < count or (self._is_finished and self.num_outputs >= self._num_rows):
@@ -421,9 +419,9 @@ class LoopedStream(Advising):
         return Chunk(self._state, waiting.between(waiting.first, waiting.first + count), ivector)
 
     def accept_output(self, chunk: Chunk, output: np.ndarray | NumericError) -> np.ndarray:
-        """Take the result for the pending chunk; returns the rows that belong to this stream's output.
+        """Accept the result for the pending chunk; returns the rows of it that belong to the stream's output.
 
-        Both are float32 (rows, output dim); a NumericError in place of the result is raised.
+        Both are float32 (rows, output dim). If ``output`` is a NumericError, it is raised.
         """
         self._waiting.forget(self._waiting.first + len(chunk.feats))
         if isinstance(output, NumericError):
@@ -435,14 +433,14 @@ class LoopedStream(Advising):
 
     @property
     def _num_rows(self) -> int:
-        """The number of rows for all frames taken."""
+        """The number of output rows for all frames accepted so far."""
         return -(-self.num_frames // self._looped.frame_subsampling_factor)
 
     def compute_chunk(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> np.ndarray:
-        """Compute all output of the next chunk, float32 (rows, output dim), for callers that cut streams themselves.
+        """Return all output of the next chunk, float32 (rows, output dim), for callers that cut streams themselves.
 
-        ``feats`` float (frames, input dim), as many as the chunk takes: the first with left and right context, later
-        ones the following frames. ``ivector`` and errors as :meth:`accept`.
+        ``feats`` is float (frames, input dim): for the first chunk with left and right context, for later chunks the
+        frames that follow. ``ivector`` and errors as :meth:`accept`.
         """
         if self._looped.io.ivector_dim and ivector is None:        # a given i-vector is checked with the features
             self._looped.io.check_ivectors(None, None, 0)
@@ -452,7 +450,7 @@ class LoopedStream(Advising):
         return output
 
     def _computed(self) -> np.ndarray:
-        """Compute all chunks whose frames have arrived; returns their output."""
+        """Compute all chunks whose frames have arrived; returns their output, joined."""
         outputs = [np.zeros((0, self._looped.io.output_dim), np.float32)]
         while (chunk := self.pending_chunk()) is not None:
             outputs.append(self.accept_output(chunk, self._looped.compute_chunks([chunk])[0]))

@@ -12,12 +12,12 @@ MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that may wai
 
 @dataclass
 class ComputeOptions:
-    """Options of computing utterances: how they are cut and outputs are scaled, as for ``nnet3-compute``.
+    """Options of computing utterances: cutting into chunks and scaling of outputs, as for ``nnet3-compute``.
 
     Attributes
     ----------
-    optimize, compiler : how computations are compiled, and where they are kept
-    debug : log every command as it runs
+    optimize, compiler : options of compiling computations and of storing them
+    debug : whether to log every command as it runs
     """
 
     extra_left_context: int = opt("extra-left-context", 0, "Frames of left context added to what the network needs")
@@ -58,11 +58,11 @@ class ComputeOptions:
 
 @dataclass
 class BatchOptions:
-    """Options of computing chunks of many utterances together, as for ``nnet3-compute-batch``.
+    """Options of computing chunks of many utterances in minibatches, as for ``nnet3-compute-batch``.
 
     Attributes
     ----------
-    max_pending : float32 numbers of features and outputs that may wait for a full minibatch
+    max_pending : limit on waiting chunks: the number of float32 elements of their features and outputs
     """
 
     minibatch_size: int = opt("minibatch-size", 128, "Chunks that are computed at a time")
@@ -111,8 +111,8 @@ class BatchedXvectorOptions:
 
     Attributes
     ----------
-    optimize, compiler : how computations are compiled, and where they are kept
-    debug : log every command as it runs
+    optimize, compiler : options of compiling computations and of storing them
+    debug : whether to log every command as it runs
     """
 
     chunk_size: int = opt("chunk-size", 150, "Frames of the pieces, with the network's context")

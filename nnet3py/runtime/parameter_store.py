@@ -1,18 +1,18 @@
 """Storage of a network's arrays for the operations of a device: a :class:`ParameterStore` for each network and device.
 
-All that is bound to a network takes its components from the network's store, and trainers change parameters through
-the store, so that they need not know the device. On the CPU a :class:`HostStore` is the network itself. A
+Bound computations use the components of a network's store, and trainers change parameters through the store, so that
+neither depends on the device. On the CPU a :class:`HostStore` is the network itself. A
 :class:`DeviceStore` has copies, in device memory, of all arrays that kernels read or write: those that components
 declare as ``PARAMETERS`` and ``STATISTICS``, which lie side by side in one vector each, and ``CONSTANTS``. Its
 components are copies of the network's with views of these vectors in place of arrays. Everything else is on the host:
 
-- **settings** (learning rates, proportions, test modes) go from the host to the store's components before each run
-  (:meth:`ParameterStore.take_settings`), never back: components change none while they run;
-- **the state of natural gradient**, and marks of what was ever stored, are objects that both share;
+- **settings** (learning rates, proportions, test modes) are copied from the host to the store's components before each
+  run (:meth:`ParameterStore.take_settings`), never back: components do not change settings while they run;
+- **the state of natural gradient**, and the arrays ``stored``, which mark statistics in use, are shared by both;
 - **arrays** are not watched: after changing one on the host call :meth:`ParameterStore.push`, and before reading
   what the device has changed call :meth:`ParameterStore.pull`. Trainers and ``Computer`` do so for their callers;
 - **the structure**: a store of an older version is invalid, and what was bound to it refuses to run;
-- **results** that the host need not wait for: :meth:`ParameterStore.when_done` takes what is to be done with them.
+- **results** that the host need not wait for are processed by functions given to :meth:`ParameterStore.when_done`.
 """
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ ALIGNMENT = 64          # elements; each array begins at a multiple, so that wid
 
 @dataclass
 class _Placed:
-    """A component of the store, with that of the network.
+    """A component of the store, and the network's component that it is a copy of.
 
     Attributes
     ----------
-    own : what the store's component has in place of the network's: arrays of the device, and children of a composite
+    own : attributes of the store's component that differ from the network's: device arrays, and children of a composite
     """
 
     host: Component
@@ -51,14 +51,15 @@ class _Placed:
     own: dict[str, Any] = field(default_factory=dict)
 
     def take_settings(self) -> None:
-        """Copy all attributes from the host except the store's own."""
+        """Copy all attributes except ``own`` from the network's component."""
         attributes = vars(self.here)
         attributes.update(vars(self.host))
         attributes.update(self.own)
 
 
 def _placed(host: Component) -> list[_Placed]:
-    """A component, and those inside it, without device arrays so far; the outer one is first."""
+    """Copy a component for the store, and its children; the outer one comes first. Arrays are still those of the host.
+    """
     outer = _Placed(host, copy.copy(host))
     inner = [_placed(child) for child in host.children]
     if inner:
@@ -67,18 +68,18 @@ def _placed(host: Component) -> list[_Placed]:
 
 
 def _leaves(group: Sequence[_Placed]) -> Iterator[_Placed]:
-    """Yield the components that hold arrays, which have no children."""
+    """Yield the components without children, which are those that hold arrays."""
     return (placed for placed in group if not placed.host.children)
 
 
 class _Numbers:
-    """The host's numbers in device memory, copied only when they have changed."""
+    """A vector in device memory that is copied from the host only when its numbers have changed."""
 
     def __init__(self, ops: Ops, size: int, dtype: type[np.floating]) -> None:
         self._ops, self.vector, self._known = ops, ops.new_vector(size, dtype), np.zeros(0)
 
     def on_device(self, numbers: np.ndarray) -> DeviceArray:
-        """The device's vector, float (size,), after making it hold these numbers."""
+        """Copy ``numbers``, float (size,), to the device if they have changed; returns the device's vector."""
         if not np.array_equal(numbers, self._known, equal_nan=True):
             self._ops.copy_in(self.vector, numbers)
             self._known = numbers.copy()
@@ -86,7 +87,7 @@ class _Numbers:
 
 
 class _Arrays:
-    """The arrays of one kind of all components, side by side in a device vector."""
+    """The arrays of one kind (``PARAMETERS`` or ``STATISTICS``) of all components, joined in one device vector."""
 
     def __init__(self, ops: Ops, groups: Sequence[Sequence[_Placed]], declared: str, dtype: type[np.floating]) -> None:
         from nnet3py.ops.cuda.store import Segments
@@ -109,7 +110,7 @@ class _Arrays:
             placed.own[name] = self.segments.values[start:start + array.size].reshape(*array.shape)
 
     def factors(self, factors: np.ndarray) -> DeviceArray:
-        """Factors of the components in device memory, of the arrays' type, in float32 precision as on the host."""
+        """Copy a factor for each component to the device, in the arrays' type, rounded to float32 as on the host."""
         return self._factors.on_device(np.asarray(factors, np.float32))
 
     def push(self) -> None:
@@ -121,7 +122,7 @@ class _Arrays:
         self._ops.copy_in(self.segments.values, packed)
 
     def pull(self) -> None:
-        """Copy the device's arrays into the host's, in place."""
+        """Copy the device's arrays to the host's, in place."""
         packed = self._ops.copy_out(self.segments.values)
         for placed, name, start in self._places:
             array = getattr(placed.host, name)
@@ -158,7 +159,7 @@ def limiting_factors(squares: np.ndarray, limits: np.ndarray, global_limit: floa
 
 
 class ParameterStore(ABC):
-    """A network's components for the operations of a device; made by :func:`on_device`.
+    """The components of a network for the operations of a device; made by :func:`on_device`.
 
     Attributes
     ----------
@@ -172,11 +173,11 @@ class ParameterStore(ABC):
     @property
     @abstractmethod
     def components(self) -> list[Component]:
-        """Components that compute with the device's arrays, one for each of the network's, in its order."""
+        """Components with the device's arrays, one for each of the network's, in its order."""
 
     @property
     def version(self) -> int:
-        """The version of the network, which structural edits raise."""
+        """The version of the network, which increases with structural edits."""
         return self.host.version
 
     @property
@@ -186,11 +187,11 @@ class ParameterStore(ABC):
 
     @abstractmethod
     def push(self) -> None:
-        """Copy all arrays from the host to the device, and take the host's settings."""
+        """Copy all arrays and settings from the host to the device."""
 
     @abstractmethod
     def pull(self) -> None:
-        """Copy parameters and statistics from the device into the host's arrays, in place."""
+        """Copy parameters and statistics from the device to the host's arrays, in place."""
 
     @abstractmethod
     def take_settings(self) -> None:
@@ -202,18 +203,18 @@ class ParameterStore(ABC):
 
     @abstractmethod
     def add_components(self, factors: np.ndarray, other: ParameterStore) -> None:
-        """Add to each component its factor, float (components,), times that of another store of this device."""
+        """Add the components of another store of this device times ``factors``, float (components,), in place."""
 
     @abstractmethod
     def add_limited(self, change: ParameterStore, limits: np.ndarray, global_limit: float, scale: float,
                     momentum: float) -> Callable[[], np.ndarray]:
-        """Add ``scale`` times ``change`` within limits, then multiply ``change`` by ``momentum``, without waiting.
+        """Add ``scale`` times ``change`` within limits, then multiply ``change`` by ``momentum``; do not wait for it.
 
         Parameters
         ----------
-        change : a store of this device; components that are not trained stay as they are
+        change : a store of this device; components that are not trained are not changed
         limits, global_limit : as for :func:`limiting_factors`
-        momentum : the factor of the change that remains; 0 for a change that is infinite, which is not added
+        momentum : the factor that ``change`` is then multiplied by; an infinite change is not added, and becomes 0
 
         Returns
         -------
@@ -221,15 +222,15 @@ class ParameterStore(ABC):
         """
 
     def when_done(self, report: Callable[[], object]) -> None:
-        """Keep ``report`` for :meth:`run_reports`, or call it at once if there is nothing to wait for."""
+        """Keep the function ``report`` for :meth:`run_reports`; on the CPU, call it at once."""
         self._reports.append(report)
 
     def num_reports(self) -> int:
-        """Return how many reports are kept."""
+        """Return the number of functions kept by :meth:`when_done`."""
         return len(self._reports)
 
     def run_reports(self, count: int | None = None) -> None:
-        """Call the reports that are kept, or the ``count`` oldest, each once."""
+        """Call the kept functions, or the ``count`` oldest, each once."""
         count = len(self._reports) if count is None else count
         reports, self._reports = self._reports[:count], self._reports[count:]
         for report in reports:
@@ -356,7 +357,7 @@ class DeviceStore(ParameterStore):
             theirs.segments.scale(remaining)
 
     def _merge_marks(self, other: DeviceStore, added: np.ndarray) -> None:
-        """Mark as stored in each sum what was stored in either component, where the second was ``added``."""
+        """Mark statistics as stored if they are in either component, for the components that were ``added``."""
         for c in np.flatnonzero(added):
             for mine, theirs in zip(self._groups[c], other._groups[c], strict=True):
                 if hasattr(mine.host, "stored"):
@@ -367,10 +368,10 @@ _made: weakref.WeakKeyDictionary[Nnet, weakref.ref[DeviceStore]] = weakref.WeakK
 
 
 def on_device(nnet: Nnet | ParameterStore, ops: Ops) -> ParameterStore:
-    """Return the store that has a network's components for the operations of a device.
+    """Return the store of a network for the operations of a device; a store is returned unchanged.
 
-    On a GPU a store serves everything bound to the network, as long as anything is; after structural edits there is a
-    new one.
+    On a GPU all computations bound to the network share one store, which is freed with the last of them; after
+    structural edits a new one is made.
     """
     if isinstance(nnet, ParameterStore):
         return nnet
@@ -385,5 +386,5 @@ def on_device(nnet: Nnet | ParameterStore, ops: Ops) -> ParameterStore:
 
 
 def host_of(nnet: Nnet | ParameterStore) -> Nnet:
-    """Return the network, given itself or its store."""
+    """Return the network of a store; a network is returned unchanged."""
     return nnet.host if isinstance(nnet, ParameterStore) else nnet

@@ -1,25 +1,25 @@
 """Repeated runs of a stage: operations recorded once on the CPU, kernels captured once as CUDA graphs on a GPU.
 
-On the CPU, between a stage and its operations are the components: in Python they choose views, settings and operations,
-which takes as long as the operations of a small network on few rows. Where nothing is learned and nothing is drawn they
-choose the same each time. So the second run records the operations that are called, with their arguments, and from the
-third on these are called one after the other. A stage always runs plainly if one of its operations draws random
-numbers, returns something or takes a cell that the host writes, or if memory is copied out or uploaded meanwhile.
+On the CPU the components, in Python, choose views, settings and operations, which takes as long as the operations of a
+small network on few rows. Without training and without random numbers they choose the same in each run. So the second
+run records the operations that are called, with their arguments, and from the third on these are called one after the
+other. A stage is not recorded if one of its operations draws random numbers, returns a value or reads a cell that the
+host writes, or if memory is copied to or from the device meanwhile.
 
-On a GPU, the first run of a stage is plain: kernels are compiled, tables uploaded, scratch memory finds its size. In
-the second the runner sees which calls need the host (``memory.touch_host``): those that read a sum, begin an estimate
-of natural gradient or draw for a decision. The third captures the calls between them, a graph for each piece, and from
-then on a piece is one launch. Where no call needs the host, a stage is a single graph.
+On a GPU, the first run of a stage is plain: kernels are compiled, tables uploaded, scratch memory grows to its size. In
+the second the runner records which calls need the host (``memory.touch_host``): those that read a sum, initialize an
+estimate of natural gradient or draw a random number for a decision. The third captures the calls between them, a graph
+for each piece, and from then on a piece is one launch. If no call needs the host, a stage is a single graph.
 
-A graph holds addresses and numbers as they were. So it is dropped, and the stage observed again, when one of these
-has changed: the place of scratch memory, a setting of a component (a learning rate, a dropout proportion, a test mode),
-which statistics were ever stored, the seed, the arithmetic of products. Values that change with each minibatch are in
+A graph contains addresses and numbers. So it is dropped, and the stage observed again, when one of these has changed:
+the address of scratch memory, a setting of a component (a learning rate, a dropout proportion, a test mode), which
+statistics were ever stored, the seed, the precision of matrix products. Values that change with each minibatch are in
 device memory: the data, the minibatch's number and all draws (``ops/cuda/random.py``), the statistics that self-repair
 depends on, the sizes and estimates of natural gradient. The views of a stage are those of its arena; if that moves,
 the stage is bound again.
 
-The host decides by counting which estimates of natural gradient learn in a run. Such combinations recur: each has
-pieces of its own, which are observed once, captured the second time, and kept.
+The host decides by counting calls which estimates of natural gradient are updated in a run. The combinations recur: for
+each of them the pieces are observed once, captured the second time, and kept.
 
 With ``NNET3PY_CUDA_GRAPHS=0`` in the environment, with a driver without graphs, or if a piece cannot be captured,
 launches are plain.
@@ -49,12 +49,12 @@ _BETWEEN_HOST_AND_DEVICE = ("upload", "keep", "copy_in", "copy_out", "read_later
 
 
 class RecordingOps(CpuOps):
-    """The CPU's operations, with scratch memory of their own, which can record calls.
+    """The operations of the CPU, which can record calls; with scratch memory of their own.
 
     Attributes
     ----------
-    recorded : a list of calls to be made again without arguments; None if nothing is recorded, as after a call that
-        cannot be repeated
+    recorded : a list of functions without arguments that repeat the calls; None if nothing is recorded, as after a call
+        that cannot be repeated
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,7 @@ class RecordingOps(CpuOps):
         self.recorded = None
 
     def _once(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the function, wrapped so that the calls recorded around it cannot be repeated."""
+        """Wrap a function so that a recording in which it is called is dropped."""
         def call(*args: Any) -> Any:
             self._cannot_repeat()
             return function(*args)
@@ -95,7 +95,7 @@ class RecordingOps(CpuOps):
 class RecordedStage:
     """A runner of the calls of one stage on the CPU.
 
-    The first run is plain: scratch memory finds its size.
+    The first run is not recorded: in it scratch memory grows to its size.
     """
 
     def __init__(self, ops: RecordingOps, calls: Sequence[Call]) -> None:
@@ -129,12 +129,12 @@ _SCALARS = (bool, int, float, str, type(None))
 
 @dataclass
 class Piece:
-    """Successive calls, and their graph once there is one.
+    """Consecutive calls of a stage, and their CUDA graph, once it has been captured.
 
     Attributes
     ----------
     needs_host : whether the calls need the host, so that they cannot be captured
-    counted : the preconditioners of natural gradient that they call, and how often: replaying must count that, too
+    counted : how often they call each natural-gradient preconditioner: a replay must count these calls, too
     """
 
     calls: list[Call]
@@ -187,7 +187,8 @@ class StageRunner:
 
     @property
     def num_launches(self) -> tuple[int, int]:
-        """The number of graphs that a replay launches, and of calls that run without one."""
+        """The number of graphs that a replay of the stage launches, and the number of calls that run without a graph.
+        """
         graphs = sum(piece.graph is not None for piece in self.pieces)
         return graphs, sum(len(piece.calls) for piece in self.pieces if piece.graph is None)
 
@@ -196,7 +197,7 @@ class StageRunner:
             function(*args)
 
     def _observe(self, decided: Decided) -> None:
-        """Run plainly, and cut the calls into pieces by whether they need the host."""
+        """Run without graphs, and divide the calls into pieces that need the host or do not."""
         from nnet3py.ops.cuda.memory import host_touches
 
         self.pieces = []
@@ -227,7 +228,7 @@ class StageRunner:
             function(*args)
 
     def _capture(self, piece: Piece) -> None:
-        """Make the piece's graph; without one it runs plainly from now on."""
+        """Capture the graph of a piece; if that fails, the piece runs without one from now on."""
         from nnet3py.ops.cuda import graphs, memory
 
         def run() -> None:
@@ -253,7 +254,7 @@ class StageRunner:
 
 
 class _Settings:
-    """The settings of components that become numbers in launches."""
+    """The settings of components that are constants in CUDA graphs."""
 
     def __init__(self, stores: Sequence[ParameterStore]) -> None:
         hosts = [component for store in stores for outer in store.host.components
@@ -267,13 +268,14 @@ class _Settings:
                 self._marks.append(host.stored)
 
     def now(self) -> tuple[object, ...]:
-        """Return everything in components that is not an array, and their marks of stored statistics."""
+        """Return all current settings that are numbers or text, and which statistics were ever stored, for comparison.
+        """
         return (tuple(values(attributes) for values, attributes in self._numbers),
                 tuple(mark.tobytes() for mark in self._marks))
 
 
 class _Decisions:
-    """The decisions that the preconditioners of natural gradient make by counting their calls."""
+    """The decisions of natural-gradient preconditioners to initialize or update, which depend on their call counts."""
 
     def __init__(self, stores: Sequence[ParameterStore]) -> None:
         preconditioners = (each for store in stores for _, each in named_preconditioners(store.host))
@@ -281,17 +283,18 @@ class _Decisions:
         self._calls: dict[OnlineNaturalGradient, int] | None = None     # the preconditioners' calls in a run
 
     def counts(self) -> list[int]:
-        """Return how many calls each preconditioner has had."""
+        """Return the number of calls of each preconditioner so far."""
         return [preconditioner.t for preconditioner in self._all]
 
     def count_since(self, before: list[int], counted: dict[OnlineNaturalGradient, int]) -> None:
-        """Add to ``counted`` the preconditioners that were called since the counts ``before``, and how often."""
+        """Add to ``counted`` the number of calls of each preconditioner since the result ``before`` of :meth:`counts`.
+        """
         for preconditioner, t in zip(self._all, before, strict=True):
             if preconditioner.t != t:
                 counted[preconditioner] = counted.get(preconditioner, 0) + preconditioner.t - t
 
     def learn(self, pieces: list[Piece]) -> bool:
-        """Store which preconditioners these pieces of a run call; returns whether that is new."""
+        """Store how often a run, in these pieces, calls each preconditioner; returns whether that is new."""
         calls: dict[OnlineNaturalGradient, int] = {}
         for piece in pieces:
             for preconditioner, count in piece.counted.items():
@@ -300,7 +303,7 @@ class _Decisions:
         return not was_known
 
     def now(self) -> Decided:
-        """Return the decisions of the next run."""
+        """Return the preconditioners' decisions in the next run."""
         return tuple(preconditioner.decisions(count) for preconditioner, count in (self._calls or {}).items())
 
 

@@ -28,14 +28,14 @@ MAX_PENDING = 256      # utterances that may wait for a minibatch of full chunks
 
 
 class _ChunkComputer:
-    """A computer of the vectors of chunks of one length, some at a time."""
+    """A computer of the vectors of chunks with equal lengths, several at a time."""
 
     def __init__(self, nnet: Nnet, compiler: CachingCompiler, device: str, debug: bool) -> None:
         self.io = NetworkIo(nnet)
         self._computers = ComputerCache(nnet, compiler, device=device, capacity=compiler.capacity, debug=debug)
 
     def compute(self, chunks: np.ndarray) -> np.ndarray:
-        """Return float32 (chunks, output dim) for float (chunks, frames, input dim); NumericError for NaN in it."""
+        """Return the vectors, float32 (chunks, output dim), of chunks, float (chunks, frames, input dim)."""
         count, num_frames = chunks.shape[:2]
         request = ComputationRequest([IoSpecification("input", sequence_indexes(count, np.arange(num_frames)))],
                                      [IoSpecification("output", sequence_indexes(count, np.zeros(1)))])
@@ -81,7 +81,7 @@ class _UtteranceQueue:
 
 
 class XvectorComputer(_UtteranceQueue):
-    """A computer of the vectors of utterances. Full chunks, of one utterance or of many, are computed some at a time.
+    """A computer of utterances' x-vectors; chunks of full length, of one or many utterances, are computed together.
 
     Parameters
     ----------
@@ -128,8 +128,8 @@ class XvectorComputer(_UtteranceQueue):
     def compute_all(self, utterances: Iterable[Utterance]) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
         """Yield (key, vector) in the order of ``utterances``; i-vectors are not used.
 
-        Errors of :meth:`compute` for one utterance, except a ShapeError, are yielded in its place, as is an error
-        that an utterance came with. Other errors are raised after the utterances before were yielded.
+        For an utterance with an ``error``, or with one of the errors of :meth:`compute` except ShapeError, the error is
+        yielded in place of the vector. Other errors are raised, after the utterances before were yielded.
         """
         self._full.clear()
         self._pending.clear()
@@ -152,7 +152,7 @@ class XvectorComputer(_UtteranceQueue):
             raise failure
 
     def _accept(self, utterance: Utterance) -> None:
-        """Compute the chunks of an utterance, or let them wait for others."""
+        """Compute the short chunks of an utterance; keep full ones until several can be computed together."""
         error, chunks = utterance.error, []
         if error is None:
             try:
@@ -181,7 +181,7 @@ class XvectorComputer(_UtteranceQueue):
             self._full.clear()
 
     def _run(self, chunks: list[tuple[_PendingUtterance, np.ndarray, np.float32]]) -> None:
-        """Compute chunks of one length."""
+        """Compute chunks of equal length, and add their weighted vectors to those of their utterances."""
         vectors = self._chunks.compute(np.stack([chunk for _, chunk, _ in chunks]))
         for (pending, _, weight), vector in zip(chunks, vectors, strict=True):
             pending.vector += weight * vector
@@ -195,14 +195,14 @@ class XvectorComputer(_UtteranceQueue):
         return [chunk for chunk in chunks if self.options.pad_input or len(chunk) >= self.options.min_chunk_size]
 
     def _padded(self, chunk: np.ndarray) -> np.ndarray:
-        """Return the chunk, made as long as the least one with copies of its first and last frames."""
+        """Return the chunk, padded to the least length with copies of its first and last frames."""
         missing = max(0, self.options.min_chunk_size - len(chunk))
         frames = np.arange(-(missing // 2), len(chunk) + missing - missing // 2)
         return chunk[np.clip(frames, 0, len(chunk) - 1)]
 
 
 def pooling_context(nnet: Nnet) -> tuple[int, int]:
-    """Return the left and right context that the layers before statistics pooling take from every chunk, in frames.
+    """Return the left and right context of the layers before statistics pooling, in frames.
 
     Kaldi measures it with ``SetRequireDirectInput``.
     """
@@ -215,7 +215,7 @@ def pooling_context(nnet: Nnet) -> tuple[int, int]:
 
 
 class BatchedXvectorComputer(_UtteranceQueue):
-    """A computer of the vectors of utterances from chunks of one length, those of many utterances at a time.
+    """A computer of utterances' x-vectors from chunks of one length, with chunks of many utterances in a batch.
 
     Parameters
     ----------
@@ -280,7 +280,7 @@ class BatchedXvectorComputer(_UtteranceQueue):
                 self._run()
 
     def _run(self) -> None:
-        """Compute the batch, full or not."""
+        """Compute the chunks of the batch, which may not be full."""
         for (pending, weight), vector in zip(self._in_batch, self._chunks.compute(self._batch), strict=False):
             pending.vector += vector * weight
             pending.num_waiting -= 1
@@ -288,7 +288,7 @@ class BatchedXvectorComputer(_UtteranceQueue):
 
 
 def chunk_starts(num_frames: int, chunk_size: int, context: int, pad_input: bool = True) -> list[int]:
-    """Return the first frames of the chunks of an utterance; none for one that is too short and not padded.
+    """Return the first frame of each chunk of an utterance; [] for one that is too short and not padded.
 
     A chunk pools ``chunk_size - context`` frames. If these do not add up to the utterance's length, chunks overlap or
     have gaps between them, whichever weights all frames more evenly. Kaldi: SplitUtteranceIntoChunks.

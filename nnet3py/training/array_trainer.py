@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Output:
-    """An output of a minibatch, with the target of a loss or the supervision of the node's own objective.
+    """An output in a minibatch, with the target for a loss, or the supervision for the node's own objective.
 
     Attributes
     ----------
     name, indexes : as those of ``NnetIo``
-    frames : how the rows are arranged
-    target, supervision : one of them is None; both are before the targets are known
+    frames : the order of the rows
+    target, supervision : one of them is None; both are None before the targets are given
     """
 
     name: str
@@ -71,8 +71,8 @@ class _Forward:
 
     Attributes
     ----------
-    is_single : the features have no axis of sequences
-    has_one_name : one output was asked for, by its name, and not a list of outputs
+    is_single : whether the features are of one sequence, without an axis of sequences
+    has_one_name : whether the outputs were requested by one name, not by a list of names
     """
 
     minibatch: _Minibatch
@@ -82,7 +82,7 @@ class _Forward:
 
 
 class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
-    """Trainer on minibatches of arrays; ``values`` has the losses of the outputs in the last minibatch, by name."""
+    """Trainer on minibatches of arrays; ``values`` are the outputs' losses in the last minibatch, by name."""
 
     def __init__(self, nnet: Nnet, options: TrainerOptions, objectives: OutputObjectives) -> None:
         super().__init__(nnet, options)
@@ -114,7 +114,7 @@ class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
             self._count(io.name + suffix, *objective)
 
     def forward(self, eg: _Minibatch) -> Computer:
-        """Run the first half of a step, up to the outputs."""
+        """Run the forward pass of a step."""
         self._follow_freezing()
         computer = self._computers.computer(self._request(eg))
         with BlasAlone():
@@ -122,7 +122,7 @@ class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
         return computer
 
     def backward(self, computer: Computer, eg: _Minibatch, derivatives: Mapping[str, np.ndarray]) -> None:
-        """Run the second half of a step, with derivatives of objectives, float32 (rows, dim) by output."""
+        """Run the backward pass and the update of a step, from derivatives of objectives, float32 (rows, dim)."""
         for name, derivative in derivatives.items():
             computer.accept_input(name, derivative)
         with BlasAlone():
@@ -148,8 +148,8 @@ class Trainer(Advising):
         module to make one of; or a dict of these by the names of outputs. None: the nodes' objectives
     learning_rate : the rate, which each component multiplies by its factor; None: the components' own rates
     frame_subsampling_factor : frames of features for each row of output
-    padding : repeat the first and the last frame as often as the network looks beyond them; False: features contain
-        these frames, so that outputs have fewer frames
+    padding : whether to pad features by copies of the first and the last frame for the network's context; False:
+        features contain the context, so that outputs have fewer frames
     options : options of the training, :class:`nnet3py.TrainerOptions`
     settings : attributes of the options by name: ``momentum=0.5, max_param_change=1.0, device="cuda"``
 
@@ -191,7 +191,7 @@ class Trainer(Advising):
 
     @property
     def nnet(self) -> Nnet:
-        """The network, trained as far as the last step."""
+        """The network, with the parameters after the last step."""
         self._trainer.synchronize()
         return self._trainer.nnet
 
@@ -202,7 +202,7 @@ class Trainer(Advising):
 
     @property
     def learning_rate(self) -> float:
-        """The rate that was set last, NaN where the components' own rates are used; it may be set before each step."""
+        """The learning rate, NaN if the components' own rates are used; it may be set before each step."""
         return self._rate
 
     @learning_rate.setter
@@ -231,12 +231,12 @@ class Trainer(Advising):
 
         Returns
         -------
-        The loss before the step, as the function returns it; or minus the objective per frame. Sums over outputs.
+        The loss before the step, as the function returns it; or minus the objective per frame; summed over outputs.
 
         Raises
         ------
         ShapeError : arrays whose shapes do not fit the network or each other
-        NumericError : NaN or infinity in them, in the loss or its derivative; the parameters are as they were
+        NumericError : NaN or infinity in them, in the loss or its derivative; the parameters are unchanged
         UsageError : a loss that does not return a value and a derivative; classes for an output that is no
             log-softmax, without a loss
         """
@@ -262,7 +262,7 @@ class Trainer(Advising):
 
     def forward(self, feats: Array, ivector: Array | None = None, outputs: str | list[str] | tuple[str, ...] = "output"
                 ) -> NDArray[np.float32] | dict[str, NDArray[np.float32]]:
-        """Compute outputs in training mode; :meth:`backward` then takes the step.
+        """Compute outputs in training mode, for a step that :meth:`backward` completes.
 
         Parameters
         ----------
@@ -293,7 +293,7 @@ class Trainer(Advising):
         return values[names[0]] if pending.has_one_name else values
 
     def backward(self, derivative: Array | Mapping[str, Array], *, num_frames: float | None = None) -> None:
-        """Take the step for the outputs of the last :meth:`forward`.
+        """Complete a step: compute derivatives for the outputs of the last :meth:`forward`, and update the network.
 
         Parameters
         ----------
@@ -306,7 +306,7 @@ class Trainer(Advising):
         ------
         UsageError : there was no forward since the last step
         ShapeError : a derivative of another shape than the output
-        NumericError : NaN or infinity in a derivative; the parameters are as they were
+        NumericError : NaN or infinity in a derivative; the parameters are unchanged
         """
         pending = self._pending
         if pending is None:
@@ -322,7 +322,7 @@ class Trainer(Advising):
         self._trainer.backward(pending.computer, pending.minibatch, rows)
 
     def _derivative(self, io: _Output, derivative: Any, pending: _Forward, num_frames: float | None) -> np.ndarray:
-        """Return the derivative of an objective from that of a loss, float32 (rows, dim)."""
+        """Turn the derivative of a loss into that of an objective, float32 (rows, dim)."""
         frames, dim = io.frames, self._trainer.nnet.output_dim(io.name)
         shape = (frames.num_sequences, frames.num_frames, dim)[1 if pending.is_single else 0:]
         if derivative is None:
@@ -336,7 +336,7 @@ class Trainer(Advising):
 
     def _inputs_and_outputs(self, feats: Any, ivector: Any,
                             names: tuple[str, ...]) -> tuple[list[NnetIo], list[_Output]]:
-        """Return the inputs of a minibatch, and the outputs of these names, still without targets."""
+        """Return the inputs of a minibatch, and the named outputs without targets."""
         nnet = self._trainer.nnet
         outputs = [node.name for i, node in enumerate(nnet.nodes) if nnet.is_output(i)]
         for name in names:
@@ -351,7 +351,7 @@ class Trainer(Advising):
         return inputs, [_Output(name, indexes, frames) for name in names]
 
     def _output(self, io: _Output, target: Any, num_frames: float | None) -> _Output:
-        """Return an output with its target, an array (sequences, frames, …), or any object for the loss."""
+        """Return the output with its target: an array (sequences, frames, …), or any object that the loss accepts."""
         loss = self._objectives.losses.get(io.name)
         if loss is not None and (loss.classes is not False or not is_array(target)):
             return replace(io, target=LossTarget.of_array(io.frames, target, num_frames))
@@ -362,7 +362,7 @@ class Trainer(Advising):
         return replace(io, target=LossTarget.of_array(io.frames, io.frames.sequences(to_dense(matrix)), num_frames))
 
     def _target(self, name: str, target: Any, is_single: bool, check: Callable[[np.ndarray], None]) -> Any:
-        """Return targets as an array (sequences, frames, …), float32 or int64; an object for the loss as it is."""
+        """Return targets as float32 or int64 (sequences, frames, …); an object for a loss is returned unchanged."""
         if name in self._objectives.losses and not is_array(target):
             return target
         array = np.asarray(as_array(target))
@@ -383,9 +383,9 @@ class Trainer(Advising):
         return {**self._trainer.state(), "training.learning_rate": np.array(self._rate)}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from a state, as if the training had never stopped: ``trainer.load_state_dict(np.load("state.npz"))``.
+        """Continue from a state as if there had been no break: ``trainer.load_state_dict(np.load("state.npz"))``.
 
-        ``state`` has float and int arrays by name, of the shapes that :meth:`state_dict` gives: (rows, cols), (dim,).
+        ``state`` has the arrays that :meth:`state_dict` returns, by name.
 
         Raises
         ------

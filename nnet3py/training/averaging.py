@@ -1,4 +1,4 @@
-"""Arithmetic on whole networks of a training: weighted averages, and the change between two networks.
+"""Weighted averages of networks, and the change between two networks.
 
 Kaldi: ``nnet3-average``, ``nnet3-show-progress``.
 """
@@ -45,7 +45,7 @@ def normalized_weights(weights: Sequence[float] | None, count: int) -> list[floa
 
 
 def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -> Nnet:
-    """Return the sum of ``weights[i]`` times network i, statistics included, with the first one's learning rates.
+    """Return the sum of ``weights[i]`` times network i, with statistics, and with the first network's learning rates.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
 
 
 def _structure(nnet: Nnet) -> list[tuple[object, ...]]:
-    """Return the properties of components that networks must have in common to be added."""
+    """Return the properties of each component that must be equal for networks to be added."""
     return [(type(c).__name__, c.input_dim, c.output_dim, [value.shape for value in c.parameters().values()])
             for c in nnet.components]
 
@@ -85,13 +85,13 @@ def _place(line: int) -> dict[str, object]:
 
 def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segments: int = 1,
                       options: DiagnosticOptions | None = None) -> list[float]:
-    """Return by how much each updatable component's change raised the objective per frame, to first order; log it.
+    """Return, to first order, the change of the objective per frame due to each updatable component; log it.
 
-    The straight line from ``old`` to ``new`` is cut into segments; derivatives are those in the middle of each segment.
+    The straight line from ``old`` to ``new`` is divided into segments; derivatives are computed at the middle of each.
 
     Parameters
     ----------
-    egs : merged examples; the objective is the one of their output named ``output``
+    egs : merged examples; the objective is that of their output ``output``
     num_segments : the number of segments, 1 or more
 
     Raises

@@ -1,6 +1,6 @@
 """The LF-MMI objective: of one output (``ComputeChainObjfAndDeriv`` in Kaldi), and of all outputs of chain examples.
 
-The objective of an output is its numerator minus its denominator. Beside an output NAME the network may have an output
+The objective of an output is its numerator minus its denominator. For an output NAME the network may have another,
 NAME-xent, which is trained with cross-entropy on the numerator's posteriors (``xent_regularize``).
 """
 from __future__ import annotations
@@ -40,7 +40,8 @@ _RANGE = kaldi_place("DenominatorComputation", "chain-denominator.cc", 67)
 
 
 class ChainObjective(NamedTuple):
-    """Sums over a minibatch: the objective, the l2 term of the output, and the weight (frames, usually)."""
+    """Sums over a minibatch: the objective, the l2 term of the output, and the weight (usually the number of frames).
+    """
 
     value: float
     l2_term: float
@@ -55,7 +56,7 @@ class ChainObjectiveComputation:
     ops : the device's operations
     graph : the denominator graph, with as many pdfs as the output has columns
     options : see :class:`ChainOptions`
-    seed : seed of the choice of minibatches, half of all, in which values out of range are penalized
+    seed : seed of the random choice of half of the minibatches, in which outputs out of range are penalized
     """
 
     def __init__(self, ops: Ops, graph: DenominatorGraph, options: ChainOptions, seed: int = 0) -> None:
@@ -71,7 +72,7 @@ class ChainObjectiveComputation:
         Parameters
         ----------
         supervision : the supervision of all sequences of the minibatch
-        output : device matrix (rows, pdfs); row t S + s is frame t of sequence s of S
+        output : device matrix (rows, pdfs); row t S + s is frame t of sequence s, of S sequences
         deriv : device matrix (rows, pdfs) to set, or None where no derivative is wanted
         numerator_deriv : device matrix (rows, pdfs) to set to the numerator's part of the derivative, or None
 
@@ -79,8 +80,8 @@ class ChainObjectiveComputation:
 
         Raises
         ------
-        ShapeError : the supervision is for another output
-        Nnet3Error : its FST does not belong to a normalized supervision
+        ShapeError : supervision and output have different numbers of frames or pdfs
+        Nnet3Error : the supervision is not normalized
         """
         ops, options = self.ops, self.options
         check_supervision(supervision, tuple(output.shape))
@@ -139,11 +140,11 @@ Graphs = Callable[[str], DenominatorGraph]    # of an output's name
 
 
 def one_graph(nnet: Nnet, den_fst: str) -> Graphs:
-    """Return a function that gives all outputs the same denominator graph, whose pdfs are those of the node ``output``.
+    """Return a function that returns the graph in the file ``den_fst`` for every output.
 
     Raises
     ------
-    Nnet3Error : the network has no such node, or the file holds no graph of its pdfs
+    Nnet3Error : the network has no node ``output``, or the file holds no graph with its pdfs
     """
     num_pdfs = nnet.output_dim("output") if "output" in nnet.node_names else -1
     if num_pdfs < 0:
@@ -154,7 +155,7 @@ def one_graph(nnet: Nnet, den_fst: str) -> Graphs:
 
 
 def graph_folder(nnet: Nnet, folder: str) -> Graphs:
-    """Return a function that reads ``FOLDER/LANGUAGE.den.fst`` for ``output-LANGUAGE``, each graph once."""
+    """Return a function that returns the graph in ``FOLDER/LANGUAGE.den.fst`` for ``output-LANGUAGE``, read once."""
     graphs: dict[str, DenominatorGraph] = {}
 
     def find(name: str) -> DenominatorGraph:
@@ -166,7 +167,7 @@ def graph_folder(nnet: Nnet, folder: str) -> Graphs:
 
 
 class OutputSums(NamedTuple):
-    """Sums over the frames of an output: weight, objective, and the auxiliary objective, which is the l2 term."""
+    """Sums over the frames of one output: weight, objective, and auxiliary objective (the l2 term)."""
 
     name: str
     weight: float
@@ -180,9 +181,9 @@ class ChainOutputs:
     Parameters
     ----------
     ops : the device's operations
-    graphs : returns the denominator graph of an output, by its name
+    graphs : a function that returns the denominator graph of an output, given its name
     options : see :class:`ChainOptions`
-    apply_deriv_weights : multiply derivatives by the examples' weights
+    apply_deriv_weights : whether to multiply derivatives by the weights of the examples' frames
     seed : seed of random choices
     """
 
@@ -198,7 +199,7 @@ class ChainOutputs:
     def process(self, computer: Computer, eg: NnetChainExample, with_derivatives: bool) -> Iterator[OutputSums]:
         """Compute the objectives of an example's outputs, and set their derivatives if ``with_derivatives``.
 
-        ``computer`` has run forward. Yields the sums of each output, of NAME-xent before those of NAME.
+        ``computer`` must have run the forward pass. Yields the sums of each output, NAME-xent before NAME.
 
         Raises
         ------
@@ -239,7 +240,7 @@ class ChainOutputs:
         return self._objectives[id(graph)]
 
     def _check_times(self, supervised: NnetChainSupervision) -> None:
-        """Check that all examples have the same time between output frames: the frame subsampling factor."""
+        """Check that all examples have the same distance between output frames, the frame subsampling factor."""
         num_sequences = supervised.supervision.num_sequences
         if len(supervised.indexes) <= num_sequences:
             return
@@ -250,7 +251,7 @@ class ChainOutputs:
                              "the examples were made with different --frame-subsampling-factor")
 
     def _add_lwf(self, deriv: DeviceArray, eg: NnetChainExample, supervised: NnetChainSupervision) -> None:
-        """Add the posteriors that come with an example for learning without forgetting."""
+        """Add to the derivative the posteriors in an example for learning without forgetting."""
         scale = self.options.lwf_scale + self.options.lwf_den_scale
         if not scale:
             return
@@ -264,7 +265,7 @@ class ChainOutputs:
 
 
 def _by_frame(io: NnetIo, shape: tuple[int, ...]) -> np.ndarray:
-    """Return posteriors in the order of an output's rows: frame after frame, and within a frame all sequences."""
+    """Return posteriors, of ``shape``, sorted like the output's rows: by frame, then sequence."""
     matrix = to_dense(io.features)
     if matrix.shape != shape:
         raise ShapeError(f"the input {io.name} has {matrix.shape[0]} rows and {matrix.shape[1]} columns, the output "

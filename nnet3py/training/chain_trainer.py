@@ -1,4 +1,4 @@
-"""Chain examples with a network: training, diagnostics, and posteriors for learning without forgetting.
+"""Training and diagnostics on chain examples, and posteriors for learning without forgetting.
 
 Kaldi: ``NnetChainTrainer``, ``NnetChainTrainer2``, ``NnetChainComputeProb``, ``nnet3-chain-add-post-to-egs``.
 """
@@ -37,10 +37,10 @@ class ChainTrainer(MinibatchTrainer[NnetChainExample]):
     Parameters
     ----------
     nnet : the model; its statistics are zeroed first if the options say so
-    graphs : returns the denominator graph of an output, as :func:`one_graph` and :func:`graph_folder` make it
+    graphs : a function from :func:`one_graph` or :func:`graph_folder`, which returns the denominator graph of an output
     options : options of the training
     chain_options : options of the objective
-    apply_deriv_weights : multiply derivatives by the weights of the examples' frames
+    apply_deriv_weights : whether to multiply derivatives by the weights of the examples' frames
     """
 
     def __init__(self, nnet: Nnet, graphs: Graphs, options: TrainerOptions, chain_options: ChainOptions,
@@ -81,12 +81,12 @@ class ChainDiagnosticOptions:
 
 
 class ChainDiagnostics:
-    """Accumulator of chain objectives of a network; the weights of the examples' frames do not count.
+    """Accumulator of chain objectives of a network; weights of the examples' frames are ignored.
 
     Parameters
     ----------
-    nnet : the network, used as it is: set its test modes before
-    graphs : returns the denominator graph of an output, as :func:`one_graph` and :func:`graph_folder` make it
+    nnet : the network; its test modes are not changed
+    graphs : a function from :func:`one_graph` or :func:`graph_folder`, which returns the denominator graph of an output
     options : see :class:`ChainDiagnosticOptions`
     compiler : the compiler of ``nnet`` or of a network that it was copied from, to share computations; None: a new one
     """
@@ -121,12 +121,12 @@ class ChainDiagnostics:
                 old + new for old, new in zip(before[1:], sums[1:], strict=True)))
 
     def totals(self) -> tuple[float, float]:
-        """Return objective (with l2 terms) and weight, each summed over all outputs. Kaldi: GetTotalObjective."""
+        """Return objective (with l2 terms) and weight, summed over all outputs. Kaldi: GetTotalObjective."""
         return (sum(part.objective + part.aux_objective for part in self.outputs.values()),
                 sum(part.weight for part in self.outputs.values()))
 
     def log_totals(self) -> bool:
-        """Log a line for each output; return whether some output had any weight."""
+        """Log a line for each output; return whether some output had weight above 0."""
         for name, total in self.outputs.items():
             shown = per_frame(total.objective, total.aux_objective, total.weight)
             logger.info(f"Overall log-probability for '{name}' is {shown} per frame, over {total.weight:.6g} frames.",
@@ -139,9 +139,9 @@ class PosteriorAdder:
 
     Parameters
     ----------
-    nnet : the network, in test mode, unless posteriors of training are wanted
-    denominator : computes the posteriors; None: the network's output itself is added
-    apply_exp : whether exp(output) is added, where the output itself is
+    nnet : the network, usually in test mode
+    denominator : the computation of the posteriors; None: the network's output is added instead
+    apply_exp : without ``denominator``: whether exp(output) is added instead of the output
     clip_threshold : posteriors of ``denominator`` below this become 0
     compiler_options, optimize : options of the compiler and of its optimizer
     device : the device that computes the network, "cpu" or "cuda"
@@ -155,7 +155,7 @@ class PosteriorAdder:
         self._computers = ComputerCache(nnet, self.compiler, device=device)
 
     def add(self, eg: NnetChainExample) -> NnetChainExample:
-        """Return the example with the posteriors as one more input, its rows sequence after sequence.
+        """Return the example with the posteriors as a further input; its rows are sorted by sequence.
 
         Raises
         ------

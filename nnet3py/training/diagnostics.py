@@ -1,7 +1,7 @@
-"""Objective and accuracy of a network on examples, and the average of the last models that has the best objective.
+"""Objective and accuracy of a network on examples, and the choice of the best average of the last models.
 
-Kaldi: ``NnetComputeProb``, ``nnet3-combine``. The averages compared are those of the first model alone, of the first
-two, of the first three, and so on; callers give the newest model first.
+Kaldi: ``NnetComputeProb``, ``nnet3-combine``. The averages compared are those of the newest model alone, of the
+two newest, of the three newest, and so on.
 """
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class OutputDiagnostics:
 
     Attributes
     ----------
-    objective_kind : "linear" or "quadratic", as the output node says
+    objective_kind : "linear" or "quadratic", the objective of the output node
     weight, objective : sums over frames
-    accuracy_weight, num_correct : weight of the frames whose accuracy counts, and of the correct ones among them
+    accuracy_weight, num_correct : weight of the frames with a target, and of those classified correctly
     per_dim_accuracy : float64 (dim,), the accuracy for each class in the last example only, as in Kaldi; -1: no weight
     """
 
@@ -65,7 +65,7 @@ class NnetDiagnostics:
 
     Parameters
     ----------
-    nnet : the network, used as it is: set its test modes before
+    nnet : the network; its test modes are not changed
     options : see :class:`DiagnosticOptions`
     gradient : ``nnet.as_gradient()``, to which derivatives of the objective are added; None: no derivatives
     compiler : the compiler of ``nnet`` or of a network that it was copied from, to share computations; None: a new one
@@ -132,7 +132,7 @@ class NnetDiagnostics:
                 sum(output.weight for output in self.outputs.values()))
 
     def log_totals(self) -> bool:
-        """Log lines of objective and accuracy for each output; return whether some output had any weight."""
+        """Log lines of objective and accuracy for each output; return whether some output had weight above 0."""
         for name, totals in self.outputs.items():
             what = "log-likelihood" if totals.objective_kind == "linear" else "objective"
             logger.info(f"Overall {what} for '{name}' is {_ratio(totals.objective, totals.weight):.6g} per frame, over "
@@ -173,7 +173,7 @@ _RECOMPUTE = kaldi_place("RecomputeStats", "nnet-utils.cc", 552)
 
 
 class Diagnostics(Protocol):
-    """Accumulator of objectives of a network on examples of one kind."""
+    """Interface of accumulators of a network's objectives on examples of one kind."""
 
     def compute(self, eg: Any, /) -> None:
         """Add one example."""
@@ -182,7 +182,7 @@ class Diagnostics(Protocol):
         """Return objective and weight, each summed over all outputs."""
 
     def log_totals(self) -> bool:
-        """Log a line for each output; return whether some output had any weight."""
+        """Log a line for each output; return whether some output had weight above 0."""
 
 
 # Makes the diagnostics of a network, from its compiler (None: a new one) and whether component statistics are stored.
@@ -190,7 +190,7 @@ MakeDiagnostics = Callable[[Nnet, CachingCompiler | None, bool], Diagnostics]
 
 
 class Combination(NamedTuple):
-    """The best average, its number of models, and the objectives per frame of the first model and of the average."""
+    """The best average, its number of models, and the objectives per frame of the newest model and of the average."""
 
     nnet: Nnet
     num_models: int
@@ -201,7 +201,7 @@ class Combination(NamedTuple):
 def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[object],
                   options: CombineOptions | None = None,
                   make_diagnostics: MakeDiagnostics | None = None) -> Combination:
-    """Find the number of models whose plain average has the best objective; recompute batch-norm statistics for it.
+    """Average the newest models, as many as give the best objective; recompute the average's batch-norm statistics.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
     count : the number of networks
     egs : merged examples, all in memory
     options : see :class:`CombineOptions`
-    make_diagnostics : makes accumulators for examples that are not frame-level; None: the examples are frame-level
+    make_diagnostics : maker of accumulators for other kinds of examples; None: the examples are frame-level
 
     Raises
     ------
@@ -249,16 +249,16 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
 
 
 def _frame_level(options: CombineOptions) -> MakeDiagnostics:
-    """Return what makes diagnostics of frame-level examples; accuracies are only logged with new statistics."""
+    """Return a maker of diagnostics for frame-level examples; accuracies are computed only along with statistics."""
     return lambda nnet, compiler, store_stats: NnetDiagnostics(nnet, DiagnosticOptions(
         compute_accuracy=store_stats, store_component_stats=store_stats, optimize=options.optimize,
         compiler=options.compiler, device=options.device), compiler=compiler)
 
 
 def recompute_stats(nnet: Nnet, egs: Sequence[object], make_diagnostics: MakeDiagnostics) -> None:
-    """Gather the statistics of ``nnet`` again from examples, in place, and log its objectives. Kaldi: RecomputeStats.
+    """Replace the statistics of ``nnet`` by those on examples, in place, and log its objectives. Kaldi: RecomputeStats.
 
-    Components are not put in test mode, so batch normalization sees each example for itself.
+    Test modes are not changed, so batch normalization uses the statistics of each example.
     """
     logger.info("Recomputing stats on nnet (affects batch-norm)", extra=_RECOMPUTE)
     zero_component_stats(nnet)
@@ -270,7 +270,7 @@ def recompute_stats(nnet: Nnet, egs: Sequence[object], make_diagnostics: MakeDia
 
 
 class _Evaluator:
-    """Computation of objectives of networks of one structure on the same examples; compiled once."""
+    """Evaluator of the objective on fixed examples, for networks of one structure; computations are compiled once."""
 
     def __init__(self, nnet: Nnet, egs: Sequence[object], options: CombineOptions,
                  make_diagnostics: MakeDiagnostics) -> None:
@@ -283,7 +283,7 @@ class _Evaluator:
         self.compiler = CachingCompiler.with_options(self._form, options.optimize, options.compiler)
 
     def objective(self, nnet: Nnet) -> float:
-        """Return the objective per frame over all outputs; minus infinity if it is not finite."""
+        """Return the objective per frame, summed over outputs; minus infinity if it is not finite."""
         tested = self._form.copy()
         tested.scale(0.0)
         tested.add(1.0, nnet)

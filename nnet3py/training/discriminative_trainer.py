@@ -1,4 +1,4 @@
-"""Discriminative examples with a model: objectives of all outputs, training, and diagnostics.
+"""Training and diagnostics on discriminative examples, and the objectives of all their outputs.
 
 Kaldi: ``NnetDiscriminativeTrainer``, ``NnetDiscriminativeComputeObjf``.
 """
@@ -45,8 +45,8 @@ class DiscriminativeOutputs:
 
     Parameters
     ----------
-    objective : computes the objective of one output
-    apply_deriv_weights : multiply derivatives by the examples' weights
+    objective : the computation of the objective of one output
+    apply_deriv_weights : whether to multiply derivatives by the weights of the examples' frames
     """
 
     def __init__(self, objective: DiscriminativeObjective, apply_deriv_weights: bool = True) -> None:
@@ -56,7 +56,7 @@ class DiscriminativeOutputs:
                 with_derivatives: bool) -> Iterator[tuple[str, DiscriminativeTotals]]:
         """Compute the objectives of an example's outputs, and set their derivatives if ``with_derivatives``.
 
-        ``computer`` has run forward. Yields the name and the sums of each output, NAME-xent before NAME.
+        ``computer`` must have run the forward pass. Yields name and sums of each output, NAME-xent before NAME.
         Raises what ``DiscriminativeObjective.compute`` raises.
         """
         for supervised in eg.outputs:
@@ -83,7 +83,7 @@ class DiscriminativeOutputs:
 
     def _cross_entropy(self, output: DeviceArray, deriv: DeviceArray | None,
                        supervised: NnetDiscriminativeSupervision) -> DiscriminativeTotals:
-        """Return the sums for the reference's pdfs; set ``deriv`` to the derivative times ``xent_regularize``."""
+        """Return the cross-entropy sums for the reference's pdfs; ``deriv`` is set, times ``xent_regularize``."""
         ops, supervision, num_frames = self._objective.ops, supervised.supervision, output.shape[0]
         weight, columns = supervision.weight, np.empty(num_frames, np.int32)
         columns[output_rows(np.arange(num_frames), supervision)] = self._objective.pdfs(supervision.num_ali)
@@ -99,7 +99,7 @@ class DiscriminativeOutputs:
 
 
 def log_vectors(name: str, totals: DiscriminativeTotals) -> None:
-    """Log the sums of derivatives and of exp(output) for each pdf, where the options ask for them."""
+    """Log the sums of derivatives and of exp(output) of each pdf, if the options ask for them."""
     for what, vector in (("gradients", totals.gradients), ("exp(output)", totals.outputs)):
         if len(vector):
             values = " ".join(f"{value:.6g}" for value in vector)
@@ -115,14 +115,14 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
 
     The options of backstitch, ``l2_regularize_factor`` and ``batchnorm_stats_scale`` have no effect, as in
     Kaldi; nor do the components' own ``max_change``, ``l2_regularize`` and orthonormal constraints. Batch
-    normalization trains with the minibatch's statistics; dropout as the network's test mode says.
+    normalization uses the minibatch's statistics; dropout depends on the network's test mode.
 
     Parameters
     ----------
-    model : the model, whose ``nnet`` is trained and whose priors stay
+    model : the model, whose ``nnet`` is trained and whose priors are not changed
     options : options of the training
     discriminative_options : options of the objective
-    apply_deriv_weights : multiply derivatives by the weights of the examples' frames
+    apply_deriv_weights : whether to multiply derivatives by the weights of the examples' frames
     """
 
     _is_plain = True
@@ -153,11 +153,11 @@ class DiscriminativeTrainer(MinibatchTrainer[NnetDiscriminativeExample]):
             self.totals.setdefault(name, DiscriminativeTotals()).add(totals)
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and copy the trained parameters to ``nnet``.
+        """End the training: log the final lines, and copy the trained parameters to ``nnet``.
 
         Returns
         -------
-        True if some output had any weight.
+        True if some output had weight above 0.
         """
         self.synchronize()
         criterion = self.discriminative_options.criterion
@@ -194,11 +194,11 @@ class DiscriminativeDiagnosticOptions:
 
 
 class DiscriminativeDiagnostics:
-    """Accumulator of objectives of a model; the weights of the examples' frames do not count.
+    """Accumulator of objectives of a model; weights of the examples' frames are ignored.
 
     Parameters
     ----------
-    model : the model, whose network is used as it is: set its test modes before
+    model : the model; the test modes of its network are not changed
     options : see :class:`DiscriminativeDiagnosticOptions`
     """
 
@@ -228,7 +228,7 @@ class DiscriminativeDiagnostics:
             self.totals.setdefault(name, DiscriminativeTotals()).add(totals)
 
     def log_totals(self) -> bool:
-        """Log the lines of each output; return whether the last one had any weight."""
+        """Log the lines of each output; return whether the last one had weight above 0."""
         criterion = self.options.discriminative.criterion
         for name, totals in self.totals.items():
             # With MMI Kaldi takes cross-entropy's objective, too, for a denominator: a wrong sign.

@@ -1,4 +1,4 @@
-"""Computing a network for examples: the request that an example makes, and outputs in training mode.
+"""Computation of networks on examples: the requests for examples, and outputs in training mode.
 
 Kaldi: ``GetComputationRequest``, ``GetChainComputationRequest``, ``NnetComputerFromEg``.
 """
@@ -22,7 +22,7 @@ XENT = "-xent"       # suffix of an output that is trained with cross-entropy be
 
 def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
                     store_component_stats: bool) -> ComputationRequest:
-    """Return the request that has the example's inputs as inputs and its supervised nodes as outputs.
+    """Return the request with the inputs of an example, and with its supervised nodes as outputs.
 
     Raises
     ------
@@ -50,8 +50,8 @@ def chain_request(nnet: Nnet, eg: NnetChainExample | NnetDiscriminativeExample, 
 
     Kaldi: ``GetChainComputationRequest``, ``GetDiscriminativeComputationRequest``.
 
-    With ``use_xent`` the output NAME-xent is computed beside each supervised output NAME. Inputs whose names begin with
-    ``__`` are not for the network.
+    With ``use_xent`` the output NAME-xent is computed in addition to each supervised output NAME. Inputs whose names
+    begin with ``__`` are left out.
 
     Raises
     ------
@@ -82,8 +82,8 @@ class ExampleOutputs:
 
     Parameters
     ----------
-    nnet : the network, used as it is: no test mode is set, so that batch normalization uses each (merged) example's own
-        statistics
+    nnet : the network; its test modes are not changed, so that batch normalization normally uses the statistics of each
+        (merged) example
     device : "cpu" or "cuda"
     compiler_options : options of the compiler
     """
@@ -94,7 +94,7 @@ class ExampleOutputs:
         self._computers = ComputerCache(nnet, self.compiler, device=device)
 
     def compute(self, eg: NnetExample | NnetDiscriminativeExample, output_name: str = "output") -> np.ndarray:
-        """Return the output ``output_name``, float32 (rows, dim), a row for each index in the example's order.
+        """Return the output ``output_name``, float32 (rows, dim), with a row for each of its indexes in the example.
 
         Raises
         ------

@@ -29,7 +29,7 @@ Loss = Callable[[np.ndarray], tuple[float, np.ndarray]]
 
 
 class _InputAndNnet(NamedTuple):
-    """The pair as which :class:`Gradients` unpack."""
+    """The pair that :class:`Gradients` unpack into."""
 
     input: NDArray[np.float32]
     nnet: Nnet
@@ -43,7 +43,7 @@ class Gradients(_InputAndNnet):
     input : the derivative with respect to the features, float32 (frames, input dim)
     nnet : a network of the same form whose parameters are the derivatives: ``nnet["tdnn1.affine"].parameters()``
     output : the network's output, float32 (rows, dim)
-    value : the loss or objective; NaN where ``output_deriv`` was given
+    value : the loss or objective; NaN if ``output_deriv`` was given
     ivector : the derivative with respect to the i-vector, float32 (ivector dim,); None without i-vector
     """
 
@@ -74,8 +74,8 @@ def gradients(model: AnyModelOrFile, feats: np.ndarray,
               training_mode: bool = False, device: str = "cpu") -> Gradients:
     """Compute derivatives with respect to features and parameters, for one utterance computed in one piece.
 
-    The derivatives are those of a ``loss``, of the objective that training has with ``targets``, or, with
-    ``output_deriv``, of the sum of ``output_deriv`` times the output. Exactly one of the three is given.
+    The derivatives are those of a ``loss``, or of the objective of training with ``targets``, or of the sum of
+    ``output_deriv`` times the output. Exactly one of the three must be given.
 
     >>> found = nnet3py.gradients(nnet, feats, targets=classes)
     >>> found.value, found.input.shape, found.nnet["affine1"].parameters()["bias_params"].shape
@@ -156,7 +156,7 @@ def gradients(model: AnyModelOrFile, feats: np.ndarray,
 
 
 def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
-    """Return a copy of the network whose only output is the node ``output``."""
+    """Return a copy of the network whose only output, called ``output``, is the node ``output``."""
     form = nnet.copy()
     form.nodes = [copy.copy(node) for node in nnet.nodes]
     form.components, form.component_names = list(form.components), list(form.component_names)
@@ -170,7 +170,7 @@ def _form(nnet: Nnet, output: str, training_mode: bool) -> Nnet:
 
 
 def _switch_off_self_repair(component: Component) -> None:
-    """Turn off self-repair, which training adds to keep units from saturating: it is not part of the derivative."""
+    """Turn off self-repair, a term that training adds to derivatives of units which saturate."""
     if hasattr(component, "self_repair_scale"):
         component.self_repair_scale = np.float32(0.0)
     if hasattr(component, "self_repair_config"):           # of an LSTM: thresholds, then scales
@@ -194,7 +194,7 @@ def _objective(form: Nnet, values: np.ndarray, targets: Targets) -> tuple[float,
 
 
 def _whole(nnet: Nnet, gradient: Nnet) -> Nnet:
-    """Return the gradient with all components of the network, 0 for those that the node does not need."""
+    """Return the gradient with all components of ``nnet``; those that ``gradient`` lacks are 0."""
     whole = nnet.as_gradient()
     for name, component in gradient.named_components():
         whole.components[whole.component_index(name)] = component

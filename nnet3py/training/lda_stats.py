@@ -1,4 +1,4 @@
-"""Statistics for LDA: of a network's outputs for frame-level and chain examples. Kaldi: ``NnetLdaStatsAccumulator``."""
+"""LDA statistics of a network's outputs, from frame-level and chain examples. Kaldi: ``NnetLdaStatsAccumulator``."""
 from __future__ import annotations
 
 import dataclasses
@@ -15,12 +15,12 @@ from nnet3py.formats.lda_stats import LdaStats
 
 
 class LdaAccumulator:
-    """Accumulator of sums over vectors and the weights of their classes, in double precision.
+    """Accumulator of LDA statistics of vectors, each with weights of classes, in double precision.
 
     Parameters
     ----------
-    rand_prune : weights below this threshold become the threshold or 0, at random with the same expectation; 0: no
-        pruning
+    rand_prune : threshold of random pruning: a smaller weight becomes the threshold or 0, with the same expectation;
+        0: no pruning
     seed : seed of the pruning
 
     Raises
@@ -46,7 +46,7 @@ class LdaAccumulator:
         return float(self._counts.sum())
 
     def add(self, vectors: np.ndarray, supervision: GeneralMatrix) -> None:
-        """Add vectors, each to the classes that have weight in its row of the supervision.
+        """Add vectors with the classes that have weight in the same rows of the supervision.
 
         Parameters
         ----------
@@ -55,7 +55,7 @@ class LdaAccumulator:
 
         Raises
         ------
-        ShapeError : another number of rows than vectors, or other classes or dimensions than before
+        ShapeError : numbers of vectors and rows differ, or classes or dimensions differ from those before
         NumericError : NaN or infinity in vectors or supervision
         """
         check_finite(vectors, "the network's output")
@@ -99,7 +99,7 @@ class LdaAccumulator:
         return LdaStats(self._counts, self._sums, within[np.tril_indices(len(within))])
 
     def _pruned(self, weights: np.ndarray) -> np.ndarray:
-        """Return float32 weights after random pruning. Kaldi: RandPrune."""
+        """Return float32 weights after random pruning (see ``rand_prune``). Kaldi: RandPrune."""
         threshold = self._rand_prune
         if threshold <= 0.0:
             return weights
@@ -119,11 +119,11 @@ def _elements(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray, np.nd
 
 
 def frame_example(eg: NnetChainExample) -> NnetExample:
-    """Return the example with weights of pdfs, sparse (frames, pdfs), in place of the supervision of its output.
+    """Return the chain example as a frame-level one: the supervision becomes weights of pdfs, sparse (frames, pdfs).
 
     Raises
     ------
-    Nnet3Error : a merged example, one with other outputs than ``output``, or a supervision without enough information
+    Nnet3Error : a merged example, one with other outputs than ``output``, or an error of :func:`pdf_weights`
     """
     names = [output.name for output in eg.outputs]
     if names != ["output"]:
@@ -139,8 +139,8 @@ def frame_example(eg: NnetChainExample) -> NnetExample:
 def pdf_weights(supervision: Supervision) -> SparseMatrix:
     """Return the weight of each pdf in each frame, float32 sparse (frames, pdfs).
 
-    The weights are the posteriors of the FST, with all pdfs equally likely, or the alignment of a supervision without
-    times.
+    The weights are the posteriors of the FST's paths if all pdfs are equally likely; of a supervision without times, 1
+    for the pdfs of its alignment.
 
     Raises
     ------

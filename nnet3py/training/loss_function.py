@@ -1,4 +1,4 @@
-"""Losses that users give: functions of numpy arrays, or functions or modules of torch, called and checked."""
+"""Losses defined by users: functions of numpy arrays, or functions or modules of torch."""
 from __future__ import annotations
 
 import functools
@@ -20,9 +20,9 @@ _DIVERGED = "has the training diverged? try a lower learning rate; or does the l
 
 
 class Loss:
-    """A loss that you give, which :func:`nnet3py.train` and :class:`nnet3py.Trainer` minimize.
+    """A loss defined by you, which :func:`nnet3py.train` and :class:`nnet3py.Trainer` minimize.
 
-    Both make a ``Loss`` of a function; make the ``Loss`` yourself to choose its settings:
+    Both convert a function to a ``Loss``; make the ``Loss`` yourself to choose its settings:
 
     >>> nnet3py.train(nnet, feats, classes, loss=nnet3py.Loss(focal_loss, tensors=True))
 
@@ -73,14 +73,14 @@ class Loss:
 
     def __call__(self, output: np.ndarray, target: object, *, where: str = "the output",
                  with_derivative: bool = True) -> tuple[float, np.ndarray | None]:
-        """Return the value, and the derivative with respect to the output, as the function computes them.
+        """Return the loss, and its derivative with respect to the output, as the function computes them.
 
         Parameters
         ----------
         output : float32 (N, T, dim); the function may change it
         target : int64 (N, T), float32 (N, T, width), or anything else that the function takes
         where : the name of the output in messages
-        with_derivative : False: the derivative is not computed, and None is returned for it
+        with_derivative : whether to compute the derivative; None is returned for it if not
 
         Raises
         ------
@@ -159,7 +159,7 @@ def _rows(output: Any, target: Any) -> tuple[Any, Any]:
 
 
 def _is_of_torch(function: Any) -> bool:
-    """Return whether a function, or the class of a module, is defined in torch."""
+    """Return whether a function, or the class of a module, is defined in torch itself."""
     module = getattr(type(function) if is_module(function) else function, "__module__", None) or ""
     return module.split(".")[0] == "torch"
 

@@ -1,7 +1,7 @@
 """Adding a minibatch's change to the model, limited in size. Kaldi: ``UpdateNnetWithMaxChange``.
 
-The change of each updatable component is cut to the component's own ``max-change``, then the change of all components
-together to the global limit. Both limits are on the 2-norm of the change.
+The change of each updatable component is scaled down to the component's own ``max-change``, then the change of all
+components together to the global limit. Both limits are on the 2-norm of the change.
 """
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class MaxChangeStats:
     num_per_component: dict[str, int] = field(default_factory=dict)
 
     def lines(self, component_names: list[str]) -> list[str]:
-        """Return the trainer's closing lines on max-change: one for each limit that was ever active."""
+        """Return the trainer's final log lines on max-change, one for each limit that was ever active."""
         percent = 100.0 / max(self.num_minibatches, 1)
         counts = [(name, self.num_per_component.get(name, 0)) for name in component_names]
         lines = [f"For {name}, per-component max-change was enforced {count * percent:.6g} % of the time."
@@ -54,16 +54,17 @@ def update_with_max_change(nnet: ParameterStore, delta: ParameterStore, max_para
     Parameters
     ----------
     max_param_change : the global limit; 0: none
-    max_change_scale : multiplies every limit
-    scale : multiplies the change
-    momentum : the factor of ``delta``'s trainable components; they become 0 if the change is not applied
-    stats : counts how often limits were active
-    of_components : the components' own limits hold; otherwise there is only the global one, and the log differs
+    max_change_scale : factor of all limits
+    scale : factor of the change
+    momentum : factor that ``delta``'s trainable components are then multiplied by; they become 0 if the change is not
+        applied
+    stats : counts of active limits, which are updated
+    of_components : whether the components' own limits apply; if not, only the global one does, and the log differs
 
     Returns
     -------
-    A function to call once when the device has finished: it counts, logs, and returns False if the change is infinite
-    and was therefore not applied.
+    A function to call once when the device has finished: it updates ``stats``, logs active limits, and returns False if
+    the change was infinite and so was not applied.
     """
     limits = component_limits(delta.host, of_components) * max_change_scale
     factors = nnet.add_limited(delta, limits, max_param_change * max_change_scale, scale, momentum)
@@ -78,7 +79,7 @@ def component_limits(delta: Nnet, of_components: bool = True) -> np.ndarray:
 
 def _report(delta: Nnet, factors: np.ndarray, max_param_change: float, stats: MaxChangeStats,
             of_components: bool) -> bool:
-    """Count and log which limits were active; return whether the change is applied."""
+    """Count and log the active limits; return whether the change was applied."""
     stats.num_minibatches += 1
     trained = [c for c, component in enumerate(delta.components) if is_updatable(component)]
     limited = [c for c in trained if factors[c] < 1.0]

@@ -1,7 +1,6 @@
-"""Sources of minibatches, and the types of what networks are trained on.
+"""Sources of minibatches for training, and the types of training data.
 
-Minibatches are made on the fly from features and targets in tables, or from examples in memory, without example files
-in between.
+Minibatches are made from features and targets in tables, or from examples in memory, without writing examples to files.
 """
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Minibatches(Protocol):
-    """A source of minibatches, pass after pass."""
+    """Interface of sources of minibatches, which can be read once in each pass."""
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
         """Yield the minibatches of one pass, in an order that depends on ``seed``."""
@@ -71,7 +70,7 @@ if TYPE_CHECKING:        # torch may be missing
 
 
 class ExampleMinibatches:
-    """Examples held in memory, and shuffled into minibatches for each pass.
+    """Source of minibatches from examples in memory, which are shuffled and merged in each pass.
 
     Parameters
     ----------
@@ -85,13 +84,13 @@ class ExampleMinibatches:
 
     @property
     def num_examples(self) -> int:
-        """The number of examples in memory, of one sequence each or minibatches, as they were given."""
+        """The number of given examples, each of one sequence or a minibatch."""
         return len(self._examples)
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
         """Yield the minibatches of one pass, in an order that depends on ``seed``.
 
-        Examples that are left over at the end of a pass and too few for ``minibatch_size`` are not used in it.
+        Examples at the end of a pass that are too few for a minibatch of ``minibatch_size`` are not used in it.
 
         Raises
         ------
@@ -115,7 +114,7 @@ def is_minibatch(example: NnetExample) -> bool:
 
 
 def example_maker(nnet: Nnet, options: MinibatchOptions, num_classes: int | None = None) -> ExampleMaker:
-    """Return a maker of examples for a network, with the context that it needs unless the options give another.
+    """Return a maker of examples for a network; the context is that of the network, unless the options have another.
 
     ``num_classes`` is the number of classes of targets; None: the dimension of the network's output.
     """
@@ -127,7 +126,7 @@ def example_maker(nnet: Nnet, options: MinibatchOptions, num_classes: int | None
 
 
 class TableMinibatches(ExampleMinibatches):
-    """The examples of all utterances of two tables, held in memory, and shuffled into minibatches for each pass.
+    """Source of minibatches from two tables; the examples of all utterances are in memory, and shuffled in each pass.
 
     Parameters
     ----------
@@ -163,7 +162,7 @@ class TableMinibatches(ExampleMinibatches):
                              f"{self.num_failed} failed", "have features and targets the same keys and lengths?")
 
     def _add(self, maker: ExampleMaker, utterance: str, features: GeneralMatrix, label: np.ndarray) -> bool:
-        """Keep the examples of one utterance; return False, with a warning, if the utterance cannot be used."""
+        """Add the examples of one utterance; return False, with a warning, if the utterance cannot be used."""
         if not maker.splitter.lengths_match(utterance, features.shape[0], len(label), tolerance=2):
             return False
         self._check_dim(utterance, "features", features.shape, self._input_dim)

@@ -1,6 +1,6 @@
-"""Objectives of a network's outputs: the network's own or a loss in its place; their averages, as trainers log them.
+"""Objectives of a network's outputs: those of its output nodes, or losses instead; averages for the log.
 
-With Y the output and S the supervision (dense, compressed or sparse), rows being the output's indexes:
+With the output Y and the supervision S (dense, compressed or sparse), each with a row for each index of the output:
 
 =============  ==================  ==========================  ============
 ``objective``  weight              value                       derivative
@@ -11,8 +11,8 @@ With Y the output and S the supervision (dense, compressed or sparse), rows bein
 
 Nothing is divided by the weight: derivatives are sums over the minibatch. Kaldi: ``ComputeObjectiveFunction``.
 
-Kaldi maximizes objectives. A :class:`Loss` is minimized, and most losses are means over frames. ``_kaldi_sums`` is the
-place where a loss becomes an objective: minus the loss times the number of frames, with the number of frames as weight.
+Kaldi maximizes objectives. A :class:`Loss` is minimized, and most losses are means over frames. ``_kaldi_sums`` turns
+a loss into an objective: minus the loss times the number of frames, with the number of frames as weight.
 """
 from __future__ import annotations
 
@@ -108,12 +108,12 @@ LossLike: TypeAlias = "Loss | LossFunction"
 
 @dataclass(frozen=True)
 class Frames:
-    """Arrangement of an output's rows: which row is which frame of which sequence.
+    """Order of an output's rows: the sequence and frame of each.
 
     Attributes
     ----------
     num_sequences, num_frames : the number of sequences, and of frames of each, which is the same for all
-    order : the rows sequence by sequence, int (rows,); None: the rows are in this order
+    order : numbers of the rows in order of sequence, then frame, int (rows,); None: they are in this order already
     """
 
     num_sequences: int
@@ -122,7 +122,7 @@ class Frames:
 
     @classmethod
     def of(cls, indexes: np.ndarray, name: str) -> Frames:
-        """Return the arrangement of indexes (n, t, x), int32 (rows, 3).
+        """Return the order of rows with indexes (n, t, x), int32 (rows, 3); ``name`` is for errors.
 
         Raises ShapeError if sequences have different numbers of frames.
         """
@@ -136,12 +136,12 @@ class Frames:
         return cls(len(counts), int(counts[0]), order)
 
     def sequences(self, rows: np.ndarray) -> np.ndarray:
-        """Return an array (rows, …) as (sequences, frames, …)."""
+        """Reorder an array (rows, …) to (sequences, frames, …)."""
         rows = rows if self.order is None else rows[self.order]
         return rows.reshape(self.num_sequences, self.num_frames, *rows.shape[1:])
 
     def rows(self, sequences: np.ndarray) -> np.ndarray:
-        """Return an array (sequences, frames, …) as (rows, …)."""
+        """Reorder an array (sequences, frames, …) to (rows, …)."""
         rows = sequences.reshape(-1, *sequences.shape[2:])
         if self.order is None:
             return rows
@@ -152,13 +152,13 @@ class Frames:
 
 @dataclass(frozen=True)
 class LossTarget:
-    """The target of a loss, with weights of frames.
+    """The target of a loss, with a weight for each row.
 
     Attributes
     ----------
-    frames : how the rows of the output are arranged
-    target : int64 (sequences, frames), float32 (sequences, frames, width), or anything else that the loss takes
-    weights : factors of derivatives, float32 (rows,), 0: the frame does not count; None: 1 for all
+    frames : the order of the output's rows
+    target : int64 (sequences, frames), float32 (sequences, frames, width), or any other object that the loss accepts
+    weights : factors of the rows of the derivative, float32 (rows,), 0: the frame does not count; None: 1 for all
     num_frames : the number of frames over which the loss is a mean; None: the frames that count
     """
 
@@ -169,7 +169,7 @@ class LossTarget:
 
     @classmethod
     def of_array(cls, frames: Frames, target: Any, num_frames: float | None = None) -> LossTarget:
-        """Return the target for an array (sequences, frames, …) or any object; classes of -1 do not count."""
+        """Make the target from an array (sequences, frames, …) or another object; classes of -1 do not count."""
         weights = None
         if isinstance(target, np.ndarray) and target.dtype.kind in "iu" and target.ndim == 2:
             weights = frames.rows(target != NO_TARGET).astype(np.float32)
@@ -181,7 +181,7 @@ class OutputObjectives:
 
     Parameters
     ----------
-    nnet : the network, whose output nodes name their objectives
+    nnet : the network, whose output nodes have objectives ("linear" or "quadratic")
     loss : a loss in place of the objectives of all outputs, or a dict of losses by the names of outputs; None: no loss
 
     Raises
@@ -204,9 +204,8 @@ class OutputObjectives:
               where: str = "an example") -> Callable[[], Objective]:
         """Queue the computation of the objective of one output of an example, and of its derivative into ``deriv``.
 
-        As :func:`queue_objective`; a loss is computed at once, and ``where`` begins the messages of its errors. Raises
-        what :class:`Loss` does, ShapeError for supervision that does not fit the output, NumericError for NaN in the
-        supervision.
+        See :func:`queue_objective`; a loss is computed immediately, and error messages begin with ``where``. Raises the
+        errors of :class:`Loss`, ShapeError for supervision of another shape, NumericError for NaN in the supervision.
         """
         loss = self.losses.get(io.name)
         if loss is None:
@@ -221,7 +220,7 @@ class OutputObjectives:
 
     def queue_own(self, ops: Ops, name: str, supervision: GeneralMatrix, output: DeviceArray,
                   deriv: DeviceArray | None) -> Callable[[], Objective]:
-        """Queue the network's own objective of an output, even if there is a loss in its place."""
+        """Queue the computation of the output node's own objective, even if the output has a loss."""
         check_supervision(name, supervision, output.shape)
         kind = self._nnet.descriptor_of(self._nnet.node_index(name)).objective
         return queue_objective(ops, kind, supervision, output, deriv)
@@ -236,7 +235,7 @@ class OutputObjectives:
         return LossTarget(frames, frames.sequences(classes), weights)
 
     def _are_classes(self, loss: Loss, name: str, matrix: GeneralMatrix) -> bool:
-        """Return whether the targets of an output are classes; the first minibatch decides, others must be alike."""
+        """Return whether targets are given to the loss as classes; decided by the first minibatch, for all others."""
         most = int(np.diff(matrix.row_starts).max(initial=0)) if isinstance(matrix, SparseMatrix) else None
         if loss.classes is False:
             return False
@@ -250,7 +249,7 @@ class OutputObjectives:
 
 def loss_objective(loss: Loss, name: str, ops: Ops, wanted: LossTarget, output: DeviceArray,
                    deriv: DeviceArray | None) -> tuple[Objective, float]:
-    """Return the objective that stands for a loss of the output ``name``, and the value of the loss.
+    """Compute the loss of the output ``name``; return it as an objective (see ``_kaldi_sums``), and as the loss has it.
 
     ``output`` (rows, dim) and ``deriv``, which is set unless it is None, are on the device of ``ops``.
     """
@@ -271,13 +270,13 @@ def loss_objective(loss: Loss, name: str, ops: Ops, wanted: LossTarget, output: 
 
 
 def _kaldi_sums(reduction: str, value: float, num_frames: float) -> tuple[Objective, float]:
-    """Return the objective that stands for a loss, and the factor of the loss's derivative."""
+    """Turn a loss into an objective; return it, and the factor that does the same for the loss's derivative."""
     factor = -num_frames if reduction == "mean" else -1.0
     return Objective(num_frames, factor * value), factor
 
 
 def kaldi_derivative(rows: np.ndarray, scale: float, weights: np.ndarray | None = None) -> np.ndarray:
-    """Return the derivative (rows, dim) of a loss times ``scale`` and each row's weight, float32: an objective's."""
+    """Turn the derivative of a loss into that of Kaldi's objective: times ``scale`` and each row's weight, float32."""
     result = np.asarray(rows) * scale
     if weights is not None:
         result *= weights[:, None]
@@ -291,9 +290,9 @@ _PHASE = kaldi_place("PrintStatsForThisPhase", "nnet-training.cc", 278)
 
 @dataclass
 class ObjectiveStats:
-    """Totals of one output's objective: of the training, and of the current phase of ``print_interval`` minibatches.
+    """Totals of one output's objective, over the training and over the current phase of ``print_interval`` minibatches.
 
-    Logs show an auxiliary objective, such as the l2 term of chain training's output, beside the objective.
+    An auxiliary objective, such as the l2 term of the output in chain training, is logged too.
     """
 
     name: str
@@ -308,7 +307,7 @@ class ObjectiveStats:
     phase_aux: float = 0.0
 
     def add(self, minibatch: int, weight: float, objective: float, aux_objective: float = 0.0) -> None:
-        """Count one minibatch; when a new phase begins, log the finished phase first."""
+        """Add one minibatch; if a new phase begins with it, first log the finished phase."""
         phase = minibatch // self.print_interval
         if phase != self.phase:
             self._log_phase(phase)
@@ -327,7 +326,7 @@ class ObjectiveStats:
         return self.total_objective / self.total_weight if self.total_weight else float("nan")
 
     def log_total(self) -> None:
-        """Log the two closing lines, the second in the form that scripts look for."""
+        """Log the two final lines, the second in the form that Kaldi's scripts look for."""
         shown = per_frame(self.total_objective, self.total_aux, self.total_weight)
         logger.info(f"Overall average objective function for '{self.name}' is {shown} over {self.total_weight:.6g} "
                     "frames.", extra=_TOTAL)
@@ -346,6 +345,6 @@ class ObjectiveStats:
 
 
 def per_frame(objective: float, aux_objective: float, weight: float) -> str:
-    """Return an objective divided by its weight as logs show it, with an auxiliary objective "F + G = H"."""
+    """Format an objective divided by its weight for the log; with an auxiliary objective as "F + G = H"."""
     value, aux = (total / weight if weight else float("nan") for total in (objective, aux_objective))
     return f"{value:.6g} + {aux:.6g} = {value + aux:.6g}" if aux_objective else f"{value:.6g}"

@@ -1,4 +1,4 @@
-"""Options of training and of what belongs to it: objectives, diagnostics, averages, transitions. Light."""
+"""Options of training, objectives, diagnostics, averaging and the estimation of transitions. Light."""
 from __future__ import annotations
 
 import math
@@ -16,8 +16,8 @@ class TrainerOptions:
 
     Attributes
     ----------
-    optimize, compiler : how computations are compiled, and where they are kept
-    debug : log every command as it runs
+    optimize, compiler : options of compiling computations and of storing them
+    debug : whether to log every command as it runs
     device : "cpu" or "cuda"
     """
 
@@ -61,7 +61,7 @@ class TrainerOptions:
 
 
 class TrainerSettings(TypedDict, total=False):
-    """Attributes of :class:`TrainerOptions` by name, for functions that take them one by one."""
+    """Keyword arguments that are attributes of :class:`TrainerOptions`, with their types."""
 
     srand: int
     store_component_stats: bool
@@ -116,9 +116,9 @@ class DiagnosticOptions:
 
     Attributes
     ----------
-    store_component_stats : gather statistics in the components
-    optimize, compiler : how computations are compiled, and where they are kept
-    debug : log every command as it runs
+    store_component_stats : whether to accumulate statistics in the components
+    optimize, compiler : options of compiling computations and of storing them
+    debug : whether to log every command as it runs
     device : "cpu" or "cuda"
     """
 
@@ -138,7 +138,7 @@ class CombineOptions:
 
     Attributes
     ----------
-    optimize, compiler : how computations are compiled, and where they are kept
+    optimize, compiler : options of compiling computations and of storing them
     device : "cpu" or "cuda"
     """
 
@@ -163,10 +163,10 @@ class MinibatchOptions:
 
     Attributes
     ----------
-    left_context, right_context : frames around those with targets; -1: what the network needs
-    num_frames : frames with targets in an example, the usual length first: ``"8"``, ``"150,110,90"``
-    minibatch_size : examples of a minibatch, ``"64"``, ``"1:64"``
-    dense_targets : targets in tables are matrices (frames, dim), not integer vectors (frames,)
+    left_context, right_context : frames before and after those with targets; -1: the network's context
+    num_frames : number of frames with targets in an example; several lengths, the main one first: ``"150,110,90"``
+    minibatch_size : number of examples in a minibatch, or a range: ``"64"``, ``"1:64"``
+    dense_targets : whether targets in tables are matrices (frames, dim), or integer vectors (frames,)
     """
 
     left_context: int = opt("left-context", -1, "With --feats: frames of left context (-1: what the network needs)")

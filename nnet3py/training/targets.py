@@ -1,4 +1,4 @@
-"""Targets and features as plain arrays or tensors of PyTorch, which is not imported to recognize them."""
+"""Conversion of targets and features given as arrays or PyTorch tensors; PyTorch is not imported here."""
 from __future__ import annotations
 
 import sys
@@ -23,7 +23,7 @@ def import_torch() -> Any:
 
 
 def _is_of(value: Any, module: str, name: str) -> bool:
-    """Return whether a value is an instance of a class of torch, which has none if torch was not imported."""
+    """Return whether a value is an instance of a class of torch, without importing torch."""
     loaded = sys.modules.get(module)
     kind = getattr(loaded, name, None)
     return isinstance(kind, type) and isinstance(value, kind)
@@ -50,7 +50,7 @@ def is_array(value: Any) -> bool:
 
 
 def as_array(value: Any) -> Any:
-    """Return a tensor as a numpy array, float32 for any type of floats; anything else as it is.
+    """Convert a tensor to a numpy array, float32 for any type of floats; other values are returned unchanged.
 
     The array shares the tensor's memory where possible.
     """
@@ -63,7 +63,7 @@ def as_array(value: Any) -> Any:
 
 
 def items_of(data: Any) -> Any:
-    """Return an iterable of the items of a data set of torch that is indexed by numbers; anything else as it is."""
+    """Return an iterable over a torch data set that is indexed by numbers; other values are returned unchanged."""
     if _is_of(data, "torch.utils.data", "Dataset") and not isinstance(data, Iterable):
         return (data[number] for number in range(len(data)))
     return data
@@ -73,7 +73,7 @@ NO_TARGET = -1       # the class of a frame to be ignored
 
 
 class RowsOfScipy(Protocol):
-    """The interface of scipy's sparse matrices by rows (csr), as far as it is used here."""
+    """Interface of scipy's csr matrices, as far as it is used here."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -87,24 +87,24 @@ class RowsOfScipy(Protocol):
 
 @runtime_checkable
 class SparseOfScipy(Protocol):
-    """Any of scipy's sparse matrices."""
+    """Interface of all of scipy's sparse matrices."""
 
     def tocsr(self) -> RowsOfScipy:
-        """Return the matrix by rows."""
+        """Convert the matrix to csr format."""
 
 
 Targets: TypeAlias = np.ndarray | Sequence[float] | Sequence[Sequence[float]] | SparseMatrix | SparseOfScipy
 
 
 def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:
-    """Return targets of an output as posteriors, or as a matrix if they are dense.
+    """Convert targets of an output to posteriors, or to a matrix if they are dense.
 
     Parameters
     ----------
     targets : the class of each row, int (rows,), -1 for a row that does not count; or float (rows, dim); or a sparse
         matrix (rows, dim), a SparseMatrix or one of scipy's; for an output of one column also float (rows,)
     num_rows, dim : shape of the output
-    where : the name of the targets in messages
+    where : the name of the targets in error messages
 
     Returns
     -------
@@ -134,7 +134,7 @@ def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targ
 
 
 def are_classes(targets: Targets) -> bool:
-    """Return whether targets, of any kind that ``as_targets`` takes, are the class of each row: integers (rows,)."""
+    """Return whether targets (see :func:`as_targets`) are classes: integers (rows,)."""
     if isinstance(targets, SparseMatrix | SparseOfScipy):
         return False
     try:
@@ -145,7 +145,7 @@ def are_classes(targets: Targets) -> bool:
 
 
 def as_supervision(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> GeneralMatrix:
-    """Return targets as a matrix of an example: sparse for classes and sparse weights, else float32 (rows, dim)."""
+    """Convert targets to a matrix for an example: sparse for classes and sparse weights, else float32 (rows, dim)."""
     wanted = as_targets(targets, num_rows, dim, where)
     if isinstance(wanted, np.ndarray):
         return wanted
@@ -153,7 +153,7 @@ def as_supervision(targets: Targets, num_rows: int, dim: int, where: str = "the 
 
 
 def target_width(targets: Targets) -> int:
-    """Return the least number of columns of a matrix of targets, which are of any kind that ``as_targets`` takes."""
+    """Return the least number of columns that a matrix for these targets (see :func:`as_targets`) needs."""
     if isinstance(targets, SparseMatrix | SparseOfScipy):
         return int((targets if isinstance(targets, SparseMatrix) else targets.tocsr()).shape[1])
     if are_classes(targets):
@@ -196,13 +196,14 @@ _KEEPING = ("NoOpComponent", "FixedScaleComponent", "FixedBiasComponent", "PerEl
 
 
 def check_class_output(nnet: Nnet, name: str = "output") -> None:
-    """Refuse an output whose objective would grow without limit on classes: ``linear``, but not of log-probabilities.
+    """Raise UsageError for an output that cannot be trained on classes.
 
-    Components that users have defined may be normalized, and pass.
+    The objective would grow without limit if it is ``linear`` and the output is not log-probabilities. Outputs of
+    components that users have defined are accepted.
 
     Raises
     ------
-    UsageError : such an output
+    UsageError : the objective is ``linear`` and the output is not log-probabilities
     """
     output = nnet.node_index(name)
     if nnet.descriptor_of(output).objective != "linear":
@@ -234,7 +235,7 @@ def check_class_output(nnet: Nnet, name: str = "output") -> None:
 
 
 def _last(component: Component) -> Component:
-    """Return the component whose output a component has: in a composite the last one inside."""
+    """Return the last component inside a composite; another component is returned unchanged."""
     return _last(component.children[-1]) if component.children else component
 
 

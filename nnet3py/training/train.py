@@ -37,12 +37,12 @@ logger = logging.getLogger(__name__)
 class Epoch:
     """Results of a pass over the training data.
 
-    Objectives are per frame, sums over outputs, the larger the better; where a loss is minimized, minus the loss.
+    Objectives are per frame, summed over outputs, and larger is better; with a loss they are minus the loss.
 
     Attributes
     ----------
     epoch : the number of the pass, 1 for the first
-    learning_rate : the rate of the pass; NaN where the components' own rates are used
+    learning_rate : the rate of the pass; NaN if the components' own rates are used
     objective : the mean objective over the pass, while the network changed
     validation_objective, validation_accuracy : objective and accuracy on the validation data after the pass, in test
         mode; NaN without validation data. Accuracy is the fraction of frames whose largest output is the largest target
@@ -77,9 +77,9 @@ class History(Advising, Shown):
     Attributes
     ----------
     epochs : the results of each pass
-    best : the number of the epoch, from 1 on, whose parameters the network has: with ``patience`` the epoch with the
-        best validation objective, else the last; 0 before the first pass has ended
-    checkpoints : the files that were written
+    best : the number of the epoch, from 1 on, after which the network had its final parameters: with ``patience`` the
+        epoch with the best validation objective, else the last; 0 before the first pass has ended
+    checkpoints : paths of the files that were written
     """
 
     epochs: list[Epoch] = field(default_factory=list)
@@ -143,9 +143,9 @@ Callback = Callable[[Progress], object]
 
 
 def rate_of_pass(number: int, count: int, first: float, final: float = -1.0) -> float:
-    """Return the rate of pass ``number`` (0: the first) of ``count``, which falls from ``first`` towards ``final``.
+    """Return the learning rate of pass ``number`` (from 0) of ``count``: first (final / first)^(number / count).
 
-    If ``final`` is not above 0, the rate stays the same.
+    If ``final`` is not above 0, the rate is ``first``.
     """
     return float(first * (final / first if final > 0.0 else 1.0) ** (number / count))
 
@@ -179,9 +179,9 @@ def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike |
         or ``DataLoader`` of PyTorch, examples, the rspecifier of an archive of examples, or the rspecifiers of two
         tables: see :func:`nnet3py.training.training_data.training_data`. Targets are integers (frames,), or numbers
         (frames, dim), dense or sparse; with a loss, of any width
-    loss : a loss to minimize in place of the objective of the output node: a function (output, target) that returns
-        value and derivative, a loss of torch, or a :class:`nnet3py.Loss`, which has more settings; for all outputs, or
-        a dict by their names. Objectives in the history are then minus the loss
+    loss : a loss to minimize instead of the objective of the output node: a function (output, target) that returns
+        value and derivative, a loss of torch, or a :class:`nnet3py.Loss`, which has more settings; one for all outputs,
+        or a dict by their names. Objectives in the history are then minus the loss
     validation : data of the same forms, a pair for features and targets, on which objective and accuracy are measured
         after each pass
     num_epochs : the number of passes over the data
@@ -189,7 +189,7 @@ def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike |
     final_learning_rate : the rate towards which the rate falls exponentially; None: the rate stays the same
     minibatch_size : the number of examples, or of frames for a network without context, in a minibatch; the last one
         may be smaller
-    minibatches : how utterances become examples (context, lengths); its ``minibatch_size`` is ignored here
+    minibatches : options of making examples from utterances (context, lengths); its ``minibatch_size`` is ignored
     options : options of the trainer; ``options.srand`` seeds dropout and the order of the data
     callbacks : one function or several, called after each pass with a :class:`Progress`; the training ends if one
         returns True
@@ -213,7 +213,7 @@ def train(nnet: AnyModel, *data: FeaturesOrData | TargetsOfAll, loss: LossLike |
     nnet, options = network_of(nnet), options or TrainerOptions()
     if len(data) not in (1, 2):
         raise UsageError(f"expected data, or features and targets, found {len(data)} arguments",
-                         "i-vectors stand with features and targets: train(nnet, [(feats, targets, ivector)])")
+                         "give i-vectors with features and targets: train(nnet, [(feats, targets, ivector)])")
     _check(num_epochs, minibatch_size, learning_rate, final_learning_rate, patience, validation)
     minibatches = replace(minibatches or MinibatchOptions(), minibatch_size=f"1:{minibatch_size}")
     objectives = OutputObjectives(nnet, loss)
@@ -268,7 +268,7 @@ def _totals(trainer: NnetTrainer) -> tuple[float, float]:
 
 
 class _Validator:
-    """Measurement of objective and accuracy on held-out data; computations are compiled once."""
+    """Measurement of objective and accuracy on held-out data; each computation is compiled once."""
 
     def __init__(self, source: Minibatches, options: TrainerOptions, objectives: OutputObjectives) -> None:
         self._egs, self._objectives = list(source.minibatches(0)), objectives

@@ -1,9 +1,9 @@
-"""Training a network on examples, one minibatch each. Kaldi: ``NnetTrainer``.
+"""Training of networks on examples that are minibatches. Kaldi: ``NnetTrainer``.
 
 :class:`MinibatchTrainer` is the base of trainers for all kinds of examples.
 
-The model propagates and gathers statistics; a second network of the same form, ``delta``, collects the change of a
-minibatch (natural gradient and learning rates included) and, with momentum, the rest of earlier changes.
+The model propagates and accumulates statistics; a second network of the same structure, ``delta``, receives the change
+of a minibatch (natural gradient and learning rates included), and with momentum keeps a part of earlier changes.
 """
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ logger = logging.getLogger(__name__)
 
 
 class NodeRows(Protocol):
-    """The rows that an example has for one node: the features of an input, or the supervision of an output."""
+    """Interface of the data of an example for one node: features of an input, or supervision of an output."""
 
     @property
     def name(self) -> str:
@@ -73,12 +73,12 @@ class _Step:
 
     Attributes
     ----------
-    suffix : ending of the outputs' names in the averages of objectives
+    suffix : text appended to outputs' names in the log of objectives
     max_change_scale : factor of all limits on the change
-    scale : factor with which the change is added to the model
+    scale : factor of the change when it is added to the model
     l2_scale : factor of l2 regularization; 0: none in this step
-    orthonormal : whether the orthonormal constraint follows
-    scales_batchnorm : whether batch normalization's statistics are scaled
+    orthonormal : whether the orthonormal constraint is applied after the change
+    scales_batchnorm : whether statistics of batch normalization are scaled
     """
 
     suffix: str
@@ -90,7 +90,7 @@ class _Step:
 
 
 class MinibatchTrainer(ABC, Generic[Eg]):
-    """Base of trainers, which change a network in place; each kind of example has a class derived from it.
+    """Base of trainers, which change a network in place; there is a derived class for each kind of example.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.max_change_stats = MaxChangeStats()
 
     def _bind(self) -> None:
-        """Make the stores of model and change on the device, and an empty cache of computations bound to them."""
+        """Make the device stores of the model and of ``delta``, and an empty cache of computations bound to them."""
         options, ops = self.options, get_ops(self.options.device)
         self._trained, self._change = on_device(self.nnet, ops), on_device(self.delta, ops)
         self._preconditioners = named_preconditioners(self.delta)
@@ -138,7 +138,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
 
     @abstractmethod
     def _inputs(self, eg: Eg) -> Iterable[NnetIo]:
-        """Return the inputs of the network that an example has."""
+        """Return the network's inputs in an example."""
 
     @abstractmethod
     def _node_rows(self, eg: Eg) -> Iterable[NodeRows]:
@@ -146,7 +146,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
 
     @abstractmethod
     def _process_outputs(self, computer: Computer, eg: Eg, suffix: str) -> None:
-        """Set the derivatives of all outputs, and add their objectives to the averages of their names + ``suffix``."""
+        """Set the derivatives of all outputs, and add their objectives to the averages of the names + ``suffix``."""
 
     def train(self, eg: Eg) -> None:
         """Train on one minibatch.
@@ -161,22 +161,22 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.num_minibatches += 1
 
     def synchronize(self) -> None:
-        """Copy the trained parameters and statistics from a device to ``nnet`` and ``delta``, and log its reports.
+        """Copy parameters and statistics from the device to ``nnet`` and ``delta``, and log results not logged yet.
 
         Raises
         ------
-        NumericError : natural gradient was given NaN or infinity; ``nnet`` and ``delta`` stay as they were
+        NumericError : natural gradient was given NaN or infinity; ``nnet`` and ``delta`` are unchanged
         """
         self._trained.run_reports()
         for store in (self._trained, self._change):
             store.pull()
 
     def log_totals(self) -> bool:
-        """End the training: log the closing lines, and copy the trained parameters to ``nnet``.
+        """End the training: log the final lines, and copy the trained parameters to ``nnet``.
 
         Returns
         -------
-        True if some output had any weight.
+        True if some output had weight above 0.
         """
         self.synchronize()
         warn_of_repeats()
@@ -194,11 +194,11 @@ class MinibatchTrainer(ABC, Generic[Eg]):
                 "training.num_minibatches": np.array(self.num_minibatches), "training.seed": np.array(self._seed)}
 
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from the :meth:`state` of a trainer whose network had the same structure.
+        """Continue from the :meth:`state` of a trainer whose network had the same structure.
 
         Raises
         ------
-        Nnet3Error, ShapeError : ``state`` belongs to another network, or is no state; nothing is changed
+        Nnet3Error, ShapeError : ``state`` is that of another network, or no state; nothing is changed
         """
         self.synchronize()
         numbers = {f"training.{name}": np.zeros((), np.int64) for name in ("num_minibatches", "seed")}
@@ -219,7 +219,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     # -- the parts of a step ---------------------------------------------------------------------------------------
 
     def _train(self, eg: Eg) -> None:
-        """Take the step of a minibatch, or both steps of backstitch."""
+        """Run the step for a minibatch, or both steps of backstitch."""
         options = self.options
         self._follow_freezing()
         computer = self._computers.computer(self._request(eg))
@@ -237,11 +237,11 @@ class MinibatchTrainer(ABC, Generic[Eg]):
             self._run_step(computer, eg, self._whole_step())
 
     def _whole_step(self) -> _Step:
-        """Return the settings of a minibatch's only step."""
+        """Return the settings of the step without backstitch."""
         return _Step("", 1.0, 1.0 - self.options.momentum, 1.0, True, True)
 
     def _follow_freezing(self) -> None:
-        """Give ``delta`` the learning rates of components that were frozen or unfrozen since the last minibatch."""
+        """Copy to ``delta`` the learning rates of components that were frozen or unfrozen since the last minibatch."""
         kept = np.ones(len(self.delta.components))
         for c, (mine, theirs) in enumerate(zip(self.nnet.components, self.delta.components, strict=True)):
             if isinstance(mine, UpdatableComponent) and isinstance(theirs, UpdatableComponent) \
@@ -275,7 +275,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         computer.run()
 
     def _backward(self, computer: Computer, eg: Eg, step: _Step) -> None:
-        """Compute the derivatives of the parameters from those of the outputs, and change the model."""
+        """Run the backward pass, which stores the change in ``delta``, and change the model."""
         computer.run()
         self._trained.when_done(check_preconditioners(computer.ops, self._preconditioners))
         self._apply_l2(eg, step.l2_scale)
@@ -287,14 +287,14 @@ class MinibatchTrainer(ABC, Generic[Eg]):
                 self._trained, lambda: int(self._draws.integers(0, 4)) == 0, computer.ops))
 
     def _update(self, step: _Step) -> None:
-        """Add the change to the model, and keep a part of the change as momentum."""
+        """Add the change to the model, and keep a part of it as momentum."""
         momentum = self.options.momentum if not self.options.backstitch_training_scale else 0.0
         self._trained.when_done(update_with_max_change(
             self._trained, self._change, self.options.max_param_change, step.max_change_scale, step.scale, momentum,
             self.max_change_stats, of_components=not self._is_plain))
 
     def _count(self, name: str, weight: float, objective: float, aux_objective: float = 0.0) -> None:
-        """Add this minibatch to the averages of an output."""
+        """Add the objective of an output in this minibatch to the averages of ``name``."""
         self._add_to_averages(name, self.num_minibatches, weight, objective, aux_objective)
 
     def _add_to_averages(self, name: str, minibatch: int, weight: float, objective: float,
@@ -304,7 +304,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.objectives[name].add(minibatch, weight, objective, aux_objective)
 
     def _count_later(self, name: str, objective: Callable[[], Objective]) -> None:
-        """Add this minibatch to the averages of an output, once the device has computed the objective."""
+        """Add the objective of an output in this minibatch to the averages of ``name``, once it is computed."""
         minibatch = self.num_minibatches
 
         def count() -> None:
@@ -332,8 +332,8 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
     ----------
     nnet : the model; its statistics are zeroed first if the options say so
     options : options of the training; None: the defaults of :class:`TrainerOptions`
-    loss : a loss to minimize in place of the objectives of all output nodes: a :class:`nnet3py.Loss`, or a function or
-        module to make one of; or a dict of losses by the names of outputs; or ``OutputObjectives`` made of these
+    loss : a loss to minimize instead of the objectives of all output nodes: a :class:`nnet3py.Loss`, or a function or
+        module to convert to one; or a dict of losses by the names of outputs; or ``OutputObjectives`` with these
     """
 
     def __init__(self, nnet: AnyModel, options: TrainerOptions | None = None,
@@ -360,7 +360,7 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
 
 
 def num_sequences(nodes: Iterable[NodeRows]) -> int:
-    """Return the number of sequences of a merged example: 1 + the n of each node's last index.
+    """Return the number of sequences in a merged example: 1 + the n of each node's last index.
 
     Raises
     ------

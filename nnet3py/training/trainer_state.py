@@ -1,7 +1,7 @@
-"""The state of a training, with which it goes on exactly where it was: arrays by name, for ``np.savez`` and the like.
+"""The state of a training, from which it can be continued exactly: arrays by name, for ``np.savez`` and the like.
 
-Names are ``nnet.COMPONENT.ARRAY`` (parameters and statistics), ``momentum.COMPONENT.ARRAY`` (the changes that momentum
-carries on), ``natural_gradient.K.COMPONENT.ARRAY`` (estimates; K counts preconditioners), ``draws.…`` (the random
+Names are ``nnet.COMPONENT.ARRAY`` (parameters and statistics), ``momentum.COMPONENT.ARRAY`` (earlier changes, for
+momentum), ``natural_gradient.K.COMPONENT.ARRAY`` (estimates; K counts preconditioners), ``draws.…`` (the random
 number generator), ``training.…`` (counts).
 """
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DRAWS = {"counter": 4, "key": 2, "buffer": 4, "rest": 3}     # of numpy's Philo
 
 
 def network_arrays(prefix: str, nnet: Nnet, with_statistics: bool) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield the names and the arrays (not copies) of all that training changes in a network."""
+    """Yield name and array (not a copy) of all arrays of a network that training changes."""
     for name, component in nnet.named_components():
         yield from _component_arrays(f"{prefix}.{name}", component, with_statistics)
 
@@ -44,7 +44,7 @@ def _component_arrays(prefix: str, component: Component, with_statistics: bool) 
 
 
 def estimates(ops: Ops, nnet: Nnet) -> State:
-    """Return copies of the estimates of all preconditioners that have been used, by name."""
+    """Return copies of the arrays of all preconditioners that have been used, by name."""
     state: State = {}
     for prefix, preconditioner in _named(nnet):
         if preconditioner.numbers is not None:
@@ -56,7 +56,7 @@ def estimates(ops: Ops, nnet: Nnet) -> State:
 
 
 def restore_arrays(arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
-    """Set arrays to those of the same names in a state, in place, after checking that all are there.
+    """Copy the arrays of ``state`` with the names of ``arrays`` into these, after checking that all are there.
 
     Raises
     ------
@@ -76,9 +76,9 @@ def restore_arrays(arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -
 
 
 def prepared_estimates(ops: Ops, nnet: Nnet, state: Mapping[str, Any]) -> Callable[[], None]:
-    """Return a function that sets the estimates of all preconditioners; one that the state lacks begins anew.
+    """Check the preconditioners' arrays in a state; return a function that sets the preconditioners to them.
 
-    Raises ShapeError for arrays of an estimate that do not fit each other.
+    A preconditioner that the state lacks is initialized anew. Raises ShapeError for arrays of inconsistent shapes.
     """
     settings = []
     for prefix, preconditioner in _named(nnet):
@@ -115,7 +115,7 @@ def _in_memory(ops: Any, array: np.ndarray) -> Any:
 
 
 def draws_state(draws: np.random.Generator) -> State:
-    """Return the state of a generator with numpy's Philox as its source, as arrays by name."""
+    """Return the state of a random generator of numpy (Philox) as arrays by name."""
     state: Any = draws.bit_generator.state
     rest = [state["buffer_pos"], state["has_uint32"], state["uinteger"]]
     return {"draws.counter": state["state"]["counter"].copy(), "draws.key": state["state"]["key"].copy(),
@@ -123,7 +123,7 @@ def draws_state(draws: np.random.Generator) -> State:
 
 
 def draws_of(state: Mapping[str, Any]) -> np.random.Generator:
-    """Return a generator in the state that :func:`draws_state` returned. Raises what :func:`restore_arrays` does."""
+    """Return a random generator with a state from :func:`draws_state`. Raises the errors of :func:`restore_arrays`."""
     arrays = {f"draws.{name}": np.zeros(size, np.uint64) for name, size in _DRAWS.items()}
     restore_arrays(arrays, state)
     position, has_word, word = arrays["draws.rest"].tolist()

@@ -1,4 +1,4 @@
-"""Training data for Python programs, as minibatches: arrays or tensors, pairs of them, tables, examples, archives."""
+"""Minibatches from training data of many forms: arrays or tensors, pairs of them, tables, examples, archives."""
 from __future__ import annotations
 
 import copy
@@ -50,10 +50,10 @@ class ArrayInputs:
     Parameters
     ----------
     nnet : the network, with an ``input`` and perhaps an ``ivector``
-    outputs : the names of the outputs that are computed together
+    outputs : the names of the outputs, which have the same frames
     frame_subsampling_factor : frames of input for each row of output
-    padding : repeat the first and the last frame as often as the network looks beyond them, as ``nnet3py.compute``
-        does; False: the arrays contain these frames, so that there are fewer rows of output
+    padding : whether to pad sequences by copies of the first and the last frame for the network's context, as
+        ``nnet3py.compute`` does; False: the arrays contain the context, so that there are fewer rows of output
 
     Raises
     ------
@@ -71,12 +71,12 @@ class ArrayInputs:
         self.left_context, self.right_context = (max(frames) for frames in zip(*contexts, strict=True))
 
     def num_frames(self, num_input_frames: int, padding: bool | None = None) -> int:
-        """Return the rows of output of a sequence of ``num_input_frames``; 0 or less if these are too few."""
+        """Return the number of output rows for a sequence of ``num_input_frames``; 0 or less if these are too few."""
         context = 0 if (self._padding if padding is None else padding) else self.left_context + self.right_context
         return -(-(num_input_frames - context) // self._factor)
 
     def inputs(self, feats: Any, ivector: Any = None) -> tuple[list[NnetIo], Frames, np.ndarray]:
-        """Return the inputs of a minibatch, and the rows of output that can be computed from them.
+        """Return the inputs of a minibatch, and the output rows that can be computed from them.
 
         Parameters
         ----------
@@ -86,7 +86,7 @@ class ArrayInputs:
 
         Returns
         -------
-        The inputs; how the output's rows are arranged; the indexes of these rows, int32 (rows, 3)
+        The inputs; the order of the output's rows; the indexes of these rows, int32 (rows, 3)
 
         Raises
         ------
@@ -115,7 +115,7 @@ class ArrayInputs:
         return io, Frames(sequences, count), sequence_indexes(sequences, np.arange(count) * self._factor)
 
     def check_targets(self, target: np.ndarray, frames: Frames, num_input_frames: int) -> None:
-        """Raise ShapeError unless targets are (sequences, frames, …) of the output."""
+        """Raise ShapeError unless targets have the shape (sequences, frames, …) of the output."""
         shape = frames.num_sequences, frames.num_frames
         if target.shape[:2] == shape:
             return
@@ -135,9 +135,9 @@ class ArrayInputs:
 
 
 def supervision_of(nnet: Nnet, output: str, target: np.ndarray, has_loss: bool) -> GeneralMatrix:
-    """Return targets (sequences, frames, …) of an output as a matrix of an example.
+    """Convert targets (sequences, frames, …) of an output to a matrix for an example.
 
-    Raises what ``as_supervision`` and, for classes of an objective, ``check_class_output`` do.
+    Raises the errors of ``as_supervision`` and, for classes without a loss, of ``check_class_output``.
     """
     rows = target.reshape(-1, *target.shape[2:])
     if not has_loss and are_classes(rows):
@@ -149,14 +149,14 @@ def supervision_of(nnet: Nnet, output: str, target: np.ndarray, has_loss: bool) 
 
 
 class LoaderMinibatches:
-    """Minibatches from a ``DataLoader`` of PyTorch, or from any iterable of tensors or arrays that can be read again.
+    """Source of minibatches from a PyTorch ``DataLoader``, or another repeatable iterable of tensors or arrays.
 
     Parameters
     ----------
     nnet : the network
     batches : (feats, targets) or (feats, targets, ivectors): features (sequences, frames, dim), and targets, integers
         (sequences, frames) for classes or numbers (sequences, frames, width). Without the axis of frames, sequences of
-        one frame. The first and the last frame are repeated where the network looks beyond them
+        one frame. Features are padded by copies of the first and the last frame for the network's context
     has_loss : as for :func:`training_data`
 
     Raises
@@ -169,7 +169,7 @@ class LoaderMinibatches:
         self._inputs = ArrayInputs(nnet)
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """Yield the minibatches of one pass in the order of the batches, whatever ``seed`` is.
+        """Yield the minibatches of one pass in the order of the batches; ``seed`` is ignored.
 
         Raises
         ------
@@ -200,7 +200,7 @@ class LoaderMinibatches:
 
 
 def _context(nnet: Nnet, output: str) -> tuple[int, int]:
-    """Return the frames before and after an output frame that one of the network's outputs needs."""
+    """Return the number of frames before and after an output frame that the network's outputs need."""
     if output == "output":
         return compute_simple_nnet_context(nnet)
     form = copy.copy(nnet)             # shares all parameters; only nodes are changed
@@ -216,7 +216,7 @@ Pair = tuple[Any, ...]   # features, targets and perhaps an i-vector
 
 
 def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bool = False) -> Minibatches:
-    """Return a source of minibatches for a network. Tensors of PyTorch may take the place of arrays.
+    """Return a source of minibatches for a network. PyTorch tensors may be given instead of arrays.
 
     Parameters
     ----------
@@ -235,8 +235,8 @@ def training_data(nnet: Nnet, data: Any, options: MinibatchOptions, has_loss: bo
           ``options.dense_targets``
         - an object with the method ``minibatches(seed)``
 
-    options : options for making minibatches. Examples that hold several sequences are taken for minibatches.
-    has_loss : whether a loss takes the place of the objective of ``output``. Targets that are arrays may then be any
+    options : options for making minibatches. Examples with several sequences are used as minibatches.
+    has_loss : whether a loss is used instead of the objective of ``output``. Targets that are arrays may then be any
         class, from -1 on, or numbers of any width, and the output need not be a log-softmax
 
     Raises
@@ -275,7 +275,7 @@ _EXPECTED = ("expected arrays (feats, targets), a list of such pairs, examples, 
 
 
 def _utterances(data: Any) -> Iterable[tuple[str, Pair]] | None:
-    """Return the utterances of arrays, lists or dicts, with their names; None for data of another kind."""
+    """Return name, features and targets of the utterances in arrays, lists or dicts; None for data of another kind."""
     if isinstance(data, Mapping):
         return data.items()
     if not isinstance(data, tuple) or len(data) not in (2, 3):
@@ -401,14 +401,14 @@ def _examples(maker: ExampleMaker, dim: int, key: str, feats: np.ndarray, target
 
 
 class FrameMinibatches:
-    """Minibatches of single frames of all utterances, in random order, for networks without context.
+    """Source of minibatches of single frames from all utterances, in random order, for networks without context.
 
     Parameters
     ----------
     utterances : pairs of features, float32 (frames, dim), and targets as for ``as_supervision``
-    dim : columns of the targets, as matrices
-    minibatch_size : rules, of which the largest number is the number of frames in a minibatch; the last one of a pass
-        may be smaller
+    dim : number of columns of the targets as a matrix
+    minibatch_size : rules for the size, of which only the largest number is used: the number of frames in a minibatch.
+        The last minibatch of a pass may be smaller
     """
 
     def __init__(self, utterances: list[tuple[np.ndarray, Any]], dim: int, minibatch_size: str) -> None:
@@ -427,7 +427,7 @@ class FrameMinibatches:
 
 
 class ArchiveMinibatches:
-    """Minibatches from an archive of examples, which is read in each pass, shuffled and merged.
+    """Source of minibatches from an archive of examples, which is read in each pass, shuffled and merged.
 
     Examples that are minibatches already are used as they are.
 
@@ -441,9 +441,9 @@ class ArchiveMinibatches:
         self._rspecifier, self._sizes = rspecifier, MinibatchSizes(minibatch_size)
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
-        """Yield the minibatches of one pass, in an order that depends on ``seed``, or in the archive's if merged there.
+        """Yield the minibatches of one pass: shuffled by ``seed``, or in the archive's order if they are merged there.
 
-        Raises what ``read_egs`` does.
+        Raises the errors of ``read_egs``.
         """
         with closing(examples_ahead(read_egs(self._rspecifier))) as entries:       # type: ignore[type-var]
             examples: Iterator[NnetExample] = (example for _, example in entries)

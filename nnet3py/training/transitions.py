@@ -1,4 +1,4 @@
-"""Estimation of transition probabilities and priors, which an acoustic model has beside its network, from alignments.
+"""Estimation of an acoustic model's transition probabilities and priors from alignments.
 
 Kaldi: ``TransitionModel::MleUpdate``, and ``nnet3-am-train-transitions``.
 """
@@ -21,18 +21,18 @@ _FLOORING_PASSES = 3
 
 
 class Improvement(NamedTuple):
-    """Total increase of the log-likelihood of the counted transitions, and their number."""
+    """Total increase of the log-likelihood of the counted transitions, and the number of transitions."""
 
     objective: float
     num_frames: float
 
     def average(self) -> float:
-        """Return the increase per frame; NaN if nothing was counted."""
+        """Return the increase of the log-likelihood per frame; NaN if nothing was counted."""
         return self.objective / self.num_frames if self.num_frames else float("nan")
 
 
 def count_transitions(model: TransitionModel, alignment: np.ndarray, counts: np.ndarray) -> None:
-    """Add an alignment to ``counts``, in place.
+    """Add the transitions of an alignment to ``counts``, in place.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def train_transitions(model: TransitionModel, counts: np.ndarray,
 
 
 def priors_of_counts(model: TransitionModel, counts: np.ndarray, floor: float) -> np.ndarray:
-    """Return the share of each pdf in the counted transitions, at least about ``floor``: float32 (pdfs,) of sum 1.
+    """Return the fraction of counted transitions of each pdf, at least about ``floor``: float32 (pdfs,), with sum 1.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def priors_of_counts(model: TransitionModel, counts: np.ndarray, floor: float) -
 
 
 def _states_by_pdf(model: TransitionModel) -> list[list[int]]:
-    """Return the transition-states of each pdf; a state whose self-loop has a pdf of its own is in two groups."""
+    """Return the transition-states of each pdf; a state with another pdf for its self-loop is in the lists of both."""
     groups: dict[int, set[int]] = {}
     columns = (2,) if model.topology.is_hmm else (2, 3)
     for column in columns:
@@ -126,7 +126,8 @@ def _states_by_pdf(model: TransitionModel) -> list[list[int]]:
 
 
 def _transition_ids(model: TransitionModel, states: list[int]) -> np.ndarray:
-    """Return the transition-ids of each of the states, int (states, transitions); all must have equally many."""
+    """Return the transition-ids of each state, int (states, transitions). Raises FormatError if their numbers differ.
+    """
     first = model.first_transition_id
     sizes = [int(first[state + 1] - first[state]) for state in states]
     if len(set(sizes)) > 1:
@@ -137,7 +138,7 @@ def _transition_ids(model: TransitionModel, states: list[int]) -> np.ndarray:
 
 
 def _floored(counts: np.ndarray, floor: np.float32) -> np.ndarray:
-    """Return float32 probabilities in proportion to the counts, none below ``floor``."""
+    """Return probabilities proportional to the counts, floored at ``floor`` and normalized a few times, float32."""
     probs = (counts / counts.sum()).astype(np.float32)
     for _ in range(_FLOORING_PASSES):
         probs = np.maximum(probs / probs.sum(), floor)

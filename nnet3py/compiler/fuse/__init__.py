@@ -1,4 +1,4 @@
-"""Fusion: the last passes, which turn Kaldi's commands into fewer ones that the device runs as one call each.
+"""Fusion: the last passes, which replace groups of Kaldi's commands by fused ones, each run by one kernel call.
 
 Names to know: ``Fusion`` (``fusion.py``, the base class, with the three fusions), ``PASSES`` (``passes.py``, their
 order) and ``fuse``. ``matrices.py`` has the passes that save whole matrices. A fusion only changes the command list;

@@ -1,4 +1,4 @@
-"""Fusions: passes that make one command of several which follow each other, and what they have in common.
+"""Fusions: passes that replace several consecutive commands by one, and their common base class.
 
 A new fusion is a subclass of :class:`Fusion`, a place in ``passes.PASSES``, and the call that runs its commands in
 ``runtime/calls.py``, by an operation of ``ops/table.py``. Everything else follows: analysis, checks, printing and files
@@ -44,11 +44,11 @@ _STORES_STATS = 5        # the argument of PROPAGATE: 1 if the component stores 
 
 
 class Pass:
-    """A pass from computation to computation.
+    """Base of passes, which make a new computation from a computation.
 
     Attributes
     ----------
-    name : the name that ``--optimization.fuse`` takes
+    name : the name of the pass in ``--optimization.fuse``
     """
 
     name = ""
@@ -59,7 +59,7 @@ class Pass:
 
 
 class Scope:
-    """A computation and its network, with the questions that fusions ask of them."""
+    """A computation and its network, with lookups that fusions need."""
 
     def __init__(self, computation: Computation, nnet: Nnet) -> None:
         self.computation, self.nnet, self.commands = computation, nnet, computation.commands
@@ -78,24 +78,24 @@ class Scope:
         return self.computation.submatrices[s]
 
     def is_used_after(self, s: int, c: int) -> bool:
-        """Return whether a command after ``c``, or the caller, uses the matrix of sub-matrix ``s``."""
+        """Return whether the matrix of sub-matrix ``s`` is used by a command after ``c``, or is an output."""
         return self.is_looped or bool(self._last_uses[self.computation.submatrices[s].matrix] > c)
 
     @cached_property
     def _last_uses(self) -> np.ndarray:
-        """For each matrix the last command that does more with it than free it, int64 (matrices,)."""
+        """The last command that uses each matrix other than to free it, int64 (matrices,)."""
         analysis = Analysis(self.computation, self.nnet)
         return np.where(analysis.is_output, analysis.num_commands, analysis.last_of_matrices())
 
 
 class Fusion(Pass):
-    """A pass that makes one command of several which follow each other."""
+    """A pass that replaces several consecutive commands by one."""
 
     def match(self, scope: Scope, numbers: Sequence[int]) -> int:
-        """Return how many of the commands ``numbers``, from the first on, become one; 0 if the first begins none.
+        """Return how many commands, from the first of ``numbers`` on, to fuse into one; 0 for none.
 
-        Nothing but allocations and deallocations stands between these commands. Running them as one must give the same
-        results as running them one after the other.
+        ``numbers`` are commands with only allocations and deallocations between them. The fused command must give the
+        same results.
         """
         raise NotImplementedError
 
@@ -116,7 +116,7 @@ class Fusion(Pass):
 
 
 def _stretches(computation: Computation) -> list[list[int]]:
-    """List the stretches of commands with nothing but sizing between them, by the commands' numbers."""
+    """Return the longest lists of commands (by number) with only allocations and deallocations between them."""
     stretches: list[list[int]] = [[]]
     for c, present in enumerate(computation.commands):
         if present.type in _BARRIERS:
@@ -127,7 +127,7 @@ def _stretches(computation: Computation) -> list[list[int]]:
 
 
 def _with_groups(computation: Computation, name: str, groups: list[list[int]]) -> Computation:
-    """Put a fused command in place of each group; allocations inside it go before, deallocations after it."""
+    """Replace each group of commands by a fused one; allocations inside it move before, deallocations after it."""
     out, old = computation.copy(), computation.commands
     commands: list[Command] = []
     end = 0
@@ -147,12 +147,12 @@ def _with_groups(computation: Computation, name: str, groups: list[list[int]]) -
 
 
 class FuseSums(Fusion):
-    """MATRIX_COPY and MATRIX_ADD with one target become ``sum_mats``, which writes the target once."""
+    """Fusion of MATRIX_COPY and MATRIX_ADD with one target into ``sum_mats``, which writes the target once."""
 
     name = "fuse-sums"
 
     def match(self, scope: Scope, numbers: Sequence[int]) -> int:
-        """Return 2 for a copy and an addition to the copy, of anything but the copy itself."""
+        """Return 2 for a MATRIX_COPY followed by a MATRIX_ADD of another matrix to the copy, else 0."""
         if len(numbers) < 2:
             return 0
         copy, add = (scope.commands[c] for c in numbers[:2])
@@ -163,7 +163,7 @@ class FuseSums(Fusion):
 
 
 class Epilogue(NamedTuple):
-    """An element-wise map that can follow a product while its result is in the cache: max(floor, x) scale + offset.
+    """An element-wise map applied to a matrix product while its result is in the cache: max(floor, x) scale + offset.
 
     Attributes
     ----------
@@ -176,19 +176,20 @@ class Epilogue(NamedTuple):
     offset: DeviceArray | None = None
 
     def compose(self, other: Epilogue | None) -> Epilogue | None:
-        """Return ``self`` followed by ``other``; None if that has not the form of an epilogue."""
+        """Return the map that applies ``self``, then ``other``; None if it has not the form of an epilogue."""
         if other is None or self.scale is not None:
             return None
         return Epilogue(max(self.floor, other.floor), other.scale, other.offset)
 
 
 def takes_sums(component: Component) -> TypeGuard[BatchNormComponent]:
-    """Return whether a component is a batch norm in training mode, which needs the sums of all its input's columns."""
+    """Return whether a component is a batch norm in training mode, which needs the sums of its input's columns."""
     return isinstance(component, BatchNormComponent) and component.takes_sums
 
 
 def component_epilogue(component: Component) -> Epilogue | None:
-    """Return what ``propagate`` does to each element, if it treats elements one by one and in place; else None."""
+    """Return ``propagate`` of an element-wise component that works in place as an epilogue; None for other components.
+    """
     if isinstance(component, RectifiedLinearComponent):
         return Epilogue(floor=0.0)
     if isinstance(component, BatchNormComponent) and component.test_mode and component.block_dim == component.dim \
@@ -198,14 +199,14 @@ def component_epilogue(component: Component) -> Epilogue | None:
 
 
 def spliced_input(component: Component, indexes: Precomputed) -> tuple[Sequence[int], int] | None:
-    """Return where the blocks of x are, for a component that computes y = W [x1, x2, ...] + b.
+    """Return the input rows of the blocks x1, x2, … of a component that computes y = W [x1, x2, …] + b, else None.
 
     W and b are its ``linear_params`` and ``bias_params``.
 
     Returns
     -------
-    The first input row of each block, and the distance of the rows that a block takes, as ``spliced_affine`` expects
-    them; None if ``propagate`` computes something else.
+    The first input row of each block, and the distance between the input rows of consecutive output rows, as
+    ``spliced_affine`` expects them; None if ``propagate`` computes something else.
     """
     if isinstance(component, TdnnComponent):
         return None if component.bias_params is None else (indexes.row_offsets, indexes.row_stride)
@@ -213,19 +214,19 @@ def spliced_input(component: Component, indexes: Precomputed) -> tuple[Sequence[
 
 
 class FuseAffine(Fusion):
-    """PROPAGATE of an affine map, perhaps of spliced rows, and of what follows on its output: ``spliced_affine``.
+    """Fusion of PROPAGATE of an affine map, perhaps of spliced rows, and of what follows into ``spliced_affine``.
 
-    Rectifiers and batch norms in test mode may follow in place, then a batch norm in training mode: the product also
-    gives the column sums that this one needs. The output is then read and written once, block by block in the cache;
-    for matrices larger than the processor's caches, each further pass takes as long as a small product.
+    Rectifiers and batch norms in test mode may follow in place, then a batch norm in training mode, whose column sums
+    the product computes too. The output is then read and written once, block by block in the cache; for matrices
+    larger than the caches, each further pass over the output takes as long as a small product.
     """
 
     name = "fuse-affine"
 
     def match(self, scope: Scope, numbers: Sequence[int]) -> int:
-        """Return the number of commands: the affine map and its followers.
+        """Return the number of commands to fuse: the affine map and the element-wise components that follow.
 
-        1 for an affine map without followers whose input has several blocks, 0 for one with a single block.
+        If none follows: 1 for an affine map of several blocks (spliced rows), 0 for one of a single block.
         """
         first = scope.commands[numbers[0]]
         if first.type != CommandType.PROPAGATE or first.args[_STORES_STATS] == 1:
@@ -260,7 +261,7 @@ class FuseAffine(Fusion):
 
 
 class FuseBackprop(Fusion):
-    """BACKPROP of a batch norm in training mode and of the rectifier before it: ``batch_norm_relu_backprop``.
+    """Fusion of BACKPROP of a batch norm in training mode and of its rectifier into ``batch_norm_relu_backprop``.
 
     The derivative between the two is not written. It keeps its memory, for the two commands run one by one if the batch
     norm is put in test mode later.
@@ -269,7 +270,7 @@ class FuseBackprop(Fusion):
     name = "fuse-backprop"
 
     def match(self, scope: Scope, numbers: Sequence[int]) -> int:
-        """Return 2 for the two commands if nothing else needs the derivative between them."""
+        """Return 2 if the derivative between the two commands is not used elsewhere, else 0."""
         if len(numbers) < 2:
             return 0
         norm, relu = (scope.commands[c] for c in numbers[:2])

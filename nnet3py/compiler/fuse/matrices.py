@@ -1,4 +1,4 @@
-"""Passes that save matrices: copies that change nothing, and outputs of rectifiers before a batch norm."""
+"""Passes that avoid matrices: copies equal to their source, and outputs of rectifiers before a batch norm."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -15,24 +15,24 @@ from nnet3py.network.nnet import Nnet
 
 
 class OmitCopies(Pass):
-    """The pass that leaves out PROPAGATE commands which only copy (dropout that drops nothing), and the copies.
+    """The pass that removes PROPAGATE commands which only copy, such as dropout with proportion 0, and their outputs.
 
-    In the backward pass a copy of the derivative remains, or nothing where that is in place. The components are noted
-    in ``Computation.copying``: if one of them changes its input later, the computation is void.
+    In the backward pass a copy of the derivative remains, unless it is in place. The components are listed in
+    ``Computation.copying``: the computation is no longer valid once one of them does more than copy.
     """
 
     name = "omit-copies"
 
     def run(self, computation: Computation, nnet: Nnet) -> Computation:
-        """Return the computation without the copies; a loop as it is."""
+        """Return the computation without the copies; a looped one is returned unchanged."""
         copies = needless_copies(computation, nnet)
         return _without_copies(computation, copies) if copies else computation
 
 
 def needless_copies(computation: Computation, nnet: Nnet) -> dict[int, tuple[int, int]]:
-    """Return the commands whose copy can be its source: command -> (copy, source), numbers of matrices.
+    """Return the PROPAGATE commands whose output can be replaced by their input: command -> (output, input) matrices.
 
-    Nothing changes the copy, and the source is neither changed nor freed before the copy was last read.
+    The output is never changed, and the input is neither changed nor freed before the last use of the output.
     """
     suspects = [c for c, suspect in enumerate(computation.commands)
                 if suspect.type == CommandType.PROPAGATE and nnet.components[suspect.args[0]].copies_its_input]
@@ -62,7 +62,7 @@ def _can_be_its_source(analysis: Analysis, c: int, source: int, copy: int) -> bo
 
 
 def _without_copies(computation: Computation, copies: dict[int, tuple[int, int]]) -> Computation:
-    """Return the computation without these commands, each copy being its source."""
+    """Return the computation without these commands, with each output replaced by its input."""
     old, source_of = computation.commands, dict(copies.values())
     memos = {old[c].args[4] for c in copies} - {0, -1}
     matrix_of = submatrix_table(computation)[:, 0]
@@ -82,7 +82,7 @@ def _without_copies(computation: Computation, copies: dict[int, tuple[int, int]]
 
 
 def _backprop_of_copy(computation: Computation, backprop: Command) -> list[Command]:
-    """Return the commands that make the derivative of a copy that of its source."""
+    """Return the commands that replace the BACKPROP of a component that only copies."""
     dy, dx = backprop.args[4:6]
     if dx <= 0 or computation.submatrices[dy] == computation.submatrices[dx]:
         return []
@@ -99,20 +99,20 @@ class _Layer(NamedTuple):
 
 
 class SharePlaces(Pass):
-    """The pass that puts a rectifier's output in the place of the batch norm's that follows, which overwrites it.
+    """The pass that lets a rectifier's output share the memory of the following batch norm's output.
 
-    For layers that ``fuse-affine`` and ``fuse-backprop`` run. In the backward pass a rectifier only needs to know which
-    of its outputs were positive, and the batch norm's output tells: 0 became the least value of each column. (Kaldi
-    keeps the rectifier's output, compressed to a byte for each element.)
+    For layers that ``fuse-affine`` and ``fuse-backprop`` have fused. In the backward pass a rectifier only needs the
+    positions of its positive outputs, and the batch norm's output has them: an output 0 became the least value of its
+    column. (Kaldi keeps the rectifier's output, compressed to a byte for each element.)
 
     The output's allocation becomes the first part of the forward command, its deallocation the last part of the
-    backward one; ``Computation.places`` says where it is.
+    backward one; ``Computation.places`` has the shared sub-matrix.
     """
 
     name = "share-places"
 
     def run(self, computation: Computation, nnet: Nnet) -> Computation:
-        """Return the computation with fewer matrices; a loop as it is."""
+        """Return the computation with fewer matrices; a looped one is returned unchanged."""
         layers = [] if computation.loop_swaps() else _layers(computation, nnet)
         return _with_shared_places(computation, layers) if layers else computation
 
@@ -144,7 +144,7 @@ def _ends_with_relu_and_norm(parts: tuple[Command, ...], nnet: Nnet) -> bool:
 
 
 def _may_share(analysis: Analysis, layer: _Layer) -> bool:
-    """Return whether only the two commands use the rectifier's output, and the first reads nothing from the new place.
+    """Return whether only the layer's two commands use the rectifier's output, the first without reading its new place.
     """
     matrix, place = (int(analysis.matrix_of[s]) for s in layer[2:])
     uses, kinds = analysis.matrix_accesses.of(matrix)

@@ -15,7 +15,7 @@ PASSES: tuple[Pass, ...] = (OmitCopies(), FuseSums(), FuseAffine(), FuseBackprop
 
 
 def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None) -> Computation:
-    """Return the computation in the form that runs; ``computation`` itself, in Kaldi's commands, is not changed.
+    """Return the computation with fused commands; ``computation`` itself, in Kaldi's commands, is not changed.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def fuse(computation: Computation, nnet: Nnet, options: OptimizeOptions | None =
 def fusion_steps(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Iterator[tuple[str, Computation]]:
     """Yield the name of each pass that runs, and its result; parameters as for :func:`fuse`.
 
-    A computation from one of Kaldi's cache files first loses the swaps and marks of Kaldi's form.
+    From a computation out of Kaldi's cache files, swaps and compression commands are removed first.
     """
     passes = wanted_passes(options)
     plain = computation if options.keeps_kaldi_form() else from_kaldi_form(computation, nnet)

@@ -3,7 +3,7 @@
 Names to know: ``optimize`` and ``optimization_steps`` (``passes.py``, the order) and ``OptimizeOptions``. By kind:
 ``row_ops.py`` (commands on rows), ``merge_variables.py`` (work in place, no copies), ``sizing.py`` (allocation),
 ``consolidate.py`` (model updates; inputs and outputs), ``limit_derivative_times.py``, ``form_loop.py``; ``renumber.py``
-drops what no command refers to. Every pass leaves what it is given unchanged, and imports neither ``ops`` nor numba.
+drops entries that no command refers to. Every pass returns a new computation, and imports neither ``ops`` nor numba.
 """
 from __future__ import annotations
 

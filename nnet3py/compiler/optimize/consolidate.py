@@ -13,7 +13,7 @@ _OPERANDS = ((2, Properties.BACKPROP_NEEDS_INPUT), (3, Properties.BACKPROP_NEEDS
 
 
 def consolidate_model_update(computation: Computation, nnet: Nnet) -> Computation:
-    """Let components that occur in several backward commands update the model once, at the end.
+    """Let each component that has several backward commands update its parameters once, at the end.
 
     The operands of the update are stacked in new matrices; the commands themselves no longer update. Natural gradient
     sees all rows at once. Kaldi: ConsolidateModelUpdate.
@@ -46,7 +46,7 @@ class _Consolidation:
         self.freeing: list[Command] = []
 
     def add(self, component_index: int, component: Component, uses: list[int]) -> None:
-        """Replace the updates in commands ``uses`` of a component by one update at the end."""
+        """Replace the updates of a component in the commands ``uses`` by one update at the end."""
         stacked = [0, 0, 0]
         for k, (place, flag) in enumerate(_OPERANDS):
             if flag is None or component.has(flag):
@@ -57,7 +57,7 @@ class _Consolidation:
         self.last.append(command(CommandType.BACKPROP, component_index, 0, *stacked, 0, 0))
 
     def _stack(self, operands: list[int], uses: list[int]) -> int:
-        """Add a matrix that gets the operands one below the other, each just before its command.
+        """Add a matrix of all operands, one below the other, each copied just before its command in ``uses``.
 
         Returns its sub-matrix.
         """
@@ -86,7 +86,7 @@ class _Consolidation:
             infos[0].is_deriv))
 
     def finish(self) -> Computation:
-        """Return the computation with all updates that were added; the old one if there were none."""
+        """Return the computation with the added updates; the original one if no update was added."""
         if not self.last:
             return self.old
         commands = self.old.commands

@@ -1,6 +1,6 @@
 """The pass that ends a computation over equal chunks of time with a jump back, so that it can go on for ever.
 
-Once the start is over, every chunk is computed like the one before, some frames later. Where the matrices that are
+After the first chunks, every chunk is computed like the one before, some frames later. Where the matrices that are
 still needed are the same at the same point of two chunks, but for the time of their rows, the second chunk and all
 that follow are left out: each matrix of the first takes over the contents of its counterpart, and the first chunk is
 computed again.
@@ -19,7 +19,7 @@ from nnet3py.network.nnet import Nnet
 
 
 def form_loop(computation: Computation, nnet: Nnet) -> Computation:
-    """End with a jump back to an earlier chunk, or return ``computation`` itself if no two chunks are alike.
+    """End the computation with a jump back to an equal chunk; return it unchanged if no two chunks are equal.
 
     Takes a computation with one segment for each chunk, in each the inputs first and the outputs last, and with every
     matrix allocated (and zeroed, if at all) just before its first use. Kaldi: OptimizeLoopedComputation. Kaldi compares
@@ -42,14 +42,14 @@ def form_loop(computation: Computation, nnet: Nnet) -> Computation:
 
 
 class _Matrix(NamedTuple):
-    """A matrix that holds something which is still needed.
+    """A matrix whose contents a later command reads.
 
     Attributes
     ----------
-    contents : a number for its size, and for nodes and indexes of its rows, counting time from the first row
+    contents : a number, equal for matrices of the same size, nodes and indexes, with t relative to the first row
     first_t : the time of the first row
-    live : the parts that have been written and will be read
-    matrix : its number
+    live : the parts that have been written and will be read, as bytes to compare
+    matrix : the number of the matrix
     """
 
     contents: int
@@ -59,7 +59,7 @@ class _Matrix(NamedTuple):
 
 
 class _States:
-    """The contents of matrices between two commands."""
+    """The matrices in use at given commands."""
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis, self.computation = analysis, analysis.computation
@@ -69,7 +69,7 @@ class _States:
         self._last = accesses.last(np.ones(len(accesses.commands), bool))
 
     def at(self, c: int) -> list[_Matrix]:
-        """Return the matrices that hold something at command ``c`` that is used later; equal contents by time."""
+        """Return the matrices in use at command ``c``, sorted by contents, then time."""
         live = self._live_variables(c)
         active = np.flatnonzero((self._first < c) & (self._last > c)).tolist()
         return sorted(_Matrix(*self._description(m), self._live_parts(m, live), m) for m in active)
@@ -92,7 +92,7 @@ class _States:
         return np.asarray((before > 0) & (starts + before < ends) & (accesses.kinds[following] != WRITE))
 
     def _live_parts(self, m: int, live: np.ndarray) -> bytes:
-        """Return the same bytes for the same parts, however the matrix is cut into variables."""
+        """Describe the parts of matrix ``m`` in ``live`` by bytes that do not depend on its division into variables."""
         variables = self.analysis.variables
         first, rows, cols = (int(counts[m]) for counts in (
             variables.first_of_matrix, variables.row_bands, variables.col_bands))
@@ -105,9 +105,9 @@ class _States:
             col_cuts[col_starts[m]:col_starts[m] + cols][keep_cols], grid[keep_rows][:, keep_cols]))
 
     def stay_in_use(self, matrices: list[int], splices: list[int]) -> bool:
-        """Return whether each of these matrices is used by the next two rounds, and in the same way.
+        """Return whether the next two rounds use each of these matrices, both in the same way.
 
-        ``splices`` are the beginnings of both and of the one after them, if there are as many.
+        ``splices`` has the first command of these rounds and of the round after them; with fewer the result is false.
         """
         if not matrices:
             return True
@@ -117,7 +117,7 @@ class _States:
         return all(self._uses(m, first, second) == self._uses(m, second, end) != [] for m in matrices)
 
     def _uses(self, m: int, begin: int, end: int) -> list[tuple[object, ...]]:
-        """Return what the commands from ``begin`` to ``end`` that touch matrix ``m`` do, but for the times."""
+        """Describe the commands from ``begin`` to ``end`` that use matrix ``m``, with times left out."""
         commands, _ = self.analysis.matrix_accesses.of(m)
         uses: list[tuple[object, ...]] = []
         for c in commands[(commands >= begin) & (commands < end)].tolist():
@@ -146,10 +146,9 @@ class _States:
 
 
 def _time_shift(computation: Computation, analysis: Analysis) -> int:
-    """Return how much later each chunk's output is than the one before it; 0 if there are too few chunks to tell.
+    """Return the distance in frames between the outputs of consecutive chunks; 0 if there are too few chunks.
 
-    The rows noted for an output's matrix may be those of a matrix that it was merged with, at other times: in the first
-    chunks, or the last ones. So the most frequent distance counts.
+    It is the most frequent distance: an output's matrix may have been merged with another, whose rows have other times.
     """
     markers = analysis.table.numbers[CommandType.NO_OPERATION_MARKER]
     provided = analysis.table.numbers[CommandType.PROVIDE_OUTPUT]
@@ -163,9 +162,9 @@ def _time_shift(computation: Computation, analysis: Analysis) -> int:
 
 
 def _matched(first: list[_Matrix], second: list[_Matrix], shift: int) -> list[tuple[int, int]] | None:
-    """Return the matrices of two states that hold the same ``shift`` frames apart, or None if the states differ.
+    """Pair the matrices of two states that hold the same rows ``shift`` frames apart; None if the states differ.
 
-    Rows that stay at their time, such as an i-vector for all frames, are in the same matrix in both.
+    Rows whose time does not change, such as an i-vector for all frames, are in the same matrix in both states.
     """
     if len(first) != len(second):
         return None
@@ -186,8 +185,7 @@ def _looped(computation: Computation, begin: int, end: int, pairs: list[tuple[in
 
 
 def _in_order(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the pairs (taker, giver) such that a matrix gives before it takes. Givers are later, so there is no cycle.
-    """
+    """Sort the pairs (taker, giver) so that the contents of a matrix are moved away before it receives others."""
     ordered = []
     waiting = dict(pairs)
     while waiting:

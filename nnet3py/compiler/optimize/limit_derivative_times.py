@@ -1,4 +1,4 @@
-"""The pass that takes derivatives outside of a range of times as zero, and leaves out commands that only compute those.
+"""The pass that treats derivatives outside a range of times as zero, and removes commands that only compute such.
 
 Training of recurrent networks uses it: derivatives that would flow far beyond a chunk's own frames cost time and help
 little. It is the only pass that changes results, and it must be the first: it relies on everything being zeroed.
@@ -26,7 +26,7 @@ _PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.C
 
 
 class _Window(NamedTuple):
-    """The rows ``begin`` to ``end`` of a sub-matrix that are kept, as sub-matrix ``s`` (0: no rows)."""
+    """Rows ``begin`` to ``end`` of a sub-matrix, which are kept, and ``s``, their new sub-matrix (0: no rows)."""
 
     s: int
     begin: int
@@ -35,11 +35,11 @@ class _Window(NamedTuple):
 
 def limit_derivative_times(computation: Computation, nnet: Nnet, min_time: int = INT32_MIN,
                            max_time: int = INT32_MAX) -> Computation:
-    """Leave out commands that compute derivatives at t < ``min_time`` or t > ``max_time``. Kaldi: LimitDerivativeTimes.
+    """Remove commands that compute derivatives at t < ``min_time`` or t > ``max_time``. Kaldi: LimitDerivativeTimes.
 
     Raises
     ------
-    CompileError : no time is left
+    CompileError : ``min_time`` is above ``max_time``
     """
     if max_time < min_time:
         raise CompileError(f"derivatives are limited to times from {min_time} to {max_time}: there are none",
@@ -66,11 +66,11 @@ class _Limiter:
         self._removed: list[int] = []
 
     def all_inside(self) -> bool:
-        """Return whether no derivative is at any other time."""
+        """Return whether all derivatives are inside the range of times."""
         return all(inside.all() for inside, is_deriv in zip(self.inside, self.is_deriv, strict=True) if is_deriv)
 
     def limit_commands(self) -> None:
-        """Change or remove each command that has to do with derivatives."""
+        """Change or remove each command that reads or writes derivatives."""
         for c, command in enumerate(self.old.commands):
             limit = _LIMITS.get(command.type)
             if limit is not None:
@@ -86,7 +86,7 @@ class _Limiter:
     # -- windows ---------------------------------------------------------------------------------------------------
 
     def window(self, s: int) -> _Window:
-        """Return the rows of sub-matrix ``s`` inside the range, of values and derivatives alike."""
+        """Return the rows of sub-matrix ``s`` whose times are inside the range."""
         if s not in self._windows:
             sub = self.old.submatrices[s]
             first, last = self.matrix_windows[sub.matrix]
@@ -98,7 +98,7 @@ class _Limiter:
         return self._windows[s]
 
     def derivative_window(self, s: int) -> _Window:
-        """Return the rows of a derivative inside the range; all rows of values."""
+        """Return the rows of sub-matrix ``s`` inside the range if it holds derivatives, all rows if it holds values."""
         sub = self.old.submatrices[s]
         return self.window(s) if self.is_deriv[sub.matrix] else _Window(s, 0, sub.num_rows)
 
@@ -108,7 +108,7 @@ class _Limiter:
         return self.new.new_submatrix(s, begin, end - begin, 0, -1)
 
     def keeps(self, s: int) -> np.ndarray:
-        """Return for each row of ``s`` whether it is a value, or a derivative inside the range."""
+        """Return which rows of ``s`` are values, or derivatives inside the range, bool (rows,)."""
         sub = self.old.submatrices[s]
         rows = slice(sub.row_offset, sub.row_offset + sub.num_rows)
         return self.inside[sub.matrix][rows] if self.is_deriv[sub.matrix] else np.ones(sub.num_rows, bool)
@@ -121,7 +121,7 @@ class _Limiter:
         return command
 
     def backprop(self, command: Command) -> Command | None:
-        """Keep the rows inside the range, if the component works row by row; None without any."""
+        """Limit a simple component's backprop to the rows inside the range; None if there are none."""
         component = self.nnet.components[command.args[0]]
         if not component.has(Properties.SIMPLE):
             return command
@@ -134,7 +134,7 @@ class _Limiter:
                                     if command.args[place] > 0})
 
     def matrices(self, command: Command) -> Command | None:
-        """Limit a copy or a sum of whole windows to the rows that both windows keep."""
+        """Limit a copy or addition of a sub-matrix to the rows that source and target both keep."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         begin, end = max(dst.begin, src.begin), min(dst.end, src.end)
         if begin >= end:
@@ -143,7 +143,7 @@ class _Limiter:
                                 for place, (s, window) in enumerate(zip(command.args[:2], (dst, src), strict=True))})
 
     def rows(self, command: Command) -> Command | None:
-        """Limit rows chosen by indexes: -1 for those outside the range."""
+        """Limit a command that copies or adds rows by their indexes, which become -1 outside the range."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         rows = np.where(self.keeps(command.args[0]), self.old.indexes[command.args[2]], -1)
         kept = (rows >= 0) & self.keeps(command.args[1])[rows]
@@ -153,7 +153,8 @@ class _Limiter:
         return _with_args(command, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes, rows, command.args[2])})
 
     def pairs(self, command: Command) -> Command | None:
-        """Limit rows of several matrices: (-1, -1) for those outside the range."""
+        """Limit a command that copies or adds rows of several matrices: their pairs become (-1, -1) outside the range.
+        """
         window = self.derivative_window(command.args[0])
         pairs = self.old.indexes_multi[command.args[1]].copy()
         kept = self.keeps(command.args[0]) & (pairs[:, 0] >= 0)
@@ -170,7 +171,7 @@ class _Limiter:
         return _with_args(command, {0: window.s, 1: _entry(self.new.indexes_multi, pairs, command.args[1])})
 
     def ranges(self, command: Command) -> Command | None:
-        """Limit sums of ranges of rows: each range becomes its part inside the range of times."""
+        """Limit a command that sums ranges of rows to the part of each range inside the range of times."""
         dst, src = (self.derivative_window(s) for s in command.args[:2])
         ranges = self.old.indexes_ranges[command.args[2]]
         present = (ranges[:, 0] >= 0) & self.keeps(command.args[0])
@@ -185,7 +186,7 @@ class _Limiter:
         return _with_args(command, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes_ranges, shrunk, command.args[2])})
 
     def forget_memos(self) -> None:
-        """Let no command keep a memo that no command uses any more."""
+        """Remove the memo of propagate commands whose backprop was removed."""
         gone = set(self._removed)
         used = {command.args[6] for c, command in enumerate(self.old.commands) if command.type in _BACKPROPS
                 and c not in gone}
@@ -200,7 +201,7 @@ _LIMITS = {CommandType.PROPAGATE: _Limiter.propagate, CommandType.ADD_ROW_RANGES
 
 
 def _extent(inside: np.ndarray) -> tuple[int, int]:
-    """Return the range from the first to after the last true element; 0, 0 for none."""
+    """Return the position of the first true element, and that after the last one; 0, 0 if all are false."""
     rows = np.flatnonzero(inside)
     return (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
 
@@ -212,7 +213,7 @@ def _with_args(command: Command, changes: dict[int, int]) -> Command:
 
 
 def _entry(entries: list[np.ndarray], rows: np.ndarray, number: int) -> int:
-    """Return the number of an entry with these contents: ``number`` if it has them already, or a new one."""
+    """Return ``number`` if that entry equals ``rows``, else the number of a new entry with them."""
     if np.array_equal(entries[number], rows):
         return number
     entries.append(rows.astype(np.int32))
@@ -220,7 +221,7 @@ def _entry(entries: list[np.ndarray], rows: np.ndarray, number: int) -> int:
 
 
 def _shrink(computation: Computation, windows: list[tuple[int, int]], nnet: Nnet) -> Computation:
-    """Remove from derivative matrices the rows outside the range, where nothing uses these any more."""
+    """Remove the rows outside the range from derivative matrices, if no command uses these rows any more."""
     out = computation.copy()
     table = command_table(computation)
     commands, s, _ = submatrix_accesses(computation, nnet, table)
@@ -254,8 +255,7 @@ def _shrink(computation: Computation, windows: list[tuple[int, int]], nnet: Nnet
 
 
 def _moved(sub: SubMatrix, row_begin: int, row_end: int) -> SubMatrix:
-    """Return a sub-matrix in a matrix that has become smaller. One that is not inside covered all rows, or is not used.
-    """
+    """Return a sub-matrix moved to the matrix that holds only rows ``row_begin`` to ``row_end`` of the former one."""
     if row_begin <= sub.row_offset and sub.row_offset + sub.num_rows <= row_end:
         return sub._replace(row_offset=sub.row_offset - row_begin)
     return sub._replace(row_offset=0, num_rows=row_end - row_begin)

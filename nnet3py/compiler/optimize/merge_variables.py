@@ -37,7 +37,7 @@ def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptio
 
     Takes a computation that allocates, and sets to zero, all its matrices first and frees them last. ``options`` says
     what may be merged: remove_assignments, propagate_in_place, backprop_in_place; allow_left_merge (the source's matrix
-    stays, tried first), allow_right_merge (the destination's stays). Kaldi: VariableMergingOptimization.
+    stays; tried first), allow_right_merge (the destination's matrix stays). Kaldi: VariableMergingOptimization.
     """
     options = options or OptimizeOptions()
     table = command_table(computation)
@@ -55,10 +55,10 @@ def merge_variables(computation: Computation, nnet: Nnet, options: OptimizeOptio
 
 
 class _Candidates(NamedTuple):
-    """Commands that go from one sub-matrix to another, element by element: arrays (candidates,).
+    """The commands that map one sub-matrix to another element by element: columns, int64 or bool (candidates,) each.
 
-    A plain copy (with factor 1) is superfluous after the merge; other commands then work in place. ``value`` and
-    ``other_value`` are sub-matrices that a backward command needs besides, 0 for none.
+    A plain copy (with factor 1) is removed by the merge; other commands then work in place. ``value`` and
+    ``other_value`` are further sub-matrices that a backward command reads, 0 for none.
     """
 
     command: np.ndarray
@@ -100,13 +100,14 @@ def _candidates(nnet: Nnet, options: OptimizeOptions, table: CommandTable) -> _C
 
 
 class _Usage:
-    """The commands that use each sub-matrix, by its own number: int64 arrays over sub-matrices.
+    """The first and last uses of each sub-matrix, without those of others that overlap it: arrays (sub-matrices,).
 
     Attributes
     ----------
-    table, is_whole : see ``submatrix_table``; whether it is all of its matrix, bool
-    first : the first command that uses it, but for setting to zero; the number of commands if none does
-    last, last_write : the last command that uses it, that writes it; -1 for none
+    table : int64 (sub-matrices, 5), see :func:`submatrix_table`
+    is_whole : bool, whether the sub-matrix covers its matrix
+    first : the first command that uses it, other than to set it to zero; the number of commands if none does
+    last, last_write : the last command that uses it, and the last one that writes it; -1 for none
     writes, write_starts : the commands that write it are ``writes[write_starts[s]:write_starts[s + 1]]``, ascending
     """
 
@@ -126,8 +127,7 @@ class _Usage:
         self.write_starts = np.searchsorted(owners, np.arange(count + 1)).tolist()
 
     def plausible(self, candidates: _Candidates) -> _Candidates:
-        """Return the candidates of two matrices, one of them whole, that the uses of these sub-matrices do not forbid.
-        """
+        """Return the candidates between two matrices, one of them whole, that these uses do not rule out."""
         c, source, target, is_plain_copy, *_ = candidates
         matrix_of = self.table[:, 0]
         fine = matrix_of[source] != matrix_of[target]
@@ -136,11 +136,10 @@ class _Usage:
         return candidates.take(fine)
 
     def in_order(self, candidates: _Candidates) -> _Candidates:
-        """Return the candidates in the order in which they are tried, for one merge may forbid another.
+        """Return the candidates in the order in which to try them, since one merge may prevent another.
 
-        Copies come first, since merging removes them altogether. Last come copies into a part of a matrix on which a
-        component could otherwise work in place, and could no longer because the source is needed for longer: the
-        matrix that it would then need is larger than the one that goes.
+        Plain copies come first, since merging removes them. A copy into a part of a matrix comes last if its source is
+        used after a component could work in place on that matrix: merging would prevent that, and cost a larger matrix.
         """
         c, source, target, is_plain_copy, *_ = candidates
         matrix_of, works = self.table[:, 0], ~is_plain_copy
@@ -153,7 +152,7 @@ class _Usage:
 
 
 class _ByRow:
-    """The sub-matrices of a large group, found by their rows: sorted by first row, in classes of height."""
+    """The sub-matrices of a large group, indexed by their rows: sorted by first row, in classes of similar height."""
 
     def __init__(self) -> None:
         self._classes: dict[int, list[tuple[int, int]]] = {}      # by k, for heights below 2^k: first row, sub-matrix
@@ -162,7 +161,7 @@ class _ByRow:
         insort(self._classes.setdefault((end_row - row).bit_length(), []), (row, s))
 
     def near(self, row: int, end_row: int) -> list[int]:
-        """Return all that have any of these rows, and some more."""
+        """Return the sub-matrices that overlap these rows; a few others may be among them."""
         near: list[int] = []
         for bits, entries in self._classes.items():
             first = bisect_left(entries, (row - (1 << bits),))
@@ -171,14 +170,14 @@ class _ByRow:
 
 
 class _Merger:
-    """The matrices, put into groups that share their place; a group goes by the number of its root.
+    """The matrices in groups, each merged into one matrix, its *root*; a group has the number of its root.
 
     Attributes
     ----------
-    root, row, end_row, column, end_column : of each sub-matrix its root, and where it begins and ends there
-    first, last, last_write : the uses of each sub-matrix, see _Usage
-    members : of each root the sub-matrices of its group that are used; ``…_in_group`` are the uses of any of them
-    allocated, zeroed, freed : of each root the commands that allocate it, set all of it to zero, free it; -1 for none
+    root, row, end_row, column, end_column : for each sub-matrix its root, and its rows and columns in the root
+    first, last, last_write : as in :class:`_Usage`
+    members : for each root the used sub-matrices of its group; ``…_in_group``: first and last uses of all of these
+    allocated, zeroed, freed : for each root the command that allocates it, sets it to zero, frees it; -1 for none
     """
 
     def __init__(self, computation: Computation, usage: _Usage, table: CommandTable, options: OptimizeOptions) -> None:
@@ -227,7 +226,10 @@ class _Merger:
         self.zeroed = zeroed.tolist()
 
     def consider(self, c: int, source: int, target: int, is_plain_copy: bool, *values: int) -> None:
-        """Merge the two matrices of a candidate if that changes no result."""
+        """Merge the matrices of ``source`` and ``target`` if that changes no result.
+
+        ``values`` are further sub-matrices that command ``c`` reads.
+        """
         giver, taker = self.root[source], self.root[target]
         if giver == taker or self.is_output[giver] or (self.is_input[giver] and self.is_input[taker]):
             return
@@ -256,7 +258,7 @@ class _Merger:
                 self.removed.append(c)
 
     def finish(self) -> Computation:
-        """Return the computation without the assignments that were merged away, renumbered."""
+        """Return the computation without the removed copies, renumbered."""
         if not self.num_merges:
             return self.computation
         out = self.computation.copy()
@@ -271,14 +273,14 @@ class _Merger:
     # -- places ----------------------------------------------------------------------------------------------------
 
     def _is_whole(self, s: int) -> bool:
-        """Return whether a sub-matrix is all of its root."""
+        """Return whether a sub-matrix covers its root."""
         root = self.root[s]
         whole: bool = (self.row[s] == 0 and self.end_row[s] == self.num_rows[root]
                        and self.column[s] == 0 and self.end_column[s] == self.num_columns[root])
         return whole
 
     def _overlapping(self, s: int) -> list[int]:
-        """Return the used sub-matrices that share an element with ``s``, itself among them."""
+        """Return the used sub-matrices that share an element with ``s``, including ``s`` itself."""
         others: list[int] = self.members[self.root[s]]
         if len(others) == 1 or self._is_whole(s):
             return others
@@ -328,7 +330,7 @@ class _Merger:
     # -- merging ---------------------------------------------------------------------------------------------------
 
     def _merge(self, place: int, discarded: int) -> None:
-        """Put all of a root at the place of sub-matrix ``place`` of another."""
+        """Put the root ``discarded`` into the sub-matrix ``place`` of another root."""
         self.num_merges += 1
         kept, down, right = self.root[place], self.row[place], self.column[place]
         members = self.members[discarded]
@@ -352,7 +354,7 @@ class _Merger:
             flag[kept] |= flag[discarded]
 
     def _merge_sizing(self, kept: int, discarded: int) -> None:
-        """Keep one allocation, of an input its acceptance; an output is not freed."""
+        """Keep one allocation of two merged roots, or the acceptance if one is an input; do not free an output."""
         if self.is_input[discarded]:
             self._remove(self.allocated[kept], self.zeroed[kept])
             self.allocated[kept], self.zeroed[kept] = self.allocated[discarded], -1

@@ -28,7 +28,7 @@ _BEFORE_MERGING = (("consolidate-model-update", consolidate_model_update), ("con
 _AFTER_MERGING = (("initialize-undefined", remove_unnecessary_zeroing), ("move-sizing-commands", move_sizing_commands),
                   ("allocate-from-other", allocate_from_other))
 _NOT_LOOPED = frozenset(("extend-matrices", "allocate-from-other"))
-_ONLY_IN_KALDI_FORM = frozenset(("allocate-from-other",))      # as are the marks of memory compression
+_ONLY_IN_KALDI_FORM = frozenset(("allocate-from-other",))      # as is memory compression
 
 
 def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | None = None,
@@ -37,7 +37,7 @@ def optimize(computation: Computation, nnet: Nnet, options: OptimizeOptions | No
 
     Parameters
     ----------
-    looped : whether to make a computation whose segments become alike go on for ever (see form_loop)
+    looped : whether to end the computation with a jump back to an equal segment (see :func:`form_loop`)
     """
     return list(optimization_steps(computation, nnet, options or OptimizeOptions(), looped))[-1][1]
 
@@ -46,7 +46,7 @@ def optimization_steps(computation: Computation, nnet: Nnet, options: OptimizeOp
                        looped: bool = False) -> Iterator[tuple[str, Computation]]:
     """Yield the name of each pass that runs, by Kaldi's option name, and its result.
 
-    If commands are to be fused, the passes that only give Kaldi's form are left out (see :func:`to_kaldi_form`).
+    If commands are to be fused, memory compression and swaps are left out (see :func:`to_kaldi_form`).
     """
     left_out = _NOT_LOOPED if looped else frozenset()
     if not options.keeps_kaldi_form():
@@ -83,10 +83,10 @@ def optimization_steps(computation: Computation, nnet: Nnet, options: OptimizeOp
 
 
 def to_kaldi_form(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
-    """Return an optimized computation with the swaps and compression marks of Kaldi's form, for files that Kaldi reads.
+    """Return an optimized computation with Kaldi's swaps and memory compression, for files that Kaldi reads.
 
-    What runs here is without them, unless nothing is fused (``OptimizeOptions.keeps_kaldi_form``): the memory plan
-    reuses freed memory by itself, and nothing is compressed.
+    A computation that runs here has neither, unless fusion is off (``OptimizeOptions.keeps_kaldi_form``): the memory
+    plan reuses freed memory anyway, and nothing is compressed.
     """
     if options.keeps_kaldi_form() or has_marks(computation):      # it has the form already
         return computation
@@ -96,11 +96,11 @@ def to_kaldi_form(computation: Computation, nnet: Nnet, options: OptimizeOptions
 
 
 def _merge_repeatedly(computation: Computation, nnet: Nnet, options: OptimizeOptions) -> Computation:
-    """Merge until a round changes nothing; every round leaves fewer matrices, so there is an end.
+    """Merge variables until a round changes nothing.
 
-    Only a removed copy can make more possible: a sub-matrix is then used later for the first time, or earlier for the
-    last time, and the copied matrix may have been zero, so that an addition to it becomes another copy. The row
-    operations depend on lists of rows, which merging leaves as they are.
+    Only a removed copy can make further merges possible: the first use of a sub-matrix is then later, or its last use
+    earlier, or an addition to the copy becomes another copy. Passes on row commands need not be repeated, since merging
+    does not change lists of rows.
     """
     merged = merge_variables(computation, nnet, options) if options.merges() else computation
     if merged is computation:

@@ -29,7 +29,7 @@ def renumber(computation: Computation) -> Computation:
 
 
 def renumbered(computation: Computation, table: CommandTable, submatrices: np.ndarray) -> Computation:
-    """Renumber other commands and sub-matrices than are in the computation's lists, given as arrays."""
+    """Return a computation with the given commands and sub-matrices (arrays) in place of its own, renumbered."""
     work = _Renumbering(computation, table, submatrices)
     work.submatrices_and_matrices()
     work.row_lists()
@@ -45,7 +45,7 @@ class _Renumbering:
         self.changed = table is not command_table(computation) or submatrices is not submatrix_table(computation)
 
     def submatrices_and_matrices(self) -> None:
-        """Number those that are used from 1 on; equal sub-matrices become one."""
+        """Number the used sub-matrices and matrices from 1 on; equal sub-matrices become one."""
         old, new = self.old, self.new
         subs = self.submatrices
         pairs = np.flatnonzero(self._used(_PAIR_ROLES, len(old.indexes_multi))).tolist()
@@ -121,7 +121,7 @@ class _Renumbering:
         return self.new
 
     def _used(self, roles: Collection[Role], count: int) -> np.ndarray:
-        """Return whether a command has each number for an argument with one of these roles, bool (count,)."""
+        """Return which of the numbers below ``count`` occur as an argument with one of these roles, bool (count,)."""
         used = np.zeros(count + 1, bool)
         used[self.rows.ravel()[self.table.positions(roles)]] = True
         return used[:-1]
@@ -133,7 +133,7 @@ class _Renumbering:
 
 
 def _unify(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each key the number of its value, by first appearance, and where each value appears first."""
+    """Return for each key the number of its value, numbered by first appearance, and each value's first position."""
     _, first, numbers = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)
@@ -142,7 +142,7 @@ def _unify(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _keys(rows: np.ndarray) -> np.ndarray:
-    """Return a number for each row of non-negative integers, int64 (rows,), equal where the rows are."""
+    """Return int64 (rows,), equal exactly for equal rows of non-negative integers."""
     keys, bound = np.zeros(len(rows), np.int64), 1       # keys are smaller than the bound
     for column in rows.T:
         radix = int(column.max(initial=0)) + 1

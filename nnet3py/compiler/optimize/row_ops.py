@@ -1,4 +1,4 @@
-"""Passes on commands that copy or add rows: additions become copies, and rows of many matrices become windows of two.
+"""Passes on commands that copy or add rows: additions become copies, commands on rows become commands on sub-matrices.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def convert_addition(computation: Computation, nnet: Nnet) -> Computation:
 
 
 def _are_first(first: np.ndarray, pairs: np.ndarray, c: int) -> bool:
-    """Return whether command ``c`` is the first that uses any of the sub-matrices in the pairs."""
+    """Return whether no command before ``c`` uses any of the sub-matrices in the pairs."""
     s = pairs[:, 0]
     return bool((first[s[s > 0]] == c).all())
 
@@ -53,7 +53,7 @@ _ROWS_OF = {CommandType.ADD_ROWS: ("indexes", 2), CommandType.ADD_ROWS_MULTI: ("
 
 
 def snip_row_ops(computation: Computation, nnet: Nnet) -> Computation:
-    """Limit row commands to the window between the first and the last row for which there is something to do.
+    """Limit row commands to the rows from the first to the last one with an index other than -1.
 
     Kaldi: SnipRowOps.
     """
@@ -77,7 +77,7 @@ def snip_row_ops(computation: Computation, nnet: Nnet) -> Computation:
 
 
 def _occupied(entry: np.ndarray) -> tuple[int, int]:
-    """Return begin and end of the rows without the -1 at both ends; of all rows if there is nothing else."""
+    """Return begin and end of the rows from the first to the last index other than -1; of all rows if all are -1."""
     rows = entry if entry.ndim == 1 else entry[:, 0]
     if len(rows) and rows[0] >= 0 and rows[-1] >= 0:
         return 0, len(rows)
@@ -95,7 +95,10 @@ LARGEST_WINDOW = 2      # times the used rows of a window, for its size
 
 
 class _Piece(NamedTuple):
-    """Rows ``begin``, … of one matrix that go with ``rows`` (relative) of window ``first``, ``size`` of another."""
+    """Rows of one matrix from ``begin`` on, and the rows of a window of another one that they belong to.
+
+    ``rows`` are relative to the window, which is rows ``first`` to ``first + size`` of ``submatrix``.
+    """
 
     begin: int
     submatrix: int
@@ -104,12 +107,12 @@ class _Piece(NamedTuple):
     rows: np.ndarray
 
     def is_run(self) -> bool:
-        """Return whether every row of the window is used, in order."""
+        """Return whether the rows are all rows of the window, in order."""
         return self.size == len(self.rows) and bool((np.diff(self.rows) == 1).all())
 
 
 def split_row_ops(computation: Computation, nnet: Nnet) -> Computation:
-    """Split commands whose rows belong to one or two matrices, where those rows lie close together.
+    """Split row commands on one or two matrices into commands on windows of them, where the rows lie close together.
 
     Kaldi: SplitRowOps.
     """
@@ -127,7 +130,7 @@ def split_row_ops(computation: Computation, nnet: Nnet) -> Computation:
 
 
 def _pieces(pairs: np.ndarray) -> list[_Piece]:
-    """Return the one or two ranges of rows that refer to one matrix each, or an empty list."""
+    """Return the ranges of rows that refer to one matrix each, if there are one or two; else an empty list."""
     changes = np.flatnonzero(np.diff(pairs[:, 0])) + 1
     if len(changes) > 1 or (pairs[:, 0] < 0).any():
         return []
@@ -163,10 +166,10 @@ _WHOLE = {CommandType.COPY_ROWS: CommandType.MATRIX_COPY, CommandType.ADD_ROWS: 
 
 
 def replace_row_ops(computation: Computation, nnet: Nnet) -> Computation:
-    """Turn row commands whose rows are one ascending run into commands on windows of the matrices.
+    """Turn row commands whose rows are one ascending run into commands on sub-matrices.
 
-    The rows around the run, which a copy would set to zero, have to be zero already, as they are while the zeroing that
-    follows every allocation is still there. Kaldi: ReplaceRowWithMatrixOps.
+    A row copy sets the rows outside the run to zero. They are zero already, as long as every allocation is followed by
+    zeroing. Kaldi: ReplaceRowWithMatrixOps.
     """
     table = command_table(computation)
     out = computation.copy()
@@ -190,9 +193,9 @@ def replace_row_ops(computation: Computation, nnet: Nnet) -> Computation:
 
 
 def _only_runs(lists: list[np.ndarray]) -> np.ndarray:
-    """Return for each list of rows the place, first value and length of its only ascending run, int64 (lists, 3).
+    """Return position, first value and length of the only ascending run of each list of rows, int64 (lists, 3).
 
-    There must be nothing but -1 before and after the run, else the length is 0.
+    The length is 0 if a list has anything but -1 before or after the run.
     """
     runs = np.zeros((len(lists), 3), np.int64)
     filled = np.flatnonzero([len(rows) for rows in lists])

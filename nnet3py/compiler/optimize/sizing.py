@@ -1,4 +1,4 @@
-"""Passes on the allocation of matrices: their size, zeroing, time and memory, and the swaps and marks of Kaldi's form.
+"""Passes on allocations: sizes, zeroing, times of allocation, and the swaps and memory compression of Kaldi's files.
 """
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ _IO = (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT)
 
 
 def extend_matrices(computation: Computation, nnet: Nnet) -> Computation:
-    """Add rows that nobody uses to the end of matrices into which nearly all rows of another matrix are copied.
+    """Add unused rows to the end of matrices into which nearly all rows of another matrix are copied.
 
-    Then all rows are copied, and merging can take the other matrix for this one. Kaldi: ExtendMatrices.
+    Then all rows are copied, so that the two matrices can be merged. Kaldi: ExtendMatrices.
     """
     candidates = _candidates(computation)
     if not len(candidates):
@@ -59,7 +59,7 @@ def extend_matrices(computation: Computation, nnet: Nnet) -> Computation:
 
 
 def _candidates(computation: Computation) -> np.ndarray:
-    """Return the copies from the first rows of a matrix to the last of another; none if no source has further rows."""
+    """Return the copies from the first rows of a matrix to the last rows of another."""
     table, subs, sizes = command_table(computation), submatrix_table(computation), matrix_sizes(computation)
     numbers, args = table.numbers[CommandType.MATRIX_COPY], table.args[CommandType.MATRIX_COPY]
     fixed = np.zeros(len(sizes), bool)
@@ -74,7 +74,7 @@ def _candidates(computation: Computation) -> np.ndarray:
 
 
 def _is_extensible(out: Computation, original: Command) -> bool:
-    """Return whether this candidate copies not all rows, but enough; the source may have been extended by now."""
+    """Return whether a candidate copies most, but not all rows of its source, which may have been extended by now."""
     source = out.submatrices[original.args[1]]
     rows = out.matrices[source.matrix].num_rows
     return LEAST_SHARE * rows <= source.num_rows < rows
@@ -92,7 +92,7 @@ def _extend(out: Computation, copy: Command) -> Command:
 
 def _resize_whole_submatrices(before: Computation, out: Computation, larger: list[int],
                               new: dict[int, Command]) -> None:
-    """Let sizing and the zeroing of whole matrices refer to the larger matrices."""
+    """Let allocations and zeroing of whole matrices refer to the enlarged matrices."""
     table, matrix_of, is_whole = command_table(before), submatrix_table(before)[:, 0], whole_submatrices(before)
     is_larger = np.zeros(len(out.matrices), bool)
     is_larger[larger] = True
@@ -111,7 +111,7 @@ def _resize_whole_submatrices(before: Computation, out: Computation, larger: lis
 
 
 def _pad_debug_info(out: Computation, larger: list[int]) -> None:
-    """Describe the new rows as copies of those just before, so with their sequences, at no time."""
+    """Describe the added rows like the rows just before them, but with t = NO_TIME."""
     if len(out.debug_info) != len(out.matrices):
         return
     for m in larger:
@@ -171,7 +171,7 @@ def move_sizing_commands(computation: Computation, nnet: Nnet) -> Computation:
 
 
 def _with_used_matrix(numbers: np.ndarray, analysis: Analysis, last: np.ndarray) -> np.ndarray:
-    """Return the sizing commands whose matrix is used."""
+    """Return the sizing commands (``numbers``) of matrices that some command uses."""
     return np.asarray(numbers[last[analysis.matrix_of[analysis.table.rows[numbers, 0]]] >= 0])
 
 
@@ -179,10 +179,10 @@ def _with_used_matrix(numbers: np.ndarray, analysis: Analysis, last: np.ndarray)
 
 
 def allocate_from_other(computation: Computation, nnet: Nnet) -> Computation:
-    """Pair matrices that are freed with later ones of the same size: one swap instead of freeing and allocating.
+    """Replace a deallocation and a later allocation of the same size by one swap.
 
-    From the last matrix freed to the first, each gives its memory to the next matrix allocated that has none yet. For
-    lists of Kaldi's form only: the memory plan of the runtime reuses memory by itself. Kaldi:
+    From the last matrix freed to the first, each is swapped with the next allocated matrix that has no swap yet. For
+    computations in Kaldi's form only: the runtime's memory plan reuses memory anyway. Kaldi:
     RemoveUnnecessaryAllocation.
     """
     table = command_table(computation)
@@ -216,10 +216,10 @@ INT16_RANGE = 10.0               # values beyond this are cut off at level 2
 
 
 def compress_memory(computation: Computation, nnet: Nnet, level: int = 1) -> Computation:
-    """Insert compress and decompress commands around the time in which a matrix only waits for the backward pass.
+    """Insert commands that compress a matrix after the forward pass and decompress it in the backward pass.
 
     Level 1: outputs of rectified linear components, of which the backward pass needs the sign only; level 2: all
-    matrices that both passes use. For lists of Kaldi's form only: nothing is compressed here. Kaldi:
+    matrices that both passes use. For computations in Kaldi's form only: the runtime ignores these commands. Kaldi:
     OptimizeMemoryCompression.
     """
     markers = command_table(computation).numbers[CommandType.NO_OPERATION_MARKER]
@@ -246,8 +246,8 @@ def compress_memory(computation: Computation, nnet: Nnet, level: int = 1) -> Com
 def _waiting_matrices(analysis: Analysis, marker: int) -> list[tuple[int, int, int, bool]]:
     """Return the matrices used both before and after the marker, which are not outputs.
 
-    With each the last command of all before the marker that uses it, the first after it, and whether that one reads
-    only and is the last of all.
+    Each has the number of the matrix, its last use before the marker, its first use after it, and whether that use only
+    reads and is the last one.
     """
     count, commands, matrices = len(analysis.is_output), analysis.commands, analysis.matrices
     is_forward = commands < marker
@@ -268,14 +268,14 @@ def _is_relu_backprop(original: Command, nnet: Nnet) -> bool:
 
 
 def has_marks(computation: Computation) -> bool:
-    """Return whether the computation has marks of memory compression."""
+    """Return whether the computation has commands that compress memory."""
     return len(command_table(computation).numbers[CommandType.COMPRESS_MATRIX]) > 0
 
 
 def from_kaldi_form(computation: Computation, nnet: Nnet) -> Computation:
-    """Return the computation without :func:`allocate_from_other` and :func:`compress_memory`; not for loops.
+    """Undo :func:`allocate_from_other` and :func:`compress_memory`; not for looped computations.
 
-    A matrix whose memory a swap gave away is freed after its last use instead.
+    The swapped matrix is freed after its last use instead.
     """
     numbers = command_table(computation).numbers
     marks = np.concatenate((numbers[CommandType.COMPRESS_MATRIX], numbers[CommandType.DECOMPRESS_MATRIX]))
