@@ -25,7 +25,7 @@ _FIRST_ROOM = 1 << 12            # nodes of the search for n paths
 
 
 class Path(NamedTuple):
-    """The contents of a linear lattice.
+    """The words, transition-ids and costs of a lattice of one path.
 
     Attributes
     ----------
@@ -41,14 +41,20 @@ class Path(NamedTuple):
 
     @property
     def cost(self) -> np.float32:
-        """Sum of both costs."""
+        """Graph cost plus acoustic cost, in nats."""
         return self.graph_cost + self.acoustic_cost
 
 
 def best_costs(lattice: CompactLattice) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least costs from the start, float64 (states,), and the arcs that reach them, int64 (states,).
+    """Return the least cost from the start to each state, and the last arc of that path.
 
-    The lattice must be topologically sorted.
+    Parameters
+    ----------
+    lattice : CompactLattice, topologically sorted
+
+    Returns
+    -------
+    float64 (states,), and arc numbers, int64 (states,).
     """
     best, entered_by = np.empty(lattice.num_states), np.empty(lattice.num_states, dtype=np.int64)
     _forward_costs(lattice.start, lattice.arc_starts, lattice.next_states, arc_costs(lattice), best, entered_by)
@@ -179,7 +185,10 @@ def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
 
 
 def _way(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) -> tuple[np.ndarray, int]:
-    """Return the arcs, int64, that lead to a node which ends a path, and the final state."""
+    """Return the arcs of the path that ends in node ``end`` of the n-best search, int64, and its final state.
+
+    ``parents``, ``arcs`` and ``states`` are the arrays of nodes of :func:`~nnet3py.lattices.path_loops.next_paths`.
+    """
     way, node = [], int(parents[end])
     while node > 0:
         way.append(int(arcs[node]))
@@ -274,7 +283,7 @@ def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
 
 
 def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[list[int]] | None:
-    """Return the phones of each arc that :func:`word_times` lists. Kaldi: CompactLatticeToWordProns.
+    """Return the phones of each arc that :func:`word_times` returns. Kaldi: CompactLatticeToWordProns.
 
     Parameters
     ----------
@@ -319,7 +328,7 @@ def confidence(lattice: CompactLattice) -> float | None:
 
 
 def determinized_for_confidence(lattice: Fst) -> CompactLattice:
-    """Determinize a lattice just far enough to contain its two best word sequences: the result may have few arcs."""
+    """Determinize a lattice on its words, with a beam only as wide as the two best word sequences need."""
     lattice = top_sorted(trimmed(lattice))
     longest = np.zeros(lattice.num_states, dtype=np.int64)         # words on the way to each state
     sources, has_word = lattice.sources, lattice.output_labels != 0

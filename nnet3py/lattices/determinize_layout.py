@@ -1,7 +1,6 @@
-"""The arrays of lattice determinization: their columns, the structures that hold them, and what the loops return.
+"""The arrays of lattice determinization: structures that hold them, names of their columns, return values of the loops.
 
-Rows that include costs are of 32-bit words: the same memory, seen as int32, has the integers, and seen as float32 the
-costs.
+Rows with costs and integers are stored once and viewed twice: as int32 for integers, as float32 for costs.
 """
 from __future__ import annotations
 
@@ -42,10 +41,10 @@ class Input(NamedTuple):
 
     Attributes
     ----------
-    epsilon_ends : for each state, where its arcs without label end
-    symbols : the arcs' transition-ids
-    kept : 1 for states that are final or have arcs with labels: only these stay in subsets
-    backward : least cost from each state to an end
+    epsilon_ends : for each state, the end of its arcs without label
+    symbols : transition-ids of arcs
+    kept : 1 for states that are final or have arcs with labels: only these are elements of subsets
+    backward : least cost from each state to a final state, final cost included
     """
 
     arc_starts: Int64s
@@ -75,18 +74,20 @@ class Tree(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The lattice made so far, the subsets met, the tasks, and the hash tables for finding states and subsets.
+    """The lattice made so far, the subsets of states that were met, the queue of tasks, and hash tables.
+
+    A subset's elements are input states, each with a string and a cost. A task is a transition that is yet to be made.
 
     Attributes
     ----------
     states, subsets : rows with the columns FIRST to PREFIX
     forward : least cost from the start to each state
-    final_strings : nodes of the tree; -1: not final
+    final_strings : nodes of the tree of strings; -1: not final
     arcs : rows with the columns ARC_SOURCE to ARC_TARGET
     tasks : rows with the columns SOURCE to TASK_COUNT
     priorities : for each task, the cost of the best path through it
     queue : a heap of tasks, the least priority first
-    elements, element_costs : rows with the columns STATE to ACOUSTIC, as integers and as floats in one memory
+    elements, element_costs : one array of rows with the columns STATE to ACOUSTIC, viewed as integers and as floats
     """
 
     states: Int64Rows
@@ -113,9 +114,10 @@ class Scratch(NamedTuple):
 
     Attributes
     ----------
-    closure, moves : elements of the subset at hand, and of the transitions that leave it
-    closure_costs, move_costs : the same memory as floats
-    slots : for each state of the lattice, its place in ``closure``; -1 outside of a closure
+    closure : elements of the subset that is worked on
+    moves : elements that the transitions from that subset lead to
+    closure_costs, move_costs : the same memory viewed as floats
+    slots : for each state of the lattice, its row in ``closure``; -1 if it has none
     heap : states whose epsilons are to be followed
     keys, order : for sorting elements
     symbols : a string's symbols

@@ -1,4 +1,4 @@
-"""The names of OpenFst's types of FST files that take other than their arcs and weights one by one."""
+"""The names of OpenFst's FST types other than ``vector``."""
 from __future__ import annotations
 
 FORMS = ("acceptor", "unweighted", "unweighted_acceptor", "string", "weighted_string")     # of a compact one's elements

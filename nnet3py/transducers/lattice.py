@@ -43,9 +43,8 @@ _factor = Loop("nnet3py.transducers.lattice_loops", "factor",
 def expanded(compact: CompactLattice) -> Fst:
     """Return a compact lattice with each arc as a chain of arcs, one for each transition-id. Kaldi: ConvertLattice.
 
-    Word and costs are on the first arc. New states come last: state by state, those of the final weight's
-    transition-ids,
-    then those of the arcs.
+    Word and costs are on the first arc. New states have the last numbers: state by state, first those of the final
+    weight's transition-ids, then those of the arcs.
     """
     finals = np.flatnonzero(compact.is_final & (compact.final_lengths > 0))
     # Chains are made from final weights with transition-ids, and from arcs. They are sorted by state, finals first.
@@ -86,7 +85,9 @@ def expanded(compact: CompactLattice) -> Fst:
 
 def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray]:
-    """Return all transition-ids, and for each chain the place of its first and their number."""
+    """Return the transition-ids of final weights and arcs, and for each chain, in ``order``, the index of its first one
+    and their number.
+    """
     ids = np.concatenate((compact.final_ids, compact.ids))
     first = np.concatenate((compact.final_string_starts[finals], compact.string_starts[:-1] + len(compact.final_ids)))
     counts = np.concatenate((compact.final_lengths[finals], compact.lengths))
@@ -94,9 +95,9 @@ def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) ->
 
 
 def factored(lattice: Fst) -> CompactLattice:
-    """Return a lattice as a compact one: successive arcs without a choice or a word between them become one.
+    """Return a lattice as a compact one: chains of arcs through states with one arc in and one out become single arcs.
 
-    States are numbered topologically if there is no cycle. OpenFst: ``Factor``.
+    A chain ends before an arc with a word. States are numbered topologically if there is no cycle. OpenFst: ``Factor``.
     """
     if lattice.start < 0:
         return CompactLattice.empty()
@@ -126,7 +127,7 @@ def factored(lattice: Fst) -> CompactLattice:
 
 
 def _from_start(lattice: CompactLattice, order: np.ndarray) -> np.ndarray:
-    """Return ``order`` without the states that the start does not reach, which come before it."""
+    """Return ``order`` from the start state on; states before it are unreachable."""
     return order[int(np.flatnonzero(order == lattice.start)[0]):]
 
 
@@ -154,7 +155,7 @@ def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
 
 
 class _LatticeLines:
-    """Contents of a lattice's lines, and which kind of lattice it may still be."""
+    """The lines of a lattice read so far, and which kinds of lattice they are valid for."""
 
     def __init__(self, reader: TokenReader) -> None:
         self.reader, self.lines = reader, Lines(reader, 2)
@@ -163,7 +164,7 @@ class _LatticeLines:
         self.final_strings: dict[int, list[int]] = {}
 
     def read(self, fields: list[bytes]) -> None:
-        """Take the fields of a line."""
+        """Parse the fields of a line; FormatError if no kind of lattice has all lines so far."""
         match = _COMPACT_WEIGHT.fullmatch(fields[-1])
         if match or len(fields) == 3:
             self._rule_out("plain", fields)
@@ -230,7 +231,8 @@ def write_text_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def _weight_texts(weights: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> list[bytes]:
-    """Return each weight with its transition-ids after a tab as text; empty for a weight of 0 without any."""
+    """Return each weight with its transition-ids as text after a tab; empty for a weight of 0 without transition-ids.
+    """
     numbers, bounds = ids.tolist(), starts.tolist()
     texts = []
     for (graph, acoustic), first, end in zip(weights.tolist(), bounds, bounds[1:], strict=False):
@@ -298,7 +300,7 @@ def _read_plain(reader: TokenReader, header: Header) -> Fst:
 
 
 def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
-    """Write a lattice for :func:`read_lattice`."""
+    """Write a lattice in the form that :func:`read_lattice` reads."""
     if writer.binary:
         stored = lattice.stored or Stored("vector", lattice_properties(lattice), 0)
         write_binary_fst(writer, Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.input_labels,
@@ -308,7 +310,7 @@ def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
 
 
 def write_compact_lattice(writer: TokenWriter, lattice: CompactLattice) -> None:
-    """Write a compact lattice for :func:`read_compact_lattice`."""
+    """Write a compact lattice in the form that :func:`read_compact_lattice` reads."""
     if writer.binary:
         write_binary_compact(writer, lattice)
     else:
@@ -316,7 +318,7 @@ def write_compact_lattice(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def _look_at_first_byte(reader: TokenReader) -> None:
-    """Set ``reader.binary`` by the first byte: lattices in tables have no header, and text begins with a blank."""
+    """Set ``reader.binary`` from the first byte: lattices in tables have no header, and text begins with a blank."""
     first = reader.peek(1)[:1]
     reader.binary = not (first and first in b" \t\r\n")
 
@@ -344,7 +346,7 @@ COMPACT_LATTICES: Holder[CompactLattice] = Holder("lattice", _read_compact_entry
 
 
 def read_lattices(rspecifier: str) -> Iterator[tuple[str, CompactLattice]]:
-    """Iterate over the lattices of a table, as decoding writes them; lattices that are not compact are converted.
+    """Iterate over the lattices of a table; lattices that are not compact are converted.
 
     >>> for key, lattice in nnet3py.read_lattices("ark:gunzip -c lat.1.gz |"):
     ...     print(key, lattice.num_states)
