@@ -81,7 +81,7 @@ _INFINITY = np.float32(np.inf)
 
 
 class Graph(NamedTuple):
-    """Addresses of the graph's tables, and the column of the log-likelihoods for each input label (``pdfs``)."""
+    """Memory addresses of the graph's tables, and the column of the log-likelihoods for each input label (``pdfs``)."""
 
     states: Any
     arcs: Any
@@ -90,7 +90,7 @@ class Graph(NamedTuple):
 
 
 class Table(NamedTuple):
-    """The hash table of the newest time's tokens by state, their order, and the stack of tokens with epsilon arcs."""
+    """The hash table of the newest frame's tokens by state, their order, and the stack of tokens with epsilon arcs."""
 
     buckets: np.ndarray
     used: np.ndarray
@@ -102,7 +102,7 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np
             links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray, offsets: np.ndarray, remap: np.ndarray,
             buckets: np.ndarray, used: np.ndarray, order: np.ndarray, stack: np.ndarray, chosen: np.ndarray,
             counts: np.ndarray, limits: np.ndarray, log_likes: np.ndarray) -> int:
-    """Continue the search through the rows of ``log_likes``, from row ``counts[ROW]`` on."""
+    """Continue the search from row ``counts[ROW]`` of ``log_likes`` on; return DONE, or the array to enlarge."""
     graph, table = Graph(states, arcs, arc_costs, pdfs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
     while True:
@@ -135,7 +135,7 @@ def advance(states: Any, arcs: Any, arc_costs: Any, pdfs: np.ndarray, tokens: np
 def begin(states: Any, arcs: Any, arc_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray,
           link_costs: np.ndarray, frames: np.ndarray, buckets: np.ndarray, used: np.ndarray, order: np.ndarray,
           stack: np.ndarray, counts: np.ndarray, limits: np.ndarray, start: int) -> int:
-    """Begin with the start state, and the states reached from there without a frame; return DONE, or what must grow."""
+    """Make the tokens of the start state and of states that epsilons lead to; return DONE, or the array to enlarge."""
     graph, table = Graph(states, arcs, arc_costs, arcs), Table(buckets, used, order, stack)
     search = Tokens(tokens, token_costs, links, link_costs, frames, limits, order, counts, limits)
     if counts[PHASE] == PRUNING:
@@ -164,7 +164,7 @@ def _new_frame(search: Tokens, frame: int) -> None:
 
 @inline
 def _find_or_add(table: Table, search: Tokens, state: int, cost: float, source: int) -> tuple[int, bool]:
-    """Return the token of a state at the newest time, and whether the token is new or has become better."""
+    """Return a state's token in the newest frame, and whether it is new or ``cost`` is lower than before."""
     tokens, costs, buckets = search.tokens, search.token_costs, table.buckets
     bucket = np.uint32(state) % np.uint32(search.counts[HASH_SIZE])
     token = buckets[bucket, 0]
@@ -203,7 +203,7 @@ def _add_link(search: Tokens, source: int, to: int, label: int, output: int, gra
 
 @inline
 def _order_tokens(table: Table, search: Tokens) -> None:
-    """Store the order of the newest time's tokens, numbered relative to the first one."""
+    """Store the order in which the newest frame's tokens are to be visited, numbered from its first token."""
     first = search.frames[search.counts[FRAME], FIRST_TOKEN]
     count = 0
     for place in range(search.counts[NUM_USED]):
@@ -220,7 +220,7 @@ def _order_tokens(table: Table, search: Tokens) -> None:
 
 @inline
 def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray, log_likes: np.ndarray) -> int:
-    """Compute the cutoff, the adaptive beam, the offset and a first bound on the next time's costs."""
+    """Compute cutoff, adaptive beam, cost offset and a first cutoff for the next frame; return DONE or the array to enlarge."""
     counts, limits = search.counts, search.limits
     frame = counts[FRAME]
     if frame + 2 > len(search.frames):
@@ -247,7 +247,7 @@ def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray,
 
 @inline
 def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_likes: np.ndarray) -> float:
-    """Return a first cutoff for the next time, from the arcs of the best token."""
+    """Return a first cutoff for the next frame, from the arcs of the best token."""
     total, beam = search.token_costs[token, TOTAL], search.limits[ADAPTIVE_BEAM]
     state = np.int64(search.tokens[token, STATE]) * STATE_WORDS
     first, bound = np.int64(graph.states[state + FIRST_ARC]), _INFINITY
@@ -263,7 +263,7 @@ def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_li
 
 @inline
 def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
-    """Set CUTOFF and ADAPTIVE_BEAM; return the best token, -1 if there is none."""
+    """Set CUTOFF and ADAPTIVE_BEAM from beam, max-active and min-active; return the best token, -1 if there is none."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
     first, count = search.frames[counts[FRAME], FIRST_TOKEN], counts[NUM_ORDER]
     least, best = _INFINITY, np.int64(-1)
@@ -297,7 +297,7 @@ def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
 
 @inline
 def _select(values: np.ndarray, count: int, rank: int) -> float:
-    """Return the value that has ``rank`` values before it in increasing order (quickselect; reorders the values)."""
+    """Return element ``rank`` (from 0) of the sorted values (quickselect, which reorders ``values``)."""
     low, high = np.int64(0), np.int64(count - 1)
     while low < high:
         pivot = values[(low + high) // 2]
@@ -322,7 +322,7 @@ def _select(values: np.ndarray, count: int, rank: int) -> float:
 
 @inline
 def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> int:
-    """Follow the arcs with input labels to the next time, from tokens up to the cutoff."""
+    """Follow arcs with input labels from tokens up to the cutoff to the next frame; return DONE or the array to enlarge."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
     before = counts[FRAME] - 1
     first, row = search.frames[before, FIRST_TOKEN], counts[ROW]
@@ -359,9 +359,10 @@ def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> 
 
 @inline
 def _room(graph: Graph, table: Table, search: Tokens, arcs: int, links: int) -> int:
-    """Return DONE if there is room for the tokens and links of a state's arcs, or what must grow.
+    """Return DONE if there is room for as many tokens and links as a state has arcs, else the array to enlarge.
 
-    ``arcs`` and ``links`` are places in the graph's table: of the numbers of the state's arcs, and of their links.
+    ``arcs`` and ``links`` are indexes in ``graph.states``: of the state's number of arcs (MORE_ARCS if it is not
+    expanded yet), and of the number to make room for.
     """
     if graph.states[arcs] == UNKNOWN_ARCS:
         return MORE_ARCS
@@ -376,7 +377,7 @@ def _room(graph: Graph, table: Table, search: Tokens, arcs: int, links: int) -> 
 
 @inline
 def _enter_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
-    """Put all tokens whose states have arcs without input labels on the stack."""
+    """Put all tokens of the newest frame whose states have arcs without input labels on the stack."""
     counts = search.counts
     _order_tokens(table, search)
     if counts[NUM_ORDER] > len(table.stack):
@@ -399,9 +400,10 @@ def _may_have_epsilons(graph: Graph, state: int) -> bool:
 
 @inline
 def _follow_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
-    """Follow arcs without input labels from the tokens on the stack, which completes the time.
+    """Follow arcs without input labels from the tokens on the stack, which completes the frame.
 
-    Tokens whose arcs have to be made wait at the bottom of the stack until no other tokens are left.
+    Tokens whose states are not expanded yet wait at the bottom of the stack until no others are left. Return DONE, or
+    the array to enlarge.
     """
     counts, costs, cutoff = search.counts, search.token_costs, search.limits[NEXT_CUTOFF]
     while counts[NUM_STACK] > 0:

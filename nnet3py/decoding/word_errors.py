@@ -37,7 +37,7 @@ class Edits(NamedTuple):
 
 
 def _numbers(*sequences: Sequence[Hashable]) -> list[np.ndarray]:
-    """Return numbers for the elements of sequences, int32, equal for equal elements."""
+    """Replace the elements of sequences by numbers, int32; equal elements get equal numbers."""
     number_of: dict[Hashable, int] = {}
     return [np.array([number_of.setdefault(symbol, len(number_of)) for symbol in sequence], dtype=np.int32)
             for sequence in sequences]
@@ -68,7 +68,7 @@ def align(first: Sequence[str], second: Sequence[str], gap: str) -> list[tuple[s
 
 
 class Resampler:
-    """Bootstrap estimates: error rates of random samples of utterances, drawn with the C library's random numbers."""
+    """A sampler of error rates of random samples of utterances (bootstrap), with the C library's random numbers."""
 
     def __init__(self, replications: int) -> None:
         self._replications = replications
@@ -76,7 +76,7 @@ class Resampler:
         self._place = 0
 
     def _samples(self, errors: Sequence[int], words: Sequence[int]) -> np.ndarray:
-        """Return the errors and words of each sample, int64 (replications, 2)."""
+        """Return the sums of errors and of words of each sample, int64 (replications, 2)."""
         results = np.empty((self._replications, 2), dtype=np.int64)
         self._place = _resample(self._state, self._place, np.array(errors, dtype=np.int64),
                                 np.array(words, dtype=np.int64), self._replications, results)

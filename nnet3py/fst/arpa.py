@@ -379,7 +379,7 @@ def _can_be(values: np.ndarray) -> np.ndarray:
 
 
 def first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return three integers for each line of ``block`` that is not blank: its first field, its number of fields, its number.
+    """Return arrays with an element per nonblank line of ``block``: first field, number of fields, number of the line.
 
     Fields and lines are numbered from 0 in the block; ``num_fields`` is the number of all fields.
     """

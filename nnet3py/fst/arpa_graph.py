@@ -65,7 +65,7 @@ def _without_redundant_states(fst: Fst, backoff: int) -> Fst:
 
 
 class _Grammar:
-    """States and arcs of a grammar, added one order of n-grams after the other; states are nodes of a tree of histories."""
+    """States and arcs of a grammar, added order by order. States are nodes of a tree of histories."""
 
     def __init__(self, arpa: Arpa, special: Sentence, warn: Warner) -> None:
         self._order, self._special, self._warn = arpa.order, special, warn
@@ -121,7 +121,7 @@ class _Grammar:
         self._arcs.append((sources[goes_on][~begins], words_of, words_of, costs[goes_on][~begins], targets[~begins]))
 
     def _add_states(self, histories: np.ndarray, backoffs: np.ndarray) -> np.ndarray:
-        """Return the state of each history, int64 (rows,); new states are added, with a back-off arc to the longest suffix."""
+        """Return the state of each history, int64 (rows,); new ones get a back-off arc to their longest suffix."""
         nodes = self._histories.add(histories)
         grown = np.zeros(self._histories.num_nodes, dtype=bool)
         grown[:len(self._is_state)] = self._is_state
@@ -139,7 +139,7 @@ class _Grammar:
         return nodes
 
     def fst(self) -> Fst:
-        """Return the grammar. States are numbered in the order of their nodes; if ``bos`` and ``eos`` are words, two more follow."""
+        """Return the grammar, its states numbered in the order of nodes; two more for ``bos`` and ``eos`` as words."""
         if self._start == MISSING:
             raise FormatError(f"an ARPA model has no n-gram of the beginning of sentences alone, word "
                               f"{self._special.bos}", hint="is --bos-symbol right?")

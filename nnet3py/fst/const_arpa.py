@@ -82,7 +82,8 @@ class ConstArpa:
         return float(_log_prob(*self.arrays, self.unk, kept, int(word)))
 
     def state(self, history: Sequence[int]) -> tuple[int, ...]:
-        """Return the longest suffix of a history that is the beginning of an n-gram; earlier words do not matter for the next."""
+        """Return the longest suffix of a history that begins an n-gram; probabilities of next words depend only on it.
+        """
         kept = np.array(history[max(0, len(history) - self.order + 1):], dtype=np.int32)
         begin = _longest_state(self.unigrams, self.pool, self.overflow, self.unk, kept)
         return tuple(kept[begin:].tolist())
@@ -171,7 +172,7 @@ def build_const_arpa(arpa: Arpa, bos: int, eos: int, unk: int = -1) -> ConstArpa
 
 
 def _infos(tree: _Tree, address: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the info of each child, int32, and the table of addresses + 1 for offsets that do not fit in an info, int64."""
+    """Return the info of each child, int32, and the table of addresses + 1 of children that are too far away, int64."""
     infos = (tree.log_prob[children].view(np.int32) & ~1).astype(np.int64)
     with_record = np.flatnonzero(address[children] >= 0)
     offsets = address[children[with_record]] - address[tree.parent[children[with_record]]]
@@ -214,7 +215,7 @@ class _Tree:
                                   f"{self.words[values[counts.argmax()], :order].tolist()}")
 
     def children(self, address: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the n-grams of two or more words, by parent and word, and the index of each in its parent's record, int64."""
+        """Return the n-grams of two or more words, by parent and word, and their indexes in the pool, int64."""
         inner = np.flatnonzero(self.length > 1)
         inner = inner[np.lexsort((self.last_word[inner], self.parent[inner]))]
         parents = self.parent[inner]

@@ -32,7 +32,7 @@ def find_child(pool, address, word):
 
 @inline
 def child_address(pool, overflow, address, child):
-    """Return the address of a child's record; -1 if it has none. ``child``: :func:`find_child` in the record ``address``."""
+    """Return the address of the record of the pair at ``child``, in the record at ``address``; -1 if it has none."""
     info = np.int64(pool[child + 1])
     if info & 1 == 0:
         return np.int64(-1)
@@ -63,7 +63,7 @@ def record_of(unigrams, pool, overflow, unk, history, begin, end):
 
 @inline
 def log_prob_after(unigrams, pool, scores, overflow, unk, history, end, word):
-    """Return log P(word | history), float32, for a history shorter than the model's order; -inf if the model lacks the word."""
+    """Return log P(word | history), float32, for a history shorter than the model's order; -inf for a word it lacks."""
     word = known_word(unigrams, unk, word)
     log_prob, first = NOTHING, 0
     while first < end:

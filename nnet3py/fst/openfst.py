@@ -126,7 +126,8 @@ def shortest_path(fst: Fst, count: int = 1) -> Any:
 
 
 def minimize_encoded(graph: Any, delta: float = DELTA) -> None:
-    """Minimize a kaldifst graph in place, treating labels and rounded cost of an arc as one symbol. Kaldi: MinimizeEncoded."""
+    """Minimize a kaldifst graph in place, labels and rounded cost of an arc being one symbol. Kaldi: MinimizeEncoded.
+    """
     load_kaldifst().minimize_encoded(graph, delta=delta)
 
 

@@ -265,7 +265,7 @@ class PrunedComposition:
         return min(limit, self._options.max_arcs) if self._found_end else limit
 
     def _key(self, state: _Composed) -> float:
-        """Return the estimated cost of the best path through the state's next arc, minus the cost of the lattice's best path.
+        """Estimate the cost of the best path through the state's next arc, minus that of the lattice's best path.
 
         Until a complete path is found, deeper states are preferred.
         """

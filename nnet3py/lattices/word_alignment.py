@@ -306,7 +306,7 @@ class _LexiconAligner(Aligner):
         self.unfinished: list[tuple[_PendingPhones, int]] = []
 
     def expand(self, pending: _PendingPhones, state: int) -> None:
-        """Output words that the pending phones can be, and follow the input's arcs if more phones may belong to the word."""
+        """Output words that the pending phones spell; follow the input's arcs if a word may have more phones."""
         self._put_out_words(pending, state)
         self._follow_arcs(pending, state)
 

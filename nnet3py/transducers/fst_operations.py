@@ -25,7 +25,7 @@ _FEW_ARCS = 2000               # up to here plain lists are quicker for finding 
 
 
 def known_properties(fst: Fst) -> int:
-    """Return OpenFst's properties for a file's header: all for a small FST, for a large one only those quickly computed.
+    """Return OpenFst's properties for a file's header; of a large FST only those that are quickly computed.
 
     Programs that read the file compute missing properties themselves.
     """

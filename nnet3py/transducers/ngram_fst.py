@@ -62,7 +62,7 @@ class NgramFst:
 
     @classmethod
     def of_content(cls, content: FileContent, offset: int = 0) -> NgramFst | None:
-        """Return the model at byte ``offset`` of a file in memory, without copying its large arrays; None for other contents.
+        """Return the model at byte ``offset`` of a file in memory, its large arrays not copied; None for other files.
 
         FormatError for a damaged model.
         """
@@ -90,7 +90,7 @@ class NgramFst:
         return replace(fst, stored=self.stored)
 
     def _next_states(self, sources: np.ndarray) -> np.ndarray:
-        """Return the targets of the arcs from ``sources``: the longest history that is a suffix of the source's and the word."""
+        """Return the targets of arcs, whose source states are given: the longest suffix of history and word."""
         words = self.context_words[:self.num_states]
         keys = (self.parents[1:].astype(np.int64) << 32) | words[1:].astype(np.int64)
 
@@ -129,7 +129,7 @@ class NgramFst:
 
 
 def read_ngram(reader: TokenReader, header: Header) -> NgramFst:
-    """Read an n-gram model after its header, without copying its arrays if the file is in memory; FormatError for damage."""
+    """Read an n-gram model after its header; arrays are not copied if the file is in memory. FormatError for damage."""
     if header.arc_type != "standard" or header.version != VERSION:
         raise reader.error(f"expected an FST of type 'ngram' of version {VERSION} with arcs of type 'standard', found "
                            f"version {header.version} and arcs of type '{header.arc_type}'")

@@ -97,7 +97,10 @@ class _Model:
 
     @classmethod
     def of(cls, ngram: NgramFst, tree: _Tree, places: np.ndarray, end: int) -> _Model:
-        """Make a model from an FST whose state s is history ``places[s]`` of the tree; ``end`` is the end of a sentence."""
+        """Make a model from an FST whose state s is history ``places[s]`` of the tree.
+
+        ``end`` is the number of the word for the end of a sentence.
+        """
         sources = places[np.repeat(np.arange(ngram.num_states), np.diff(ngram.arc_starts))]
         finals = np.flatnonzero(ngram.final_weights != NO_WEIGHT)
         keys = np.concatenate((sources << _SHIFT | ngram.future_words, places[finals] << _SHIFT | end))
@@ -141,8 +144,9 @@ class _Model:
         return totals
 
     def _seen(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two sums over the n-grams of each history, float64: of their probabilities, and of their words' after the
-        parent history.
+        """Return two sums over the n-grams of each history, float64 (histories,).
+
+        The first is of their probabilities, the second of their words' probabilities after the parent history.
         """
         histories, words = self.keys >> _SHIFT, self.keys & ((1 << _SHIFT) - 1)
         size = len(self.has)

@@ -101,7 +101,7 @@ class Selection:
     @classmethod
     def of(cls, arc_starts: np.ndarray, next_states: np.ndarray, states: np.ndarray,
            keep: np.ndarray | None = None) -> Selection:
-        """Select ``states``, in their order, and the arcs between them; ``keep`` (bool (arcs,)) is False for arcs to remove."""
+        """Select ``states``, in their order, and the arcs between them for which ``keep`` (bool (arcs,)) is True."""
         states = np.asarray(states, dtype=np.int64)
         numbers = np.full(len(arc_starts) - 1, -1, dtype=np.int32)
         numbers[states] = np.arange(len(states), dtype=np.int32)
