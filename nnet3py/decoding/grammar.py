@@ -172,7 +172,8 @@ def ngram_fst(model: Ngram, words: SymbolTable) -> Fst:
 
 
 def ngram_arpa(model: Ngram, ids: Mapping[str, int]) -> Arpa:
-    """Return a model's n-grams as arrays of word numbers; n-grams with words not in ``ids`` are left out, with a warning."""
+    """Return a model's n-grams as arrays of word numbers; a warning counts n-grams left out, with words not in ``ids``.
+    """
     probs = dict(model.log10_probs)
     probs.setdefault((SENTENCE_START,), _NEVER)
     grams = {gram: value for gram, value in probs.items() if all(word in ids for word in gram)}
@@ -258,7 +259,7 @@ def read_ngram(rxfilename: str, words: Collection[str] | None = None) -> Ngram:
 
 
 def mixture(models: Sequence[tuple[Ngram, float]]) -> Ngram:
-    """Interpolate models linearly, P = sum of weight * P of each model, to one model with back-off. SRILM: ``ngram -mix-lm``.
+    """Interpolate models linearly, P = sum of weight * P of each model; back-off is kept. SRILM: ``ngram -mix-lm``.
 
     The result has the n-grams of all models; other probabilities come from back-off, whose factors make the
     probabilities after a history sum to 1.

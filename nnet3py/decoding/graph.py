@@ -64,7 +64,7 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
 
 
 def _lexicon_and_grammar(lang: Lang, grammar: Fst) -> Fst:
-    """Return L composed with G, with costs pushed so that the probabilities leaving a state have the same sum everywhere."""
+    """Return L composed with G, with costs pushed so that the probabilities leaving each state have the same sum."""
     lexicon = lang.lexicon
     has_backoff = BACKOFF in lang.words and BACKOFF in lang.phones
     if has_backoff and not (lexicon.input_labels == lang.phones[BACKOFF]).any():     # prepare_lang.sh adds loops itself

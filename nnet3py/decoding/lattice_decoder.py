@@ -377,7 +377,8 @@ class LatticeDecoder:
 
 
 class _Ends(NamedTuple):
-    """The least costs of tokens in the newest frame, without and with final costs, and the indexes of these tokens in it."""
+    """The least cost of a token in the newest frame, without and with final costs, and that token's index in the frame.
+    """
 
     cost: np.float32
     with_final: np.float32

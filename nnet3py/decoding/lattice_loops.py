@@ -91,7 +91,8 @@ def prune_active(search: Tokens, delta: float) -> int:
 
 @inline
 def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
-    """Drop a token's links outside the lattice beam; return the least extra cost of the others, and whether any was dropped."""
+    """Drop a token's links outside the lattice beam; return the others' least extra cost, and whether any was dropped.
+    """
     links, costs = search.links, search.token_costs
     total, beam = costs[token, TOTAL], search.limits[LATTICE_BEAM]
     least, lost, newer = _INFINITY, False, np.int32(-1)
@@ -116,7 +117,12 @@ def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
 
 @inline
 def _prune_links(search: Tokens, frame: int, delta: float) -> tuple[bool, bool]:
-    """Prune the links of a frame's tokens; return whether extra costs changed by more than ``delta``, and links were dropped."""
+    """Prune the links of a frame's tokens.
+
+    Returns
+    -------
+    Whether extra costs changed by more than ``delta``, and whether links were dropped.
+    """
     first, end, costs = search.frames[frame, FIRST_TOKEN], _end(search, frame), search.token_costs
     costs_changed, lost, again = False, False, True
     while again:
@@ -290,7 +296,7 @@ def trace_back(tokens: np.ndarray, links: np.ndarray, link_costs: np.ndarray, of
 
 def place_tokens(tokens: np.ndarray, links: np.ndarray, frames: np.ndarray, counts: np.ndarray,
                  position: np.ndarray) -> int:
-    """Sort each frame's tokens topologically: ``position`` is an order in which links within a frame lead to later tokens.
+    """Sort each frame's tokens topologically: find ``position`` so that links within a frame lead to higher positions.
 
     Positions follow the order of creation; if a link leads back, its target moves to the end. Return 1 if tokens moved,
     0 if not, -1 if links make a cycle.

@@ -100,7 +100,7 @@ class Lookahead:
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> Lookahead:
-        """Read a graph: HCLr.fst, of type ``olabel_lookahead``, or HCL.fst of another type, whose output labels are words.
+        """Read HCLr.fst, of type ``olabel_lookahead``, or HCL.fst, of another type, from transition-ids to words.
 
         Raises FormatError for other files.
         """
@@ -129,7 +129,7 @@ class Lookahead:
         return starts, pairs
 
     def with_graph(self, states: np.ndarray, arcs: np.ndarray, starts: np.ndarray, pairs: np.ndarray) -> Lookahead:
-        """Return a copy with other tables of states and arcs, and other intervals in the form of :meth:`interval_table`."""
+        """Return a copy with other states and arcs, and other intervals in the form of :meth:`interval_table`."""
         spans, intervals = _as_in_files(starts, pairs)
         return replace(self, states=states, arcs=arcs, spans=spans, intervals=intervals)
 
@@ -365,7 +365,7 @@ class GrammarTables:
         return int(words.max(initial=0))
 
     def labels_without_word(self) -> np.ndarray:
-        """Return the input labels of arcs without output label, such as that of #0, int32; 0 excluded, repetitions possible."""
+        """Return the nonzero input labels of arcs without output label, such as that of #0, int32, with repetitions."""
         if self.is_ngram:
             return np.zeros(0, dtype=np.int32)
         labels: np.ndarray = self.arrays[self.arrays[:, ARC_OUTPUT] == 0, ARC_INPUT]

@@ -79,7 +79,7 @@ class Grammar(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Labels that can come next from each state of HCL (``lookahead.Lookahead``), and the traits of states (``layout.py``)."""
+    """Labels that can come next from each state of HCL (``lookahead.Lookahead``), and its traits (``layout.py``)."""
 
     spans: Any
     intervals: Any
@@ -524,7 +524,7 @@ def _add_backoffs(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int,
 
 def add_sums(states: Any, labels: Any, costs: Any, stride: int, num_states: int, is_ngram: int, shift: float,
              sums: Any) -> int:
-    """Write running sums of exp(shift - cost) over each state's arcs with labels; return 1, or 0 if arcs are not sorted."""
+    """Write running sums of exp(shift - cost) over each state's arcs with labels; return 1, or 0 for unsorted arcs."""
     for state in range(num_states):
         words = state * STATE_WORDS
         first = np.int64(states[words + FIRST_ARC])

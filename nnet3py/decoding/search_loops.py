@@ -220,7 +220,10 @@ def _order_tokens(table: Table, search: Tokens) -> None:
 
 @inline
 def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray, log_likes: np.ndarray) -> int:
-    """Compute cutoff, adaptive beam, cost offset and a first cutoff for the next frame; return DONE or the array to enlarge."""
+    """Compute cutoff, adaptive beam, cost offset and a first cutoff for the next frame.
+
+    Return DONE, or the array to enlarge.
+    """
     counts, limits = search.counts, search.limits
     frame = counts[FRAME]
     if frame + 2 > len(search.frames):
@@ -322,7 +325,10 @@ def _select(values: np.ndarray, count: int, rank: int) -> float:
 
 @inline
 def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> int:
-    """Follow arcs with input labels from tokens up to the cutoff to the next frame; return DONE or the array to enlarge."""
+    """Follow arcs with input labels from tokens up to the cutoff to the next frame.
+
+    Return DONE, or the array to enlarge.
+    """
     counts, limits, costs = search.counts, search.limits, search.token_costs
     before = counts[FRAME] - 1
     first, row = search.frames[before, FIRST_TOKEN], counts[ROW]

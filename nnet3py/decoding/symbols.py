@@ -137,7 +137,7 @@ class SymbolTable(metaclass=AdvisingType):
         return beyond[0][1] if beyond else ""
 
     def extended(self, names: Iterable[str]) -> SymbolTable:
-        """Return a table with more names, numbered after the largest number; names that it has already are not repeated."""
+        """Return a table with more names, numbered after the largest number; names that it has already keep theirs."""
         names = [name for name in names if name not in self.ids]
         first = max(self.names, default=-1) + 1
         return SymbolTable(self.names | dict(enumerate(names, first)), self.what, self.path)
@@ -148,7 +148,7 @@ class SymbolTable(metaclass=AdvisingType):
 
 
 class StoredSymbolTable(SymbolTable):
-    """A symbol table whose names, perhaps millions, stay undecoded in the bytes of OpenFst's file until they are needed."""
+    """A symbol table whose names, perhaps millions, stay in the bytes of OpenFst's file until they are looked up."""
 
     def __init__(self, symbols: SymbolBytes, what: str = "word", path: str = "") -> None:
         self._symbols, self.what, self.path = symbols, what, path
@@ -258,7 +258,7 @@ class Spelling:
         return [stripped.upper() if self._is_upper else stripped.lower()] if stripped else []
 
     def is_odd(self, word: str) -> bool:
-        """Return whether a word has a character that is not in the model's words, and no letter of their writing systems."""
+        """Return whether a word has a character that is neither in the model's words nor of their writing systems."""
         return any(letter not in self._letters and _script(letter) not in self._scripts for letter in word)
 
 

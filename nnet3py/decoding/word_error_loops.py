@@ -37,7 +37,7 @@ def count(reference, hypothesis, totals, edits):
 
 
 def steps(first, second, totals, table):
-    """Write to ``table`` uint8 (len(first) + 1, len(second) + 1) the last step of the cheapest alignment of all prefixes.
+    """Write to ``table`` uint8 (len(first) + 1, len(second) + 1) the last step of the best alignment of prefixes.
 
     Of equal steps, a match or substitution is preferred to a deletion (from ``first``), and a deletion to an insertion.
     ``totals`` int32 (columns,) is scratch memory.
@@ -63,7 +63,7 @@ def steps(first, second, totals, table):
 
 
 def resample(state, place, errors, words, replications, results):
-    """Draw ``replications`` samples of utterances, each of as many as there are; ``results`` gets their errors and words.
+    """Draw random samples, each of as many utterances as there are; ``results`` gets the errors and words of each.
 
     ``state`` uint32 (31,) and ``place`` are the state of the C library's random number generator; return its next
     place.

@@ -91,7 +91,7 @@ class Resampler:
             return mean, _TWO_SIDED * float(np.sqrt(max(0.0, float(np.square(rates).mean()) - mean * mean)))
 
     def improvement(self, errors: Sequence[int], others: Sequence[int]) -> float:
-        """Return the probability that the second of two systems has fewer errors.
+        """Return the estimated probability that ``others`` has fewer errors than ``errors``, both counts by utterance.
 
         Kaldi: GetBootstrapWERTwoSystemComparison.
         """
@@ -132,7 +132,7 @@ class WordErrors(Advising):
     missing: int = 0
 
     def __post_init__(self) -> None:
-        """Raise UsageError for texts in place of counts."""
+        """Raise UsageError if counts are strings: :func:`wer` takes texts."""
         if isinstance(self.words, str | list | tuple):
             raise UsageError(f"WordErrors are counts, found {self.words!r}",
                              "nnet3py.wer('one two', 'one too') counts; or WordErrors().add('one two', 'one too')")

@@ -282,7 +282,7 @@ class PhoneAligner:
         return self.model.topology.entries[self._entry_number(phone)]
 
     def _path(self, phone: int, length: int) -> tuple[tuple[int, int], ...]:
-        """Return the emitting states of a phone of ``length`` frames, each with the index of the transition that leaves it."""
+        """Return the emitting states of a phone of ``length`` frames, as (state, index of the transition out of it)."""
         entry = self._entry_number(phone)
         usual, shortest = self._usual[entry], self._shortest[entry]
         path = usual if len(usual) <= length else shortest
