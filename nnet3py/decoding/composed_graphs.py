@@ -262,7 +262,7 @@ def relabeled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
     ``label_of_word`` (int32) has the label of each word; ShapeError if it is None.
     """
     if label_of_word is None:
-        raise ShapeError("HCL does not say which label stands for which word",
+        raise ShapeError("the file of HCL has no table of the labels of words",
                          "give a G whose input labels are HCL's output labels")
     words = grammar.input_labels
     has_label = words < len(label_of_word)

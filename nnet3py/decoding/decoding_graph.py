@@ -111,7 +111,7 @@ def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
     where = f"arc {arc} of the graph, of state {state}"
     if problem == layout.BAD_INPUT:
         raise ShapeError(f"{where} has the input label {value}, but the model's transition-ids are 1 to {largest}",
-                         "graph and model must belong together")
+                         "use the model that the graph was made with")
     if problem:
         raise ShapeError({
             layout.BAD_RANGE: f"state {state} of the graph has {value} arcs from arc {arc}, but there are "

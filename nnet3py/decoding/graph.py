@@ -58,7 +58,7 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
     hmms, disambig = hmm_transducer(windows, tree, model, transition_scale, names)
     graph = _minimized(without_local_epsilons(without_symbols(_composed(hmms, windows_graph), disambig)))
     if graph.start < 0:
-        raise Nnet3Error("the decoding graph is empty", "do lexicon, grammar and model belong together?")
+        raise Nnet3Error("the decoding graph is empty", "use lexicon, grammar and model with the same phones and words")
     graph = add_self_loops(graph, model, self_loop_scale)
     return graph if names is None else of_part(graph, names)
 
@@ -128,7 +128,7 @@ def with_transition_costs(graph: Fst, model: TransitionModel, transition_scale: 
     ids = graph.input_labels
     if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) <= model.num_transition_ids:
         raise FormatError(f"the graph has labels {ids.min()} to {ids.max()}, but the model's transition-ids are 1 to "
-                          f"{model.num_transition_ids}", hint="graph and model must belong together")
+                          f"{model.num_transition_ids}", hint="use the model that the graph was made with")
     leaving = model.non_self_loop_log_probs[model.transition_id_to_state]
     costs = -np.where(model.is_self_loop, self_loop_scale * model.log_probs,
                       transition_scale * (model.log_probs - leaving) + self_loop_scale * leaving)

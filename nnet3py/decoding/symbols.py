@@ -122,7 +122,7 @@ class SymbolTable(metaclass=AdvisingType):
 
     def _no_number(self, number: int, where: str) -> FormatError:
         return FormatError(f"there is no {self.what} of number {number} in {where}",
-                           hint="the graph and the table must belong together")
+                           hint="use the table of words that the graph was made with")
 
     @property
     def disambiguation(self) -> list[int]:

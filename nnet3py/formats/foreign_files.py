@@ -114,7 +114,7 @@ def write_wave(writer: TokenWriter, wave: Wave) -> None:
     if 2 * channels * count > _MAX_BYTES:
         raise Nnet3Error(f"{channels} channels of {count} samples are too long for a WAVE file")
     if 2 * channels > _MAX_FRAME_BYTES or not 0 < rate <= _MAX_RATE:
-        raise Nnet3Error(f"{channels} channels of {rate} samples a second cannot be said in a WAVE file")
+        raise Nnet3Error(f"{channels} channels of {rate} samples a second do not fit into the header of a WAVE file")
     if not np.isfinite(wave.samples).all():
         raise Nnet3Error("the sound has samples that are NaN or infinite, which 16 bits cannot hold")
     limits = np.iinfo(np.int16)
@@ -223,7 +223,7 @@ def _numbers(data: memoryview, form: _Form) -> np.ndarray:
 
 
 def _cannot_write(writer: TokenWriter, value: float) -> None:
-    raise Nnet3Error("a duration is not sound and cannot be written as such")
+    raise Nnet3Error("only sound can be written as a WAVE file, not a duration")
 
 
 WAVE: Holder[Wave] = Holder("sound", read_wave, write_wave, has_header=False)

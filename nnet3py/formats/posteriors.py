@@ -172,7 +172,7 @@ def weighted_frames(posterior: Posterior, marked: np.ndarray, weight: float) -> 
     """
     frames, values = _frames(posterior), posterior.weights.astype(np.float64)
     if (values < 0).any():
-        raise Nnet3Error("negative posteriors cannot be distributed", "look for what made them")
+        raise Nnet3Error("expected posteriors of 0 or more, found a negative one", "check the program that wrote them")
     silence = np.bincount(frames, np.where(marked, values, 0.0), minlength=len(posterior))
     total = np.bincount(frames, values, minlength=len(posterior))
     with np.errstate(invalid="ignore", divide="ignore"):

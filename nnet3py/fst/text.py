@@ -311,7 +311,7 @@ def _label_texts(labels: np.ndarray, names: dict[int, bytes] | None) -> list[byt
         return [names[label] for label in numbers]
     except KeyError as error:
         raise FormatError(f"an FST has the label {error.args[0]}, for which the table has no symbol",
-                          hint="are FST and symbol table of one system?") from None
+                          hint="use the symbol table that the FST was made with") from None
 
 
 def _cost_texts(costs: np.ndarray, show_zero: bool, digits: int) -> list[bytes]:

@@ -111,8 +111,8 @@ class GrammarFst:
         """
         for number in parts:
             if number < nonterminals.first_of_user or nonterminals.label(number, nonterminals.bos) > _LARGEST_LABEL:
-                raise UsageError(f"{number} is not a nonterminal of the user: those are {nonterminals.first_of_user} "
-                                 "and above, as far as labels go", _HINT)
+                raise UsageError(f"{number} is not the number of a user-defined nonterminal; these begin with "
+                                 f"{nonterminals.first_of_user}, and their labels must be below 2**31", _HINT)
         prepared_parts = {}
         for number, part in parts.items():
             with within(f"the graph of nonterminal {number}"):

@@ -53,7 +53,7 @@ def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, 
     entry = model.topology.entry_of_phone.get(phone)
     if entry is None:
         raise FormatError(f"phone {phone} of the graph is not in the model's topology",
-                          hint="are graph and model of one system?")
+                          hint="were graph and model made with the same phones and tree?")
     states = model.topology.entries[entry]
     arcs = [arc for number, state in enumerate(states)
             for arc in _state_arcs(number, state, window, tree, model, transition_scale)]
@@ -216,7 +216,7 @@ def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:
     labels = fst.input_labels
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
         raise FormatError(f"expected a graph of transition-ids, 1 to {model.num_transition_ids}, found labels from "
-                          f"{labels.min()} to {labels.max()}", hint="are graph and model of one system?")
+                          f"{labels.min()} to {labels.max()}", hint="were graph and model made with the same phones and tree?")
     pdfs = (model.transition_id_to_pdf[labels] + 1).astype(np.int32)
     return dataclasses.replace(fst, input_labels=pdfs, output_labels=pdfs, stored=None)
 
@@ -266,7 +266,7 @@ def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: 
     wrong = ~is_other & ((labels < 0) | (labels > model.num_transition_ids))
     if wrong.any():
         raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, but the model's transition-ids are 1 to "
-                          f"{model.num_transition_ids}", hint="are graph and model of one system?")
+                          f"{model.num_transition_ids}", hint="were graph and model made with the same phones and tree?")
     ids = np.where(is_other, 0, labels)
     if check and model.is_self_loop[ids].any():
         first = labels[model.is_self_loop[ids].argmax()]

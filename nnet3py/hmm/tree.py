@@ -297,7 +297,7 @@ def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> 
             pdfs = tree.pdfs(phone, *classes)
             if not pdfs:
                 raise FormatError(f"the tree has no pdf for phone {phone}, pdf class {state.forward_pdf_class}",
-                                  hint="tree and topology must be of one system")
+                                  hint="tree and topology must be for the same phones")
             tuples += [(phone, number, pdf_pair[0], pdf_pair[-1]) for pdf_pair in pdfs]
             probabilities += [probability for _, probability in state.transitions] * len(pdfs)
     with np.errstate(divide="ignore"):

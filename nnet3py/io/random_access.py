@@ -157,7 +157,7 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
         self._to_drop: str | None = None
 
     def _drop(self, but: str) -> None:
-        """With option ``o``, drop the value that was returned last, unless its key is ``but``."""
+        """Drop the value that was returned last, with option ``o``, unless its key is ``but``."""
         if self._to_drop is not None and self._to_drop != but:
             del self._values[self._to_drop]
             self._first_dropped = self._first_dropped or self._to_drop

@@ -342,7 +342,7 @@ def with_phones(model: TransitionModel, lattice: Fst) -> Fst:
     begins &= lattice.sources != lattice.start
     phones = model.transition_id_to_phone[ids]
     if _first_phone(lattice) + int(phones.max(initial=0)) > np.iinfo(np.int32).max:
-        raise LatticeError(f"the lattice has word {_first_phone(lattice) - 1}, which leaves no room for phones")
+        raise LatticeError(f"the lattice has word {_first_phone(lattice) - 1}, too large for adding labels of phones")
     labels = _first_phone(lattice) + phones
     has_word = lattice.output_labels != 0
     words = np.where(begins & ~has_word, labels, lattice.output_labels)

@@ -86,8 +86,7 @@ def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
     """Return the frame in which each state of a topologically sorted lattice is reached, int32 (states,).
 
     -1 for a state that is not reached. LatticeError if paths of different length lead to a state. Kaldi:
-    LatticeStateTimes,
-    CompactLatticeStateTimes.
+    LatticeStateTimes, CompactLatticeStateTimes.
     """
     times = np.empty(lattice.num_states, dtype=np.int32)
     lengths = arc_lengths(lattice)

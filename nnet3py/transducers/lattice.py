@@ -1,13 +1,11 @@
 """Lattices in files and tables: FSTs whose weights are pairs of a graph and an acoustic cost.
 
 Input labels are transition-ids, output labels words. In compact lattices an arc has a word and the transition-ids of
-all
-its frames. Each kind is converted where the other is wanted. In text a lattice is a newline, a line for each arc and
-each
-final state, and an empty line: an arc is ``source next ilabel olabel graph,acoustic`` or, in a compact lattice,
-``source
-next word graph,acoustic,id_id_…``; the arcs of the start state come first; a weight of 0 without transition-ids is left
-out. Kaldi: ``ReadLattice``, ``WriteLattice``, ``ReadCompactLattice``, ``WriteCompactLattice``, ``ConvertLattice``.
+all its frames. Each kind is converted where the other is wanted. In text a lattice is a newline, a line for each arc
+and each final state, and an empty line: an arc is ``source next ilabel olabel graph,acoustic`` or, in a compact
+lattice, ``source next word graph,acoustic,id_id_…``; the arcs of the start state come first; a weight of 0 without
+transition-ids is left out. Kaldi: ``ReadLattice``, ``WriteLattice``, ``ReadCompactLattice``, ``WriteCompactLattice``,
+``ConvertLattice``.
 """
 from __future__ import annotations
 
@@ -85,8 +83,9 @@ def expanded(compact: CompactLattice) -> Fst:
 
 def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray]:
-    """Return the transition-ids of final weights and arcs, and for each chain, in ``order``, the index of its first one
-    and their number.
+    """Return all transition-ids, those of final weights first; and for each chain its first index there and its length.
+
+    Chains are in the order ``order``.
     """
     ids = np.concatenate((compact.final_ids, compact.ids))
     first = np.concatenate((compact.final_string_starts[finals], compact.string_starts[:-1] + len(compact.final_ids)))
@@ -141,8 +140,7 @@ def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
     """Read a lattice of either kind in text, with the newline before it and the empty line after it.
 
     The number of fields, and whether weights have transition-ids, show the kind; a lattice that could be either is
-    compact.
-    FormatError for other text.
+    compact. FormatError for other text.
     """
     reader.take_while(_BLANKS)
     if reader.peek(1) != b"\n":

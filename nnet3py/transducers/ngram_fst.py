@@ -275,7 +275,7 @@ def _histories(fst: Fst, backoffs: np.ndarray) -> list[tuple[int, ...]]:
             break
         depths += state >= 0
     else:
-        raise _error("its states back off in a circle")
+        raise _error("its back-off arcs form a cycle")
     histories: dict[int, tuple[int, ...]] = {int(np.flatnonzero(backoffs < 0)[0]): ()}
     histories[fst.start] = (0,) * int(depths[fst.start])
     waiting = list(histories)
