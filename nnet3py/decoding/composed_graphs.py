@@ -358,7 +358,7 @@ def bigram_grammar(phrases: Sequence[Sequence[int]]) -> Fst:
     for (history, word), count in counts.items():
         following[history][word] += count
         if history:
-            following[0][word] += count        # backing off adds the counts of all histories
+            following[0][word] += count        # unigram counts are sums over all histories
     final = np.full(len(histories), NO_WEIGHT, dtype=np.float32)
     arcs: list[tuple[int, int, float, int]] = []
     for history in histories:

@@ -269,7 +269,10 @@ class LazyGraph(ABC):
 
     @abstractmethod
     def _add(self, key: int, label: int, potential: np.float32, first: int, end: int) -> int:
-        """Add a state and return its number; the arguments are its row of the arrays that identify composed states."""
+        """Add a composed state, identified by ``key`` and ``label``; return its number.
+
+        Only compositions with G use the arguments after ``key``; see ``lookahead_loops.py``.
+        """
 
     @abstractmethod
     def _add_start(self) -> int:

@@ -48,7 +48,7 @@ from nnet3py.engine.inline import inline
 from nnet3py.graphs.grammar_fst import FIRST_LABEL
 
 _INFINITY = np.float32(np.inf)
-_BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # added to the offset
+_BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # numbers of the nonterminals, relative to #nonterm_bos
 
 
 class Graphs(NamedTuple):

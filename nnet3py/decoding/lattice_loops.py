@@ -185,7 +185,8 @@ def best_ends(state_costs: Any, tokens: np.ndarray, token_costs: np.ndarray, fra
 
 def prune(tokens: np.ndarray, token_costs: np.ndarray, links: np.ndarray, link_costs: np.ndarray, frames: np.ndarray,
           offsets: np.ndarray, remap: np.ndarray, counts: np.ndarray, limits: np.ndarray) -> None:
-    """Prune as :func:`advance` does every ``prune_interval`` frames, but now. Kaldi: PruneActiveTokens."""
+    """Prune the frames so far, without waiting for the next multiple of ``prune_interval``. Kaldi: PruneActiveTokens.
+    """
     search = Tokens(tokens, token_costs, links, link_costs, frames, offsets, remap, counts, limits)
     first = prune_active(search, limits[PRUNE_DELTA])
     compact(search, first)
@@ -212,7 +213,7 @@ def compact(search: Tokens, first_frame: int) -> None:
     """Remove pruned tokens and links from ``first_frame`` on; the order of the others is kept."""
     tokens, links, frames, counts, remap = search.tokens, search.links, search.frames, search.counts, search.remap
     newest = counts[FRAME]
-    first_frame = max(first_frame - 1, 0)            # links of the time before lead to tokens that get other numbers
+    first_frame = max(first_frame - 1, 0)            # links of the frame before lead to tokens that get new numbers
     first_token, first_link = frames[first_frame, FIRST_TOKEN], frames[first_frame, FIRST_LINK]
     kept = first_token
     for token in range(first_token, counts[NUM_TOKENS]):

@@ -10,19 +10,19 @@ from __future__ import annotations
 # Columns of a state of the graph, as in OpenFst's const files: final cost (a float), first arc, number of arcs, number
 # of arcs without input label, and number of arcs without output label (in n-gram models the back-off state).
 FINAL, FIRST_ARC, NUM_ARCS, NUM_EPSILONS, PARENT, STATE_WORDS = 0, 1, 2, 3, 4, 5
-UNKNOWN_ARCS = 0xFFFFFFFF          # number of arcs of a state whose arcs are made when they are needed; until then
+UNKNOWN_ARCS = 0xFFFFFFFF          # number of arcs of a state that is not expanded yet; until then
                                    # NUM_EPSILONS is 0 only if there will be no arcs without input label
 # Columns of an arc of the graph, as in OpenFst's files.
 ARC_INPUT, ARC_OUTPUT, ARC_COST, ARC_NEXT, ARC_WORDS = 0, 1, 2, 3, 4
 
-# Columns of a token: state (-1: pruned), cost (a float, without the offsets of earlier times), extra cost of the best
+# Columns of a token: state (-1: pruned), cost (a float, without the offsets of earlier frames), extra cost of the best
 # path through the token (a float, relative to the best path), newest link, next token in its bucket, and the token
 # before it on the best path.
 STATE, TOTAL, EXTRA, LINKS, CHAIN, BACK, TOKEN_WORDS = 0, 1, 2, 3, 4, 5, 6
 # Columns of a link: target token (-1: pruned), next older link of the same token, labels, graph and acoustic cost
 # (floats).
 TO, OLDER, INPUT, OUTPUT, GRAPH, ACOUSTIC, LINK_WORDS = 0, 1, 2, 3, 4, 5, 6
-# Columns of a time: first token and first link, and whether links and tokens have to be pruned.
+# Columns of a frame: first token and first link, and whether links and tokens have to be pruned.
 FIRST_TOKEN, FIRST_LINK, PRUNE_LINKS, PRUNE_TOKENS, FRAME_WORDS = 0, 1, 2, 3, 4
 # Columns of a bucket of the table of tokens: first and last token.
 BUCKET_WORDS = 2
@@ -30,13 +30,13 @@ BUCKET_WORDS = 2
 # Counts (int64) that the decoder's loops keep between calls, and integer options.
 (NUM_TOKENS, NUM_LINKS, FRAME, ROW, NUM_ORDER, NUM_USED, NUM_STACK, POSITION, PHASE, HASH_SIZE, HASH_WANTED,
  MAX_ACTIVE, MIN_ACTIVE, PRUNE_INTERVAL, TIDY, NUM_WAITING, NUM_COUNTS) = range(17)
-# Costs (float32) that the decoder's loops keep between calls, and options that are numbers with fractions.
+# Costs (float32) that the decoder's loops keep between calls, and options that are not integers.
 (BEAM, LATTICE_BEAM, BEAM_DELTA, HASH_RATIO, PRUNE_DELTA, CUTOFF, ADAPTIVE_BEAM, NEXT_CUTOFF, NUM_LIMITS) = range(9)
 # The stages of a frame.
 PRUNING, BEGINNING, EMITTING, ENTERING_EPSILONS, EPSILONS = range(5)
 NO_LIMIT = 2147483647              # max-active without a limit
 
-# Counts (int64) of a graph made while decoding: states and arcs made, and the place in the list of wanted states; for
+# Counts (int64) of a graph expanded while decoding: states and arcs, and the position in the list of wanted states; for
 # grammars also the number of instances, and the state, nonterminal and phone of an error.
 NUM_STATES, NUM_MADE_ARCS, PLACE, NUM_INSTANCES, BAD_STATE, BAD_NAME, BAD_PHONE, NUM_GRAPH_COUNTS = range(8)
 # Columns of an instance, one call of a grammar's graph: that graph, the calling instance, the caller's state to return
@@ -46,8 +46,8 @@ MOST_DEPTH = 10_000                # of calls, against endless recursion
 # Traits (bits) of a state of HCL: some arcs have no transition-id, the state is final.
 HAS_FREE_ARCS, CAN_END = 1, 2
 
-# What the loops return: done, or which array must grow before they go on; the errors of a grammar.
+# Return values of the loops: done, or the array to enlarge before the next call; the errors of a grammar.
 (DONE, MORE_TOKENS, MORE_LINKS, MORE_FRAMES, MORE_BUCKETS, MORE_STACK, MORE_ARCS, FEWER_ARCS, MORE_STATES,
  MORE_INSTANCES, NO_GRAPH, NO_ENTRY, TOO_DEEP) = range(13)
-# What the check of a graph's tables returns.
+# Return values of the check of a graph's tables.
 FINE, BAD_RANGE, BAD_NEXT, BAD_INPUT, BAD_OUTPUT, BAD_COST, BAD_EPSILONS = range(7)

@@ -45,7 +45,7 @@ _check_intervals = Loop(_HERE, "check_intervals", "i4* i8 i8 i4[,]", _USES)
 _add_sums = Loop("nnet3py.decoding.lookahead_loops", "add_sums", "u4* i4* f4* i8 i8 i8 f8 f8*",
                  ["nnet3py.decoding.layout", _HERE, "nnet3py.engine.inline"])
 
-_LARGEST_STATE = 1 << 30       # its number and a bit share a word
+_LARGEST_STATE = 1 << 30       # a state's number and a flag are stored in 32 bits
 KIND = "olabel_lookahead"
 _MAGIC = 446681434                      # of OpenFst's FSTs with additional data
 _FILE_VERSION = 1

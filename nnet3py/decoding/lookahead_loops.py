@@ -48,7 +48,7 @@ from nnet3py.engine.inline import address, bring, inline
 
 _INFINITY = np.float32(np.inf)
 _LEAST_PART = 1.0e-11          # part of a running sum above which a difference of two sums is precise enough
-_MANY = 64                     # words above which labels are checked for following each other
+_MANY = 64                     # number of words from which on labels may be looked up by guessing their position
 
 
 class Tables(NamedTuple):
@@ -137,7 +137,7 @@ def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: 
     reach = Reach(spans, intervals, final_label, traits)
     made = Made(keys, potentials, ranges, table, mask, states, state_costs, room, arcs, arc_costs, arc_room, counts)
     while counts[PLACE] < num_wanted:
-        _bring_ahead(hcl, g, reach, made, wanted, num_wanted)
+        _prefetch(hcl, g, reach, made, wanted, num_wanted)
         state = np.int64(wanted[counts[PLACE]])
         if states[state * STATE_WORDS + NUM_ARCS] == -1:
             status = _expand_one(hcl, g, reach, made, is_disambig, state)
@@ -182,8 +182,12 @@ def _state_of(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: A
 
 
 @inline
-def _bring_ahead(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any, num_wanted: int) -> None:
-    """Prefetch the memory of states that are expanded soon, with one step of indirection less for each later state."""
+def _prefetch(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any, num_wanted: int) -> None:
+    """Prefetch the memory of the states to be expanded next.
+
+    Each step needs the memory of the step before: keys of states 12 places ahead, rows of HCL and G 8, first arcs 5,
+    targets of arcs 2.
+    """
     place = np.int64(made.counts[PLACE])
     if place + 12 < num_wanted:
         state = np.int64(wanted[place + 12])

@@ -10,7 +10,7 @@ from nnet3py.option_fields import opt
 
 @dataclass(frozen=True)
 class DecoderOptions:
-    """Width of the decoder's search; costs include the acoustic scale. Kaldi: LatticeFasterDecoderConfig.
+    """Beams and limits of the decoder's search; costs include the acoustic scale. Kaldi: LatticeFasterDecoderConfig.
 
     ``prune_scale``, for which Kaldi's programs have no option, affects speed only.
     """

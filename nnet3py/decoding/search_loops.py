@@ -283,7 +283,7 @@ def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
     for token in range(first, first + count):
         below += costs[token, TOTAL] < cutoff
         up_to += costs[token, TOTAL] <= cutoff
-    rank = np.int64(-1)                          # of the token whose cost is the cutoff, unless the beam decides
+    rank = np.int64(-1)                          # of the token whose cost is the cutoff; -1: the beam decides
     if count > most and below > most:
         rank = most
     elif count <= fewest:
@@ -434,7 +434,7 @@ def _follow_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
         if status != DONE:
             return status
         counts[NUM_STACK] -= 1
-        _drop_links(search, token)                    # of an earlier visit, with a worse cost
+        _drop_links(search, token)                    # from an earlier visit, when the token's cost was higher
         arc = np.int64(graph.states[state + FIRST_ARC]) * ARC_WORDS
         while remaining > 0:
             if graph.arcs[arc + ARC_INPUT] == 0:

@@ -263,5 +263,5 @@ class Spelling:
 
 
 def _script(letter: str) -> str:
-    """Return the writing system of a letter; for other characters the character itself."""
+    """Return the writing system of a letter, such as LATIN; for other characters the character itself."""
     return unicodedata.name(letter, letter).split()[0] if letter.isalpha() else letter

@@ -27,7 +27,7 @@ _TABLE_ROWS = 256                                    # from here on decoding a c
 _BATCH = 1 << 14                                     # elements decoded at once, so that they stay in the cache
 _ROWS_AT_ONCE = 4096                                 # keeps the part of the target that is written in the cache
 
-_TINY, _HUGE = 1e-30, 1e33                           # between these, floats do
+_TINY, _HUGE = 1e-30, 1e33                           # numbers between these can be computed in float32
 
 # 1/63 in two parts: a float32 times the first is exact in double, so the product can be added nearly unrounded.
 _SIXTY_THIRD = 1.0 / 63.0

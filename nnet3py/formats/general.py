@@ -250,7 +250,7 @@ def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
 
 
 def to_dense(matrix: GeneralMatrix) -> np.ndarray:
-    """Return the matrix as float32 (rows, cols): a new array, or the array itself."""
+    """Return the matrix as float32 (rows, cols): a new array, or the matrix itself if it is dense."""
     return matrix.to_dense() if isinstance(matrix, CompressedMatrix | SparseMatrix) else matrix
 
 

@@ -30,8 +30,8 @@ COMPRESSED = ("CM", "CM2", "CM3")
 DENSE = ("FM", "DM")
 
 _FIRST, _MOST = 1 << 15, 1 << 26       # bytes of a single value that are read at first, and that may follow
-BLOCK = 1 << 18                 # bytes; larger blocks come from the system again each time, page by page
-_HEAD = 256                     # bytes; an entry with a longer key is left to whoever reads
+BLOCK = 1 << 18                 # bytes; memory of larger blocks is not reused by malloc
+_HEAD = 256                     # bytes; entries with longer keys are read otherwise
 _RUN = 1 << 23                  # bytes that are moved at once
 
 SPARSE_HEAD_BYTES = 8                          # SM, a blank, and the sized number of rows

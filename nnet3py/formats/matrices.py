@@ -161,7 +161,7 @@ def _parse_plain_numbers(text: bytes) -> np.ndarray | None:
         return None
     try:
         values = np.fromstring(text, dtype=np.float64, sep=" ")
-    except (DeprecationWarning, ValueError):        # how different versions of numpy say that they stopped early
+    except (DeprecationWarning, ValueError):        # messages of different versions of numpy for text that is no number
         return None
     return values if len(values) == len(starts) else None
 

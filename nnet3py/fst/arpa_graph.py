@@ -70,7 +70,7 @@ class _Grammar:
     def __init__(self, arpa: Arpa, special: Sentence, warn: Warner) -> None:
         self._order, self._special, self._warn = arpa.order, special, warn
         self._histories = Histories()
-        self._is_state = np.ones(1, dtype=bool)            # by node: beginnings of histories need not be histories
+        self._is_state = np.ones(1, dtype=bool)            # by node; prefixes of histories need not be states
         self._start = MISSING
         self._arcs: list[tuple[np.ndarray, ...]] = []      # source, input label, output label, cost, target
         self._ends: list[tuple[np.ndarray, np.ndarray]] = []

@@ -95,7 +95,7 @@ def _move_arcs(state, arc, inner, inputs, outputs, weights, targets, finals, fir
     shift = np.float32(remaining - _sum(removed, remaining, sum_in_log))
     if not abs(shift) < np.inf:
         return
-    weights[arc] += shift                    # so that the exits of each of the two states have the same sum as before
+    weights[arc] += shift                    # keeps the sum of the exits of each of the two states
     finals[inner] -= shift
     other = first[inner]
     while other != GONE:
@@ -152,7 +152,7 @@ def remove(inputs, outputs, weights, targets, finals, first, last, following, en
                     _pass_through(state, arc, inner, inputs, outputs, weights, targets, finals, first, last, following,
                                   entering, leaving, use_log)
                     joined = targets[arc] != GONE and targets[arc] != inner
-            if not joined:                   # else it may be joined with what follows now
+            if not joined:                   # a joined arc may be joined again with the next one
                 arc = following[arc]
 
 

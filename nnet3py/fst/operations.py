@@ -20,7 +20,7 @@ EPSILON = 0
 
 
 def changed(fst: Fst, **values: object) -> Fst:
-    """Return the FST with some attributes replaced, such as ``input_labels``."""
+    """Return a copy of the FST with attributes such as ``input_labels`` replaced, and without ``stored``."""
     return dataclasses.replace(fst, stored=None, **values)  # type: ignore[arg-type]
 
 
@@ -290,7 +290,7 @@ logger = logging.getLogger(__name__)
 OPENFST_DELTA = 1.0 / 1024.0
 _MAX_ITERATIONS = 200
 _CHECK_EVERY = 5
-_DAMPING = 0.1                             # of the power iteration: parity must not keep it from converging
+_DAMPING = 0.1                             # share of the old vector kept, without which periodic graphs do not converge
 
 
 def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
@@ -330,7 +330,7 @@ def _leading_vector(rows: np.ndarray, cols: np.ndarray, values: np.ndarray, size
     return vector
 
 
-_TRIES = 1000            # of finding a path that is short enough
+_TRIES = 1000            # number of draws of a path that is short enough
 _END = -1
 
 

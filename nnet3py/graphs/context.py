@@ -21,7 +21,7 @@ from nnet3py.transducers.fst_operations import connected
 
 EPSILON = 0
 NO_PHONE = 0          # in a window: before the first phone or after the last
-REFUSED = -1          # for symbols that cannot follow
+REFUSED = -1          # the window and history for symbols that cannot follow
 
 _FIRST_ROOM = 1 << 10 # of arrays that grow
 _DONE, _NEW_STEP, _MORE_STATES, _MORE_ARCS = range(4)      # what _expand returns
@@ -89,7 +89,7 @@ class _Contexts:
     def __init__(self, width: int, central: int, end_symbol: int, disambig: Collection[int]) -> None:
         self.width, self.central, self.end_symbol = width, central, end_symbol
         self.disambig = frozenset(disambig)
-        # graphs with disambiguation symbols can be determinized only if windows yet to come are not epsilons
+        # output before the first window, without which graphs with disambiguation symbols cannot be determinized
         self.marks_starts = bool(self.disambig) and central < width - 1
         self.windows: list[Window] = []
         self._ids: dict[Window, int] = {(): EPSILON}

@@ -218,7 +218,7 @@ def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
     leaving = np.flatnonzero(calls | ends)
     marked = changed.sources[leaving]
     changed.final[marked[changed.final[marked] == LEAVES]] = NO_WEIGHT
-    _take_in_final_costs(changed, np.flatnonzero(ends))
+    _add_final_costs(changed, np.flatnonzero(ends))
     _separate_leaving(changed, leaving, np.where(calls, changed.targets, -1)[leaving], names[leaving])
     _separate_entries(changed, np.flatnonzero((names == nonterminals.begin) | (names == nonterminals.reenter)))
     changed.final[changed.sources[leaving]] = LEAVES
@@ -265,7 +265,7 @@ def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_to
         raise FormatError("something follows #nonterm_end in the graph")
 
 
-def _take_in_final_costs(changed: _Arcs, ends: np.ndarray) -> None:
+def _add_final_costs(changed: _Arcs, ends: np.ndarray) -> None:
     """Add the final costs after arcs of #nonterm_end to these arcs, so that decoders need not look them up."""
     costs = changed.final[changed.targets[ends]]
     if costs.any():

@@ -53,7 +53,7 @@ def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, 
     entry = model.topology.entry_of_phone.get(phone)
     if entry is None:
         raise FormatError(f"phone {phone} of the graph is not in the model's topology",
-                          hint="were graph and model made with the same phones and tree?")
+                          hint="use the model that the graph was made with")
     states = model.topology.entries[entry]
     arcs = [arc for number, state in enumerate(states)
             for arc in _state_arcs(number, state, window, tree, model, transition_scale)]
@@ -216,7 +216,7 @@ def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:
     labels = fst.input_labels
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
         raise FormatError(f"expected a graph of transition-ids, 1 to {model.num_transition_ids}, found labels from "
-                          f"{labels.min()} to {labels.max()}", hint="were graph and model made with the same phones and tree?")
+                          f"{labels.min()} to {labels.max()}", hint="use the model that the graph was made with")
     pdfs = (model.transition_id_to_pdf[labels] + 1).astype(np.int32)
     return dataclasses.replace(fst, input_labels=pdfs, output_labels=pdfs, stored=None)
 
@@ -266,7 +266,7 @@ def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: 
     wrong = ~is_other & ((labels < 0) | (labels > model.num_transition_ids))
     if wrong.any():
         raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, but the model's transition-ids are 1 to "
-                          f"{model.num_transition_ids}", hint="were graph and model made with the same phones and tree?")
+                          f"{model.num_transition_ids}", hint="use the model that the graph was made with")
     ids = np.where(is_other, 0, labels)
     if check and model.is_self_loop[ids].any():
         first = labels[model.is_self_loop[ids].argmax()]
@@ -281,7 +281,7 @@ def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
     A class is a transition-state; 0: none.
     """
     low, high = _range_of_classes(fst.next_states, classes, fst.num_states)
-    low[fst.start], high[fst.start] = 0, max(high[fst.start], 0)        # entered by nothing, as if by an epsilon
+    low[fst.start], high[fst.start] = 0, max(high[fst.start], 0)        # the start counts as entered by an epsilon
     mixed = low < high
     moved = np.flatnonzero(mixed[fst.next_states] & (classes > 0))
     entered_by = np.where(mixed, 0, high)
@@ -307,7 +307,8 @@ def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
     and weight, to a new state, followed by an arc with the transition-id.
     """
     low, high = _range_of_classes(fst.sources, classes, fst.num_states)
-    low[fst.is_final], high[fst.is_final] = 0, np.maximum(high[fst.is_final], 0)        # left as if by an epsilon
+    # a final state counts as left by an epsilon
+    low[fst.is_final], high[fst.is_final] = 0, np.maximum(high[fst.is_final], 0)
     mixed = low < high
     is_moved = mixed[fst.sources] & (classes > 0)
     moved = np.flatnonzero(is_moved)

@@ -208,7 +208,7 @@ class PhoneAligner:
         lengths = np.diff(starts, append=len(ids))
         if not repeat_frames:
             return self._converted(old_model, ids, phones, lengths, factor, factor - 1)
-        # Frame k of the one that begins latest stands for the first of the k-th `factor` frames.
+        # The alignment with the largest shift has the first frame of each group of `factor` frames.
         parts = [self._converted(old_model, ids, phones, lengths, factor, shift) for shift in range(factor - 1, -1, -1)]
         interleaved = np.full((len(parts[0]), factor), -1, dtype=np.int32)
         for column, part in enumerate(parts):
@@ -257,11 +257,11 @@ class PhoneAligner:
         while any(length < needed for length, needed in zip(lengths, least, strict=True)):
             for number, needed in enumerate(least):
                 if lengths[number] < needed:
-                    giver = _nearest_giver(number, lengths, least)
-                    if giver is None:
+                    longer = _nearest_longer_phone(number, lengths, least)
+                    if longer is None:
                         raise Nnet3Error(f"{sum(lengths)} frames are too few for {len(phones)} phones")
                     lengths[number] += 1
-                    lengths[giver] -= 1
+                    lengths[longer] -= 1
         return lengths
 
     # -- the HMMs --------------------------------------------------------------------------------------------------
@@ -335,7 +335,7 @@ def _spread(length: int, can_wait: np.ndarray) -> np.ndarray:
     return durations
 
 
-def _nearest_giver(number: int, lengths: list[int], least: list[int]) -> int | None:
+def _nearest_longer_phone(number: int, lengths: list[int], least: list[int]) -> int | None:
     """Return the phone nearest to phone ``number``, in frames, that is longer than its least length; the left of two.
     """
     best: tuple[int, int] | None = None

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 NO_PDF = -1                     # the pdf class of a state that emits nothing
 _LARGEST_PHONE = 10_000_000     # a table as long as the largest phone is part of the binary form
-_TOLERANCE = 0.01               # how far from 1 a state's probabilities may sum without a warning
+_TOLERANCE = 0.01               # largest difference from 1 of the sum of a state's probabilities without a warning
 
 
 @dataclass
@@ -27,7 +27,7 @@ class HmmState:
     Attributes
     ----------
     forward_pdf_class, self_loop_pdf_class : int, pdf classes of the phone; -1 for a state that emits nothing
-    transitions : list of (destination state, probability), in the file's order, which numbers transition-ids
+    transitions : list of (destination state, probability), in the file's order, in which transition-ids are numbered
     """
 
     forward_pdf_class: int = NO_PDF

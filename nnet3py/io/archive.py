@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _WORD = re.compile(rb"[^ \t\n\r\f\v]*")
-_LONGEST_KEY = 10000        # bytes; what is longer is not an archive
-_PATIENCE = 1 << 22         # bytes; a value that has not ended after so many is read
-_MOST_UNUSUAL = 3           # values in a row; then all are read
+_LONGEST_KEY = 10000        # bytes; with a longer key, the file is not an archive
+_PATIENCE = 1 << 22         # bytes searched for the end of a value, which is then read
+_MOST_UNUSUAL = 3           # unusual values in a row, after which all values are read
 
 
 class Moved(NamedTuple):
@@ -232,5 +232,5 @@ class LoadedObject(Generic[Value]):
             return None
         try:
             return self._skimmer.value_at(self._archive.descriptor(name.target), name.offset)
-        except (OSError, ValueError, OverflowError):            # whoever reads it says what is wrong
+        except (OSError, ValueError, OverflowError):            # the code that reads it reports what is wrong
             return None

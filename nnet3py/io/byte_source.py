@@ -9,8 +9,8 @@ import os
 import stat
 from typing import Any
 
-_PIECE = 1 << 20        # bytes; how much is read at a time of a length that cannot be checked
-_PEEKED = 1 << 12       # bytes; how much more than asked for is shown of what was pushed back, which is copied
+_PIECE = 1 << 20        # bytes read at a time if the length cannot be checked
+_PEEKED = 1 << 12       # bytes that peek returns beyond those asked for, of bytes pushed back, which it copies
 
 
 class ByteSource:

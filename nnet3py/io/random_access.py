@@ -143,7 +143,7 @@ class _ArchiveLookup(Generic[Value]):
             return
         self._stream.close()
         error = self._error
-        if error is None and self._at_end and self._stream.status:   # keys may be missing for that reason
+        if error is None and self._at_end and self._stream.status:   # keys may be missing because the command failed
             error = failed_command(self._specifier.text, self._stream.status)
         if error is not None and not quiet and not self._specifier.permissive:
             raise error

@@ -19,15 +19,15 @@ from nnet3py.system import read_at
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader
 
-KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # and a blank and the header, as writers of archives put them
+KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # a key, a blank and the binary header
 _HEADER = b"\0B"
 _ENTRY = re.compile(KEY)
 _PARTIAL_ENTRY = re.compile(rb"[!-~\x80-\xfe]{0,10000}( \x00?)?", re.DOTALL)
 _MOST_LAYOUTS = 6               # layouts that are tried on each value; more would cost more than walking
 _FEWEST_PEEKED, _MOST_PEEKED = 1 << 14, 1 << 26        # bytes that are looked at in order to find a single value
-_MOST_SKIPPED = 256             # stretches in a value; expressions with more take long to make
+_MOST_SKIPPED = 256             # ranges of skipped bytes; expressions with more take long to make
 _MOST_SEEN = 10_000             # layouts whose values are counted
-_FEWEST_ALIKE = 3               # values for the first layout, that many more for each other: making one takes 0.3 ms
+_FEWEST_ALIKE = 3               # values with a layout before expression n is made, times n: that takes 0.3 ms
 
 
 class Unusual(Exception):
@@ -57,7 +57,7 @@ class Walk:
     def __init__(self, data: bytes, begin: int) -> None:
         self.data, self.begin, self.at = data, begin, begin
         self.skipped: list[tuple[int, int]] = []         # first byte and number, counted from the value's begin
-        self.parts: list[Any] = []                       # what the walker notes for later
+        self.parts: list[Any] = []                       # notes of the function that walks, such as layouts.Part
 
     def expect(self, literal: bytes) -> None:
         """Advance over ``literal``; Unusual if other bytes are there."""
@@ -179,7 +179,7 @@ class Skimmer:
     is the layout of a single entry that no known layout matched.
     """
 
-    block_bytes = 1 << 16            # stay in the cache while they are searched
+    block_bytes = 1 << 16            # so small that the block stays in the cache
     archive_bytes = 0
 
     def __init__(self, walk: Callable[[Walk], None]) -> None:

@@ -167,7 +167,7 @@ class InputStream(io.BufferedReader):
         if process is not None:
             self.status = process.wait()
             if self.status in _BROKEN_PIPE and not at_end:
-                self.status = 0      # we stopped reading: its failure was our doing
+                self.status = 0      # the command failed because this process stopped reading
             if self.status:
                 logger.warning("Pipe %s had nonzero return status %d", self.path, self.status)
 
@@ -267,7 +267,7 @@ class _RawOutput(io.RawIOBase):
         return written
 
     def copy_range(self, source: int, first: int, count: int) -> None:
-        """Write ``count`` bytes of the file with the descriptor ``source``, from byte ``first`` on."""
+        """Write ``count`` bytes, from byte ``first`` on, of the file with the descriptor ``source``."""
         end = first + count
         by_system = hasattr(os, "sendfile")
         while first < end and not self.discard:

@@ -33,7 +33,7 @@ def create(final: str) -> tuple[int, str]:
         _remove_if_unlocked(os.path.join(folder, abandoned))
     while True:
         path = os.path.join(folder, f".{base[:_LONGEST]}.{os.getpid()}-{next(_numbers)}.tmp")
-        _unfinished[path] = final              # before it is there: a signal may come at any moment
+        _unfinished[path] = final              # before it exists, since a signal may come at any moment
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o666)
             break

@@ -18,10 +18,10 @@ from nnet3py.io.byte_source import ByteSource
 _BLANKS = frozenset((b" ", b"\t", b"\n", b"\r", b"\v", b"\f"))
 _INTEGER_BYTES = frozenset(bytes((c,)) for c in b"+-0123456789")
 _REAL_BYTES = _INTEGER_BYTES | frozenset((b".", b"e", b"E"))
-_LONGEST_TOKEN = 10000          # bytes; anything longer is not a token, and the file not one of ours
+_LONGEST_TOKEN = 10000          # bytes; a file with a longer token is not Kaldi's
 _LONGEST_TAG = 100              # bytes; the tags of fields are shorter
 _LARGE = 1 << 16                # bytes; from here on a length is checked against the size before memory is asked for
-_SKIPPED = 1 << 20              # bytes; how much of what is passed over is read at a time
+_SKIPPED = 1 << 20              # bytes that are read at a time when they are skipped
 _BLANK_RUN = re.compile(rb"[ \t\n\r\v\f]*")
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")

@@ -181,10 +181,10 @@ def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
     while _next_paths(lattice.arc_starts, lattice.next_states, costs, finals, rest, most_arcs, *nodes, counts, ends):
         nodes = [enlarged(values) for values in nodes]
     _, _, parents, arcs, states, _ = nodes
-    return [linear(lattice, *_way(parents, arcs, states, int(end))) for end in ends[:counts[2]].tolist()]
+    return [linear(lattice, *_path_to(parents, arcs, states, int(end))) for end in ends[:counts[2]].tolist()]
 
 
-def _way(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) -> tuple[np.ndarray, int]:
+def _path_to(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) -> tuple[np.ndarray, int]:
     """Return the arcs of the path that ends in node ``end`` of the n-best search, int64, and its final state.
 
     ``parents``, ``arcs`` and ``states`` are the arrays of nodes of :func:`~nnet3py.lattices.path_loops.next_paths`.
@@ -328,7 +328,7 @@ def confidence(lattice: CompactLattice) -> float | None:
 
 
 def determinized_for_confidence(lattice: Fst) -> CompactLattice:
-    """Determinize a lattice on its words, with a beam only as wide as the two best word sequences need."""
+    """Determinize a lattice on its words, only until it has as many arcs as its two best word sequences can need."""
     lattice = top_sorted(trimmed(lattice))
     longest = np.zeros(lattice.num_states, dtype=np.int64)         # words on the way to each state
     sources, has_word = lattice.sources, lattice.output_labels != 0

@@ -126,7 +126,7 @@ def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs
 
 @inline
 def _put(table, keys, counts, made, made_costs, source, arc, label, key, graph, acoustic):
-    """Append an arc to the state with the given key."""
+    """Append an arc that leads to the state with the given key."""
     target = _state(table, keys, counts, key)
     number = counts[ARCS]
     made[number, 0], made[number, 1], made[number, 2], made[number, 3] = source, arc, label, target

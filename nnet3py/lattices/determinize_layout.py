@@ -14,8 +14,8 @@ PARENT, SYMBOL, LENGTH, NEXT_NODE, NODE_WORDS = range(5)
 UNUSED = -2
 # Columns of an element of a subset: a state of the lattice, a string, graph and acoustic cost (floats).
 STATE, STRING, GRAPH, ACOUSTIC, ELEMENT_WORDS = range(5)
-# Columns of a state of the output, and of a subset met before: first element, number of elements, next entry in the
-# bucket; for a subset also the state that it leads to, and the string taken off its elements.
+# Columns of a state of the output, and of a subset met before: first element, number of elements, next row in the
+# bucket; for a subset also the state that it leads to, and the string that was removed from its elements.
 FIRST, COUNT, NEXT_ENTRY, TARGET, PREFIX, ENTRY_WORDS = range(6)
 # Columns of a task, a transition yet to be made: source state, label, first element, number of elements.
 SOURCE, LABEL, TASK_FIRST, TASK_COUNT, TASK_WORDS = range(5)
@@ -28,7 +28,7 @@ ARC_SOURCE, ARC_LABEL, ARC_STRING, ARC_TARGET, ARC_WORDS = range(5)
 # Places of the limits (float64): cost of the best path, highest cost of a path, difference of equal subsets' costs.
 BEST, CUTOFF, DELTA, NUM_LIMITS = range(4)
 
-# Results of the loops: finished, the array that must grow before they go on, max-mem exceeded, a limit reached.
+# Return values of the loops: finished, the array to enlarge before the next call, max-mem exceeded, a limit reached.
 (DONE, MORE_NODES, MORE_HEADS, MORE_ELEMENTS, MORE_STATES, MORE_SUBSETS, MORE_ARCS, MORE_TASKS, TOO_LARGE,
  STOPPED) = range(10)
 

@@ -165,7 +165,7 @@ def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, co
     if num_closed > 0:
         prefix, graph, acoustic = normalize(tree, scratch, num_closed)
     first = output.tasks[output.queue[0], layout.TASK_FIRST]
-    for place in range(count):           # the task's elements were normalized, and stay so
+    for place in range(count):           # the elements of the subset, normalized
         copy_element(scratch.moves, saved + place, output.elements, first + place)
     _pop_task(output)
     state_bucket = bucket_of_subset(scratch.closure, np.int64(0), num_closed, len(output.state_heads))

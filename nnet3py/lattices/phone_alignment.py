@@ -79,7 +79,7 @@ class AlignedOutput:
         An epsilon's transition-ids are put before those of the arc that follows. Of a state's arcs with equal label and
         target, the best is kept.
         """
-        for state in self._after_what_epsilons_reach():
+        for state in self._after_epsilon_targets():
             gathered: dict[tuple[int, int], Weight] = {}
             final = self.finals.get(state)
             for label, target, weight in self.arcs[state]:
@@ -95,7 +95,7 @@ class AlignedOutput:
             if final is not None:
                 self.finals[state] = final
 
-    def _after_what_epsilons_reach(self) -> list[int]:
+    def _after_epsilon_targets(self) -> list[int]:
         """Return all states, each after the states that its epsilons lead to; LatticeError for a cycle of epsilons."""
         order: list[int] = []
         marks = [0] * len(self.arcs)

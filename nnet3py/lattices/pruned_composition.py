@@ -26,7 +26,7 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
 
 State = TypeVar("State")
-# Gives states, each with words that are likely to be looked up in it and in those that they lead to, one after another.
+# Yields (state, words): words that may be looked up one after the other, from the state on.
 Likely: TypeAlias = Callable[[], Iterator[tuple[int, list[int]]]]
 _MOST_KEPT = 5_000_000         # cached lookups; beyond that the cache is emptied
 _LONGEST_BACKOFF = 1000
@@ -189,9 +189,9 @@ class LmDifference:
 
 
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
-_END = -1                        # stands for the end among the arcs of a state
-_LOOK_AHEAD, _WORDS_AHEAD = 64, 3       # arcs, and words from them on, that a model may prepare for
-_DEPTH_REWARD = 1000.0           # for each arc, until an end is found, so that one is found soon
+_END = -1                        # in place of an arc: the path ends in the state
+_LOOK_AHEAD, _WORDS_AHEAD = 64, 3       # numbers of arcs, and of words after each, announced to a model
+_DEPTH_REWARD = 1000.0           # nats per arc of a path until an end is found: long paths come first
 
 
 class _Composed:

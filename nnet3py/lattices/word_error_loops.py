@@ -62,7 +62,8 @@ def arc_shares(enter_starts, sources, log_likes, alphas, shares):
 def _arc_distances(word, expected, source, reference, distances, choices):
     """Compute expected distances at the end of an arc from those at its source, one for each prefix of ``reference``.
 
-    ``choices`` gets the last step: 1 arc against word, 2 arc against nothing, 3 word against nothing.
+    ``choices`` gets the last step of each alignment: 1 aligns the arc's word with a word of the reference, 2 the arc's
+    word with nothing, 3 a word of the reference with nothing.
     """
     nothing = _loss_against_nothing(word)
     distances[0] = expected[source, 0] + nothing
@@ -133,10 +134,10 @@ INSERTED, MATCHED, DELETED, PASSED = range(4)         # how a place is reached: 
 
 
 def distances(arc_starts, next_states, words, sources, reference, costs, came_arcs, came_how):
-    """Compute in ``costs`` (states, words + 1) the edit distance of the best path to each state from each prefix.
+    """Compute the edit distances between the best path to each state and each prefix of ``reference``.
 
-    Prefixes are those of ``reference``. The lattice begins at state 0 and is topologically sorted; word 0 does not
-    count. ``came_arcs`` and ``came_how`` get the last arc and step (such as MATCHED) of each best path.
+    ``costs`` int32 (states, words + 1) gets them; ``came_arcs`` and ``came_how`` get the last arc and step (such as
+    MATCHED) of these paths. The lattice begins at state 0 and is topologically sorted; word 0 is ignored.
     """
     num_states, length = costs.shape[0], len(reference)
     for state in range(num_states):

@@ -20,7 +20,7 @@ from nnet3py.transducers.fst_operations import ACCEPTOR, CYCLIC, EXPANDED, INITI
 from nnet3py.transducers.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_by, starts_of
 
 _MOST_WORDS = 50_000           # which take plain Python 20 ms
-_MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage
+_MORE, _DONE = 0, 1                # return values of _walk; 2: damaged
 _LEAST_ASKED = 1 << 14             # bytes; how much of a lattice is looked at first
 _WORD = 4                          # bytes; everything in binary FSTs is one or two words long
 _ARC_TYPE = re.compile(r"compactlattice([48])4")

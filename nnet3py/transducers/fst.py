@@ -19,7 +19,7 @@ from nnet3py.io.tokens import TokenReader
 from nnet3py.transducers.state_graphs import Selection, sources_of, starts_by
 
 NO_STATE = -1                  # the start of an FST without states
-NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final; the cost of the impossible
+NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final; an infinite cost
 
 MAGIC = struct.pack("<i", 2125659606)
 INPUT_SYMBOLS, OUTPUT_SYMBOLS = 1, 2      # flags

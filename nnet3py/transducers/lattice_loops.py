@@ -63,7 +63,7 @@ def walk(words, num_words, weight_words, has_strings, num_states, place):
 
 def fill(words, weight_words, num_states, finals, final_starts, final_ids, arc_starts, labels, weights, string_starts,
          ids, next_states):
-    """Parse the states of a binary compact lattice into the last arguments, arrays as in ``CompactLattice``.
+    """Parse the states of a binary compact lattice into the arrays ``finals`` to ``next_states``.
 
     Weights are copied as integers that have the bits of the floats. Return 1 if the two labels of some arc differ, else
     0.
