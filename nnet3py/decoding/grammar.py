@@ -259,7 +259,7 @@ def read_ngram(rxfilename: str, words: Collection[str] | None = None) -> Ngram:
 
 
 def mixture(models: Sequence[tuple[Ngram, float]]) -> Ngram:
-    """Interpolate models linearly, P = sum of weight * P of each model; back-off is kept. SRILM: ``ngram -mix-lm``.
+    """Interpolate models linearly to one back-off model: P = sum of weight * P. SRILM: ``ngram -mix-lm``.
 
     The result has the n-grams of all models; other probabilities come from back-off, whose factors make the
     probabilities after a history sum to 1.

@@ -241,7 +241,8 @@ def read_compressed(reader: TokenReader) -> CompressedMatrix:
 
 
 def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
-    """Write a matrix in its own form; one without rows as a dense matrix, and so a compressed one in text."""
+    """Write a matrix in its own form; a matrix without rows, and in text a compressed one, is written as a dense one.
+    """
     form = SparseMatrix if not writer.binary else CompressedMatrix | SparseMatrix
     if isinstance(matrix, form) and matrix.num_rows:
         matrix.write(writer)

@@ -36,7 +36,7 @@ _LARGEST = (1 << 31) - 1            # bytes; beyond, kaldi-io's 32-bit products 
 def kaldi_io() -> ModuleType:
     """Import the package kaldi-io without the side effects of its import, and return it.
 
-    It edits PATH, for which it starts a shell, and KALDI_ROOT, and prints a warning; all of that is undone.
+    The import edits PATH, for which it starts a shell, and KALDI_ROOT, and prints a warning; all of that is undone.
     """
     before = {name: os.environ.get(name) for name in ("PATH", "KALDI_ROOT")}
     stderr, popen = sys.stderr, os.popen

@@ -240,7 +240,7 @@ class MatrixSkimmer:
 def dense_runs(stream: InputStream) -> Iterator[Run]:
     """Yield runs of entries with dense float matrices from the position of ``stream``, which advances over them.
 
-    It ends at the first other entry.
+    The runs end before the first entry of another kind.
     """
     size = stream.size
     if size is None:

@@ -108,11 +108,10 @@ def with_penalty(fst: Fst, symbols: Collection[int], penalty: float, on_output: 
 
 
 def with_loops(fst: Fst, inputs: Sequence[int], outputs: Sequence[int]) -> Fst:
-    """Add self-loops with the labels ``inputs[i]`` : ``outputs[i]`` to final states and states with an output label.
+    """Add self-loops with the labels ``inputs[i]`` : ``outputs[i]`` for the symbols of an FST composed on the right.
 
-    That is, states from which an arc with an output label leaves. Through the loops, symbols of an FST that is composed
-    on the right, such as ``#0`` of a grammar, can pass. FormatError for lists of different lengths. Kaldi:
-    AddSelfLoops.
+    An example is ``#0`` of a grammar. Final states get them, and states that an arc with an output label leaves.
+    FormatError for lists of different lengths. Kaldi: AddSelfLoops.
     """
     if len(inputs) != len(outputs):
         raise FormatError(f"expected as many output as input labels of loops, found {len(outputs)} and {len(inputs)}")

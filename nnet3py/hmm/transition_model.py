@@ -24,7 +24,7 @@ _LEAST_PROBABILITY = np.float32(1e-10)     # of leaving a state whose self-loop 
 class TransitionModel(metaclass=AdvisingType):
     """A topology, the pdfs of its states in context, and transition probabilities.
 
-    Transition-states and transition-ids count from 1; element 0 of the arrays that they index stands for nothing.
+    Transition-states and transition-ids count from 1; element 0 of the arrays that they index is unused.
 
     Attributes
     ----------

@@ -30,7 +30,8 @@ _pipes_forbidden = False
 
 
 class ClosedOutput(Nnet3Error):
-    """Standard output was closed by its reader (``… | head``); the exit status is that of a broken pipe."""
+    """The error of a standard output that its reader has closed (``… | head``), with the exit status of a broken pipe.
+    """
 
     exit_code = 128 + system.SIGPIPE
 

@@ -64,8 +64,8 @@ class Tree(NamedTuple):
     Attributes
     ----------
     nodes : rows with the columns PARENT to NEXT_NODE
-    heads : the first node of each bucket of the hash table, whose size is a power of 2; -1: none
-    counts : shared with :class:`Output`
+    heads : hash table of nodes: the first node of each bucket, -1 for none; its size is a power of 2
+    counts : the same array as ``Output.counts``
     """
 
     nodes: Int32Rows

@@ -148,7 +148,7 @@ class CompactLattice:
         return self.ids[self.string_starts[arc]:self.string_starts[arc + 1]]
 
     def final_string(self, state: int) -> np.ndarray:
-        """Return the transition-ids with the final weight of a state, int32 (frames,)."""
+        """Return the transition-ids of the final weight of a state, int32 (frames,)."""
         return self.final_ids[self.final_string_starts[state]:self.final_string_starts[state + 1]]
 
     def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> CompactLattice:

@@ -162,7 +162,7 @@ class _LatticeLines:
         self.final_strings: dict[int, list[int]] = {}
 
     def read(self, fields: list[bytes]) -> None:
-        """Parse the fields of a line; FormatError if no kind of lattice has all lines so far."""
+        """Parse the fields of a line; FormatError if the lines so far are valid for neither kind of lattice."""
         match = _COMPACT_WEIGHT.fullmatch(fields[-1])
         if match or len(fields) == 3:
             self._rule_out("plain", fields)
