@@ -81,7 +81,7 @@ class LatticeDecoder:
     Parameters
     ----------
     graph : DecodingGraph, LookaheadGraph or GrammarGraph; decoders may share a graph
-    options : DecoderOptions, the width of the search; None: Kaldi's defaults
+    options : DecoderOptions, beams and limits of the search; None: Kaldi's defaults
 
     Raises
     ------
@@ -425,7 +425,7 @@ class Decoder:
     ----------
     graph : as for :class:`LatticeDecoder`, or an FST
     model : TransitionModel, whose transition-ids are the graph's input labels
-    options : DecoderOptions, the width of the search; None: Kaldi's defaults
+    options : DecoderOptions, beams and limits of the search; None: Kaldi's defaults
 
     Raises
     ------

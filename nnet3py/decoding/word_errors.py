@@ -201,7 +201,7 @@ def wer(references: Text | Iterable[Text] | Mapping[str, Text],
 
     Raises
     ------
-    UsageError : other types, or utterances without a partner
+    UsageError : other types, or other utterances among references than among hypotheses
     """
     counts = WordErrors()
     for reference, hypothesis in _pairs(references, hypotheses):

@@ -120,7 +120,7 @@ def read_matrices(rspecifier: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
 
     Raises
     ------
-    SpecifierError : an rspecifier that cannot be used
+    SpecifierError : an invalid rspecifier
     FormatError : bytes that are no matrices
     Nnet3Error : a file that cannot be read
 
@@ -147,8 +147,8 @@ def write_matrices(wspecifier: str, matrices: Mapping[str, ArrayLike] | Iterable
     Raises
     ------
     ShapeError : a value that is no matrix of numbers
-    SpecifierError : a wspecifier that cannot be used
-    Nnet3Error : a file that cannot be written, a key that cannot be one
+    SpecifierError : an invalid wspecifier
+    Nnet3Error : a file that cannot be written, an invalid key
     """
     pairs = matrices.items() if isinstance(matrices, Mapping) else matrices
     return write_table(wspecifier, FLOAT_MATRIX, ((key, _as_matrix(key, matrix)) for key, matrix in pairs))
@@ -176,7 +176,7 @@ def read_alignments(rspecifier: str) -> Iterator[tuple[str, NDArray[np.int32]]]:
 
     Raises
     ------
-    SpecifierError : an rspecifier that cannot be used
+    SpecifierError : an invalid rspecifier
     FormatError : bytes that are no integer vectors
     Nnet3Error : a file that cannot be read
 

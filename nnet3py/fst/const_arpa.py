@@ -37,7 +37,7 @@ class ConstArpa:
     ----------
     bos, eos, unk : int, words that begin and end sentences, and that stand for unknown words; -1 for none
     order : int, length of the longest n-grams
-    unigrams : int64 (words,), address of each word's record + 1, or 0
+    unigrams : int64 (words,), address of each word's record + 1; 0 for words that the model lacks
     pool : int32, records
     scores : float32, the memory of ``pool`` viewed as floats
     overflow : int64, addresses + 1 of children that are too far from their parent's record

@@ -44,8 +44,8 @@ def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, 
     Raises
     ------
     FormatError : a phone that the topology does not have
-    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have, if tree and model are of
-        different systems
+    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have, if tree and model
+        do not fit each other
     """
     if len(window) != tree.context_width:
         raise Nnet3Error(f"expected windows of {tree.context_width} phones, found {window}")

@@ -66,8 +66,7 @@ def best_path(lattice: CompactLattice) -> CompactLattice | None:
 
     Parameters
     ----------
-    lattice : CompactLattice, states in any order; costs scaled as paths are to be compared
-        (:func:`~nnet3py.lattices.scaling.scaled`)
+    lattice : CompactLattice, states in any order, costs scaled already (:func:`~nnet3py.lattices.scaling.scaled`)
 
     Returns
     -------
@@ -242,7 +241,7 @@ def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoust
 
     Returns
     -------
-    CompactLattice; words and transition-ids are paired in order.
+    CompactLattice; the i-th word is on the arc that begins with the i-th transition-id.
     """
     size = max(len(ids), len(words))
     inputs, outputs = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
@@ -292,7 +291,7 @@ def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[lis
 
     Returns
     -------
-    List of lists of phones, a phone for each that ends in the arc; None for a lattice that is not linear.
+    For each of these arcs, a list of the phones that end in it; None for a lattice that is not linear.
 
     Raises
     ------

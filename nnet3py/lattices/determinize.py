@@ -64,9 +64,9 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 
     Parameters
     ----------
-    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared; states in any order
+    lattice : Fst with a transition-id on each arc, costs scaled already; states in any order
     beam : float, nats; infinity for all paths
-    options : DeterminizeOptions, limits of size; None for none
+    options : DeterminizeOptions, limits of size; None for no limits
 
     Returns
     -------
@@ -102,8 +102,8 @@ def determinize(lattice: Fst, options: DeterminizeOptions | None = None) -> Comp
 
     Parameters
     ----------
-    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared
-    options : DeterminizeOptions, limits of size; None for none
+    lattice : Fst with a transition-id on each arc, costs scaled already
+    options : DeterminizeOptions, limits of size; None for no limits
 
     Returns
     -------
@@ -284,7 +284,7 @@ def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
     Parameters
     ----------
     model : TransitionModel, which maps transition-ids to phones
-    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared
+    lattice : Fst with a transition-id on each arc, costs scaled already
     beam : float, nats by which a path may be worse than the best one
     options : PhoneDeterminizeOptions, limits and steps to do; None for Kaldi's defaults
 

@@ -100,7 +100,7 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
 
     Returns
     -------
-    int32 (frames,), the arcs and final weights with transition-ids that cross each frame
+    int32 (frames,), for each frame the number of arcs and final weights that have a transition-id for it
 
     Raises
     ------
@@ -126,7 +126,7 @@ def limited_depth(lattice: CompactLattice, most_arcs: int) -> CompactLattice:
     Parameters
     ----------
     lattice : CompactLattice
-    most_arcs : int, arcs in a frame
+    most_arcs : int, largest number of arcs in a frame
 
     Returns
     -------

@@ -23,7 +23,8 @@ class Scales:
     Attributes
     ----------
     graph, acoustic : float, factors of graph costs, and of acoustic costs
-    acoustic_to_graph, graph_to_acoustic : float, share of the first kind that is added to the second
+    acoustic_to_graph : float, share of the acoustic cost that is added to the graph cost
+    graph_to_acoustic : float, share of the graph cost that is added to the acoustic cost
 
     Kaldi: LatticeScale, with the matrix [[graph, acoustic_to_graph], [graph_to_acoustic, acoustic]].
     """

@@ -88,8 +88,8 @@ class _Alignment:
 
         Returns
         -------
-        For each place of the sequence: (word, probability) pairs, the most probable first; a dict of the times of each
-        word; begin and end of the place.
+        For each place of the sequence: (word, probability) pairs, the most probable first; a dict from
+        word to (begin, end); begin and end of the place.
         """
         self.vocabulary = np.union1d(self.vocabulary, reference) if not np.isin(reference, self.vocabulary).all() \
             else self.vocabulary
@@ -239,8 +239,8 @@ def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray
     Parameters
     ----------
     lattice : CompactLattice, states in any order
-    reference : int (words,), word-ids that were said
-    wildcards : int (count,), word-ids that are ignored on both sides
+    reference : int (words,), word-ids of the spoken words
+    wildcards : int (count,), word-ids that are ignored in the lattice and in the reference
 
     Returns
     -------

@@ -359,7 +359,7 @@ def read_lattices(rspecifier: str) -> Iterator[tuple[str, CompactLattice]]:
 
     Raises
     ------
-    SpecifierError : an rspecifier that cannot be used
+    SpecifierError : an invalid rspecifier
     FormatError : bytes that are no lattices
     Nnet3Error : a file that cannot be read
 
@@ -386,7 +386,7 @@ def write_lattices(wspecifier: str,
 
     Raises
     ------
-    SpecifierError : a wspecifier that cannot be used
-    Nnet3Error : a file that cannot be written, a key that cannot be one
+    SpecifierError : an invalid wspecifier
+    Nnet3Error : a file that cannot be written, an invalid key
     """
     return write_table(wspecifier, COMPACT_LATTICES, lattices)
