@@ -450,7 +450,7 @@ def test_what_is_wrong_is_said() -> None:
         GrammarFst.of(names, top, {WITH.phones[NAME]: top})
     with pytest.raises(FormatError, match="or is the top graph"):
         GrammarFst.of(names, part("anna"), {})
-    with pytest.raises(UsageError, match="3 is not a nonterminal of the user"):
+    with pytest.raises(UsageError, match="3 is not the number of a user-defined nonterminal"):
         GrammarFst.of(names, top, {3: part("anna")})
     with pytest.raises(FormatError, match="which is not a nonterminal after a phone"):
         GrammarFst.of(Nonterminals(50), part(f"anna {NAME}"), {})

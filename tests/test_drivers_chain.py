@@ -203,7 +203,7 @@ def test_another_tree_ends_a_training_that_was_begun(prepared: Path) -> None:
 
 
 @pytest.mark.parametrize("values, what", [
-    ({"tree_dir": None}, "no tree was given"), ({"egs_dir": None}, "nothing that examples can be made of"),
+    ({"tree_dir": None}, "no tree was given"), ({"egs_dir": None}, "neither examples, lattices nor alignments"),
     ({"lat_dir": "l", "ali_dir": "a"}, "both --lat-dir and --ali-dir"),
     ({"lwf_model": "a.mdl"}, "expected a model with a scale"), ({"lwf_scale": 1.0}, "expected a model with a scale"),
     ({"semisup_feat_dir": "data"}, "needs --semisup.feat-dir and --semisup.lat-dir"),

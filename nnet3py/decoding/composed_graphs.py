@@ -1,8 +1,7 @@
-"""Graphs composed on the fly while decoding: HCL with G, and grammars whose graphs call each other.
+"""Graphs expanded while decoding: the composition of HCL with G, and grammars with nonterminals.
 
-With :class:`LookaheadGraph`, G may be large, or differ for each utterance, as for a stream that is to recognize a few
-phrases only. With :class:`GrammarGraph` (Kaldi: ``GrammarFst``), a top graph has nonterminals that stand for other
-graphs.
+With :class:`LookaheadGraph`, G may be large, or differ between utterances, for example to recognize only a few
+phrases. With :class:`GrammarGraph` (Kaldi: ``GrammarFst``), a top graph has nonterminals that stand for other graphs.
 """
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ _LARGEST_TABLE = 1 << 31        # states or arcs: their numbers have 31 bits
 
 
 class LookaheadGraph:
-    """HCL and G, composed while decoding. Immutable and shared by decoders, each of which composes its own states.
+    """HCL and G, to be composed while decoding. Immutable; decoders share it and each composes states of its own.
 
     Parameters
     ----------
@@ -68,7 +67,7 @@ class LookaheadGraph:
     grammar : Fst or GrammarTables, G; its input labels are HCL's output labels (:meth:`of_words` takes words)
     disambig : input labels of HCL that are treated as epsilons
     model : TransitionModel
-    checked : LookaheadGraph, a graph of the same HCL, whose checks need not be repeated; None: check HCL
+    checked : LookaheadGraph with the same HCL, which is then not checked again; None: check HCL
 
     Attributes
     ----------
@@ -78,7 +77,7 @@ class LookaheadGraph:
 
     Raises
     ------
-    ShapeError : graphs that no decoder can use
+    ShapeError : labels or costs that no decoder can use, or a cycle without transition-ids
     """
 
     def __init__(self, lookahead: Lookahead, grammar: Fst | GrammarTables, disambig: Iterable[int],
@@ -103,7 +102,8 @@ class LookaheadGraph:
     def _epsilon_cycles(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the traits of HCL's states, uint8, and the output labels on cycles without transition-ids, int32.
 
-        The labels include 0. ShapeError for such a cycle without output labels.
+        Traits are the bits CAN_END and HAS_FREE_ARCS of ``layout.py``. The labels always include 0. ShapeError for such
+        a cycle that also has no output labels.
         """
         free = self._free_arcs()
         is_final = self.lookahead.states[:, layout.FINAL].view(np.float32) != NO_WEIGHT
@@ -122,9 +122,9 @@ class LookaheadGraph:
         return traits, np.unique(labels)
 
     def _check_cycles(self) -> None:
-        """Raise ShapeError if composed arcs without transition-ids can make a cycle.
+        """Raise ShapeError if the composition can have a cycle without transition-ids.
 
-        Such a cycle needs a cycle in G of labels that HCL has on cycles without transition-ids, such as loops of #0.
+        That needs a cycle in G of labels that HCL has on cycles without transition-ids, such as self-loops of #0.
         """
         labels, grammar = self._cyclic_labels, self.grammar
         if grammar.is_ngram:
@@ -152,13 +152,17 @@ class LookaheadGraph:
     @classmethod
     def of_words(cls, lookahead: Lookahead, grammar: Fst, disambig: Iterable[int],
                  model: TransitionModel) -> LookaheadGraph:
-        """Return the graph for a G of words. Raises ShapeError if the labels of words in HCL are not known."""
+        """Return the graph for a G whose input labels are words; ShapeError if HCL has no table of the labels of words.
+        """
         return cls(lookahead, relabeled(grammar, lookahead.label_of_word), disambig, model)
 
     @classmethod
     def read(cls, hcl: str | os.PathLike[str], grammar: str | os.PathLike[str], disambig: Iterable[int],
              model: TransitionModel) -> LookaheadGraph:
-        """Read HCLr.fst and Gr.fst; or HCL.fst and G.fst, both of words, if HCL has no look-ahead data."""
+        """Read the FST files of HCL and G: HCLr.fst and Gr.fst, or HCL.fst and G.fst.
+
+        The input labels of G are HCL's output labels or, if HCL.fst was made without look-ahead data, words.
+        """
         lookahead = Lookahead.read(hcl)
         if lookahead.takes_words:
             return cls.of_words(lookahead, read_fst_file(grammar), disambig, model)
@@ -175,7 +179,8 @@ class LookaheadGraph:
 
     @cached_property
     def label_of_word(self) -> np.ndarray:
-        """The label of each word in HCL, int32; 0: HCL lacks the word. From HCL's file, or else from G's arcs."""
+        """HCL's output label of each word, int32; 0: none. From HCL's file or, if it has no such table, from G's arcs.
+        """
         if self.lookahead.label_of_word is not None:
             return self.lookahead.label_of_word
         if self.grammar.is_ngram:
@@ -187,7 +192,7 @@ class LookaheadGraph:
         return labels
 
     def hcl_of_words(self) -> Fst:
-        """Return HCL from transition-ids to words, without output labels that are no words, such as #0."""
+        """Return HCL with words as output labels, without labels such as #0 that are not words."""
         lookahead, labels = self.lookahead, self.label_of_word
         arcs, num_arcs = lookahead.arcs, lookahead.states[:, layout.NUM_ARCS]
         outputs = arcs[:, layout.ARC_OUTPUT].astype(np.int64)
@@ -206,9 +211,9 @@ class LookaheadGraph:
                              arcs[:, layout.ARC_COST].view(np.float32)[kept], targets[kept])
 
     def with_phrases(self, phrases: Sequence[Sequence[int]]) -> LookaheadGraph:
-        """Return a graph that allows only these phrases, each any number of times.
+        """Return a graph with the same HCL that allows any sequence of some phrases (lists of word numbers).
 
-        ``phrases`` are lists of numbers of words. Raises ShapeError for a word that HCL lacks.
+        ShapeError for a word that HCL lacks.
         """
         labels = self.label_of_word
         unknown = [word for phrase in phrases for word in phrase if not (0 < word < len(labels) and labels[word])]
@@ -218,13 +223,18 @@ class LookaheadGraph:
         return self.with_grammar(relabeled(phrase_grammar(phrases), labels))
 
     def with_phrase_list(self, phrases: Sequence[Sequence[int]]) -> LookaheadGraph:
-        """Return a graph of vosk's bigram model of phrases (numbers of words), without words that HCL lacks."""
+        """Return a graph with the same HCL and the :func:`bigram_grammar` of some phrases (lists of word numbers).
+
+        Words that HCL lacks are left out.
+        """
         return self.with_grammar(relabeled(bigram_grammar(phrases), self.label_of_word))
 
     def with_boosted(self, boosts: Mapping[int, float]) -> LookaheadGraph:
-        """Return a graph of the same HCL and G in which the costs of words are reduced.
+        """Return a graph of the same HCL and G in which some words cost less.
 
-        ``boosts`` has the reductions, in nats, by numbers of words.
+        Parameters
+        ----------
+        boosts : dict from word number to the reduction of its cost, in nats
         """
         fst = self.grammar_fst
         less = np.zeros(max([int(fst.output_labels.max(initial=0)), *boosts]) + 1, dtype=np.float32)
@@ -233,23 +243,26 @@ class LookaheadGraph:
         return self.with_grammar(dataclasses.replace(fst, weights=fst.weights - less[fst.output_labels], stored=None))
 
     def for_decoder(self) -> ComposedGraph:
-        """Return a graph in which one decoder composes states; those near the start are composed already."""
+        """Return a graph in which one decoder composes states; states near the start are composed already."""
         graph = ComposedGraph(self)
         graph.copy_states(self._near_start)
         return graph
 
     @cached_property
     def _near_start(self) -> ComposedGraph:
-        """States near the start, shared by all decoders: else the first frames, with most new states, take longest."""
+        """States near the start, copied for each decoder, since the first frames need the most new states."""
         graph = ComposedGraph(self)
         graph.expand_first(_FIRST_COMPOSED)
         return graph
 
 
 def relabeled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
-    """Return a G of words with HCL's labels as input labels, without arcs of words that HCL lacks."""
+    """Return a G of words with HCL's output labels as input labels, without arcs of words that HCL lacks.
+
+    ``label_of_word`` (int32) has the label of each word; ShapeError if it is None.
+    """
     if label_of_word is None:
-        raise ShapeError("HCL does not say which label stands for which word",
+        raise ShapeError("the file of HCL has no table of the labels of words",
                          "give a G whose input labels are HCL's output labels")
     words = grammar.input_labels
     has_label = words < len(label_of_word)
@@ -260,7 +273,7 @@ def relabeled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
 
 
 def _with_epsilons(states: np.ndarray, arcs: np.ndarray, is_epsilon: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return tables in which only the arcs marked in ``is_epsilon`` have no input label; other labels are 1."""
+    """Return copies of a graph's tables in which arcs marked in ``is_epsilon`` have input label 0, and all others 1."""
     states, arcs = states.copy(), arcs.copy()
     arcs[:, layout.ARC_INPUT] = ~is_epsilon
     before = np.concatenate(([0], np.cumsum(is_epsilon)))
@@ -306,7 +319,7 @@ class ComposedGraph(LazyGraph):
 
 
 def phrase_grammar(phrases: Sequence[Sequence[int]]) -> Fst:
-    """Return a G that allows any number of some phrases (numbers of words), all equally probable."""
+    """Return a G that allows any sequence of some phrases (lists of word numbers), all equally probable."""
     cost = float(np.log(len(phrases) + 1))
     sources: list[int] = []
     words: list[int] = []
@@ -345,7 +358,7 @@ def bigram_grammar(phrases: Sequence[Sequence[int]]) -> Fst:
     for (history, word), count in counts.items():
         following[history][word] += count
         if history:
-            following[0][word] += count        # backing off adds the counts of all histories
+            following[0][word] += count        # unigram counts are sums over all histories
     final = np.full(len(histories), NO_WEIGHT, dtype=np.float32)
     arcs: list[tuple[int, int, float, int]] = []
     for history in histories:
@@ -366,7 +379,7 @@ def bigram_grammar(phrases: Sequence[Sequence[int]]) -> Fst:
 
 
 class GrammarGraph:
-    """The graphs of a grammar. Immutable and shared by decoders, each of which expands its own states.
+    """The graphs of a grammar in one table. Immutable; decoders share it and each expands states of its own.
 
     Parameters
     ----------
@@ -376,14 +389,14 @@ class GrammarGraph:
     Attributes
     ----------
     pdfs, num_columns : as in :class:`~nnet3py.decoding.decoding_graph.DecodingGraph`
-    settings : int64, the number of #nonterm_bos, and the factor of nonterminals in labels
-    states, arcs : tables of all graphs, one after the other
+    settings : int64 (2,), the number of #nonterm_bos, and the factor of nonterminals in labels
+    states, arcs : int32 (states, 5) and (arcs, 4), the tables of all graphs, one after the other
     starts : int32 (graphs,), start states, the top graph's first; -1: an empty graph
     graph_of : int32, the graph of each user-defined nonterminal; -1: none
 
     Raises
     ------
-    ShapeError : graphs that no decoder can use
+    ShapeError : labels or costs that no decoder can use, or a cycle without transition-ids
     """
 
     def __init__(self, grammar: GrammarFst, model: TransitionModel | None) -> None:
@@ -416,7 +429,7 @@ class GrammarGraph:
 
     @classmethod
     def read(cls, rxfilename: str, model: TransitionModel) -> GrammarGraph:
-        """Read a file of ``make-grammar-fst``. Raises FormatError for anything else, ShapeError as the class does."""
+        """Read a file of ``make-grammar-fst``. Raises FormatError for other files, ShapeError as the class does."""
         return cls(GrammarFst.read(rxfilename), model)
 
     def for_decoder(self) -> ExpandedGrammar:
@@ -425,12 +438,13 @@ class GrammarGraph:
 
 
 def grammar_as_fst(grammar: GrammarFst) -> Fst:
-    """Return a grammar as one FST. Raises ShapeError as :class:`GrammarGraph` and :meth:`LazyGraph.to_fst` do."""
+    """Return a grammar as a single FST. Raises ShapeError as :class:`GrammarGraph` and :meth:`LazyGraph.to_fst` do."""
     return GrammarGraph(grammar, None).for_decoder().to_fst()
 
 
 def _grammar_tables(fst: Fst, num_transition_ids: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return writable tables of states and arcs; the marks of states that leave the graph are no final costs there."""
+    """Return copies of the tables of states and arcs of a prepared graph; final costs that are only marks are infinite.
+    """
     _, states, arcs = tables_of(fst)
     states, arcs = states.copy(), arcs.copy()
     plain = arcs.copy()

@@ -1,6 +1,6 @@
-"""Graphs as decoders search them: two tables of states and arcs, fixed or made while decoding.
+"""Graphs as decoders search them: two tables of states and arcs, complete or expanded while decoding.
 
-The tables of OpenFst's ``const`` files are mapped into memory, not copied.
+Tables of OpenFst's ``const`` files are mapped into memory, not copied.
 """
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _FIRST_STATES, _FIRST_ARCS = 1 << 12, 1 << 14
 class DecodingGraph(metaclass=AdvisingType):
     """A graph from input labels, mostly transition-ids, to words. Immutable, so decoders may share it.
 
-    :meth:`read` reads a file, :meth:`of_fst` takes an FST.
+    :meth:`read` makes one of a file, :meth:`of_fst` of an FST.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class DecodingGraph(metaclass=AdvisingType):
     Attributes
     ----------
     num_states, num_arcs : numbers of states and arcs
-    states, arcs : int, the addresses of the tables (states, 5) and (arcs, 4)
+    states, arcs : int, the memory addresses of the tables
 
     Raises
     ------
@@ -74,7 +74,7 @@ class DecodingGraph(metaclass=AdvisingType):
 
     @classmethod
     def of_fst(cls, fst: Fst, model: TransitionModel) -> DecodingGraph:
-        """Return the graph of an FST whose input labels are transition-ids of a model."""
+        """Make a graph of an FST whose input labels are transition-ids of a model."""
         return cls(*tables_of(fst), *_columns(model))
 
     @classmethod
@@ -90,7 +90,7 @@ class DecodingGraph(metaclass=AdvisingType):
 
     @property
     def final_costs(self) -> np.ndarray:
-        """float32 (states,); infinity: not final."""
+        """Final costs, float32 (states,); infinity: not final."""
         costs: np.ndarray = self._tables[0][:, FINAL].view(np.float32)
         return costs
 
@@ -100,7 +100,7 @@ class DecodingGraph(metaclass=AdvisingType):
 
 
 def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
-    """Raise ShapeError for tables of a graph, (states, 5) and (arcs, 4), that do not fit, or for invalid costs.
+    """Raise ShapeError for tables of a graph, (states, 5) and (arcs, 4), with invalid states, labels or costs.
 
     ``largest`` is the largest possible input label.
     """
@@ -111,7 +111,7 @@ def check_tables(states: np.ndarray, arcs: np.ndarray, largest: int) -> None:
     where = f"arc {arc} of the graph, of state {state}"
     if problem == layout.BAD_INPUT:
         raise ShapeError(f"{where} has the input label {value}, but the model's transition-ids are 1 to {largest}",
-                         "graph and model must belong together")
+                         "use the model that the graph was made with")
     if problem:
         raise ShapeError({
             layout.BAD_RANGE: f"state {state} of the graph has {value} arcs from arc {arc}, but there are "
@@ -135,7 +135,7 @@ def check_epsilons(states: np.ndarray, arcs: np.ndarray) -> None:
 
 
 class MappedTables(NamedTuple):
-    """The start state, states and arcs of a ``const`` FST as they lie in a file, and the offset after the FST."""
+    """The start state, states and arcs of a ``const`` FST, mapped from its file, and the position after it."""
 
     start: int
     states: np.ndarray
@@ -145,7 +145,7 @@ class MappedTables(NamedTuple):
 
 @contextmanager
 def opened_content(rxfilename: str | os.PathLike[str]) -> Iterator[FileContent]:
-    """Open a file, or run a command and raise an error if it fails."""
+    """Yield the content of a file or of a command's output; Nnet3Error if the command fails."""
     with open_input(rxfilename) as stream:
         yield FileContent(stream)
     if stream.status:
@@ -159,7 +159,7 @@ def tables_of(fst: Fst) -> tuple[int, np.ndarray, np.ndarray]:
 
 
 def address(array: np.ndarray) -> int:
-    """Return the address of an array's first element."""
+    """Return the memory address of an array's first element."""
     return int(array.__array_interface__["data"][0])
 
 
@@ -171,7 +171,7 @@ def _columns(model: TransitionModel) -> tuple[np.ndarray, int]:
 
 
 def mapped_tables(content: FileContent, offset: int = 0) -> MappedTables | None:
-    """Return the tables of a ``const`` FST at an offset in a file; None for other FSTs."""
+    """Return the tables of the ``const`` FST at byte ``offset`` of a file; None for other FSTs."""
     reader = content.reader(offset)
     places = find_const_tables(reader) if reader.peek(1) == b"\xd6" else None
     if places is None:
@@ -190,7 +190,7 @@ def mapped_tables(content: FileContent, offset: int = 0) -> MappedTables | None:
 
 
 class LazyGraph(ABC):
-    """A graph like :class:`DecodingGraph` whose states get their arcs when one decoder's search visits them.
+    """A graph like :class:`DecodingGraph` whose states are expanded when one decoder's search reaches them.
 
     States and arcs are kept for the next utterance. Once there are more than ``most_arcs`` arcs, all are dropped and
     made again, even in the middle of an utterance.
@@ -214,17 +214,17 @@ class LazyGraph(ABC):
 
     @property
     def states(self) -> int:
-        """The address of the table of states, which changes when states are added."""
+        """Memory address of the table of states, which changes when states are added."""
         return address(self._states)
 
     @property
     def arcs(self) -> int:
-        """The address of the table of arcs, which changes when arcs are added."""
+        """Memory address of the table of arcs, which changes when arcs are added."""
         return address(self._arcs)
 
     @property
     def final_costs(self) -> np.ndarray:
-        """float32 (states so far,); infinity: not final."""
+        """Final costs, float32 (states so far,); infinity: not final."""
         costs: np.ndarray = self._states[:, layout.FINAL].view(np.float32)
         return costs
 
@@ -240,18 +240,18 @@ class LazyGraph(ABC):
 
     @property
     def is_full(self) -> bool:
-        """True if :meth:`restart` is due."""
+        """True if there are too many arcs, and :meth:`restart` must be called."""
         return self.num_arcs > self._most_arcs
 
     def expand(self, wanted: np.ndarray) -> None:
-        """Make the arcs of the ``wanted`` states (int32) that have none yet."""
+        """Make the arcs of the states ``wanted`` (int32) that have none yet."""
         wanted = np.ascontiguousarray(wanted, dtype=np.int32)
         self._counts[layout.PLACE] = 0
         while status := self._expand(wanted):
             self._make_room(status)
 
     def expand_first(self, count: int) -> None:
-        """Make the arcs of about ``count`` states, those that are the fewest arcs away from the start."""
+        """Make the arcs of about ``count`` states, the nearest to the start."""
         done = 0
         while done < min(count, self.num_states):
             wanted = np.arange(done, min(count, self.num_states), dtype=np.int32)
@@ -259,17 +259,20 @@ class LazyGraph(ABC):
             self.expand(wanted)
 
     def copy_states(self, other: LazyGraph) -> None:
-        """Take copies of the states and arcs that another graph of the same kind has made."""
+        """Copy all states and arcs of another graph of the same kind."""
         for name in ("_counts", "_keys", "_potentials", "_ranges", "_states", "_arcs", "_table"):
             setattr(self, name, getattr(other, name).copy())
 
     @abstractmethod
     def _expand(self, wanted: np.ndarray) -> int:
-        """Call the loop that makes arcs; return 0, or what it needs to continue."""
+        """Call the loop that expands states; return 0, or which array it needs enlarged to continue."""
 
     @abstractmethod
     def _add(self, key: int, label: int, potential: np.float32, first: int, end: int) -> int:
-        """Add the state of ``key`` and ``label``, with its potential and range of arcs of G; return its number."""
+        """Add a composed state, identified by ``key`` and ``label``; return its number.
+
+        Only compositions with G use the arguments after ``key``; see ``lookahead_loops.py``.
+        """
 
     @abstractmethod
     def _add_start(self) -> int:
@@ -295,7 +298,10 @@ class LazyGraph(ABC):
                          for (key, label), potential, (first, end) in states], dtype=np.int32)
 
     def to_fst(self, most_arcs: int = MOST_ARCS) -> Fst:
-        """Return the complete graph. Raises ShapeError for more than ``most_arcs`` arcs, as of a recursive grammar."""
+        """Expand all states; return the graph as an FST. ShapeError for more than ``most_arcs`` arcs.
+
+        A grammar in which a nonterminal contains itself has infinitely many.
+        """
         done = 0
         while done < self.num_states:
             states = np.arange(done, self.num_states, dtype=np.int32)

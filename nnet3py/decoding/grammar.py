@@ -1,4 +1,4 @@
-"""Grammars G: loops of words, and n-gram models with back-off, which are estimated, read, written and interpolated.
+"""Grammars G: loops of words, and n-gram models with back-off: estimation, files, interpolation.
 
 Kaldi: ``arpa2fst``. SRILM: ``ngram-count``, ``ngram -mix-lm``.
 """
@@ -31,7 +31,7 @@ from nnet3py.transducers.ngram_fst import NgramFst
 
 
 def as_nonterminal(grammar: Fst, words: SymbolTable) -> Fst:
-    """Return the grammar of a nonterminal, with #nonterm_begin before and #nonterm_end after each sentence."""
+    """Return a grammar whose sentences begin with #nonterm_begin and end with #nonterm_end, for a nonterminal."""
     begin, end, first = words[NONTERMINAL_BEGIN], words[NONTERMINAL_END], grammar.num_states
     finals = np.flatnonzero(grammar.is_final)
     final_weights = np.full(first + 2, NO_WEIGHT, dtype=np.float32)
@@ -172,7 +172,8 @@ def ngram_fst(model: Ngram, words: SymbolTable) -> Fst:
 
 
 def ngram_arpa(model: Ngram, ids: Mapping[str, int]) -> Arpa:
-    """Return a model's n-grams as arrays of numbers of words; n-grams with other words are left out, with a warning."""
+    """Return a model's n-grams as arrays of word numbers; a warning counts n-grams left out, with words not in ``ids``.
+    """
     probs = dict(model.log10_probs)
     probs.setdefault((SENTENCE_START,), _NEVER)
     grams = {gram: value for gram, value in probs.items() if all(word in ids for word in gram)}
@@ -189,7 +190,7 @@ def ngram_arpa(model: Ngram, ids: Mapping[str, int]) -> Arpa:
 
 
 def ngram_states(model: Ngram, numbers: Mapping[str, int]) -> NgramFst:
-    """Return a model in the form of OpenFst's type ``ngram``; ``numbers`` of words begin at 1."""
+    """Convert a model to an FST of OpenFst's type ``ngram``; ``numbers`` of words begin at 1."""
     def numbered(history: Gram) -> tuple[int, ...]:
         return tuple(0 if word == SENTENCE_START else numbers[word] for word in history)
 
@@ -226,7 +227,7 @@ def read_grammar(rxfilename: str, words: SymbolTable) -> Fst:
 
 
 def _ids(words: SymbolTable) -> dict[str, int]:
-    """Return the numbers of all words, and of the beginning and the end of sentences, which the table may lack."""
+    """Return the numbers of all words, ``<s>`` and ``</s>``; the latter two need not be in the table."""
     largest = max(words.names, default=0)
     return {SENTENCE_START: largest + 1, SENTENCE_END: largest + 2, **words.ids}
 
@@ -258,10 +259,10 @@ def read_ngram(rxfilename: str, words: Collection[str] | None = None) -> Ngram:
 
 
 def mixture(models: Sequence[tuple[Ngram, float]]) -> Ngram:
-    """Return the linear interpolation of models with weights, as one model with back-off. SRILM: ``ngram -mix-lm``.
+    """Interpolate models linearly to one back-off model: P = sum of weight * P. SRILM: ``ngram -mix-lm``.
 
-    The mixture has the n-grams of all models, with the weighted mean of their probabilities; unseen n-grams are left to
-    back-off, whose factors make probabilities sum to 1.
+    The result has the n-grams of all models; other probabilities come from back-off, whose factors make the
+    probabilities after a history sum to 1.
 
     Raises
     ------

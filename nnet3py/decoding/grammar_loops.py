@@ -1,9 +1,10 @@
 """Loops that expand a grammar's graphs while decoding, state by state.
 
-A state's key is an instance (one call of a graph) and a state of that graph, numbered over all graphs. An arc that
-calls a nonterminal leads to the target of the called graph's arc of #nonterm_begin with the same phone; #nonterm_end
-leads to the target of the caller's arc of #nonterm_reenter. Only one of the arcs of #nonterm_begin, or of
-#nonterm_reenter, can be taken, so the cost of choosing among them, the log of their number, is subtracted.
+A state is identified by an instance (one call of a graph) and a state of that graph; states of all graphs are
+numbered together. An arc with a nonterminal leads into the nonterminal's graph, to the target of the #nonterm_begin
+arc with the same phone; #nonterm_end leads back, to the target of the #nonterm_reenter arc after the nonterminal.
+Only one arc of each kind fits the phone, so their probabilities, 1 / (their number), are canceled: the log of their
+number is subtracted from the cost.
 """
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ _BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # added to the offset
 
 
 class Graphs(NamedTuple):
-    """The graphs of a grammar, one after the other; the fields are attributes of ``composed_graphs.GrammarGraph``."""
+    """The graphs of a grammar: attributes of ``composed_graphs.GrammarGraph``."""
 
     states: Any
     state_costs: Any
@@ -33,7 +34,7 @@ class Graphs(NamedTuple):
 
 
 class Made(NamedTuple):
-    """States, arcs and instances made so far, and the hash tables that find states and instances."""
+    """States, arcs and instances made so far, and the hash tables of states and instances."""
 
     keys: np.ndarray
     table: np.ndarray
@@ -50,7 +51,10 @@ def expand(g_states: Any, g_state_costs: Any, g_arcs: Any, g_arc_costs: Any, sta
            settings: np.ndarray, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
            arcs: np.ndarray, arc_costs: np.ndarray, instances: np.ndarray, instance_table: np.ndarray,
            counts: np.ndarray, wanted: np.ndarray) -> int:
-    """Make the arcs of the states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
+    """Make the arcs of states in ``wanted`` that have none yet; return DONE, the array to enlarge, or an error.
+
+    ``counts[PLACE]`` is the position in ``wanted``, from which a further call continues.
+    """
     graphs = Graphs(g_states, g_state_costs, g_arcs, g_arc_costs, starts, graph_of, settings)
     made = Made(keys, table, states, state_costs, arcs, arc_costs, instances, instance_table, counts)
     while counts[layout.PLACE] < len(wanted):
@@ -65,13 +69,13 @@ def expand(g_states: Any, g_state_costs: Any, g_arcs: Any, g_arc_costs: Any, sta
 
 def add_state(g_state_costs: Any, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
               counts: np.ndarray, key: int) -> int:
-    """Return the number of a state, which is added if it is new; there must be room."""
+    """Return the number of the state of a key; a new state is added, for which there must be room."""
     made = Made(keys, table, states, state_costs, states, state_costs, states, table, counts)
     return _state_of(g_state_costs, made, key)
 
 
 def rebuild_instances(instances: np.ndarray, instance_table: np.ndarray, count: int) -> None:
-    """Fill the hash table, which may have a new size, with the first ``count`` instances but the top graph's."""
+    """Insert instances 1 to ``count`` - 1 into a hash table, for example after it was enlarged."""
     for place in range(len(instance_table)):
         instance_table[place] = -1
     for number in range(1, count):
@@ -98,7 +102,7 @@ def _state_of(g_state_costs: Any, made: Made, key: int) -> int:
 
 @inline
 def _instance_place(instances: np.ndarray, table: np.ndarray, graph: int, caller: int, back: int) -> int:
-    """Return the place of an instance in the hash table, or the place for it."""
+    """Return the index of an instance in the hash table, or the free index where it can be inserted."""
     mixed = ((np.uint64(caller) << np.uint64(32)) | np.uint64(back)) * np.uint64(0x9E3779B97F4A7C15)
     mixed = (mixed ^ np.uint64(graph)) * np.uint64(0x9E3779B97F4A7C15)
     mask = np.int64(len(table) - 1)
@@ -114,7 +118,7 @@ def _instance_place(instances: np.ndarray, table: np.ndarray, graph: int, caller
 
 @inline
 def _instance_of(made: Made, graph: int, caller: int, back: int) -> int:
-    """Return the number of an instance, which is added if it is new."""
+    """Return the number of an instance; a new one is added."""
     place = _instance_place(made.instances, made.instance_table, graph, caller, back)
     if made.instance_table[place] < 0:
         number = made.counts[layout.NUM_INSTANCES]
@@ -128,7 +132,7 @@ def _instance_of(made: Made, graph: int, caller: int, back: int) -> int:
 
 @inline
 def _arc_of(graphs: Graphs, state: int, label: int) -> int:
-    """Return the position of a state's arc with a label, in words; -1 if there is none."""
+    """Return the position in ``graphs.arcs`` of a state's arc with an input label; -1 if there is none."""
     first = np.int64(graphs.states[state * layout.STATE_WORDS + layout.FIRST_ARC])
     for arc in range(first, first + np.int64(graphs.states[state * layout.STATE_WORDS + layout.NUM_ARCS])):
         if graphs.arcs[arc * layout.ARC_WORDS + layout.ARC_INPUT] == label:
@@ -149,7 +153,7 @@ def _add_arc(graphs: Graphs, made: Made, state: int, key: int, label: int, outpu
 
 @inline
 def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
-    """Add the arc that replaces an arc into another graph; return DONE or the error."""
+    """Add the arc that replaces an arc with a nonterminal or #nonterm_end; return DONE or the error."""
     instance, counts = made.keys[2 * state] >> 32, made.counts
     offset, multiple = graphs.settings[0], graphs.settings[1]
     label = np.int64(graphs.arcs[arc + layout.ARC_INPUT]) - FIRST_LABEL
@@ -182,7 +186,7 @@ def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
 
 @inline
 def _expand_one(graphs: Graphs, made: Made, state: int) -> int:
-    """Make all arcs of a state, or none if there is not enough room."""
+    """Make all arcs of a state; if there is no room, make none and return the array to enlarge."""
     key, counts = made.keys[2 * state], made.counts
     instance, words = (key >> 32) << 32, (key & 0xFFFFFFFF) * layout.STATE_WORDS
     first, count = np.int64(graphs.states[words + layout.FIRST_ARC]), np.int64(graphs.states[words + layout.NUM_ARCS])

@@ -1,4 +1,4 @@
-"""Making graphs: HCLG, training graphs, and graphs of phones, which need no lexicon. Kaldi: ``utils/mkgraph.sh``."""
+"""Making graphs: HCLG, training graphs, and graphs of phones without lexicon. Kaldi: ``utils/mkgraph.sh``."""
 from __future__ import annotations
 
 import dataclasses
@@ -58,13 +58,13 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
     hmms, disambig = hmm_transducer(windows, tree, model, transition_scale, names)
     graph = _minimized(without_local_epsilons(without_symbols(_composed(hmms, windows_graph), disambig)))
     if graph.start < 0:
-        raise Nnet3Error("the decoding graph is empty", "do lexicon, grammar and model belong together?")
+        raise Nnet3Error("the decoding graph is empty", "use lexicon, grammar and model with the same phones and words")
     graph = add_self_loops(graph, model, self_loop_scale)
     return graph if names is None else of_part(graph, names)
 
 
 def _lexicon_and_grammar(lang: Lang, grammar: Fst) -> Fst:
-    """Return LG, pushed so that all states have the same sum of probabilities."""
+    """Return L composed with G, with costs pushed so that the probabilities leaving each state have the same sum."""
     lexicon = lang.lexicon
     has_backoff = BACKOFF in lang.words and BACKOFF in lang.phones
     if has_backoff and not (lexicon.input_labels == lang.phones[BACKOFF]).any():     # prepare_lang.sh adds loops itself
@@ -77,7 +77,7 @@ def _lexicon_and_grammar(lang: Lang, grammar: Fst) -> Fst:
 
 
 def _composed(left: Fst, right: Fst) -> Fst:
-    """Return the composition, without epsilons and deterministic."""
+    """Return the composition of two FSTs, determinized and without epsilons."""
     graph = compose(left, right)
     if graph.num_states:
         determinize_star(graph, use_log=True)
@@ -91,7 +91,7 @@ def _minimized(fst: Fst) -> Fst:
 
 
 def word_line(words: np.ndarray) -> Fst:
-    """Return the acceptor of one sequence of words, int32 (words,)."""
+    """Return an acceptor of one sequence of words, int32 (words,)."""
     states = np.arange(len(words) + 1)
     final = np.where(states == len(words), np.float32(0.0), NO_WEIGHT)
     return Fst.from_arcs(0, final, states[:-1], words, words, np.zeros(len(words)), states[1:])
@@ -124,11 +124,11 @@ def make_training_graph(lexicon: Fst, words: Fst, tree: ContextDependency, model
 
 def with_transition_costs(graph: Fst, model: TransitionModel, transition_scale: float = 1.0,
                           self_loop_scale: float = 1.0) -> Fst:
-    """Return a graph of transition-ids with the costs of transitions on its arcs. Kaldi: AddTransitionProbs."""
+    """Return a graph of transition-ids with the scaled costs of transitions added. Kaldi: AddTransitionProbs."""
     ids = graph.input_labels
     if len(ids) and not 0 <= int(ids.min()) <= int(ids.max()) <= model.num_transition_ids:
         raise FormatError(f"the graph has labels {ids.min()} to {ids.max()}, but the model's transition-ids are 1 to "
-                          f"{model.num_transition_ids}", hint="graph and model must belong together")
+                          f"{model.num_transition_ids}", hint="use the model that the graph was made with")
     leaving = model.non_self_loop_log_probs[model.transition_id_to_state]
     costs = -np.where(model.is_self_loop, self_loop_scale * model.log_probs,
                       transition_scale * (model.log_probs - leaving) + self_loop_scale * leaving)
@@ -191,7 +191,7 @@ def _write_tables(place: Path, lang: Lang) -> None:
 
 @dataclass(frozen=True)
 class PhoneLoop:
-    """A graph from transition-ids to phones (output labels), and the table of the phones."""
+    """A graph from transition-ids to phones, and the symbol table of its output labels."""
 
     graph: Fst
     phones: SymbolTable
@@ -236,7 +236,7 @@ def phone_loop(model: TransitionModel, names: Mapping[int, str] | None = None, *
 
 
 def _phones_with_distinct_pdfs(model: TransitionModel) -> list[int]:
-    """Return the first of the phones of each HMM and set of pdfs."""
+    """Return the phones without those that have the HMM and the pdfs of an earlier one."""
     pdfs: dict[int, list[tuple[int, ...]]] = {}
     for phone, *rest in model.tuples.tolist():
         pdfs.setdefault(phone, []).append(tuple(rest))
@@ -267,7 +267,7 @@ def _loop_of_any_context(model: TransitionModel, phones: list[int], insertion_pe
 
 def _add_phone(graph: GraphBuilder, model: TransitionModel, phone: int, of_state: Mapping[tuple[int, int], list[int]],
                weight: float) -> None:
-    """Add the HMM of a phone, from state 0 back to state 0."""
+    """Add the HMM of a phone as a loop at state 0. ``of_state`` has the transition-states of (phone, HMM state)."""
     hmm = model.topology.entries[model.topology.entry_of_phone[phone]]
     places = [graph.state() for _ in hmm[:-1]] + [0]
     graph.arc(0, 0, phone, weight, places[0])
@@ -286,16 +286,16 @@ def _add_phone(graph: GraphBuilder, model: TransitionModel, phone: int, of_state
 
 
 def _with_phone_outputs(graph: Fst, model: TransitionModel) -> Fst:
-    """Return an acceptor of transition-ids as a transducer, which outputs a phone where its HMM is left."""
+    """Add outputs to an acceptor of transition-ids: the phone, on the arc that leaves its HMM."""
     labels = graph.input_labels
     outputs = np.where(model.is_final[labels], model.transition_id_to_phone[labels], 0)
     return dataclasses.replace(graph, output_labels=outputs.astype(np.int32))
 
 
 def _table_without_positions(phones: list[int], names: Mapping[int, str]) -> tuple[SymbolTable, np.ndarray]:
-    """Return a table of the phones, and each phone's number there, int32 (largest phone + 1,).
+    """Return a symbol table of the phones without word positions, and each phone's number there, int32 (phones + 1,).
 
-    Phones whose names differ only in the position in the word become one.
+    Phones whose names differ only in the word position get the same name.
     """
     stems = Counter(match[1] for name in names.values() if (match := _POSITION.fullmatch(name)))
     stem_of = {}

@@ -1,4 +1,4 @@
-"""Loops over the tables of graphs (``layout.py``): checks, states by their keys, look-ahead data."""
+"""Loops over the tables of graphs (``layout.py``): checks, hash table of states, look-ahead data."""
 from __future__ import annotations
 
 from typing import Any
@@ -14,7 +14,10 @@ from nnet3py.lattices.subset_loops import sort
 
 def check_tables(states: Any, state_costs: Any, arcs: Any, arc_costs: Any, num_states: int, num_arcs: int,
                  largest_label: int, place: np.ndarray) -> int:
-    """Return the first error in a graph's tables; ``place`` gets its state, its arc, and the wrong number."""
+    """Return the first error in a graph's tables, such as BAD_NEXT, or FINE.
+
+    ``place`` (int64 (3,)) gets its state, its arc, and the wrong value.
+    """
     for state in range(num_states):
         words = state * layout.STATE_WORDS
         first, count = np.int64(states[words + layout.FIRST_ARC]), np.int64(states[words + layout.NUM_ARCS])
@@ -53,8 +56,8 @@ def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: np.ndarray
                        position: np.ndarray) -> int:
     """Return a state on a cycle of arcs without input labels; -1 if there is no such cycle.
 
-    ``seen`` (uint8, zeros): 1 while a state is on the stack, 2 afterwards; ``stack`` (int32) and ``position`` (int64,
-    the next arc to follow) have room for every state with such arcs.
+    Scratch memory: ``seen`` (uint8 (states,), zeros) is 1 while a state is on the stack, 2 afterwards; ``stack``
+    (int32) and ``position`` (int64, the next arc to follow) have room for every state with such arcs.
     """
     for root in range(num_states):
         depth = np.int64(0)
@@ -83,10 +86,10 @@ def find_epsilon_cycle(states: Any, arcs: Any, num_states: int, seen: np.ndarray
 
 def find_free_arcs(states: Any, arcs: Any, num_states: int, num_transition_ids: int, is_disambig: np.ndarray,
                    edges: np.ndarray) -> int:
-    """Write source, target and output label of arcs without transition-id, and return their number.
+    """Write source, target and output label of arcs without transition-id to ``edges``; return their number.
 
-    Those beyond the size of ``edges`` are only counted. For a label that is neither a transition-id nor marked in
-    ``is_disambig``, its negative is returned.
+    If ``edges`` is too small, further arcs are only counted. If an input label is neither a transition-id nor marked in
+    ``is_disambig``, return minus that label.
     """
     count = np.int64(0)
     for state in range(num_states):
@@ -109,14 +112,17 @@ def find_free_arcs(states: Any, arcs: Any, num_states: int, num_transition_ids: 
 
 @inline
 def first_place(mask: int, key: int, label: int) -> int:
-    """Return the place of a state in an empty table of ``mask + 1`` places."""
+    """Return the first index to look for a state in a hash table of size ``mask`` + 1."""
     mixed = (np.uint64(key) ^ (np.uint64(label) << np.uint64(20))) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(mixed >> np.uint64(24)) & mask
 
 
 @inline
 def place_of(keys: Any, table: Any, mask: int, key: int, label: int) -> int:
-    """Return the place of a state in the table, or the place for it. ``keys`` has two numbers for each state."""
+    """Return the index of a state in the hash table, or the free index where it can be inserted.
+
+    A state is identified by two numbers, ``key`` and ``label``, stored in ``keys``.
+    """
     place = first_place(mask, key, label)
     while True:
         state = np.int64(table[place])
@@ -126,7 +132,7 @@ def place_of(keys: Any, table: Any, mask: int, key: int, label: int) -> int:
 
 
 def rebuild_table(keys: np.ndarray, table: np.ndarray, count: int) -> None:
-    """Fill ``table``, which may have a new size, with the first ``count`` states."""
+    """Insert the first ``count`` states into the hash table ``table``, for example after it was enlarged."""
     mask = np.int64(len(table) - 1)
     for place in range(len(table)):
         table[place] = -1
@@ -142,13 +148,13 @@ MORE = 1
 def find_components(states: Any, arcs: Any, num_states: int, depth: np.ndarray, lowest: np.ndarray,
                     component: np.ndarray, stack: np.ndarray, waiting: np.ndarray, position: np.ndarray,
                     new_labels: np.ndarray) -> int:
-    """Number the strongly connected components of arcs without output label, and the labels; return their number.
+    """Find the strongly connected components of a graph without its arcs with output labels; renumber output labels.
 
-    A component has a higher number than those that it leads to (Tarjan). Labels are numbered in the order in which the
-    depth-first search meets them, so that where the graph is like a tree, few intervals hold the labels that can come
-    next. ``depth``, ``lowest``, ``component``, ``stack``, ``waiting`` (int32) and ``position`` (int64) have an element
-    for each state; ``depth`` and ``component`` are -1 at the beginning. ``new_labels`` (int32, zeros) gets numbers from
-    1 for the labels that occur, and their count at place 0.
+    Return the number of components (Tarjan's algorithm): a component has a higher number than those that it leads to.
+    Labels are renumbered in the order in which the depth-first search meets them, so that the labels that can come next
+    after a state form few intervals. ``depth``, ``lowest``, ``component``, ``stack``, ``waiting`` (int32) and
+    ``position`` (int64) have an element for each state; ``depth`` and ``component`` must be -1. ``new_labels`` (int32,
+    zeros) gets numbers from 1 for the labels that occur, and their count at index 0.
     """
     num_components, seen = np.int64(0), np.int64(0)
     num_labels = np.int64(0)
@@ -197,10 +203,11 @@ def find_components(states: Any, arcs: Any, num_states: int, depth: np.ndarray, 
 def find_intervals(states: Any, state_costs: Any, arcs: Any, component: np.ndarray, members: np.ndarray,
                    member_starts: np.ndarray, new_labels: np.ndarray, final_label: int, lows: np.ndarray,
                    highs: np.ndarray, progress: np.ndarray, starts: np.ndarray, intervals: np.ndarray) -> int:
-    """Write the intervals of the labels that can come next, component by component from ``progress[0]`` on.
+    """Write the intervals of labels that can come next from each component, in the order of components.
 
-    ``members`` (int32) are the states by component; ``lows`` and ``highs`` (int64) are scratch. MORE: scratch and
-    ``intervals`` must become larger; the intervals so far are kept.
+    ``members`` (int32) are the states sorted by component; ``lows`` and ``highs`` (int64) are scratch memory. Return 0,
+    or MORE if ``lows``, ``highs`` and ``intervals`` must be enlarged; a further call continues at component
+    ``progress[0]``.
     """
     for number in range(progress[0], len(starts) - 1):
         count = np.int64(0)
@@ -235,7 +242,7 @@ def find_intervals(states: Any, state_costs: Any, arcs: Any, component: np.ndarr
 
 @inline
 def _write_merged(lows: np.ndarray, highs: np.ndarray, count: int, intervals: np.ndarray, first: int) -> int:
-    """Write intervals in order, merging those that touch; return the place after them."""
+    """Sort intervals and write them from row ``first`` on, merging those that touch; return the row after the last."""
     sort(lows, highs, count)
     end = first
     for i in range(count):
@@ -248,11 +255,11 @@ def _write_merged(lows: np.ndarray, highs: np.ndarray, count: int, intervals: np
 
 
 def check_intervals(words: Any, num_words: int, num_states: int, spans: np.ndarray) -> int:
-    """Find each state's intervals in a look-ahead file: their number (64 bits), intervals, and number of labels.
+    """Parse the intervals of all states in a look-ahead file; return the number of words that they take.
 
-    ``words`` are the file's 32-bit words. ``spans`` (int32 (states, 2)) gets a state's only interval, or -1 and the
-    place of the first interval. Return the number of words that belong to the states; -1 if the file ends too early, or
-    a state's intervals are not in order.
+    A state has the number of its intervals (64 bits), the intervals, and the number of labels; ``words`` are the file's
+    32-bit words. ``spans`` (int32 (states, 2)) gets a state's only interval or, if it has several, -1 and the index in
+    ``words`` of the first. Return -1 if the file ends too early, or intervals are not sorted.
     """
     place = np.int64(0)
     for state in range(num_states):

@@ -46,7 +46,7 @@ _FIRST_TOKENS, _FIRST_LINKS, _FIRST_FRAMES, _FIRST_STACK = 1 << 12, 1 << 13, 1 <
 
 
 class BestPath(NamedTuple):
-    """The best path so far.
+    """The best path of a decoder through the frames so far.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class BestPath(NamedTuple):
 
     @property
     def words(self) -> NDArray[np.int32]:
-        """Numbers of words, int32."""
+        """Numbers of the words, int32 (words,)."""
         return self.outputs[self.outputs != 0]
 
     @property
@@ -80,7 +80,7 @@ class LatticeDecoder:
     Parameters
     ----------
     graph : DecodingGraph, LookaheadGraph or GrammarGraph; decoders may share a graph
-    options : DecoderOptions, the width of the search; None: Kaldi's defaults
+    options : DecoderOptions, beams and limits of the search; None: Kaldi's defaults
 
     Raises
     ------
@@ -153,7 +153,7 @@ class LatticeDecoder:
             self._make_room(status)
 
     def finalize(self) -> None:
-        """End the utterance: prune, given that no frame follows. Kaldi: FinalizeDecoding."""
+        """End the utterance and prune the lattice with final costs. Kaldi: FinalizeDecoding."""
         best = self._best_ends()
         any_final = best.with_final < np.inf
         _finalize(self.graph.states, *self._search(), int(any_final), best.with_final if any_final else best.cost)
@@ -170,7 +170,7 @@ class LatticeDecoder:
         return layout.Table(self._buckets, self._used, self._order, self._stack)
 
     def _make_room(self, status: int) -> None:
-        """Enlarge the array that the loops need larger to continue."""
+        """Enlarge the array, or expand the graph's states, that the loops' return value ``status`` names."""
         if status in (layout.MORE_ARCS, layout.FEWER_ARCS):
             self._change_lazy_graph(status)
         elif status == layout.MORE_TOKENS:
@@ -186,7 +186,7 @@ class LatticeDecoder:
         self._make_scratch()
 
     def _change_lazy_graph(self, status: int) -> None:
-        """Make the arcs of the states being visited, or drop all states that are no longer needed."""
+        """Expand the graph's states that active tokens are in, or drop all its states but these (FEWER_ARCS)."""
         graph, counts = self.graph, self._counts
         assert isinstance(graph, LazyGraph)
         newest = counts[layout.FRAME]
@@ -211,7 +211,7 @@ class LatticeDecoder:
         self._used = np.empty(size, dtype=np.int32)
 
     def _make_scratch(self) -> None:
-        """Make the arrays whose sizes follow tokens and links: views as costs, order of tokens, new numbers."""
+        """Make views of tokens and links as costs, and scratch arrays of their sizes."""
         self._token_costs, self._link_costs = self._tokens.view(np.float32), self._links.view(np.float32)
         if len(self._order) < len(self._tokens):
             order = np.empty(len(self._tokens), dtype=np.int32)
@@ -229,18 +229,18 @@ class LatticeDecoder:
 
     @property
     def num_active(self) -> int:
-        """Number of active states."""
+        """Number of states that are active in the newest frame."""
         return int(self._counts[layout.NUM_TOKENS] - self._frames[self.num_frames, layout.FIRST_TOKEN])
 
     @property
     def is_alive(self) -> bool:
-        """True if any path is left."""
+        """True if there are active states; False if pruning has left no path."""
         return bool(self._best_ends().cost < np.inf)
 
     def final_relative_cost(self) -> float:
-        """Return by how much the best path to a final state is worse than the best path; infinity: no final state.
+        """Return the cost of the best path to a final state minus that of the best path. Kaldi: FinalRelativeCost.
 
-        Kaldi: FinalRelativeCost.
+        Infinity if no final state is reached.
         """
         best = self._best_ends()
         return float(best.with_final - best.cost) if best.with_final < np.inf else float("inf")
@@ -251,11 +251,11 @@ class LatticeDecoder:
         return bool(self._best_ends().with_final < np.inf)
 
     def best_path(self, use_final: bool = True) -> BestPath | None:
-        """Return the best path so far, without changing the lattice; None if there is no path. Kaldi: GetBestPath.
+        """Return the best path so far; None if there is none. The lattice does not change. Kaldi: GetBestPath.
 
         Parameters
         ----------
-        use_final : whether final costs count, if a final state is reached
+        use_final : whether final costs are added, if a final state is reached
         """
         best = self._best_ends()
         if not best.cost < np.inf:
@@ -269,7 +269,8 @@ class LatticeDecoder:
     def recent_alignment(self, num_frames: int) -> np.ndarray:
         """Return the transition-ids of the last ``num_frames`` frames on the best path so far, int32 (frames,).
 
-        The result is shorter if fewer frames were decoded, and empty if there is no path. Final costs do not count.
+        The best path is that without final costs. The result is shorter if fewer frames were decoded, and empty if
+        there is no path.
         """
         best = self._best_ends()
         if not best.cost < np.inf:
@@ -282,13 +283,13 @@ class LatticeDecoder:
         return int(self._frames[self.num_frames, layout.FIRST_TOKEN]) + place
 
     def _first_tokens(self) -> np.ndarray:
-        """Return the first token of each time, and the number of tokens, int64 (frames + 2,)."""
+        """Return the first token of each frame, and the number of tokens, int64 (frames + 2,)."""
         return np.append(self._frames[:self.num_frames + 1, layout.FIRST_TOKEN], self._counts[layout.NUM_TOKENS])
 
     def frame_with_few_paths(self, first: int, most_tokens: int) -> int:
-        """Return the time from ``first`` on with the fewest tokens, the last of equal ones, after pruning.
+        """Prune the lattice; return the frame from ``first`` on with the fewest tokens, the last of equal ones.
 
-        -1 if even that time has more than ``most_tokens``. Kaldi:
+        -1 if all of them have more than ``most_tokens``. Kaldi:
         LatticeIncrementalDecoder::UpdateLatticeDeterminization.
         """
         _prune(*self._search())
@@ -312,15 +313,17 @@ class LatticeDecoder:
             most = count
 
     def raw_lattice(self, use_final: bool = True, num_frames: int | None = None) -> Fst:
-        """Return the state-level lattice of the tokens kept, without states if there are none. Kaldi: GetRawLattice.
+        """Return the state-level lattice of the frames so far; empty if there is no path. Kaldi: GetRawLattice.
 
-        The lattice has all paths within the lattice beam of the best path; after :meth:`finalize` no others.
+        The lattice has all paths within the lattice beam of the best path, and before :meth:`finalize` also some that
+        are not.
 
         Parameters
         ----------
-        use_final : whether final costs count, if a final state is reached; otherwise all states at the end are final
-        num_frames : length of the lattice, whose last states are final with the cost of the best path onwards; None:
-            all frames
+        use_final : whether final costs are added, if a final state is reached; otherwise all states at the end are
+            final
+        num_frames : number of frames of the lattice, whose last states are final with the cost of the best path from
+            there on; None: all frames
         """
         num_tokens, num_links = (int(self._counts[i]) for i in (layout.NUM_TOKENS, layout.NUM_LINKS))
         position = np.empty(num_tokens, dtype=np.int32)
@@ -342,7 +345,7 @@ class LatticeDecoder:
         return lattice if num_frames is None else self._beginning(lattice, number, num_frames)
 
     def _beginning(self, lattice: Fst, number: np.ndarray, num_frames: int) -> Fst:
-        """Return the first frames of a lattice; ``number`` has the state of each token."""
+        """Return the first ``num_frames`` frames of a lattice; ``number`` has the lattice's state of each token."""
         first, end = self._first_tokens()[num_frames:num_frames + 2].tolist()
         finals = np.full((end, 2), NO_WEIGHT, dtype=np.float32)
         costs = self._token_costs[first:end]
@@ -372,7 +375,8 @@ class LatticeDecoder:
 
 
 class _Ends(NamedTuple):
-    """The least costs at the newest time, without and with final costs, and the places of the tokens that have them."""
+    """The least cost of a token in the newest frame, without and with final costs, and that token's index in the frame.
+    """
 
     cost: np.float32
     with_final: np.float32
@@ -402,7 +406,7 @@ class Decoded:
 
     @property
     def log_likelihood(self) -> float:
-        """Log-likelihood of the best path, graph and scaled acoustics."""
+        """Log-likelihood of the best path: minus the sum of its graph and acoustic costs."""
         return -(self.graph_cost + self.acoustic_cost)
 
 
@@ -413,7 +417,7 @@ class Decoder:
     ----------
     graph : as for :class:`LatticeDecoder`, or an FST
     model : TransitionModel, whose transition-ids are the graph's input labels
-    options : DecoderOptions, the width of the search; None: Kaldi's defaults
+    options : DecoderOptions, beams and limits of the search; None: Kaldi's defaults
 
     Raises
     ------
@@ -428,7 +432,7 @@ class Decoder:
 
     @property
     def options(self) -> DecoderOptions:
-        """Width of the search."""
+        """Beam, lattice beam and limits of the search."""
         return self._search.options
 
     def decode(self, log_likes: np.ndarray, options: DecoderOptions | None = None) -> Decoded | None:

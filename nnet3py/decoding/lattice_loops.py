@@ -1,4 +1,7 @@
-"""Loops over the lattice decoder's tokens and links (``layout.py``): backward pruning, best paths, lattices."""
+"""Loops over the lattice decoder's tokens and links (``layout.py``): backward pruning, best paths, lattices.
+
+Frames are counted like times: tokens of frame t are those after t frames of features, those of frame 0 at the start.
+"""
 from __future__ import annotations
 
 from typing import Any
@@ -16,7 +19,7 @@ _NEAR = np.float32(1e-5)            # relative difference of costs that count as
 
 @inline
 def _end(search: Tokens, frame: int) -> int:
-    """Return the number after a time's last token."""
+    """Return the number after the last token of a frame."""
     if frame == search.counts[layout.FRAME]:
         return search.counts[layout.NUM_TOKENS]
     return search.frames[frame + 1, layout.FIRST_TOKEN]
@@ -24,9 +27,10 @@ def _end(search: Tokens, frame: int) -> int:
 
 @inline
 def prune_active(search: Tokens, delta: float) -> int:
-    """Prune where costs may have changed; return the first time that has lost tokens or links, or the newest time.
+    """Prune links and tokens of all frames but the newest, as far as costs may have changed.
 
-    Tokens of the newest time keep an extra cost of 0, since any of them may lie on the best path in the end.
+    Return the first frame that has lost tokens or links, or the newest frame. Tokens of the newest frame keep an extra
+    cost of 0, since the best path may go on from any of them.
     """
     frames, newest = search.frames, search.counts[layout.FRAME]
     first = newest
@@ -48,7 +52,8 @@ def prune_active(search: Tokens, delta: float) -> int:
 
 @inline
 def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
-    """Drop a token's links outside the lattice beam; return the others' least extra cost, and whether some fell."""
+    """Drop a token's links outside the lattice beam; return the others' least extra cost, and whether any was dropped.
+    """
     links, costs = search.links, search.token_costs
     total, beam = costs[token, layout.TOTAL], search.limits[layout.LATTICE_BEAM]
     least, lost, newer = _INFINITY, False, np.int32(-1)
@@ -73,7 +78,12 @@ def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
 
 @inline
 def _prune_links(search: Tokens, frame: int, delta: float) -> tuple[bool, bool]:
-    """Return whether extra costs of a time's tokens changed by more than ``delta``, and whether links were dropped."""
+    """Prune the links of a frame's tokens.
+
+    Returns
+    -------
+    Whether extra costs changed by more than ``delta``, and whether links were dropped.
+    """
     first, end, costs = search.frames[frame, layout.FIRST_TOKEN], _end(search, frame), search.token_costs
     costs_changed, lost, again = False, False, True
     while again:
@@ -96,7 +106,7 @@ def _prune_tokens(search: Tokens, frame: int) -> None:
 
 @inline
 def _prune_last_links(search: Tokens, state_costs: Any, any_final: bool, reference: float) -> None:
-    """Prune the links of the newest time, where paths end."""
+    """Prune the links of the newest frame's tokens, given the cost ``reference`` of the best complete path."""
     frame, costs = search.counts[layout.FRAME], search.token_costs
     again = True
     while again:
@@ -117,10 +127,10 @@ def _prune_last_links(search: Tokens, state_costs: Any, any_final: bool, referen
 
 @by_arrays
 def best_ends(state_costs: Any, search: Tokens, best: np.ndarray, places: np.ndarray) -> None:
-    """Write to ``best`` (float32) the least costs of the newest time's tokens, without and with final costs.
+    """Write to ``best`` (float32 (2,)) the least cost of a token of the newest frame, without and with final costs.
 
-    ``places`` (int64) gets the places of these tokens among the newest time's, -1 for none; of equal costs the newest
-    token counts, as in Kaldi.
+    ``places`` (int64 (2,)) gets the indexes of these tokens in the frame, -1 for none; of equal costs the newest token
+    is taken, as in Kaldi.
     """
     tokens, token_costs, frames, counts = search.tokens, search.token_costs, search.frames, search.counts
     first = frames[counts[layout.FRAME], layout.FIRST_TOKEN]
@@ -137,14 +147,15 @@ def best_ends(state_costs: Any, search: Tokens, best: np.ndarray, places: np.nda
 
 @by_arrays
 def prune(search: Tokens) -> None:
-    """Prune before ``prune_interval`` frames are over. Kaldi: PruneActiveTokens."""
+    """Prune the frames so far, without waiting for the next multiple of ``prune_interval``. Kaldi: PruneActiveTokens.
+    """
     first = prune_active(search, search.limits[layout.PRUNE_DELTA])
     compact(search, first)
 
 
 @by_arrays
 def finalize(state_costs: Any, search: Tokens, any_final: int, reference: float) -> None:
-    """Prune all times, given that no frame follows.
+    """Prune all frames at the end of an utterance.
 
     ``reference`` is the cost of the best path, with its final cost if there is a final state (``any_final``).
     """
@@ -216,10 +227,10 @@ def _move_tokens(search: Tokens, first_frame: int, first_link: int) -> None:
 
 @by_arrays
 def trace_back(search: Tokens, token: int, first_frame: int, labels: np.ndarray, costs: np.ndarray) -> int:
-    """Write the arcs of the best path to a token of the newest time, last arc first; return their number.
+    """Write the arcs of the best path to a token of the newest frame, last arc first; return their number.
 
-    Arcs before ``first_frame`` are left out. ``labels`` (int32, two columns) and ``costs`` (float32, graph and acoustic
-    cost) have room for ``len(labels)`` arcs; further arcs are only counted.
+    Arcs before ``first_frame`` are left out. ``labels`` (int32 (room, 2)) gets input and output labels, ``costs``
+    (float32 (room, 2)) graph and acoustic costs; if there are more arcs than room, further ones are only counted.
     """
     tokens, links, link_costs, offsets = search.tokens, search.links, search.link_costs, search.offsets
     count, frame = np.int64(0), search.counts[layout.FRAME]
@@ -246,10 +257,10 @@ def trace_back(search: Tokens, token: int, first_frame: int, labels: np.ndarray,
 
 @by_arrays
 def place_tokens(search: Tokens, position: np.ndarray) -> int:
-    """Give each token a position among its time's tokens such that links within a time lead to higher positions.
+    """Sort each frame's tokens topologically: find ``position`` so that links within a frame lead to higher positions.
 
-    Positions follow the order of creation as far as possible; the target of a later token's link moves to the end.
-    Return 1 if tokens moved, 0 if not, -1 if links make a cycle.
+    Positions follow the order of creation; if a link leads back, its target moves to the end. Return 1 if tokens moved,
+    0 if not, -1 if links make a cycle.
     """
     tokens, links, frames, counts = search.tokens, search.links, search.frames, search.counts
     moved = 0
@@ -280,7 +291,8 @@ def place_tokens(search: Tokens, position: np.ndarray) -> int:
 @by_arrays
 def write_lattice(search: Tokens, order: np.ndarray, number: np.ndarray, arc_starts: np.ndarray, inputs: np.ndarray,
                   outputs: np.ndarray, weights: np.ndarray, next_states: np.ndarray) -> int:
-    """Write the arcs of a lattice and return their number; state i is token ``order[i]``, whose ``number`` is i."""
+    """Write the arcs of a lattice; return their number. State i is token ``order[i]``, and ``number[order[i]]`` is i.
+    """
     tokens, links, link_costs, frames = search.tokens, search.links, search.link_costs, search.frames
     count, frame = np.int64(0), np.int64(0)
     for state in range(len(order)):
@@ -306,9 +318,10 @@ def best_arcs(start: int, arc_starts: np.ndarray, next_states: np.ndarray, weigh
               arcs: np.ndarray) -> int:
     """Write the arcs of the best path through a topologically sorted lattice, last arc first; return their number.
 
-    -1: no path. Costs are added along paths as pairs of floats; of two equal sums, the pair with the smaller graph cost
-    is better. ``costs`` (float32), ``came_by`` (int64) and ``sources`` (int32) are scratch with an element for each
-    state, like ``arcs``. If the path has no arcs, ``arcs[0]`` is its only state.
+    Return -1 if there is no path. If the path has no arcs, ``arcs[0]`` gets its only state. Graph and acoustic costs
+    are summed separately, float32; of equal total costs, the path with the lower graph cost is better. ``costs``
+    (float32 (states, 2)), ``came_by`` (int64) and ``sources`` (int32) are scratch memory with an element for each
+    state.
     """
     for state in range(len(costs)):
         costs[state, 0] = costs[state, 1] = np.float32(np.inf)

@@ -1,9 +1,9 @@
-"""The arrays of the lattice decoder and of graphs made while decoding: columns, counts, structures, results.
+"""The arrays of the lattice decoder and of graphs expanded while decoding: columns, counts, return values of loops.
 
-Tokens and links are rows of 32-bit words, costs included, so that the values that are used together lie together:
-the int32 array and the float32 array of a table share their memory. A token is a state of the graph at one time, with
-the cost of the best path to it. A link leads from a token to another one of the same time (an arc without input label)
-or of the next time.
+Tokens and links are rows of 32-bit words, costs included: an int32 and a float32 array are views of the same memory,
+so that values that are used together are close to each other. A token is a state of the graph in one frame, with the
+cost of the best path to it. A link is an arc of the graph between tokens of the same frame (no input label) or of
+successive frames.
 """
 from __future__ import annotations
 

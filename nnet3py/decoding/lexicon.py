@@ -45,7 +45,7 @@ def cost(probability: float) -> float:
 
 
 class GraphBuilder:
-    """An FST under construction: states and arcs in the order in which they are added; state 0 is the start."""
+    """An FST to which states and arcs are added one by one; state 0 is the start."""
 
     def __init__(self) -> None:
         self.num_states = 1
@@ -87,7 +87,7 @@ class Pronunciation:
 
 @dataclass(frozen=True)
 class Silence:
-    """The optional silence phone before and between words, and its probability; 0: no silence."""
+    """The optional silence phone before and between words, and its probability, 0 for no silence."""
 
     phone: str = ""
     probability: float = 0.0
@@ -96,12 +96,12 @@ class Silence:
 def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list[Pronunciation]:
     """Read a lexicon, lines ``WORD PHONE ...`` or ``WORD PROBABILITY PHONE ...``.
 
-    A pronunciation that occurs twice is used once, with a warning.
+    If a pronunciation occurs twice, a warning is logged and the first one is used.
 
     Parameters
     ----------
-    has_probabilities : whether lines have probabilities; None: if the second field of each line is a number above 0 and
-        not above 1, followed by phones
+    has_probabilities : whether lines have probabilities; None: they do if the second field of every line is a number
+        above 0 and at most 1, and phones follow
 
     Raises
     ------
@@ -146,16 +146,15 @@ def lexicon_words(lexicon: Iterable[Pronunciation]) -> SymbolTable:
 
 
 def lexicon_phones(lexicon: Iterable[Pronunciation], silence: Silence = Silence()) -> SymbolTable:
-    """Return a table ``phones.txt``: the silence phone, then the lexicon's phones in alphabetical order."""
+    """Return a table ``phones.txt``: epsilon, the silence phone, then the lexicon's phones in alphabetical order."""
     phones = sorted({phone for pronunciation in lexicon for phone in pronunciation.phones} - {silence.phone})
     return SymbolTable.of([silence.phone, *phones] if silence.phone else phones, "phone")
 
 
 def disambiguation_numbers(pronunciations: Sequence[tuple[str, ...]]) -> list[int]:
-    """Return for each pronunciation the n (from 1) of the disambiguation symbol ``#n`` at its end; 0: none.
+    """Return for each pronunciation the number n of its disambiguation symbol ``#n``, from 1; 0: it needs none.
 
-    A pronunciation needs a symbol if another one equals it or begins with it; numbers distinguish words with the same
-    phones.
+    A pronunciation needs one if another equals it or begins with it; equal ones get different numbers.
     """
     counts = Counter(pronunciations)
     beginnings = {phones[:length] for phones in counts for length in range(1, len(phones))}
@@ -174,9 +173,9 @@ class Lang:
 
     Attributes
     ----------
-    words, phones : SymbolTable; both have ``#0``, and phones the other disambiguation symbols
-    lexicon : Fst, L_disambig, phones to words, with ``#n`` at the ends of pronunciations
-    plain_lexicon : Fst, L, without disambiguation symbols
+    words, phones : SymbolTable; both have ``#0``, and ``phones`` all other disambiguation symbols
+    lexicon : Fst, L_disambig: phones to words, with ``#n`` at the ends of pronunciations
+    plain_lexicon : Fst, L: the same without disambiguation symbols
     silence : Silence, the optional silence
     """
 
@@ -251,9 +250,13 @@ def _check_phones(lexicon: Sequence[Pronunciation], phones: SymbolTable, silence
 def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: SymbolTable, silence: Silence,
                  numbers: Sequence[int] | None, of_silence: int,
                  nonterminals: tuple[Sequence[str], Sequence[str]]) -> Fst:
-    """Return L_disambig with these ``numbers`` of disambiguation symbols, or L if they are None.
+    """Return L_disambig or, if ``numbers`` is None, L.
 
-    ``nonterminals`` has their names, and the phones that may come before a word.
+    Parameters
+    ----------
+    numbers : the number of each pronunciation's disambiguation symbol, 0 for none
+    of_silence : number of the disambiguation symbol after silence
+    nonterminals : names of the nonterminals, and of the phones that may come before a word
     """
     graph = GraphBuilder()
     if silence.probability == 0.0:
@@ -286,7 +289,10 @@ def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: S
 
 def _add_nonterminals(graph: GraphBuilder, loop: int, words: SymbolTable, phones: SymbolTable,
                       nonterminals: Sequence[str], before: Sequence[str]) -> None:
-    """Add nonterminals, each followed by any phone that may come before the next word; decoding subtracts the cost."""
+    """Add nonterminals at state ``loop``, each followed by any of the phones that may come before the next word.
+
+    The choice among these phones has a cost, which decoding subtracts.
+    """
     shared, last = graph.state(), graph.state()
     for source, name in ((0, NONTERMINAL_BEGIN), *((loop, name) for name in nonterminals)):
         graph.arc(source, phones[name], words[name], 0.0, shared)
@@ -302,12 +308,15 @@ POSITIONS = {"_B": "begin", "_E": "end", "_I": "internal", "_S": "singleton"}   
 
 
 def phone_forms(phone: str, silence: bool, positions: bool) -> list[str]:
-    """Return a phone's names by position in a word, before them the name of silence between words; or its only name."""
+    """Return the names of a phone for all positions in a word, or only its own name if there are no ``positions``.
+
+    The names of a silence phone begin with its own, for silence between words.
+    """
     return [*([phone] if silence or not positions else []), *(phone + suffix for suffix in POSITIONS if positions)]
 
 
 def with_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
-    """Return a lexicon whose phones are named by their position in the word."""
+    """Return a lexicon whose phones are marked with their position in the word (``_B``, ``_I``, ``_E``, ``_S``)."""
     def named(phones: tuple[str, ...]) -> tuple[str, ...]:
         if len(phones) == 1:
             return (f"{phones[0]}_S",)
@@ -317,7 +326,7 @@ def with_positions(lexicon: Iterable[Pronunciation]) -> list[Pronunciation]:
 
 
 def positioned(lexicon: list[Pronunciation], phones: SymbolTable) -> list[Pronunciation]:
-    """Return the lexicon with phones as in a table: named by their position in the word if the table's phones are."""
+    """Return the lexicon, with positions marked on phones if the phones of the table are marked so."""
     has_positions = any(f"{entry.phones[0]}{position}" in phones for entry in lexicon for position in POSITIONS)
     return with_positions(lexicon) if has_positions else lexicon
 
@@ -368,7 +377,7 @@ def write_phone_lists(folder: str | os.PathLike[str], phones: SymbolTable, silen
 
 @dataclass(frozen=True)
 class RandomSilence:
-    """Probabilities of silence at the edges of an utterance and between words; an empty ``phone`` means no silence."""
+    """Probabilities of silence before and after an utterance and between words; no silence if ``phone`` is empty."""
 
     phone: str = ""
     at_edges: float = 0.8
@@ -382,19 +391,19 @@ class RandomSilence:
 
 
 class UnknownWordError(Nnet3Error):
-    """A transcript has a word that the lexicon lacks."""
+    """A transcript with a word that the lexicon lacks."""
 
 
 class TextPhones:
-    """A function from words to phones, for the phone language model of end-to-end training.
+    """A function from words to phones with random pronunciations and silences, for end-to-end training.
 
     Parameters
     ----------
     lexicon : pronunciations; those of a word are drawn by their probabilities
     phones : SymbolTable, numbers of the phones
     silence : RandomSilence
-    unknown_word : word in place of words that the lexicon lacks; empty: such words are errors
-    seed : seed of all random choices
+    unknown_word : replacement of words that the lexicon lacks; empty: such words are errors
+    seed : int, seed of all random choices
 
     Raises
     ------

@@ -1,6 +1,7 @@
-"""HCL with look-ahead data, and G, as the loops of ``lookahead_loops.py`` read them.
+"""HCL with look-ahead data, and G, in the arrays that ``lookahead_loops.py`` needs.
 
-Look-ahead data are the labels that can come next from each state of HCL: read from OpenFst's files, or computed.
+Look-ahead data are, for each state of HCL, the output labels that can come next: read from OpenFst's files, or
+computed.
 """
 from __future__ import annotations
 
@@ -43,19 +44,21 @@ MOST_WORDS = 1 << 26
 
 @dataclass(frozen=True, eq=False)
 class Lookahead:
-    """HCL, from transition-ids to labels that stand for words, and the labels that can come next from its states.
+    """HCL, a graph from transition-ids to labels of words, with look-ahead data.
+
+    Labels are numbered so that those that can come next from a state form few intervals.
 
     Attributes
     ----------
     start : the start state
-    states, arcs : tables of 32-bit words, as in OpenFst's ``const`` files
-    spans : int32 (states, 2), the labels that can come next if they are one half-open interval; otherwise -1, and the
-        place in ``intervals`` where the state's intervals begin
-    intervals : int32, each state's number of intervals (two words) and its intervals, sorted and disjoint, as in
+    states, arcs : int32 (states, 5) and (arcs, 4), tables as in OpenFst's ``const`` files
+    spans : int32 (states, 2), the half-open interval of labels that can come next; if there are several, -1 and the
+        index in ``intervals`` of the first
+    intervals : int32, for each state the number of intervals (two words) and its intervals, sorted and disjoint, as in
         OpenFst's files
-    final_label : the label that stands for the end of a path
+    final_label : int, the label in intervals for the end of a path
     label_of_word : int32, the label of each word; None: unknown
-    takes_words : whether G must have words as input labels, as HCL had words as output labels
+    takes_words : whether the output labels were words before; then the input labels of G must be words
     """
 
     start: int
@@ -69,7 +72,7 @@ class Lookahead:
 
     @classmethod
     def of_fst(cls, hcl: Fst) -> Lookahead:
-        """Compute the look-ahead data of a graph from transition-ids to words, and give the words labels."""
+        """Compute the look-ahead data of a graph from transition-ids to words; words are replaced by new labels."""
         _, states, arcs = tables_of(hcl)
         largest = int(hcl.output_labels.max(initial=0))
         if hcl.start < 0 or int(hcl.output_labels.min(initial=0)) < 0 or largest >= MOST_WORDS:
@@ -85,9 +88,9 @@ class Lookahead:
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> Lookahead:
-        """Read HCLr.fst, of type ``olabel_lookahead``; or HCL.fst of any other type, whose output labels are words.
+        """Read HCLr.fst, of type ``olabel_lookahead``, or HCL.fst, of another type, from transition-ids to words.
 
-        Raises FormatError for anything else.
+        Raises FormatError for other files.
         """
         with opened_content(rxfilename) as content:
             begin = bytes(content.reader().peek(4 + 4 + len(KIND)))
@@ -96,13 +99,13 @@ class Lookahead:
             return cls.of_fst(read_fst(content.reader()))
 
     def intervals_of(self, state: int) -> np.ndarray:
-        """Return the half-open ranges of labels that can come next from a state, int32 (intervals, 2)."""
+        """Return the half-open intervals of labels that can come next from a state, int32 (intervals, 2)."""
         low, place = self.spans[state]
         size = 2 * self.intervals[place - 2] if low < 0 else 0
         return self.spans[state:state + 1] if low >= 0 else self.intervals[place:place + size].reshape(-1, 2)
 
     def interval_table(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return each state's first interval, int64 (states + 1,), and all intervals, int32 (intervals, 2)."""
+        """Return where each state's intervals begin, int64 (states + 1,), and all intervals, int32 (intervals, 2)."""
         low, place = self.spans.T.astype(np.int64)
         counts = np.where(low >= 0, 1, self.intervals[place - 2] if len(self.intervals) else 1)
         starts = np.concatenate(([0], np.cumsum(counts)))
@@ -114,7 +117,7 @@ class Lookahead:
         return starts, pairs
 
     def with_graph(self, states: np.ndarray, arcs: np.ndarray, starts: np.ndarray, pairs: np.ndarray) -> Lookahead:
-        """Return a copy with other tables, and other intervals in the form of :meth:`interval_table`."""
+        """Return a copy with other states and arcs, and other intervals in the form of :meth:`interval_table`."""
         spans, intervals = _as_in_files(starts, pairs)
         return replace(self, states=states, arcs=arcs, spans=spans, intervals=intervals)
 
@@ -148,7 +151,7 @@ class Lookahead:
         return _fst_of(self.start, self.states, self.arcs)
 
     def labels_of_words(self) -> np.ndarray:
-        """Return each word's label if words are their own labels, int32; 0: no arc has the label."""
+        """Return an array from word to label, int32, for a graph whose labels are words; 0: no arc has the word."""
         outputs = self.arcs[:, layout.ARC_OUTPUT]
         labels = np.zeros(int(outputs.max(initial=0)) + 1, dtype=np.int32)
         labels[outputs] = outputs
@@ -158,7 +161,7 @@ class Lookahead:
 def write_lookahead(writer: TokenWriter, hcl: Fst) -> np.ndarray:
     """Write a graph as OpenFst's type ``olabel_lookahead``, with look-ahead data and renumbered output labels.
 
-    Returns the new label of each old one, int32, 0 for labels that no arc has: G must have the new ones. Raises
+    Returns the new label of each old one, int32, 0 for labels that no arc has; G must be relabeled so. Raises
     ShapeError for negative labels, or a graph without states.
     """
     lookahead = Lookahead.of_fst(hcl)
@@ -168,12 +171,12 @@ def write_lookahead(writer: TokenWriter, hcl: Fst) -> np.ndarray:
 
 
 def find_components(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
-    """Return the strongly connected components of a graph's arcs without output label, and new labels.
+    """Find the strongly connected components of a graph without its arcs with output labels; renumber output labels.
 
     Returns
     -------
     int32 (states,), the component of each state; the number of components; int32, new numbers from 1 for the output
-    labels that occur, with their count at place 0
+    labels that occur, with their count at index 0
     """
     size = len(states)
     labels = np.zeros(int(arcs[:, layout.ARC_OUTPUT].max(initial=0)) + 1, dtype=np.int32)
@@ -186,7 +189,8 @@ def find_components(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, i
 
 def _intervals(states: np.ndarray, arcs: np.ndarray, component: np.ndarray, num_components: int, labels: np.ndarray,
                final_label: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return each component's first interval, int64 (components + 1,), and the intervals, int32 (intervals, 2)."""
+    """Return where each component's intervals begin, int64 (components + 1,), and all intervals, int32 (intervals, 2).
+    """
     members = np.argsort(component, kind="stable").astype(np.int32)
     member_starts = np.searchsorted(component[members], np.arange(num_components + 1)).astype(np.int64)
     starts, progress = np.zeros(num_components + 1, dtype=np.int64), np.zeros(1, dtype=np.int64)
@@ -201,7 +205,7 @@ def _intervals(states: np.ndarray, arcs: np.ndarray, component: np.ndarray, num_
 
 
 def _as_in_files(starts: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return intervals in the form of :class:`Lookahead`: ``spans`` and ``intervals``."""
+    """Convert intervals to the attributes ``spans`` and ``intervals`` of :class:`Lookahead`."""
     sizes = np.diff(starts)
     places = 2 * starts[:-1] + 2 * np.arange(1, len(starts))
     words = np.zeros(2 * len(intervals) + 2 * len(sizes), dtype=np.int32)
@@ -216,7 +220,7 @@ def _as_in_files(starts: np.ndarray, intervals: np.ndarray) -> tuple[np.ndarray,
 
 
 def _read_lookahead(content: FileContent) -> Lookahead:
-    """Read OpenFst's file: a header, a ``const`` FST, and look-ahead data. Tables stay where they are, mapped."""
+    """Read a file of type ``olabel_lookahead``: a header, a ``const`` FST, and look-ahead data. Tables are mapped."""
     reader = content.reader()
     header = read_header(reader)
     magic = int(reader.array("<i4", 1)[0])
@@ -246,7 +250,7 @@ def _read_lookahead(content: FileContent) -> Lookahead:
 
 
 def _read_pairs(reader: TokenReader) -> np.ndarray:
-    """Read pairs of a word and its label; return the label of each word."""
+    """Read pairs of a word and its label; return the label of each word, int32, 0 for none."""
     count = int(reader.array("<i8", 1)[0])
     pairs = reader.array("<i4", 2 * count, "pairs of labels").reshape(-1, 2)
     if count and not 0 <= int(pairs[:, 0].min()) <= int(pairs[:, 0].max()) < MOST_WORDS:
@@ -260,17 +264,18 @@ def _read_pairs(reader: TokenReader) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class GrammarTables:
-    """G, its arcs sorted by label: addresses of arrays for the loops.
+    """G with the arcs of each state sorted by label, as memory addresses of arrays for the loops.
 
     Attributes
     ----------
     start : the start state
     states : int32 (states, 5), columns as in ``layout.py``
     labels, outputs, costs, nexts : addresses of the arcs' labels (of HCL), words, costs and next states
-    stride : 32-bit words from arc to arc; 4: arcs lie in one table, those without labels first; 1: an n-gram model,
-        with an array for each property of arcs that have labels; next states are found by histories
-    backoffs, context_words : addresses of arrays by state of an n-gram model: back-off costs, oldest words of histories
-    children : int32 (states + 1,), the first state whose history is one word longer; empty: no n-gram model
+    stride : distance of successive arcs in 32-bit words. 4: a table of arcs, those without labels first; 1: an n-gram
+        model, with an array for each property of arcs that have labels, whose next states are found by histories
+    backoffs, context_words : for an n-gram model, addresses of the states' back-off costs and of the oldest words of
+        their histories
+    children : for an n-gram model, int32 (states + 1,), the first state whose history is one word longer; else empty
     sums : float64 (arcs,), running sums of ``exp(shift - cost)`` over each state's arcs with labels
     shift : the least cost of an arc, so that sums do not underflow
     arrays : the owner of the memory at the addresses: the table of arcs, or the n-gram model
@@ -292,9 +297,9 @@ class GrammarTables:
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> GrammarTables:
-        """Read a G of any type; ``const`` and ``ngram`` files are mapped into memory.
+        """Read a G of any FST type; ``const`` and ``ngram`` files are mapped into memory.
 
-        Raises FormatError for anything else, and ShapeError for a G that no decoder can use.
+        Raises FormatError for other files, ShapeError for invalid labels or costs.
         """
         with opened_content(rxfilename) as content:
             tables = mapped_tables(content)
@@ -305,14 +310,14 @@ class GrammarTables:
 
     @classmethod
     def of_fst(cls, fst: Fst) -> GrammarTables:
-        """Return the tables of an FST, arcs sorted. Raises ShapeError for an FST that no decoder can use."""
+        """Convert an FST, sorting its arcs. Raises ShapeError for invalid labels or costs."""
         tables = cls._of_tables(*tables_of(arc_sorted(fst)))
         assert tables is not None
         return tables
 
     @classmethod
     def _of_tables(cls, start: int, states: np.ndarray, arcs: np.ndarray) -> GrammarTables | None:
-        """Return G in tables that are used where they are; None if arcs are not sorted."""
+        """Use tables of an FST without copying them; None if arcs are not sorted by label."""
         _check_size(start, len(states))
         check_tables(states, arcs, np.iinfo(np.int32).max)
         at = address(arcs)
@@ -324,7 +329,7 @@ class GrammarTables:
 
     @classmethod
     def of_ngram(cls, ngram: NgramFst) -> GrammarTables:
-        """Return G in the arrays of an n-gram model. Raises ShapeError for a model that no decoder can use."""
+        """Use the arrays of an n-gram model without copying them. Raises ShapeError for words that are not sorted."""
         _check_size(ngram.start, ngram.num_states)
         states = np.zeros((ngram.num_states, layout.STATE_WORDS), dtype=np.int32)
         starts, parents = ngram.arc_starts, ngram.parents
@@ -340,16 +345,16 @@ class GrammarTables:
 
     @property
     def is_ngram(self) -> bool:
-        """True if G is an n-gram model, used in place: an acceptor whose only cycles have words."""
+        """True if G is an n-gram model in OpenFst's type ``ngram``."""
         return len(self.children) > 0
 
     def largest_word(self) -> int:
-        """Return the largest number of a word on an arc; 0 if there are no words."""
+        """Return the largest output label; 0 if there are no words."""
         words = self.arrays.future_words if self.is_ngram else self.arrays[:, layout.ARC_OUTPUT]
         return int(words.max(initial=0))
 
     def labels_without_word(self) -> np.ndarray:
-        """Return the labels other than 0 of arcs without word, such as #0's, int32, possibly repeated."""
+        """Return the nonzero input labels of arcs without output label, such as that of #0, int32, with repetitions."""
         if self.is_ngram:
             return np.zeros(0, dtype=np.int32)
         labels: np.ndarray = self.arrays[self.arrays[:, layout.ARC_OUTPUT] == 0, layout.ARC_INPUT]
@@ -360,7 +365,7 @@ class GrammarTables:
         return self.arrays.to_fst() if self.is_ngram else _fst_of(self.start, self.states, self.arrays)
 
     def arguments(self) -> tuple[Any, ...]:
-        """Return G as arguments of the loops, the fields of their ``Grammar``."""
+        """Return the values of the fields of ``lookahead_loops.Grammar``, as arguments of compiled functions."""
         return (address(self.states), address(self.states), self.labels, self.outputs, self.costs, self.nexts,
                 self.stride, int(self.is_ngram), self.backoffs, self.context_words, address(self.children),
                 address(self.sums), self.shift)
@@ -385,7 +390,7 @@ def _fst_of(start: int, states: np.ndarray, arcs: np.ndarray) -> Fst:
 
 def _running_sums(states: np.ndarray, labels: int, costs: int, stride: int,
                   weights: np.ndarray) -> tuple[np.ndarray, float] | None:
-    """Return running sums, and the least cost; None if arcs are not sorted."""
+    """Return the attributes ``sums`` and ``shift`` of :class:`GrammarTables`; None if arcs are not sorted by label."""
     least = float(weights.min(initial=np.inf))
     shift = least if np.isfinite(least) else 0.0
     sums = np.zeros(len(weights), dtype=np.float64)

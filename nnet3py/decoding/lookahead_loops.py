@@ -1,20 +1,20 @@
 """Loops that compose HCL and G while decoding, state by state, with look-ahead as in OpenFst.
 
-A composed state consists of a state of HCL and a state of G; of whether an arc of HCL without output label led there,
-after which G does not back off before the next word, so that no path occurs twice; and of a word that G has taken
-already and HCL has yet to produce. At the target of an arc of HCL without output label, the words that HCL can produce
-next are compared with the words on arcs of G's state:
+A composed state is identified by a state of HCL, a state of G, a flag and a label. The flag is set after an arc of HCL
+without output label: then G does not back off before the next word, so that no path occurs twice. The label, if not
+0, is that of a word that G has accepted already, but HCL has not output yet. After an arc of HCL without output
+label, the labels that HCL can output next are compared with the labels on arcs of G's state:
 
-- no common word, and no common end: the composition has no such arc;
-- one common word: G takes the word at once, with its cost, and HCL has to produce it (label pushing);
+- no common label, and no common end: the composition has no such arc;
+- one common label: G accepts it at once, with its cost, and HCL has to output it later (label pushing);
 - several: the state's potential is their summed probability, as a cost (weight pushing).
 
-An arc costs the growth of the potential besides its own costs, so that the language model counts early, and complete
-paths have their proper costs. Potentials of other states are 0. OpenFst: ``ComposeFst`` with
+The target's potential minus the source's is added to an arc's cost, so that language model costs are included early,
+and complete paths have their proper costs. Potentials of other states are 0. OpenFst: ``ComposeFst`` with
 ``LabelLookAheadMatcher``, ``AltSequenceComposeFilter``, ``PushWeightsComposeFilter`` and ``PushLabelsComposeFilter``;
 but potentials are not rounded to multiples of 1/1024.
 
-The loops take addresses: reference counts of arrays would change whenever a function is entered.
+The loops take memory addresses: with arrays, reference counts would change whenever a function is entered.
 """
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _MANY = 64                     # words above which labels are checked for follow
 
 
 class Tables(NamedTuple):
-    """A graph, laid out as in ``layout.py``."""
+    """The tables of a graph's states and arcs, laid out as in ``layout.py``."""
 
     states: Any
     state_costs: Any
@@ -41,7 +41,7 @@ class Tables(NamedTuple):
 
 
 class Grammar(NamedTuple):
-    """G: states as above, and the other fields of ``lookahead.GrammarTables``."""
+    """G: the table of its states (``layout.py``), and the other fields of ``lookahead.GrammarTables``."""
 
     states: Any
     state_costs: Any
@@ -59,7 +59,7 @@ class Grammar(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Labels that can come next from each state of HCL (``lookahead.Lookahead``), and the traits of HCL's states."""
+    """Labels that can come next from each state of HCL (``lookahead.Lookahead``), and its traits (``layout.py``)."""
 
     spans: Any
     intervals: Any
@@ -68,10 +68,10 @@ class Reach(NamedTuple):
 
 
 class Made(NamedTuple):
-    """Composed states and arcs so far, and the numbers that there is room for.
+    """Composed states and arcs so far, and the sizes of their arrays.
 
-    ``keys`` has two numbers for each state; ``ranges`` has, for states after arcs without output label, the arcs of G
-    whose words can come next; ``mask`` is the size of ``table`` less 1.
+    ``keys`` has two numbers for each state, its states in HCL and G with the flag, and its label; ``ranges`` has, for
+    states with the flag, the range of G's arcs whose labels can come next; ``mask`` is the size of ``table`` minus 1.
     """
 
     keys: Any
@@ -91,8 +91,8 @@ class Made(NamedTuple):
 class Words(NamedTuple):
     """A range of arcs of a state of G, sorted by label.
 
-    ``state_first`` is the state's first arc, where the running sums begin; ``is_dense``: labels nearly follow each
-    other.
+    ``state_first`` is the state's first arc with a label, where the running sums begin; ``is_dense``: more than half of
+    the labels in the range occur.
     """
 
     state_first: int
@@ -107,7 +107,10 @@ def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: 
            traits: Any, is_disambig: Any, keys: Any, potentials: Any, ranges: Any, table: Any, mask: int, states: Any,
            state_costs: Any, room: int, arcs: Any, arc_costs: Any, arc_room: int, counts: Any, wanted: Any,
            num_wanted: int) -> int:
-    """Make the arcs of the states in ``wanted``, from ``counts[PLACE]`` on, that have none yet."""
+    """Make the arcs of states in ``wanted`` that have none yet; return DONE, or the array to enlarge.
+
+    ``counts[PLACE]`` is the position in ``wanted``, from which a further call continues.
+    """
     hcl = Tables(hcl_states, hcl_state_costs, hcl_arcs, hcl_arc_costs)
     g = Grammar(g_states, g_state_costs, g_labels, g_outputs, g_costs, g_nexts, stride, is_ngram, backoffs,
                 context_words, children, sums, shift)
@@ -127,7 +130,10 @@ def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: 
 def add_state(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: Any, keys: Any, potentials: Any,
               ranges: Any, table: Any, mask: int, states: Any, state_costs: Any, counts: Any, key: int, label: int,
               potential: float, first: int, end: int) -> int:
-    """Add a state with its potential and range of arcs of G, and return its number; there must be room."""
+    """Return the number of a composed state; a new one is added, for which there must be room.
+
+    ``first`` and ``end`` are the range of G's arcs whose labels can come next.
+    """
     made = Made(keys, potentials, ranges, table, mask, states, state_costs, 0, states, state_costs, 0, counts)
     return _state_of(hcl_state_costs, g_states, g_state_costs, traits, made, key, label, potential, first, end)
 
@@ -135,7 +141,7 @@ def add_state(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: A
 @inline
 def _state_of(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: Any, made: Made, key: int, label: int,
               potential: float, first: int, end: int) -> int:
-    """Return the number of a composed state, which is added if it is new."""
+    """Return the number of a composed state; a new one is added."""
     place = place_of(made.keys, made.table, made.mask, key, label)
     if made.table[place] < 0:
         state = np.int64(made.counts[layout.NUM_STATES])
@@ -187,7 +193,7 @@ def _bring_ahead(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any,
 
 @inline
 def _words_of(g: Grammar, state: int) -> Words:
-    """Return the range of a state's arcs with labels."""
+    """Return the range of a state's arcs that have labels."""
     words = state * layout.STATE_WORDS
     first, count = np.int64(g.states[words + layout.FIRST_ARC]), np.int64(g.states[words + layout.NUM_ARCS])
     end = first + count
@@ -206,7 +212,7 @@ def _some_words(g: Grammar, state_first: int, first: int, end: int) -> Words:
 
 @inline
 def _first_at_least(g: Grammar, words: Words, first: int, label: int) -> int:
-    """Return the first arc from ``first`` on whose label is at least ``label`` (galloping search)."""
+    """Return the first arc from ``first`` on whose label is ``label`` or greater (galloping search)."""
     end = words.end
     if first >= end or g.labels[first * g.stride] >= label:
         return first
@@ -231,7 +237,7 @@ def _first_at_least(g: Grammar, words: Words, first: int, label: int) -> int:
 
 @inline
 def _child(g: Grammar, state: int, word: int) -> int:
-    """Return the state whose history has one more (older) word; -1 if there is none."""
+    """Return the state whose history is that of ``state`` with ``word`` before it; -1 if there is none."""
     first, end = np.int64(g.children[state]), np.int64(g.children[state + 1])
     last = end
     while first < end:
@@ -247,7 +253,7 @@ def _child(g: Grammar, state: int, word: int) -> int:
 
 @inline
 def _next_state(g: Grammar, state: int, arc: int) -> int:
-    """Return the target of an arc: in an n-gram model, the longest history that ends in the arc's word."""
+    """Return the target of an arc; in an n-gram model, the longest history that is a suffix of history and word."""
     if g.is_ngram == 0:
         return np.int64(g.nexts[arc * g.stride])
     to = _child(g, np.int64(0), np.int64(g.labels[arc * g.stride]))
@@ -274,7 +280,7 @@ def _next_state(g: Grammar, state: int, arc: int) -> int:
 
 @inline
 def _sum_of(g: Grammar, state_first: int, first: int, end: int) -> float:
-    """Return the sum of the probabilities of a state's arcs from ``first`` to ``end``, from running sums."""
+    """Return the sum of exp(shift - cost) over a state's arcs ``first`` to ``end`` - 1, from running sums."""
     before = 0.0
     if first > state_first:
         before = g.sums[first - 1]
@@ -288,9 +294,9 @@ def _sum_of(g: Grammar, state_first: int, first: int, end: int) -> float:
 
 @inline
 def _interval_after(reach: Reach, at: int, first: int, size: int, label: int) -> int:
-    """Return the first interval from ``first`` on that ends after a label (galloping search).
+    """Return the first interval, from number ``first`` on, that ends after ``label`` (galloping search).
 
-    The ``size`` intervals begin at place ``at``.
+    The ``size`` intervals begin at index ``at`` of ``reach.intervals``.
     """
     if first >= size or reach.intervals[at + 2 * first + 1] > label:
         return first
@@ -311,7 +317,7 @@ def _interval_after(reach: Reach, at: int, first: int, size: int, label: int) ->
 
 @inline
 def _can_produce(reach: Reach, state: int, label: int) -> bool:
-    """Return whether a state of HCL can produce a label next."""
+    """Return whether ``label`` can come next from a state of HCL."""
     low, high = np.int64(reach.spans[2 * state]), np.int64(reach.spans[2 * state + 1])
     if low < 0:
         at, size = high, np.int64(reach.intervals[high - 2])
@@ -324,7 +330,10 @@ def _can_produce(reach: Reach, state: int, label: int) -> bool:
 
 @inline
 def _words_ahead(g: Grammar, reach: Reach, left: int, words: Words) -> tuple[int, int, float]:
-    """Return the range of arcs of G whose words HCL can produce next (-1: none), and their summed probability."""
+    """Find the arcs of G among ``words`` whose labels can come next from state ``left`` of HCL.
+
+    Return the first of them and the one after the last (both -1 if there is none), and their summed probability.
+    """
     low, high = np.int64(reach.spans[2 * left]), np.int64(reach.spans[2 * left + 1])
     lowest, highest, total = np.int64(-1), np.int64(-1), 0.0
     if low >= 0:
@@ -365,7 +374,7 @@ def _key(left: int, right: int, after_epsilon: bool) -> int:
 @inline
 def _add_arc(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, key: int, pushed: int, potential: float,
              first: int, end: int, label: int, output: int, cost: float) -> None:
-    """Add an arc from a composed state to another."""
+    """Add an arc from a composed state; its target, given by ``key`` to ``end``, is added if it is new."""
     to = _state_of(hcl.state_costs, g.states, g.state_costs, reach.traits, made, key, pushed, potential, first, end)
     arc = np.int64(made.counts[layout.NUM_MADE_ARCS])
     made.counts[layout.NUM_MADE_ARCS] = arc + 1
@@ -378,7 +387,7 @@ def _add_arc(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, key:
 
 @inline
 def _has_room(made: Made, most: int) -> int:
-    """Return DONE if there is room for ``most`` more arcs and states, or what must grow."""
+    """Return DONE if there is room for ``most`` more arcs and states, else the array to enlarge."""
     num_states = np.int64(made.counts[layout.NUM_STATES]) + most
     if np.int64(made.counts[layout.NUM_MADE_ARCS]) + most > made.arc_room:
         return np.int64(layout.MORE_ARCS)
@@ -389,7 +398,7 @@ def _has_room(made: Made, most: int) -> int:
 
 @inline
 def _expand_one(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
-    """Make all arcs of a state, or none if there is not enough room."""
+    """Make all arcs of a state; if there is no room, make none and return the array to enlarge."""
     first_made = np.int64(made.counts[layout.NUM_MADE_ARCS])
     made.states[state * layout.STATE_WORDS + layout.NUM_EPSILONS] = 0
     if made.keys[2 * state + 1] != 0:
@@ -406,7 +415,7 @@ def _expand_one(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: 
 
 @inline
 def _expand_pushed(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
-    """Make the arcs of a state in which G has taken a word that HCL has yet to produce."""
+    """Make the arcs of a state with a label that G has accepted and HCL has not output yet."""
     key, pushed = made.keys[2 * state], made.keys[2 * state + 1]
     left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
     first = np.int64(hcl.states[left * layout.STATE_WORDS + layout.FIRST_ARC])
@@ -432,7 +441,7 @@ def _expand_pushed(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambi
 
 @inline
 def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
-    """Make the arcs of a state in which HCL has produced all words that G has taken."""
+    """Make the arcs of a state in which HCL has output all labels that G has accepted."""
     key = made.keys[2 * state]
     left, right, after_epsilon = key >> 32, (key & 0xFFFFFFFF) >> 1, (key & 1) != 0
     words = _words_of(g, right)
@@ -480,7 +489,7 @@ def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig
 
 @inline
 def _add_backoffs(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, left: int, right: int) -> int:
-    """Add the back-off arcs of G's state, which have no label."""
+    """Add the back-off arcs (without label) of G's state."""
     words = right * layout.STATE_WORDS
     first, count = np.int64(g.states[words + layout.FIRST_ARC]), np.int64(g.states[words + layout.NUM_EPSILONS])
     status = _has_room(made, count)
@@ -498,7 +507,7 @@ def _add_backoffs(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int,
 
 def add_sums(states: Any, labels: Any, costs: Any, stride: int, num_states: int, is_ngram: int, shift: float,
              sums: Any) -> int:
-    """Write running sums of the probabilities of each state's arcs with labels; return 1 if arcs are sorted."""
+    """Write running sums of exp(shift - cost) over each state's arcs with labels; return 1, or 0 for unsorted arcs."""
     for state in range(num_states):
         words = state * layout.STATE_WORDS
         first = np.int64(states[words + layout.FIRST_ARC])

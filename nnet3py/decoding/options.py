@@ -11,7 +11,7 @@ NO_LIMIT = 2147483647              # max-active without a limit
 
 @dataclass(frozen=True)
 class DecoderOptions:
-    """Width of the decoder's search; costs include the acoustic scale. Kaldi: LatticeFasterDecoderConfig.
+    """Beams and limits of the decoder's search; costs include the acoustic scale. Kaldi: LatticeFasterDecoderConfig.
 
     ``prune_scale``, for which Kaldi's programs have no option, affects speed only.
     """

@@ -19,7 +19,7 @@ _INFINITY = np.float32(np.inf)
 
 @by_arrays
 def advance(graph: Graph, search: Tokens, table: Table, chosen: np.ndarray, log_likes: np.ndarray) -> int:
-    """Continue the search through the rows of ``log_likes``, from row ``counts[ROW]`` on; ``chosen`` is scratch."""
+    """Continue the search from row ``counts[ROW]`` of ``log_likes`` on; return DONE, or the array to enlarge."""
     counts, limits = search.counts, search.limits
     while True:
         phase = counts[layout.PHASE]
@@ -50,7 +50,7 @@ def advance(graph: Graph, search: Tokens, table: Table, chosen: np.ndarray, log_
 
 @by_arrays
 def begin(graph: Graph, search: Tokens, table: Table, start: int) -> int:
-    """Begin with the start state, and the states reached from there without a frame; return DONE, or what must grow."""
+    """Make the tokens of the start state and of states that epsilons lead to; return DONE, or the array to enlarge."""
     counts, limits = search.counts, search.limits
     if counts[layout.PHASE] == layout.PRUNING:
         counts[layout.NUM_TOKENS] = counts[layout.NUM_LINKS] = counts[layout.FRAME] = counts[layout.NUM_USED] = 0
@@ -78,7 +78,7 @@ def _new_frame(search: Tokens, frame: int) -> None:
 
 @inline
 def _find_or_add(table: Table, search: Tokens, state: int, cost: float, source: int) -> tuple[int, bool]:
-    """Return the token of a state at the newest time, and whether the token is new or has become better."""
+    """Return a state's token in the newest frame, and whether it is new or ``cost`` is lower than before."""
     tokens, costs, buckets = search.tokens, search.token_costs, table.buckets
     bucket = np.uint32(state) % np.uint32(search.counts[layout.HASH_SIZE])
     token = buckets[bucket, 0]
@@ -118,7 +118,7 @@ def _add_link(search: Tokens, source: int, to: int, label: int, output: int, gra
 
 @inline
 def _order_tokens(table: Table, search: Tokens) -> None:
-    """Store the order of the newest time's tokens, numbered relative to the first one."""
+    """Store the order in which the newest frame's tokens are to be visited, numbered from its first token."""
     first = search.frames[search.counts[layout.FRAME], layout.FIRST_TOKEN]
     count = 0
     for place in range(search.counts[layout.NUM_USED]):
@@ -135,7 +135,10 @@ def _order_tokens(table: Table, search: Tokens) -> None:
 
 @inline
 def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray, log_likes: np.ndarray) -> int:
-    """Compute the cutoff, the adaptive beam, the offset and a first bound on the next time's costs."""
+    """Compute cutoff, adaptive beam, cost offset and a first cutoff for the next frame.
+
+    Return DONE, or the array to enlarge.
+    """
     counts, limits = search.counts, search.limits
     frame = counts[layout.FRAME]
     if frame + 2 > len(search.frames):
@@ -163,7 +166,7 @@ def _begin_frame(graph: Graph, table: Table, search: Tokens, chosen: np.ndarray,
 
 @inline
 def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_likes: np.ndarray) -> float:
-    """Return a first cutoff for the next time, from the arcs of the best token."""
+    """Return a first cutoff for the next frame, from the arcs of the best token."""
     total, beam = search.token_costs[token, layout.TOTAL], search.limits[layout.ADAPTIVE_BEAM]
     state = np.int64(search.tokens[token, layout.STATE]) * layout.STATE_WORDS
     first, bound = np.int64(graph.states[state + layout.FIRST_ARC]), _INFINITY
@@ -179,7 +182,7 @@ def _first_bound(graph: Graph, search: Tokens, token: int, offset: float, log_li
 
 @inline
 def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
-    """Set CUTOFF and ADAPTIVE_BEAM; return the best token, -1 if there is none."""
+    """Set CUTOFF and ADAPTIVE_BEAM from beam, max-active and min-active; return the best token, -1 if there is none."""
     counts, limits, costs = search.counts, search.limits, search.token_costs
     first, count = search.frames[counts[layout.FRAME], layout.FIRST_TOKEN], counts[layout.NUM_ORDER]
     least, best = _INFINITY, np.int64(-1)
@@ -213,7 +216,7 @@ def _find_cutoff(table: Table, search: Tokens, chosen: np.ndarray) -> int:
 
 @inline
 def _select(values: np.ndarray, count: int, rank: int) -> float:
-    """Return the value that has ``rank`` values before it in increasing order (quickselect; reorders the values)."""
+    """Return element ``rank`` (from 0) of the sorted values (quickselect, which reorders ``values``)."""
     low, high = np.int64(0), np.int64(count - 1)
     while low < high:
         pivot = values[(low + high) // 2]
@@ -238,7 +241,10 @@ def _select(values: np.ndarray, count: int, rank: int) -> float:
 
 @inline
 def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> int:
-    """Follow the arcs with input labels to the next time, from tokens up to the cutoff."""
+    """Follow arcs with input labels from tokens up to the cutoff to the next frame.
+
+    Return DONE, or the array to enlarge.
+    """
     counts, limits, costs = search.counts, search.limits, search.token_costs
     before = counts[layout.FRAME] - 1
     first, row = search.frames[before, layout.FIRST_TOKEN], counts[layout.ROW]
@@ -276,9 +282,10 @@ def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> 
 
 @inline
 def _room(graph: Graph, table: Table, search: Tokens, arcs: int, links: int) -> int:
-    """Return DONE if there is room for the tokens and links of a state's arcs, or what must grow.
+    """Return DONE if there is room for as many tokens and links as a state has arcs, else the array to enlarge.
 
-    ``arcs`` and ``links`` are places in the graph's table: of the numbers of the state's arcs, and of their links.
+    ``arcs`` and ``links`` are indexes in ``graph.states``: of the state's number of arcs (MORE_ARCS if it is not
+    expanded yet), and of the number to make room for.
     """
     if graph.states[arcs] == layout.UNKNOWN_ARCS:
         return layout.MORE_ARCS
@@ -294,7 +301,7 @@ def _room(graph: Graph, table: Table, search: Tokens, arcs: int, links: int) -> 
 
 @inline
 def _enter_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
-    """Put all tokens whose states have arcs without input labels on the stack."""
+    """Put all tokens of the newest frame whose states have arcs without input labels on the stack."""
     counts = search.counts
     _order_tokens(table, search)
     if counts[layout.NUM_ORDER] > len(table.stack):
@@ -317,9 +324,10 @@ def _may_have_epsilons(graph: Graph, state: int) -> bool:
 
 @inline
 def _follow_epsilons(graph: Graph, table: Table, search: Tokens) -> int:
-    """Follow arcs without input labels from the tokens on the stack, which completes the time.
+    """Follow arcs without input labels from the tokens on the stack, which completes the frame.
 
-    Tokens whose arcs have to be made wait at the bottom of the stack until no other tokens are left.
+    Tokens whose states are not expanded yet wait at the bottom of the stack until no others are left. Return DONE, or
+    the array to enlarge.
     """
     counts, costs, cutoff = search.counts, search.token_costs, search.limits[layout.NEXT_CUTOFF]
     while counts[layout.NUM_STACK] > 0:

@@ -66,7 +66,7 @@ class SymbolTable(metaclass=AdvisingType):
 
     @classmethod
     def read(cls, rxfilename: str, what: str = "word") -> SymbolTable:
-        """Read lines ``NAME NUMBER``, or the output symbols in an FST's file. Raises FormatError for anything else."""
+        """Read lines ``NAME NUMBER``, or the output symbols in an FST's file. Raises FormatError for other files."""
         stored = cls.of_fst_file(rxfilename, what)
         if stored is not None:
             return stored
@@ -74,7 +74,7 @@ class SymbolTable(metaclass=AdvisingType):
 
     @classmethod
     def of_fst_file(cls, rxfilename: str | os.PathLike[str], what: str = "word") -> SymbolTable | None:
-        """Read the output symbols in an FST's file, not the FST itself; None if it has none, or is no FST."""
+        """Read the output symbols in an FST's file; None if it has none, or is no FST."""
         with open_input(rxfilename) as stream:
             reader = FileContent(stream).reader()
             header = read_header(reader) if reader.peek(1) == MAGIC[:1] else None
@@ -94,7 +94,7 @@ class SymbolTable(metaclass=AdvisingType):
         return name in self.ids
 
     def __iter__(self) -> Iterator[str]:
-        """Iterate over the names, epsilon among them."""
+        """Iterate over all names, including epsilon."""
         return iter(self.ids)
 
     @overload
@@ -122,7 +122,7 @@ class SymbolTable(metaclass=AdvisingType):
 
     def _no_number(self, number: int, where: str) -> FormatError:
         return FormatError(f"there is no {self.what} of number {number} in {where}",
-                           hint="the graph and the table must belong together")
+                           hint="use the table of words that the graph was made with")
 
     @property
     def disambiguation(self) -> list[int]:
@@ -130,7 +130,8 @@ class SymbolTable(metaclass=AdvisingType):
         return sorted(number for number, name in self.names.items() if _DISAMBIGUATION.fullmatch(name))
 
     def first_beyond(self, limit: int) -> str:
-        """Return the first name numbered ``limit`` or more that is no disambiguation symbol; empty: none."""
+        """Return the first name with the number ``limit`` or more, except disambiguation symbols; '' if there is none.
+        """
         beyond = sorted((number, name) for number, name in self.names.items()
                         if number >= limit and not _DISAMBIGUATION.fullmatch(name))
         return beyond[0][1] if beyond else ""
@@ -147,7 +148,7 @@ class SymbolTable(metaclass=AdvisingType):
 
 
 class StoredSymbolTable(SymbolTable):
-    """A symbol table whose names stay in OpenFst's file, as bytes, until needed: there may be millions of them."""
+    """A symbol table whose names, perhaps millions, stay in the bytes of OpenFst's file until they are looked up."""
 
     def __init__(self, symbols: SymbolBytes, what: str = "word", path: str = "") -> None:
         self._symbols, self.what, self.path = symbols, what, path
@@ -216,7 +217,7 @@ MARKS = ("<", "[", "#", "!")  # first characters of symbols that are no words: <
 
 
 class Spelling:
-    """The spelling of a model's words: small or capital letters, without punctuation.
+    """The spelling of a model's words: in small or capital letters, without punctuation.
 
     Parameters
     ----------
@@ -225,7 +226,7 @@ class Spelling:
 
     Attributes
     ----------
-    known : set of str, the words, without marks such as ``<unk>``
+    known : set of str, the words, without symbols such as ``<unk>``
     """
 
     def __init__(self, words: SymbolTable, more: Iterable[str] = ()) -> None:
@@ -239,7 +240,7 @@ class Spelling:
             self._of_folded.setdefault(word.casefold(), word)
 
     def written(self, text: Sequence[str]) -> tuple[str, ...]:
-        """Return a text as the model spells it: known words in its letters, no punctuation around words."""
+        """Return a text in the model's spelling: its small or capital letters, no punctuation around words."""
         return tuple(word for token in text for word in self._words(token))
 
     def _words(self, token: str) -> Sequence[str]:
@@ -257,10 +258,10 @@ class Spelling:
         return [stripped.upper() if self._is_upper else stripped.lower()] if stripped else []
 
     def is_odd(self, word: str) -> bool:
-        """Return whether a word has a character that is neither in the model's words nor a letter of their script."""
+        """Return whether a word has a character that is neither in the model's words nor of their writing systems."""
         return any(letter not in self._letters and _script(letter) not in self._scripts for letter in word)
 
 
 def _script(letter: str) -> str:
-    """Return the writing system of a letter; for other characters the character itself."""
+    """Return the writing system of a letter, such as LATIN; for other characters the character itself."""
     return unicodedata.name(letter, letter).split()[0] if letter.isalpha() else letter

@@ -5,11 +5,11 @@ MATCH, DELETE, INSERT = 0, 1, 2
 
 
 def count(reference, hypothesis, totals, edits):
-    """Write insertions, deletions and substitutions of the cheapest alignment, and return their sum.
+    """Count insertions, deletions and substitutions of the cheapest alignment; return their sum.
 
-    ``totals`` int32 (places,) and ``edits`` int32 (places, 3) are scratch, a row for each place in the reference and
-    one before it. A substitution or match must be cheaper than both other steps, and a deletion cheaper than an
-    insertion: ties decide the kinds of errors.
+    ``totals`` int32 (places,) and ``edits`` int32 (places, 3) are scratch memory, a row for each prefix of the
+    reference; the last row of ``edits`` has the counts. Of equal steps, an insertion is preferred to a deletion, and
+    both to a match or substitution, as in Kaldi.
     """
     size = len(reference)
     for i in range(size + 1):
@@ -37,10 +37,10 @@ def count(reference, hypothesis, totals, edits):
 
 
 def steps(first, second, totals, table):
-    """Write to ``table`` uint8 (len(first) + 1, len(second) + 1) the cheapest last step to each cell.
+    """Write to ``table`` uint8 (len(first) + 1, len(second) + 1) the last step of the best alignment of prefixes.
 
     Of equal steps, a match or substitution is preferred to a deletion (from ``first``), and a deletion to an insertion.
-    ``totals`` int32 (columns,) is scratch.
+    ``totals`` int32 (columns,) is scratch memory.
     """
     for j in range(len(second) + 1):
         totals[j] = j
@@ -63,9 +63,10 @@ def steps(first, second, totals, table):
 
 
 def resample(state, place, errors, words, replications, results):
-    """Draw samples of as many utterances as there are; ``results`` gets each sample's errors and words.
+    """Draw random samples, each of as many utterances as there are; ``results`` gets the errors and words of each.
 
-    ``state`` uint32 (31,) and ``place`` are the state of the C library's random numbers; the next place is returned.
+    ``state`` uint32 (31,) and ``place`` are the state of the C library's random number generator; return its next
+    place.
     """
     size = len(errors)
     for replication in range(replications):

@@ -37,7 +37,7 @@ class Edits(NamedTuple):
 
 
 def _numbers(*sequences: Sequence[Hashable]) -> list[np.ndarray]:
-    """Return numbers for the elements of sequences, int32, equal for equal elements."""
+    """Replace the elements of sequences by numbers, int32; equal elements get equal numbers."""
     number_of: dict[Hashable, int] = {}
     return [np.array([number_of.setdefault(symbol, len(number_of)) for symbol in sequence], dtype=np.int32)
             for sequence in sequences]
@@ -68,7 +68,7 @@ def align(first: Sequence[str], second: Sequence[str], gap: str) -> list[tuple[s
 
 
 class Resampler:
-    """Bootstrap estimates: error rates of random samples of utterances, drawn with the C library's random numbers."""
+    """A sampler of error rates of random samples of utterances (bootstrap), with the C library's random numbers."""
 
     def __init__(self, replications: int) -> None:
         self._replications = replications
@@ -76,7 +76,7 @@ class Resampler:
         self._place = 0
 
     def _samples(self, errors: Sequence[int], words: Sequence[int]) -> np.ndarray:
-        """Return the errors and words of each sample, int64 (replications, 2)."""
+        """Return the sums of errors and of words of each sample, int64 (replications, 2)."""
         results = np.empty((self._replications, 2), dtype=np.int64)
         self._place = _resample(self._state, self._place, np.array(errors, dtype=np.int64),
                                 np.array(words, dtype=np.int64), self._replications, results)
@@ -91,7 +91,7 @@ class Resampler:
             return mean, _TWO_SIDED * float(np.sqrt(max(0.0, float(np.square(rates).mean()) - mean * mean)))
 
     def improvement(self, errors: Sequence[int], others: Sequence[int]) -> float:
-        """Return the probability that the second of two systems has fewer errors.
+        """Return the estimated probability that ``others`` has fewer errors than ``errors``, both counts by utterance.
 
         Kaldi: GetBootstrapWERTwoSystemComparison.
         """
@@ -132,7 +132,7 @@ class WordErrors(Advising):
     missing: int = 0
 
     def __post_init__(self) -> None:
-        """Raise UsageError for texts in place of counts."""
+        """Raise UsageError if counts are strings: :func:`wer` takes texts."""
         if isinstance(self.words, str | list | tuple):
             raise UsageError(f"WordErrors are counts, found {self.words!r}",
                              "nnet3py.wer('one two', 'one too') counts; or WordErrors().add('one two', 'one too')")
@@ -201,7 +201,7 @@ def wer(references: Text | Iterable[Text] | Mapping[str, Text],
 
     Raises
     ------
-    UsageError : other types, or utterances without a partner
+    UsageError : other types, or other utterances among references than among hypotheses
     """
     counts = WordErrors()
     for reference, hypothesis in _pairs(references, hypotheses):

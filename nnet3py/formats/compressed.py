@@ -1,8 +1,8 @@
 """Matrices stored in one or two bytes per element. Kaldi: ``CompressedMatrix``.
 
-Three layouts: ``CM`` (a byte per element, four percentiles per column), ``CM2`` (two bytes, one range for all) and
-``CM3`` (a byte, one range for all). Decoding rounds once where ``minimum + step * code`` is formed, as builds of Kaldi
-with fused multiply-add do, so that the bits are the same as theirs.
+Three layouts: ``CM`` (a byte per element, four percentiles per column), ``CM2`` (two bytes, one range for the matrix)
+and ``CM3`` (a byte, one range for the matrix). Decoding computes ``minimum + step * code`` with a single rounding
+(fused multiply-add), as Kaldi's usual builds do, so that the bits are equal.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _TABLE_ROWS = 256                                    # from here on decoding a c
 _BATCH = 1 << 14                                     # elements decoded at once, so that they stay in the cache
 _ROWS_AT_ONCE = 4096                                 # keeps the part of the target that is written in the cache
 
-_TINY, _HUGE = 1e-30, 1e33                           # between these, floats do
+_TINY, _HUGE = 1e-30, 1e33                           # numbers between these can be computed in float32
 
 # 1/63 in two parts: a float32 times the first is exact in double, so the product can be added nearly unrounded.
 _SIXTY_THIRD = 1.0 / 63.0
@@ -57,12 +57,12 @@ _FIXED_RANGES = {
 
 
 class CompressedMatrix:
-    """A matrix in compressed form; nothing is decoded before :meth:`to_dense`.
+    """A matrix in compressed form, decoded by :meth:`to_dense`.
 
     Attributes
     ----------
     token : ``CM``, ``CM2`` or ``CM3``
-    minimum, range : float32
+    minimum, range : float32, least value, and largest value minus least
     codes : uint8 (cols, rows) for CM, uint16 (rows, cols) for CM2, uint8 (rows, cols) for CM3
     percentiles : uint16 (cols, 4) for CM, else None
     """
@@ -111,7 +111,7 @@ class CompressedMatrix:
         return cls("CM3", 0.0, 0.0, np.empty((0, 0), dtype=np.uint8))
 
     def write(self, writer: TokenWriter) -> None:
-        """Write the matrix in binary as it is; it must not be empty."""
+        """Write the matrix in binary, without decoding it; it must not be empty."""
         writer.raw(head_bytes(self.token, *self.shape, self.minimum, self.range))
         if self.percentiles is not None:
             writer.array(self.percentiles, "u2")
@@ -218,7 +218,7 @@ class CompressedMatrix:
     # -- parts -----------------------------------------------------------------------------------------------------
 
     def take_rows(self, indexes: Any) -> CompressedMatrix:
-        """Return the rows that ``indexes`` names (int array, repeats allowed), without another loss of precision.
+        """Return the rows ``indexes`` (int array, repeats allowed), without another loss of precision.
 
         Codes and header are copied; only fewer than 8 rows of a CM matrix become CM2, which is nearly exact. Kaldi: the
         constructor of CompressedMatrix that takes a range of rows.
@@ -235,16 +235,16 @@ class CompressedMatrix:
         return part
 
     def scaled(self, factor: float) -> CompressedMatrix:
-        """Return this matrix times ``factor``; the codes are shared. Kaldi: CompressedMatrix::Scale."""
+        """Return this matrix times ``factor``; codes are not copied. Kaldi: CompressedMatrix::Scale."""
         alpha = np.float32(factor)
         with np.errstate(over="ignore", invalid="ignore"):
             return CompressedMatrix(self.token, self.minimum * alpha, self.range * alpha, self.codes, self.percentiles)
 
 
 def decode_batch(like: CompressedMatrix, data: np.ndarray, target: np.ndarray) -> None:
-    """Decode ``n`` matrices of the form and size of ``like`` into ``target``, float32 (n, rows, cols), contiguous.
+    """Decode ``n`` matrices of the layout and shape of ``like`` into ``target``, float32 (n, rows, cols), contiguous.
 
-    ``data`` is uint8 (n, bytes), with adjacent bytes: each as it is in a file, from its token on.
+    ``data`` is uint8 (n, bytes): a row has the bytes of a matrix in a file, from its token on.
     """
     rows, cols = like.shape
     form = FORMS[like.token]
@@ -286,7 +286,8 @@ def _quantize(values: np.ndarray, minimum: np.float32, range_: np.float32, large
 
 
 def _percentile_codes(columns: np.ndarray, minimum: np.float32, range_: np.float32) -> np.ndarray:
-    """Return strictly increasing codes of four order statistics of each column of (cols, rows), uint16 (cols, 4)."""
+    """Return the codes of four percentiles of each column of (cols, rows), uint16 (cols, 4), made strictly increasing.
+    """
     count = columns.shape[1]
     quarter = count // 4
     ranks = [0, quarter, 3 * quarter, count - 1] if count >= 5 else list(range(count))
@@ -301,7 +302,7 @@ def _percentile_codes(columns: np.ndarray, minimum: np.float32, range_: np.float
 
 
 def _segment(columns: np.ndarray, low: np.ndarray, high: np.ndarray, steps: int, first: int) -> np.ndarray:
-    """Return the codes ``first`` … ``first + steps`` of values between two percentiles, uint8."""
+    """Return the codes ``first`` to ``first + steps`` of values between the percentiles ``low`` and ``high``, uint8."""
     fraction = (columns - low) / (high - low) * np.float32(steps)
     codes = np.nan_to_num(np.clip(fraction.astype(np.float64) + 0.5, 0.0, steps), nan=0.0)
     return (codes.astype(np.int16) + first).astype(np.uint8)
@@ -311,7 +312,7 @@ def _segment(columns: np.ndarray, low: np.ndarray, high: np.ndarray, steps: int,
 
 
 def _fused(minimum: Any, step: Any, codes: np.ndarray) -> np.ndarray:
-    """Return minimum + step * codes, rounded once to float32 (a float32 times 16 bits is exact in double)."""
+    """Return minimum + step * codes with a single rounding to float32; the product is exact in float64."""
     return (minimum.astype(np.float64) + step.astype(np.float64) * codes.astype(np.float64)).astype(np.float32)
 
 
@@ -324,16 +325,16 @@ def _decode_percentiles(percentiles: np.ndarray, minimum: Any, range_: Any) -> n
 
 
 def _decode_tables(points: np.ndarray) -> np.ndarray:
-    """Return the values of the 256 codes in each column of percentiles (cols, 4), float32 (cols, 256)."""
+    """Return the values of all 256 codes for each row of percentile values (cols, 4), float32 (cols, 256)."""
     codes = np.broadcast_to(np.arange(256, dtype=np.uint8)[None, :, None], (1, 256, len(points)))
     return np.ascontiguousarray(_decode_pieces(codes, points[None], np.empty(codes.shape, dtype=np.float32))[0].T)
 
 
 def _decode_pieces(codes: np.ndarray, points: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Decode bytes (n, rows, cols) between the percentiles (n, cols, 4) of n matrices into ``target``, contiguous.
+    """Decode codes (n, rows, cols) with percentile values (n, cols, 4) into ``target``, contiguous.
 
-    The three pieces have formulas of their own. Kaldi computes the first two in double and rounds; sums of floats in
-    float come out the same, as long as nothing is too small or too large for a float.
+    Codes between two percentiles are decoded linearly. Kaldi computes two of the three pieces in double and rounds; in
+    float32 the result is the same unless numbers are too small or too large for it.
     """
     with np.errstate(over="ignore", invalid="ignore"):
         bases = np.ascontiguousarray(points.transpose(2, 0, 1))           # percentile first: (4, n, cols)
@@ -367,7 +368,7 @@ def _decode_pieces(codes: np.ndarray, points: np.ndarray, target: np.ndarray) ->
 
 
 def _decode_pieces_in_double(codes: np.ndarray, points: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Decode as :func:`_decode_pieces` does, exactly as Kaldi computes."""
+    """Decode as :func:`_decode_pieces` does, in double as Kaldi, for numbers too small or too large for float32."""
     p0, p25, p75, p100 = (points[:, None, :, place] for place in range(4))
     steps = codes.astype(np.float32)
     low = p0 + ((p25 - p0) * steps).astype(np.float64) * (1.0 / _LOW)
@@ -379,7 +380,7 @@ def _decode_pieces_in_double(codes: np.ndarray, points: np.ndarray, target: np.n
 
 
 def _add_fused(base: np.ndarray, product: np.ndarray) -> np.ndarray:
-    """Return base + product / 63, rounded once: the low part of 1/63 joins the rounding error of the first sum."""
+    """Return base + product / 63 with a single rounding: the low part of 1/63 is added to the rounding error."""
     large = product * _SIXTY_THIRD_HIGH
     total = base + large
     part = total - base

@@ -1,7 +1,6 @@
-"""Compressing and decoding by compiled code, to the same bits as ``compressed.py``; for large amounts.
+"""Compression and decoding with compiled code, for large amounts; the bits are those of ``compressed.py``.
 
-What is read is given as bytes, or as its address; what is written as its address. See ``compressed_loops.py`` for the
-loops. Light.
+Inputs are bytes, or memory addresses; outputs are memory addresses. ``compressed_loops.py`` has the loops. Light.
 """
 from __future__ import annotations
 
@@ -37,13 +36,13 @@ LOOPS = (_decode_columns, _decode_bytes, _decode_words, _find_ranges, _compress_
 
 
 class _Saving:
-    """A count of the time that compiled code would have saved in this process."""
+    """The time that compiled code would have saved in this process so far."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
 
     def is_worthwhile(self, num_elements: int, each: float) -> bool:
-        """Return whether to use compiled code for ``num_elements`` more, each of which saves ``each`` seconds."""
+        """Count ``num_elements`` that save ``each`` seconds; return whether all so far save more than loading takes."""
         self.seconds += num_elements * each
         return self.seconds > (COST_IF_LOADED if "llvmlite" in sys.modules else COST_OF_LOADING)
 
@@ -52,27 +51,31 @@ _saving = _Saving()
 
 
 def expect_decoding(num_elements: int) -> bool:
-    """Announce that many elements to be decoded; return whether compiled code decodes them, from now on."""
+    """Count elements that are to be decoded; return whether to decode them with compiled code."""
     return _saving.is_worthwhile(num_elements, _SAVED_DECODING)
 
 
 def expect_compressing(num_elements: int) -> bool:
-    """Announce that many elements to be compressed; return whether compiled code does it, from now on."""
+    """Count elements that are to be compressed; return whether to compress them with compiled code."""
     return _saving.is_worthwhile(num_elements, _SAVED_COMPRESSING)
 
 
 def address(values: np.ndarray) -> int:
-    """Return the address of an array's elements; the array must outlive its use."""
+    """Return the memory address of an array's elements; the array must live while it is used."""
     return values.__array_interface__["data"][0]
 
 
 def decode_columns(percentiles: Source, codes: Source, places: bytes, ranges: bytes, target: int,
                    num_threads: int = 1) -> None:
-    """Decode matrices of the CM layout to floats, shared by that many threads.
+    """Decode matrices of the CM layout to floats, in ``num_threads`` threads.
 
-    ``places`` (int64, five for each matrix) says at which byte percentiles and codes begin, at which float of the
-    target the elements, and how many rows and columns there are; ``ranges`` (float32, two for each) are minimum and
-    range.
+    Parameters
+    ----------
+    percentiles, codes : buffers that contain the matrices' percentiles and codes
+    places : int64 (matrices, 5) as bytes: the byte where percentiles begin and where codes begin, the float of
+        ``target`` where elements begin, rows, columns
+    ranges : float32 (matrices, 2) as bytes: minimum and range
+    target : memory address of the floats to write
     """
     count = len(places) // _PLACE
     num_threads = max(1, min(num_threads, count // _FEWEST_EACH))
@@ -102,9 +105,10 @@ def decode_uniform(codes: Source, code_bytes: int, minimum: float, step: float, 
 
 
 def find_ranges(values: Source, places: bytes, ranges: int) -> None:
-    """Find minimum and range (float32, two for each) of matrices of floats; a range of NaN if a float is not finite.
+    """Find minimum and range of matrices of floats, and write them to address ``ranges``, float32 (matrices, 2).
 
-    ``places`` (int64, three for each matrix) says at which float it begins, and its rows and columns.
+    ``places`` is int64 (matrices, 3) as bytes: the float where a matrix begins, rows, columns. The range is NaN if an
+    element is not finite.
     """
     _find_ranges(values, places, len(places) // 24, ranges)
 
@@ -113,9 +117,9 @@ def compress_columns(values: Source, places: bytes, most_rows: int, ranges: Sour
                      codes: int) -> None:
     """Compress matrices of floats, of 5 to ``most_rows`` rows, in the CM layout.
 
-    ``places`` and ``ranges`` are those of :func:`find_ranges`. It writes ``percentiles`` (uint16, four for each
-    column of each matrix) and ``codes`` (a byte for each float), except for a matrix whose range is not above 0
-    and finite.
+    ``places`` and ``ranges`` are those of :func:`find_ranges`. To the addresses ``percentiles`` (uint16, four for each
+    column of each matrix) and ``codes`` (a byte for each element) the results are written, except for matrices whose
+    range is 0 or not finite.
     """
     import ctypes
 

@@ -1,4 +1,4 @@
-"""Loops of compressing and decoding, to the same bits as ``compressed.py``, for ``compressed_code.py``.
+"""Loops of compression and decoding for ``compressed_code.py``; the bits are those of ``compressed.py``.
 
 All arrays are flat. Imported only to be compiled.
 """
@@ -14,7 +14,7 @@ _LARGEST = np.float32(3.4028234663852886e38)
 
 
 def decode_columns(percentiles, codes, places, ranges, percentile_step, count, target, scratch):
-    """Decode ``count`` matrices of the CM layout; ``scratch`` is 1024 floats to work in."""
+    """Decode ``count`` matrices of the CM layout; ``scratch`` has 1024 floats."""
     for m in range(count):
         at, codes_at = places[5 * m], places[5 * m + 1]
         begin, num_rows, num_cols = places[5 * m + 2], places[5 * m + 3], places[5 * m + 4]
@@ -65,7 +65,8 @@ def find_ranges(values, places, count, ranges):
 
 
 def compress_columns(values, places, ranges, percentile_step, count, percentiles, codes, column, coded, counts):
-    """Compress ``count`` matrices in the CM layout; the last three are work space: rows, rows and 513 elements."""
+    """Compress ``count`` matrices in the CM layout; scratch memory: ``column`` and ``coded`` (rows), ``counts`` (513).
+    """
     percentiles_at = 0
     for m in range(count):
         begin, num_rows, num_cols = places[3 * m], places[3 * m + 1], places[3 * m + 2]

@@ -1,8 +1,7 @@
 """Files of other systems: sound in WAVE files (RIFF), feature files of HTK and Sphinx.
 
-Samples are what 16 bits would hold, from -32768 to 32767, whatever their width in the file. HTK's and Sphinx's files
-are
-big-endian and carry no ``\\0B``; but Sphinx's are written little-endian as by Kaldi's program, and Sphinx finds out.
+Samples have the range of 16 bits, -32768 to 32767, whatever their width in the file. Files of HTK and Sphinx are
+big-endian and have no ``\\0B``; only writing for Sphinx is little-endian, as in Kaldi, since Sphinx detects it.
 Kaldi: ``feat/wave-reader.h``, HtkMatrixHolder, SphinxMatrixHolder.
 """
 from __future__ import annotations
@@ -38,12 +37,12 @@ _CONVERT = "convert it with sox, ffmpeg or sph2pipe, which may be a pipe in the 
 
 
 class Wave(NamedTuple):
-    """Sound.
+    """The sound of a WAVE file.
 
     Attributes
     ----------
-    rate : float, samples a second
-    samples : float32 (channels, samples), of the range of 16 bits
+    rate : float, samples per second
+    samples : float32 (channels, samples), of the range of 16 bits, -32768 to 32767
     """
 
     rate: float
@@ -51,12 +50,12 @@ class Wave(NamedTuple):
 
     @property
     def duration(self) -> float:
-        """Length of the sound in seconds."""
+        """Duration of the sound in seconds."""
         return self.samples.shape[1] / self.rate
 
 
 class _Form(NamedTuple):
-    """The form of a file's samples, by its header."""
+    """The format of a file's samples, from its header."""
 
     kind: str            # a key of _SCALES
     order: str           # byte order, as numpy writes it
@@ -70,7 +69,7 @@ class _Form(NamedTuple):
 
 
 def read_wave(reader: TokenReader) -> Wave:
-    """Read a WAVE file of linear samples of 8, 16, 24 or 32 bits, or of floating-point samples. Kaldi: WaveData::Read.
+    """Read a WAVE file of linear 8, 16, 24 or 32-bit samples, or of floating-point samples. Kaldi: WaveData::Read.
 
     A file that is shorter than its header says gives a warning. Raises FormatError.
     """
@@ -92,7 +91,7 @@ def read_wave(reader: TokenReader) -> Wave:
 
 
 def read_duration(reader: TokenReader) -> float:
-    """Return the seconds that a WAVE file lasts, by its header if that tells. Kaldi: WaveInfo::Read.
+    """Return the duration of a WAVE file in seconds, from its header where that has it. Kaldi: WaveInfo::Read.
 
     Raises FormatError.
     """
@@ -106,7 +105,7 @@ def read_duration(reader: TokenReader) -> float:
 
 
 def write_wave(writer: TokenWriter, wave: Wave) -> None:
-    """Write 16-bit samples; fractions are cut off, and values that are too large are clipped, with a warning.
+    """Write 16-bit samples; fractions are truncated, and values that are too large are clipped, with a warning.
 
     Raises Nnet3Error for sound that does not fit into a WAVE file. Kaldi: WaveData::Write.
     """
@@ -115,7 +114,7 @@ def write_wave(writer: TokenWriter, wave: Wave) -> None:
     if 2 * channels * count > _MAX_BYTES:
         raise Nnet3Error(f"{channels} channels of {count} samples are too long for a WAVE file")
     if 2 * channels > _MAX_FRAME_BYTES or not 0 < rate <= _MAX_RATE:
-        raise Nnet3Error(f"{channels} channels of {rate} samples a second cannot be said in a WAVE file")
+        raise Nnet3Error(f"{channels} channels of {rate} samples a second do not fit into the header of a WAVE file")
     if not np.isfinite(wave.samples).all():
         raise Nnet3Error("the sound has samples that are NaN or infinite, which 16 bits cannot hold")
     limits = np.iinfo(np.int16)
@@ -130,9 +129,9 @@ def write_wave(writer: TokenWriter, wave: Wave) -> None:
 
 
 def has_stream_size(begin: bytes) -> bool:
-    """Return whether a WAVE file, of which ``begin`` is the first 4 kB or more, does not state its length.
+    """Return whether the header of a WAVE file does not state its length, as in files that pipes and recorders write.
 
-    So are files that a pipe or a recorder wrote; they are read to their end. False for other files.
+    Such files are read to their end. ``begin`` is the first 4 kB of the file, or more; False for other files.
     """
     if begin[:4] not in (b"RIFF", b"RIFX", b"RF64") or begin[8:12] != b"WAVE":
         return False
@@ -158,7 +157,7 @@ def _is_unknown(size: int) -> bool:
 
 
 def _long_length(data: bytes) -> int | None:
-    """Return the bytes of the samples by the chunk 'ds64' of an RF64 file; None if it does not tell."""
+    """Return the number of bytes of samples from chunk 'ds64' of an RF64 file; None if it is not there."""
     if len(data) < _RF64_HEADER.size:
         return None
     size: int = _RF64_HEADER.unpack_from(data)[1]
@@ -166,7 +165,7 @@ def _long_length(data: bytes) -> int | None:
 
 
 def _read_form(reader: TokenReader) -> _Form:
-    """Read up to the first sample."""
+    """Read the header of a WAVE file, up to the first sample."""
     mark = bytes(reader.raw(4))
     if mark not in (b"RIFF", b"RIFX", b"RF64"):
         raise reader.unexpected_bytes(mark, "'RIFF', which begins a WAVE file", hint=_CONVERT)
@@ -213,7 +212,7 @@ def _parse_form(reader: TokenReader, data: bytes, order: str) -> _Form:
 
 
 def _numbers(data: memoryview, form: _Form) -> np.ndarray:
-    """Return the samples as in the file, but unsigned ones around 0."""
+    """Return the samples as in the file; unsigned ones are shifted to be around 0."""
     if form.kind == "u1":
         return np.frombuffer(data, dtype=np.uint8).astype(np.int16) - 128
     if form.kind == "i3":
@@ -224,7 +223,7 @@ def _numbers(data: memoryview, form: _Form) -> np.ndarray:
 
 
 def _cannot_write(writer: TokenWriter, value: float) -> None:
-    raise Nnet3Error("a duration is not sound and cannot be written as such")
+    raise Nnet3Error("only sound can be written as a WAVE file, not a duration")
 
 
 WAVE: Holder[Wave] = Holder("sound", read_wave, write_wave, has_header=False)
@@ -278,7 +277,7 @@ def read_sphinx_matrix(reader: TokenReader) -> np.ndarray:
 
 
 def htk_holder(kind: int, period: int = TEN_MILLISECONDS) -> Holder[np.ndarray]:
-    """Return the holder of HTK files whose header says ``kind``, such as 6 for MFCC, and ``period`` in units of 100 ns.
+    """Return the holder of HTK files with the given ``kind``, such as 6 for MFCC, and ``period`` in units of 100 ns.
 
     Writing raises ShapeError for more columns than such files can have. Kaldi: WriteHtk.
     """
@@ -293,7 +292,7 @@ def htk_holder(kind: int, period: int = TEN_MILLISECONDS) -> Holder[np.ndarray]:
 
 
 def write_sphinx_matrix(writer: TokenWriter, matrix: np.ndarray) -> None:
-    """Write a feature file of Sphinx, of any number of columns, which the file does not tell. Kaldi: WriteSphinx."""
+    """Write a feature file of Sphinx. The file does not store the number of columns. Kaldi: WriteSphinx."""
     writer.raw(struct.pack("<i", matrix.size))
     writer.raw(matrix.astype("<f4").tobytes())
 

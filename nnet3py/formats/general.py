@@ -1,4 +1,4 @@
-"""Sparse matrices, such as the labels of examples; and matrices in whichever form they are stored.
+"""Sparse matrices, such as the labels of examples; and functions for matrices in any of their forms.
 
 Kaldi: ``SparseMatrix``, ``SparseVector``, ``GeneralMatrix``.
 """
@@ -22,7 +22,7 @@ _ROW_DTYPE = np.dtype([("token", "S3"), ("dim_size", "i1"), ("dim", "<i4"), ("co
 
 
 class SparseMatrix:
-    """A matrix whose rows list their elements that are not zero.
+    """A matrix of which only the elements other than 0 are stored, by rows.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class SparseMatrix:
     @classmethod
     def from_arrays(cls, row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray,
                     num_cols: int) -> SparseMatrix:
-        """Make a matrix of elements in any order: repeated columns are summed, zeros dropped.
+        """Make a matrix from elements in any order within rows: repeated columns are summed, zeros dropped.
 
         ShapeError for a column outside 0 … num_cols - 1. Kaldi: the constructor from pairs.
         """
@@ -124,7 +124,8 @@ class SparseMatrix:
     # -- other forms -----------------------------------------------------------------------------------------------
 
     def to_dense(self) -> np.ndarray:
-        """Return the whole matrix, float32 (rows, cols), a new array. ShapeError if it is absurdly large."""
+        """Return the matrix as a new array, float32 (rows, cols). ShapeError if that needs an absurd amount of memory.
+        """
         if self.num_rows * self.num_cols > _MAX_DENSE:
             raise ShapeError(f"a sparse matrix of {self.num_rows} x {self.num_cols} is too large to be made dense")
         dense = np.zeros(self.shape, dtype=np.float32)
@@ -132,11 +133,11 @@ class SparseMatrix:
         return dense
 
     def scaled(self, factor: float) -> SparseMatrix:
-        """Return this matrix times ``factor``; the structure is shared."""
+        """Return this matrix times ``factor``; row starts and columns are not copied."""
         return SparseMatrix(self.row_starts, self.columns, self.values * np.float32(factor), self.num_cols)
 
     def take_rows(self, indexes: np.ndarray) -> SparseMatrix:
-        """Return the rows that ``indexes`` (int array, repeats allowed) names."""
+        """Return the rows ``indexes`` (int array, repeats allowed)."""
         rows = np.asarray(indexes, dtype=np.int64)
         if rows.size and not (0 <= int(rows.min()) and int(rows.max()) < self.num_rows):
             raise ShapeError(f"rows {rows.min()} to {rows.max()} of a sparse matrix that has {self.num_rows}")
@@ -201,7 +202,7 @@ def _named_number(reader: TokenReader, token: str, name: str) -> int:
 
 def _checked(reader: TokenReader, row_starts: np.ndarray, columns: np.ndarray, values: np.ndarray,
              num_cols: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the elements if their columns are increasing and in range; raise FormatError otherwise."""
+    """Return columns and values; FormatError if columns are out of range or not increasing within a row."""
     if len(columns):
         if int(columns.min()) < 0 or int(columns.max()) >= num_cols:
             raise reader.error(f"expected columns from 0 to {num_cols - 1}, found {columns.min()} to {columns.max()}")
@@ -218,7 +219,7 @@ _FINITE_HINT = "check how it was made"
 
 
 def read_general_matrix(reader: TokenReader) -> GeneralMatrix:
-    """Read a matrix and keep its form: float32 (rows, cols), CompressedMatrix or SparseMatrix."""
+    """Read a matrix in the form in which it is stored: float32 (rows, cols), CompressedMatrix or SparseMatrix."""
     if not reader.binary:
         return SparseMatrix.read(reader) if reader.peek_byte() == b"r" else read_text_matrix(reader)
     token = reader.token()
@@ -240,7 +241,8 @@ def read_compressed(reader: TokenReader) -> CompressedMatrix:
 
 
 def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
-    """Write a matrix in its form; one without rows, and in text a compressed one, as a dense matrix."""
+    """Write a matrix in its own form; a matrix without rows, and in text a compressed one, is written as a dense one.
+    """
     form = SparseMatrix if not writer.binary else CompressedMatrix | SparseMatrix
     if isinstance(matrix, form) and matrix.num_rows:
         matrix.write(writer)
@@ -249,17 +251,17 @@ def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
 
 
 def to_dense(matrix: GeneralMatrix) -> np.ndarray:
-    """Return the matrix as float32 (rows, cols): a new array, or the array itself."""
+    """Return the matrix as float32 (rows, cols): a new array, or the matrix itself if it is dense."""
     return matrix.to_dense() if isinstance(matrix, CompressedMatrix | SparseMatrix) else matrix
 
 
 def take_rows(matrix: GeneralMatrix, indexes: np.ndarray) -> GeneralMatrix:
-    """Return the rows that ``indexes`` (int array, repeats allowed) names, in the matrix's form."""
+    """Return the rows ``indexes`` (int array, repeats allowed), in the matrix's own form."""
     return matrix.take_rows(indexes) if isinstance(matrix, CompressedMatrix | SparseMatrix) else matrix[indexes]
 
 
 def row_range(matrix: GeneralMatrix, first: int, count: int) -> GeneralMatrix:
-    """Return ``count`` rows from ``first`` on, in the matrix's form; beyond its ends the first or last row is repeated.
+    """Return ``count`` rows from ``first`` on, in the matrix's own form; rows outside repeat the first or last one.
 
     Kaldi: ExtractRowRangeWithPadding.
     """
@@ -272,16 +274,16 @@ def compressed(matrix: GeneralMatrix) -> GeneralMatrix:
 
 
 def scaled(matrix: GeneralMatrix, factor: float) -> GeneralMatrix:
-    """Return the matrix times ``factor``, in its form. Kaldi: GeneralMatrix::Scale."""
+    """Return the matrix times ``factor``, in its own form. Kaldi: GeneralMatrix::Scale."""
     if isinstance(matrix, CompressedMatrix | SparseMatrix):
         return matrix.scaled(factor)
     return matrix * np.float32(factor)
 
 
 def check_finite(matrix: GeneralMatrix, what: str) -> None:
-    """Raise NumericError, naming the first bad element, if ``matrix`` holds NaN, infinity or more than float32 can.
+    """Raise NumericError, naming the first bad element, for NaN, infinity or numbers too large for float32.
 
-    A compressed matrix is not decoded: its header says how far its values reach. Complex numbers and texts are refused.
+    Of a compressed matrix only the minimum and range are checked. Complex numbers and texts are refused.
     """
     if isinstance(matrix, CompressedMatrix):
         with np.errstate(all="ignore"):

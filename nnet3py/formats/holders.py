@@ -1,4 +1,4 @@
-"""Holders, which read and write the values of each type of table; and tables of matrices and alignments for programs.
+"""Holders, which read and write values of each type of table; and functions for tables of matrices and alignments.
 
 Kaldi: ``kaldi-holder.h``.
 """
@@ -58,9 +58,9 @@ def _bounds(part: tuple[int, int] | None, size: int, tolerance: int, what: str, 
 
 
 def select_matrix_range(matrix: Any, text: str) -> np.ndarray:
-    """Return the rows and columns of a matrix that ``first:last,first:last`` names, both included, a dense array.
+    """Return rows and columns of a matrix as a dense array; ``text`` is ``first:last,first:last``, both included.
 
-    Up to two rows beyond the end are tolerated. Nnet3Error for a range that lies outside.
+    The last row may be up to two beyond the end. Nnet3Error for a range that lies outside.
     """
     dense = to_dense(matrix)
     rows, columns = parse_range(text, 2)
@@ -69,7 +69,7 @@ def select_matrix_range(matrix: Any, text: str) -> np.ndarray:
 
 
 def select_vector_range(vector: np.ndarray, text: str) -> np.ndarray:
-    """Return the elements of a vector that ``first:last`` names, both included. Nnet3Error for a range outside."""
+    """Return elements of a vector; ``text`` is ``first:last``, both included. Nnet3Error for a range outside."""
     return vector[_bounds(parse_range(text, 1)[0], len(vector), RANGE_TOLERANCE, "elements", text)]
 
 
@@ -120,7 +120,7 @@ def read_matrices(rspecifier: str) -> Iterator[tuple[str, NDArray[np.float32]]]:
 
     Raises
     ------
-    SpecifierError : an rspecifier that cannot be used
+    SpecifierError : an invalid rspecifier
     FormatError : bytes that are no matrices
     Nnet3Error : a file that cannot be read
 
@@ -147,8 +147,8 @@ def write_matrices(wspecifier: str, matrices: Mapping[str, ArrayLike] | Iterable
     Raises
     ------
     ShapeError : a value that is no matrix of numbers
-    SpecifierError : a wspecifier that cannot be used
-    Nnet3Error : a file that cannot be written, a key that cannot be one
+    SpecifierError : an invalid wspecifier
+    Nnet3Error : a file that cannot be written, an invalid key
     """
     pairs = matrices.items() if isinstance(matrices, Mapping) else matrices
     return write_table(wspecifier, FLOAT_MATRIX, ((key, _as_matrix(key, matrix)) for key, matrix in pairs))
@@ -176,7 +176,7 @@ def read_alignments(rspecifier: str) -> Iterator[tuple[str, NDArray[np.int32]]]:
 
     Raises
     ------
-    SpecifierError : an rspecifier that cannot be used
+    SpecifierError : an invalid rspecifier
     FormatError : bytes that are no integer vectors
     Nnet3Error : a file that cannot be read
 

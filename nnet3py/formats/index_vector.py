@@ -1,8 +1,7 @@
-"""Codes of lists of indexes and of cindexes, (node, index) pairs. Both begin with ``<I1V>``.
+"""Compact coding of lists of indexes and of cindexes, (node, index) pairs. Both begin with ``<I1V>``.
 
-An index close to the one before takes one byte, any other 16 bytes. In lists of cindexes a marker and the node come
-before
-each run of rows of one node, and an index with the next n has a short byte, too. Kaldi: ReadIndexVector,
+An index close to the one before takes one byte, any other 16 bytes. In lists of cindexes, a marker and the node come
+before each run of rows of one node, and an index with the next n takes one byte, too. Kaldi: ReadIndexVector,
 WriteIndexVector, ReadCindexVector, WriteCindexVector.
 """
 from __future__ import annotations
@@ -47,9 +46,9 @@ def _read_count(reader: TokenReader) -> int:
 
 
 def _read_index_codes(read: Callable[[int], bytes | bytearray], count: int) -> tuple[bytearray, list[int]]:
-    """Read ``count`` coded indexes; return the bytes and the places of the full ones.
+    """Read ``count`` coded indexes; return the bytes, and the positions of the 16-byte codes.
 
-    The length is known only at the end, so the least number of bytes that must follow is read, again and again.
+    The number of bytes is known only at the end, so the least number that must follow is read repeatedly.
     """
     data = bytearray(read(count))
     escapes = []
@@ -71,7 +70,10 @@ def _read_index_codes(read: Callable[[int], bytes | bytearray], count: int) -> t
 
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _decode_indexes(data: bytes, escapes: tuple[int, ...], count: int) -> np.ndarray:
-    """Decode indexes, read-only: the examples of an archive mostly have the same few lists of them."""
+    """Decode ``count`` indexes, int32 (count, 3), read-only; cached, since examples have few distinct lists.
+
+    ``escapes`` are the positions of the 16-byte codes.
+    """
     raw = np.frombuffer(data, dtype=np.int8)
     steps = raw
     if escapes:
@@ -111,7 +113,7 @@ def write_index_vector(writer: TokenWriter, indexes: np.ndarray) -> None:
 
 
 def encode(indexes: np.ndarray) -> bytes:
-    """Return the bytes of the coded indexes, without token and count."""
+    """Return the bytes of coded indexes, without the token and the count before them."""
     count = len(indexes)
     if count == 0:
         return b""
@@ -184,9 +186,13 @@ def _expect_byte(reader: TokenReader, byte: bytes) -> None:
 
 
 def _read_cindex_codes(reader: TokenReader, count: int) -> tuple[bytes, list[tuple[int, int]], list[int]]:
-    """Read ``count`` rows; return bytes, markers with the rows that follow, and places of full indexes.
+    """Read ``count`` rows of coded cindexes.
 
-    The length is known only at the end, so the least number of bytes that must follow is read, again and again.
+    The number of bytes is known only at the end, so the least number that must follow is read repeatedly.
+
+    Returns
+    -------
+    The bytes; (position, row that follows) of each marker; positions of the 16-byte codes
     """
     data = bytearray()
     markers: list[tuple[int, int]] = []
@@ -248,7 +254,7 @@ def _decode_cindexes(data: bytes, markers: list[tuple[int, int]], escapes: list[
 
 
 def _records(raw: np.ndarray, starts: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Return the records that begin at ``starts``, and the places of their bytes (records, size)."""
+    """Return the records of ``dtype`` at the positions ``starts``, and the positions of their bytes (records, size)."""
     places = starts[:, None] + np.arange(dtype.itemsize)
     return np.frombuffer(raw[places].tobytes(), dtype=dtype), places
 

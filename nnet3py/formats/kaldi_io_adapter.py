@@ -1,11 +1,9 @@
 """Adapter of the package kaldi-io, for values of plain binary tables: matrices, vectors, integer vectors.
 
-kaldi-io decodes well-formed values that are small enough for its 32-bit arithmetic. It does not check what it
-allocates,
-reports a truncated value as a ValueError, and knows neither ranges, CM2 and CM3 nor empty frames of posteriors; so the
-header of a value is checked here first, and values that are not plain are read by this package's own functions. Both
-ways
-give the same arrays. kaldi-io is imported when the first such value is read, not before.
+kaldi-io decodes well-formed values that are small enough for its 32-bit arithmetic. It allocates memory without
+checks, reports a truncated value as a ValueError, and supports neither ranges, CM2 and CM3 nor empty frames of
+posteriors; so the header of a value is checked here first, and other values are read by this package's own functions,
+with equal results. kaldi-io is imported when the first such value is read, not before.
 """
 from __future__ import annotations
 
@@ -36,9 +34,9 @@ _LARGEST = (1 << 31) - 1            # bytes; beyond, kaldi-io's 32-bit products 
 
 @functools.cache
 def kaldi_io() -> ModuleType:
-    """Return the package, imported without its side effects.
+    """Import the package kaldi-io without the side effects of its import, and return it.
 
-    Its import edits PATH, for which it starts a shell, and KALDI_ROOT, and prints a warning. All of that is undone.
+    The import edits PATH, for which it starts a shell, and KALDI_ROOT, and prints a warning; all of that is undone.
     """
     before = {name: os.environ.get(name) for name in ("PATH", "KALDI_ROOT")}
     stderr, popen = sys.stderr, os.popen
@@ -61,7 +59,8 @@ def kaldi_io() -> ModuleType:
 
 
 class _AsFile:
-    """A value in a stream as the file that kaldi-io expects: the header, consumed before, then the value's bytes."""
+    """A file object for kaldi-io with a value's bytes: the header, which was read before, then the bytes of the stream.
+    """
 
     def __init__(self, reader: TokenReader) -> None:
         self._reader = reader
@@ -69,7 +68,7 @@ class _AsFile:
         self.last = b""
 
     def read(self, count: int) -> bytes:
-        """Return the header at first, then the next ``count`` bytes."""
+        """Return the header on the first call, then the next ``count`` bytes."""
         if self._pending:
             self._pending = b""
             return _HEADER
@@ -78,7 +77,7 @@ class _AsFile:
 
 
 def _matrix_bytes(reader: TokenReader) -> int:
-    """Return the bytes of the elements if a dense matrix with sane dimensions follows, else 0."""
+    """Return the number of bytes of the elements if a dense matrix with valid dimensions follows, else 0."""
     try:
         head = head_of(reader.peek(LONGEST_HEAD))
     except (Incomplete, Unusual):
@@ -87,7 +86,7 @@ def _matrix_bytes(reader: TokenReader) -> int:
 
 
 def _vector_bytes(reader: TokenReader) -> int:
-    """Return the bytes of the elements if a vector of floats or doubles follows, else 0."""
+    """Return the number of bytes of the elements if a vector of floats or doubles follows, else 0."""
     start = reader.peek(3 + _SIZED_INT32)
     if len(start) < 3 + _SIZED_INT32 or start[:3] not in _VECTORS or start[3] != _INT32:
         return 0
@@ -113,7 +112,7 @@ def read_vector(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarra
 
 
 def read_int_vector(reader: TokenReader) -> np.ndarray:
-    """Read a binary table value of integers, int32 (count,)."""
+    """Read a vector of integers in binary, int32 (count,)."""
     start = reader.peek(_SIZED_INT32)
     if len(start) < _SIZED_INT32 or start[0] != _INT32:
         raise reader.error(f"expected a number of 4-byte integers, found {start!r}")

@@ -1,10 +1,10 @@
-"""Layouts of the binary forms of matrices, and finding and moving matrices in archives by their heads. Light.
+"""Binary layouts of matrices, and functions that find matrices in archives by their headers, for moving them. Light.
 
-A form begins with its token and a blank. Dense ones go on with rows and columns, each an int32 with its size byte;
-compressed ones with minimum and range, and rows and columns without size bytes, then data of each column (percentiles).
-The elements are last. Sparse ones are the token, a sized number of rows, and for each row a head and its elements.
-Heads
-say how much follows, so that matrices can be found without being read. Kaldi: Matrix, CompressedMatrix, SparseMatrix.
+A matrix begins with its token and a blank. In dense ones rows and columns follow, each an int32 with its size byte; in
+compressed ones minimum, range, rows and columns, without size bytes, then data of each column (percentiles). The
+elements are last. A sparse one is the token, the number of rows with its size byte, and for each row a header and its
+elements. Headers give the number of bytes that follow, so that matrices can be found without reading all of them.
+Kaldi: Matrix, CompressedMatrix, SparseMatrix.
 """
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ COMPRESSED = ("CM", "CM2", "CM3")
 DENSE = ("FM", "DM")
 
 _FIRST, _MOST = 1 << 15, 1 << 26       # bytes of a single value that are read at first, and that may follow
-BLOCK = 1 << 18                 # bytes; larger blocks come from the system again each time, page by page
-_HEAD = 256                     # bytes; an entry with a longer key is left to whoever reads
+BLOCK = 1 << 18                 # bytes; memory of larger blocks is not reused by malloc
+_HEAD = 256                     # bytes; entries with longer keys are read otherwise
 _RUN = 1 << 23                  # bytes that are moved at once
 
 SPARSE_HEAD_BYTES = 8                          # SM, a blank, and the sized number of rows
@@ -40,15 +40,15 @@ SPARSE_PAIR_BYTES = 10                         # index and value, each with its 
 
 
 class Form(NamedTuple):
-    """A form of matrices.
+    """The binary layout of a kind of matrices.
 
     Attributes
     ----------
     token : bytes, the token and its blank
-    fields : the fields after the token
-    element : str, numpy's name of an element, which takes ``element_bytes``
-    column_bytes : int, bytes before the elements for each column
-    head_bytes : int, bytes before both
+    fields : struct.Struct of the fields after the token
+    element : str, numpy's name of the type of elements, which take ``element_bytes``
+    column_bytes : int, bytes of column data (percentiles) per column
+    head_bytes : int, bytes of the token and the fields
     """
 
     token: bytes
@@ -66,7 +66,7 @@ _BY_TOKEN = {form.token: (kind, form) for kind, form in FORMS.items()}
 
 
 class Head(NamedTuple):
-    """The header of a matrix. Percentiles and elements lie from byte ``begin`` up to ``end``.
+    """The header of a matrix. Percentiles and elements are the bytes ``begin`` to ``end`` - 1.
 
     ``kind`` is the token; minimum and range are 0 for dense matrices.
     """
@@ -81,7 +81,10 @@ class Head(NamedTuple):
 
 
 def head_of(data: bytes, at: int = 0) -> Head:
-    """Return the head of the matrix, not sparse nor empty, at byte ``at``. Raises Incomplete, Unusual."""
+    """Parse the header of a dense or compressed matrix at byte ``at``.
+
+    Raises Incomplete if the data end in it, Unusual for a sparse or empty matrix and for other bytes.
+    """
     kind_and_layout = _BY_TOKEN.get(data[at:at + 3]) or _BY_TOKEN.get(data[at:at + 4])
     if kind_and_layout is None:
         raise Unusual if len(data) >= at + 4 else Incomplete
@@ -103,9 +106,9 @@ def head_of(data: bytes, at: int = 0) -> Head:
 
 
 def read_head(reader: TokenReader, kind: str) -> Head:
-    """Read what follows the token ``kind`` of a binary matrix up to its percentiles and elements.
+    """Read the header of a binary matrix after its token ``kind``; FormatError for invalid dimensions.
 
-    Places count from the token. Both dimensions may be 0. Raises FormatError.
+    ``begin`` and ``end`` count from the token. Both dimensions may be 0.
     """
     form = FORMS[kind]
     data = bytes(reader.raw(form.fields.size))
@@ -124,14 +127,14 @@ def read_head(reader: TokenReader, kind: str) -> Head:
 
 
 def head_bytes(kind: str, num_rows: int, num_cols: int, minimum: float = 0.0, range: float = 0.0) -> bytes:
-    """Return the bytes of a matrix before its percentiles and elements."""
+    """Return the bytes of a matrix's header, up to its percentiles and elements."""
     form = FORMS[kind]
     return form.token + (form.fields.pack(4, num_rows, 4, num_cols) if form.fields is _SIZED
                          else form.fields.pack(minimum, range, num_rows, num_cols))
 
 
 class Part(NamedTuple):
-    """The place of a matrix in a value: ``kind`` is its token, at byte ``first``; the matrix ends at ``end``."""
+    """The position of a matrix in a value: from byte ``first`` to ``end`` - 1; ``kind`` is its token."""
 
     kind: str
     first: int
@@ -139,7 +142,7 @@ class Part(NamedTuple):
 
 
 def walk_matrix(walk: Walk) -> None:
-    """Pass over a matrix of any form, noting a :class:`Part`."""
+    """Advance ``walk`` over a matrix of any form, and append its :class:`Part` to ``walk.parts``."""
     first = walk.at
     if walk.data.startswith(b"SM ", first):
         kind = "SM"
@@ -163,7 +166,7 @@ def walk_matrix(walk: Walk) -> None:
 
 
 class Found(NamedTuple):
-    """A matrix in a block of an archive: its key, the place of its token, and its head."""
+    """A matrix in a block of an archive: its key, the byte where its token begins, and its header."""
 
     key: bytes
     at: int
@@ -171,9 +174,9 @@ class Found(NamedTuple):
 
 
 class MatrixSkimmer:
-    """A finder of the matrices, dense ones of floats and compressed ones, of an archive.
+    """An EntryFinder for archives of dense float matrices and compressed ones.
 
-    ``values(data, matrices)`` makes the table's values of the matrices found in a block.
+    ``values(data, matrices)`` is called with the matrices found in a block of bytes, and returns the table's values.
     """
 
     archive_bytes = 0
@@ -183,9 +186,12 @@ class MatrixSkimmer:
         self._expects_decoding = False
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Return key and value of the entries in front, their bytes, and whether the next entry is unusual.
+        """Find the entries with which ``data`` begins, as far as they are matrices in plain binary form.
 
-        If the next entry is neither unusual nor found, the bytes end before it does.
+        Returns
+        -------
+        List of (key, value); number of bytes of these entries; True if the entry that follows must be read otherwise,
+        False if it is incomplete or there is none
         """
         entries: list[Found] = []
         at, size, unusual = 0, len(data), False
@@ -210,9 +216,9 @@ class MatrixSkimmer:
         return [(entry.key, value) for entry, value in zip(entries, values, strict=True)], at, unusual
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """Return the value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+        """Return the value at byte ``at`` of the file with the descriptor ``source``; its binary header is there.
 
-        None if the value must be read. Raises OSError.
+        None if the value must be read otherwise. Raises OSError.
         """
         data = read_at(source, _FIRST, at)
         if not data.startswith(BINARY_HEADER):
@@ -232,7 +238,9 @@ class MatrixSkimmer:
 
 
 def dense_runs(stream: InputStream) -> Iterator[Run]:
-    """Yield runs of binary dense float matrices at the front of a file; ``stream`` is left where other entries begin.
+    """Yield runs of entries with dense float matrices from the position of ``stream``, which advances over them.
+
+    The runs end before the first entry of another kind.
     """
     size = stream.size
     if size is None:

@@ -16,8 +16,8 @@ class LdaStats:
 
     Attributes
     ----------
-    counts : float64 (classes,), how many vectors each class has; weights may be fractions
-    sums : float64 (classes, dim), their sums
+    counts : float64 (classes,), number of vectors in each class, or sum of their weights
+    sums : float64 (classes, dim), sums of vectors
     scatter : float64 (dim (dim + 1) / 2,), the lower triangle by rows of the sum of (x - m)(x - m)ᵀ over all vectors,
         with m the mean of a vector's class
     """
@@ -28,7 +28,7 @@ class LdaStats:
 
     @classmethod
     def zeros(cls, num_classes: int, dim: int) -> LdaStats:
-        """Make statistics of no vectors."""
+        """Make statistics with all counts and sums 0."""
         return cls(np.zeros(num_classes), np.zeros((num_classes, dim)), np.zeros(dim * (dim + 1) // 2))
 
     @property
@@ -51,11 +51,11 @@ class LdaStats:
         self.scatter = total - self.second_of_means()
 
     def _total_second(self) -> np.ndarray:
-        """Return the sum of x xᵀ, float64 (dim (dim + 1) / 2,)."""
+        """Return the sum of x xᵀ over all vectors, the lower triangle by rows, float64 (dim (dim + 1) / 2,)."""
         return self.scatter + self.second_of_means()
 
     def second_of_means(self) -> np.ndarray:
-        """Return the sum of n m mᵀ over classes with vectors, float64 (dim (dim + 1) / 2,)."""
+        """Return the sum over classes of n m mᵀ, with n the count and m the mean, float64 (dim (dim + 1) / 2,)."""
         used = self.counts != 0.0
         sums = self.sums[used]
         return (sums.T @ (sums / self.counts[used, None]))[np.tril_indices(self.dim)]
@@ -87,7 +87,7 @@ class LdaStats:
         return cls(statistics["<ZERO_ACCS>"], statistics["<FIRST_ACCS>"], statistics["<SECOND_ACCS>"])
 
     def write(self, writer: TokenWriter) -> None:
-        """Write the statistics; the numbers become float32, too large ones infinite."""
+        """Write the statistics as float32; larger numbers become infinite."""
         with np.errstate(over="ignore"):
             counts, sums, scatter = (a.astype(np.float32) for a in (self.counts, self.sums, self.scatter))
         writer.token("<LDAACCS>")

@@ -33,7 +33,7 @@ _DTYPES: dict[str, np.dtype[np.floating]] = {"F": np.dtype(np.float32), "D": np.
 def read_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
     """Read a matrix (rows, cols) of ``dtype``; other precisions are converted, compressed matrices decoded.
 
-    Raises FormatError for anything else. Kaldi: Matrix::Read.
+    Raises FormatError for other contents. Kaldi: Matrix::Read.
     """
     if not reader.binary:
         return read_text_matrix(reader, dtype)
@@ -72,7 +72,8 @@ def read_vector(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarra
 
 
 def read_packed(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.ndarray:
-    """Read a symmetric or triangular matrix: its lower triangle by rows, (dim (dim + 1) / 2,). Kaldi: PackedMatrix."""
+    """Read the lower triangle, by rows, of a symmetric or triangular matrix, (dim (dim + 1) / 2,). Kaldi: PackedMatrix.
+    """
     reader.skip_whitespace()
     if not reader.binary and reader.peek(1) == b"[":
         values = _parse_numbers(reader, _bracketed_numbers(reader), dtype)
@@ -108,7 +109,7 @@ def read_text_matrix(reader: TokenReader, dtype: DTypeLike = np.float32) -> np.n
 
 
 def _bracketed_numbers(reader: TokenReader) -> bytes:
-    """Return the text between ``[`` and ``]``; the newline after it is consumed too."""
+    """Read the text between ``[`` and ``]``, and the newline after it; return the text."""
     reader.skip_whitespace()
     byte = reader.peek(1)
     if byte != b"[":
@@ -149,7 +150,7 @@ def _parse_numbers(reader: TokenReader, text: bytes, dtype: DTypeLike) -> np.nda
 
 
 def _parse_plain_numbers(text: bytes) -> np.ndarray | None:
-    """Return float64 (numbers,), or None if numpy might take for numbers words that Kaldi does not."""
+    """Parse numbers with numpy, float64 (numbers,); None if it might accept text that Kaldi does not."""
     starts = _word_starts(text)
     if not len(starts):
         return np.empty(0)
@@ -160,13 +161,13 @@ def _parse_plain_numbers(text: bytes) -> np.ndarray | None:
         return None
     try:
         values = np.fromstring(text, dtype=np.float64, sep=" ")
-    except (DeprecationWarning, ValueError):        # how different versions of numpy say that they stopped early
+    except (DeprecationWarning, ValueError):        # messages of different versions of numpy for text that is no number
         return None
     return values if len(values) == len(starts) else None
 
 
 def _has_glued_numbers(text: bytes, letters: np.ndarray, starts: np.ndarray) -> bool:
-    """Return whether numpy would take a word such as ``1-2`` or ``1.2.3`` for two numbers."""
+    """Return whether text has a word such as ``1-2`` or ``1.2.3``, which numpy would parse as two numbers."""
     before_sign = letters[:-1][(letters[1:] == ord("-")) | (letters[1:] == ord("+"))]
     if np.any((before_sign == ord(".")) | ((ord("0") <= before_sign) & (before_sign <= ord("9")))):
         return True
@@ -178,7 +179,7 @@ def _has_glued_numbers(text: bytes, letters: np.ndarray, starts: np.ndarray) -> 
 
 
 def _stored(array: ArrayLike) -> tuple[np.ndarray, str]:
-    """Return the array as it is stored, and the first letter of its token: double stays double, all else is float."""
+    """Return the array in the type in which it is stored, float64 or float32, and that type's letter, D or F."""
     array = np.asarray(array)
     letter = "D" if array.dtype == np.float64 else "F"
     return array.astype(_DTYPES[letter], copy=False), letter
@@ -220,7 +221,7 @@ def write_vector(writer: TokenWriter, vector: np.ndarray) -> None:
 
 
 def write_packed(writer: TokenWriter, values: np.ndarray) -> None:
-    """Write a symmetric or triangular matrix, given by its lower triangle by rows (dim (dim + 1) / 2,)."""
+    """Write the lower triangle, by rows, of a symmetric or triangular matrix, (dim (dim + 1) / 2,)."""
     values, letter = _stored(values)
     dim = int((np.sqrt(8.0 * len(values) + 1.0) - 1.0) / 2.0)
     if writer.binary:

@@ -1,6 +1,6 @@
-"""Many matrices decoded or compressed at once, from the bytes of files to arrays or to the bytes of files.
+"""Decoding and compression of many matrices in one call of compiled code, from and to the bytes of files.
 
-Compiled code goes through a batch in one call, so that other threads can meanwhile read and write.
+During that call other threads can read and write.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _DTYPES = {kind: (np.dtype(form.element), np.dtype(form.element).newbyteorder("=
 
 
 def _stored(data: bytes, head: Head) -> CompressedMatrix | np.ndarray:
-    """Return the matrix with this head in ``data``, as it is stored, in memory of its own."""
+    """Return a copy of the matrix with header ``head`` in ``data``, in the form in which it is stored."""
     kind, minimum, range_, num_rows, num_cols, begin, end = head
     count = num_rows * num_cols
     stored, native = _DTYPES[kind]
@@ -37,7 +37,7 @@ def _dense(matrix: Any) -> np.ndarray:
 
 
 def dense_matrix(value: Any) -> np.ndarray:
-    """Return a matrix, dense, compressed or as bytes, as float32 (rows, cols)."""
+    """Return a matrix (dense, compressed, or the bytes of either) as float32 (rows, cols)."""
     return _dense(_stored(value, head_of(value)) if isinstance(value, bytes) else value)
 
 
@@ -57,7 +57,7 @@ def _decoded(data: bytes, head: Head) -> np.ndarray:
 
 
 def dense_skimmer() -> MatrixSkimmer:
-    """Return a finder of an archive's matrices which makes them dense, float32 (rows, cols)."""
+    """Return a MatrixSkimmer whose values are dense matrices, float32 (rows, cols)."""
     return MatrixSkimmer(_all_dense)
 
 
@@ -66,7 +66,7 @@ _FEWEST_ROWS = 9                # of a matrix that the automatic method compress
 
 
 def batches(entries: Iterable[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]]]:
-    """Yield the entries, whose values are matrices or their bytes, in batches."""
+    """Yield the entries, whose values are matrices or their bytes, in lists of about ``BATCH`` bytes."""
     batch: list[tuple[str, Any]] = []
     size = 0
     for key, value in entries:
@@ -80,7 +80,12 @@ def batches(entries: Iterable[tuple[str, Any]]) -> Iterator[list[tuple[str, Any]
 
 
 def compressed(values: Sequence[Any], method: int) -> list[Any]:
-    """Compress each matrix: to bytes to be written, or to CompressedMatrix. NumericError for NaN or infinity."""
+    """Compress matrices (dense, or the bytes of dense ones); NumericError for NaN or infinity.
+
+    Returns
+    -------
+    List of BytePieces or CompressedMatrix
+    """
     heads = [head_of(value) if isinstance(value, bytes) else None for value in values]
     results: list[Any] = [None] * len(values)
     if method in (CompressionMethod.AUTOMATIC, CompressionMethod.SPEECH_FEATURE):
@@ -92,7 +97,10 @@ def compressed(values: Sequence[Any], method: int) -> list[Any]:
 
 
 def _compress_columns(values: Sequence[Any], results: list[Any], chosen: list[int], heads: list[Head]) -> None:
-    """Set the results of the chosen values; matrices without range, or not finite, are left None."""
+    """Compress ``values[i]`` for i in ``chosen`` with compiled code, and write them to ``results``.
+
+    ``results`` stays None for matrices whose range is 0 or not finite.
+    """
     sizes = [head.num_rows * head.num_cols for head in heads]
     begins = list(itertools.accumulate(sizes, initial=0))
     columns = list(itertools.accumulate((head.num_cols for head in heads), initial=0))

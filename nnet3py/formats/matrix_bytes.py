@@ -1,8 +1,7 @@
 """Matrices as the bytes of their files, for moving them; compressed ones decoded to the bytes of dense ones.
 
-The compressed matrices of a block of an archive are decoded by one call of compiled code. Light until a matrix has to
-be
-read: no numpy.
+The compressed matrices in a block of an archive are decoded in one call of compiled code. Light: numpy is imported
+only when a matrix must be read.
 """
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def num_rows(value: Any) -> int:
-    """Return the rows of a matrix, which may be its bytes."""
+    """Return the number of rows of a matrix, which may be given as its bytes."""
     if isinstance(value, BytePieces):
         value = bytes(value.pieces[0])
     return head_of(value).num_rows if isinstance(value, bytes) else value.shape[0]
@@ -69,14 +68,17 @@ _DECODED_BLOCK = 1 << 20                # bytes; enough to be shared by threads
 
 
 class _Decoder:
-    """A maker of values from the matrices of a block; they must be written before those of the next block are made."""
+    """The ``values`` function of a MatrixSkimmer that decodes compressed matrices; memory is reused for each block."""
 
     def __init__(self, num_threads: int) -> None:
         self._num_threads = num_threads
         self._memory: Any = b""          # kept, since getting fresh memory takes as long as decoding
 
     def values(self, data: bytes, entries: list[Found]) -> list[Any]:
-        """Return dense matrices as their bytes, compressed ones decoded: BytePieces or float32 (rows, cols)."""
+        """Return dense matrices as their bytes, compressed ones decoded: as BytePieces or float32 (rows, cols).
+
+        The values are valid until the next call.
+        """
         chosen = [entry for entry in entries if entry.head.kind == "CM"]
         size = sum(entry.head.num_rows * entry.head.num_cols for entry in chosen)
         if not chosen or sys.byteorder != "little" or not expect_decoding(size):
@@ -86,7 +88,7 @@ class _Decoder:
                 for entry in entries]
 
     def _decoded(self, data: bytes, chosen: list[Found], size: int) -> list[BytePieces]:
-        """Return the matrices ``chosen``, which have that many elements, decoded by compiled code."""
+        """Decode the matrices ``chosen`` (``size`` elements together) with compiled code; return their bytes."""
         import ctypes
 
         if len(self._memory) < size:
@@ -116,11 +118,10 @@ def _dense_or_bytes(value: bytes) -> Any:
 
 
 def decoded_matrix(num_threads: int = 1) -> Holder[Any]:
-    """Return the holder of matrices that are decoded by that many threads.
+    """Return a holder of matrices that are decoded in ``num_threads`` threads.
 
-    Compressed matrices that are not found in a binary archive stay compressed; all others are float32 (rows, cols). A
-    value
-    must be written before the next one is read.
+    Compressed matrices that are not in a binary archive stay compressed; all others are float32 (rows, cols) or the
+    bytes of a dense matrix. A value must be written before the next one is read.
     """
     return Holder("matrix", STORED_MATRIX.read, STORED_MATRIX.write, select=STORED_MATRIX.select,
                   skimmer=lambda: MatrixSkimmer(_Decoder(num_threads).values, _DECODED_BLOCK))

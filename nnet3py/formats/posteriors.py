@@ -23,7 +23,7 @@ _FRAME_TEXT = re.compile(rb"\s*\[(?:\s+[+-]?[0-9]{1,10}"
 
 
 class Posterior(Sequence[Frame]):
-    """The posteriors of an utterance; as a sequence, its frames are lists of (id, weight).
+    """The posteriors of an utterance. As a sequence, its elements are frames, lists of (id, weight).
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Posterior(Sequence[Frame]):
 
     @classmethod
     def from_lists(cls, frames: Sequence[Sequence[tuple[int, float]]]) -> Posterior:
-        """Make a posterior of lists of (id, weight)."""
+        """Make a posterior from a list of (id, weight) for each frame."""
         pairs = [pair for frame in frames for pair in frame]
         starts = np.cumsum([0, *(len(frame) for frame in frames)])
         return cls(starts, np.array([i for i, _ in pairs], dtype=np.int32),
@@ -83,12 +83,12 @@ class Posterior(Sequence[Frame]):
 
 
 def posterior_of_alignment(ids: np.ndarray) -> Posterior:
-    """Return one entry of weight 1 for each frame: ``ids`` int32 (frames,). Kaldi: AlignmentToPosterior."""
+    """Return a posterior with one entry of weight 1 per frame; ``ids`` int32 (frames,). Kaldi: AlignmentToPosterior."""
     return Posterior(np.arange(len(ids) + 1), ids, np.ones(len(ids), dtype=np.float32))
 
 
 def read_posterior(reader: TokenReader) -> Posterior:
-    """Read posteriors; in text they end with the line. FormatError for other contents."""
+    """Read posteriors, in text up to the end of the line. FormatError for other contents."""
     if not reader.binary:
         return _read_text(reader)
     num_frames = reader.integer()
@@ -151,28 +151,28 @@ def _frames(posterior: Posterior) -> np.ndarray:
 
 
 def _kept(posterior: Posterior, keep: np.ndarray, ids: np.ndarray, weights: np.ndarray) -> Posterior:
-    """Return the entries that ``keep`` marks, with other ids and weights."""
+    """Return a posterior of the entries for which ``keep`` (bool) is True, with the given ids and weights."""
     starts = np.concatenate(([0], np.cumsum(keep)))[posterior.row_starts]
     return Posterior(starts, ids[keep], weights[keep])
 
 
 def weighted_entries(posterior: Posterior, marked: np.ndarray, weight: float) -> Posterior:
-    """Return marked entries times ``weight``; with weight 0 they are left out. Kaldi: WeightSilencePost.
+    """Multiply the weights of some entries by ``weight``; if that is 0, leave them out. Kaldi: WeightSilencePost.
 
-    ``marked`` : bool (entries,)
+    ``marked`` is bool (entries,), True for these entries.
     """
     weights = np.where(marked, posterior.weights * np.float32(weight), posterior.weights)
     return _kept(posterior, ~marked | (weight != 0.0), posterior.ids, weights)
 
 
 def weighted_frames(posterior: Posterior, marked: np.ndarray, weight: float) -> Posterior:
-    """Return frames times the mean of ``weight`` and 1, weighted by their marked share.
+    """Multiply all weights of a frame by (m * ``weight`` + u) / (m + u): m, u are sums over marked and other entries.
 
-    Nnet3Error for negative posteriors. Kaldi: WeightSilencePostDistributed.
+    ``marked`` is bool (entries,). Nnet3Error for negative posteriors. Kaldi: WeightSilencePostDistributed.
     """
     frames, values = _frames(posterior), posterior.weights.astype(np.float64)
     if (values < 0).any():
-        raise Nnet3Error("negative posteriors cannot be distributed", "look for what made them")
+        raise Nnet3Error("expected posteriors of 0 or more, found a negative one", "check the program that wrote them")
     silence = np.bincount(frames, np.where(marked, values, 0.0), minlength=len(posterior))
     total = np.bincount(frames, values, minlength=len(posterior))
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -181,7 +181,7 @@ def weighted_frames(posterior: Posterior, marked: np.ndarray, weight: float) -> 
 
 
 def scaled_frames(posterior: Posterior, factors: np.ndarray) -> Posterior:
-    """Return frames times ``factors``, float32 (frames,); frames of factor 0 become empty."""
+    """Multiply the weights of each frame by its factor, float32 (frames,); frames of factor 0 become empty."""
     of_entries = factors[_frames(posterior)]
     return _kept(posterior, of_entries != 0.0, posterior.ids, posterior.weights * of_entries)
 
@@ -192,7 +192,10 @@ def frame_sums(posterior: Posterior) -> np.ndarray:
 
 
 def summed_by_id(posterior: Posterior, ids: np.ndarray) -> Posterior:
-    """Add entries of a frame with equal new ``ids``, int (entries,); sums of 0 are left out, ids ascend."""
+    """Replace ids by ``ids``, int (entries,), and sum the weights of equal ids in a frame; sums of 0 are left out.
+
+    Ids ascend within a frame.
+    """
     keys = np.column_stack((_frames(posterior), ids)).reshape(-1, 2)
     pairs, places = np.unique(keys, axis=0, return_inverse=True)
     sums = np.bincount(places.ravel(), posterior.weights, minlength=len(pairs)).astype(np.float32)
@@ -202,9 +205,10 @@ def summed_by_id(posterior: Posterior, ids: np.ndarray) -> Posterior:
 
 
 def of_log_probs(log_probs: np.ndarray, least: float, uniform: Callable[[], float] | None) -> Posterior:
-    """Return posteriors of log-probabilities, float32 (frames, ids); ids are columns, counted from 0.
+    """Convert log-probabilities, float32 (frames, ids), to posteriors; ids are columns, counted from 0.
 
-    Values below ``least`` are left out, or, with ``uniform`` to draw from, raised to it so often that the mean is kept.
+    Values p below ``least`` are left out. If ``uniform`` draws random numbers from 0 to 1, they become ``least`` with
+    probability p / ``least`` instead, so that their mean is kept.
     """
     with np.errstate(over="ignore", under="ignore"):
         posteriors = np.exp(log_probs)

@@ -1,6 +1,6 @@
-"""Table values without tokens of their own: scalars, integer vectors, pairs; and rows of (integer, number) pairs.
+"""Table values without tokens: scalars, integer vectors, pairs; and rows of (integer, number) pairs.
 
-In text they end with their line; in binary every number carries its size byte. Rows of pairs are the body of sparse
+In text a value ends with its line; in binary every number has a size byte. Rows of pairs are the contents of sparse
 matrices and of posteriors. Kaldi: BasicHolder, BasicVectorHolder, BasicVectorVectorHolder, BasicPairVectorHolder.
 """
 from __future__ import annotations
@@ -42,20 +42,20 @@ def _scalar_word(reader: TokenReader) -> bytes:
 
 
 def read_integer_value(reader: TokenReader) -> int:
-    """Read an int32 alone on its line, or binary."""
+    """Read an int32, in text the only word of its line."""
     if reader.binary:
         return reader.integer()
     return int(_int32s(reader, [_scalar_word(reader)])[0])
 
 
 def write_integer_value(writer: TokenWriter, value: int) -> None:
-    """Write an int32; in text with the blank before the newline that Kaldi writes."""
+    """Write an int32, in text with a blank before the newline as in Kaldi."""
     writer.integer(int(value))
     writer.newline_if_text()
 
 
 def read_real_value(reader: TokenReader) -> float:
-    """Read a float or double alone on its line, or binary."""
+    """Read a float or double, in text the only word of its line."""
     if reader.binary:
         return reader.real()
     word = _scalar_word(reader)
@@ -68,7 +68,7 @@ def read_real_value(reader: TokenReader) -> float:
 
 
 def write_real_value(writer: TokenWriter, value: float, double: bool) -> None:
-    """Write a float (or a double)."""
+    """Write a float, or a double if ``double``."""
     (writer.float64 if double else writer.float32)(value)
     writer.newline_if_text()
 
@@ -93,7 +93,7 @@ def write_bool_value(writer: TokenWriter, value: bool) -> None:
 
 
 def _int32s(reader: TokenReader, words: Sequence[bytes]) -> np.ndarray:
-    """Return the words of a text line as int32 array."""
+    """Parse the words of a text line as an int32 array."""
     try:
         if any(b"_" in word for word in words):      # Python takes 1_000 for an integer
             raise ValueError
@@ -107,7 +107,7 @@ def _int32s(reader: TokenReader, words: Sequence[bytes]) -> np.ndarray:
 
 
 def _sized_integers(reader: TokenReader, count: int) -> np.ndarray:
-    """Read ``count`` binary integers, each after its size byte, int32 (count,)."""
+    """Read ``count`` binary integers, each after its size byte; return int32 (count,)."""
     reader.check_count(count, _SIZED.itemsize)
     data = np.frombuffer(reader.raw(count * _SIZED.itemsize), dtype=_SIZED)
     if np.any(data["size"] != 4):
@@ -116,7 +116,7 @@ def _sized_integers(reader: TokenReader, count: int) -> np.ndarray:
 
 
 def _sized_vectors(reader: TokenReader, count: int) -> list[np.ndarray]:
-    """Read ``count`` binary int32 vectors, each after its length, together, as there may be one for each frame."""
+    """Read ``count`` binary int32 vectors, each after its length, in few calls since there may be one per frame."""
     lengths, pieces = [], []
     for _ in range(count):
         length = reader.integer()
@@ -242,7 +242,7 @@ _VALUE_SIZE_AT = 5              # where in a pair the size byte of its value lie
 
 def read_pair_rows(reader: TokenReader, num_rows: int, header: struct.Struct,
                    count_of: Callable[[tuple], int]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Read ``num_rows`` rows from a binary file: a header each, and as many pairs as ``count_of(its fields)`` says.
+    """Read ``num_rows`` binary rows, each a header and pairs, whose number ``count_of`` returns from its fields.
 
     Returns
     -------
@@ -294,7 +294,7 @@ def _decode_pairs(reader: TokenReader, kinds: dict, order: list) -> tuple[np.nda
 
 
 def pair_rows_bytes(headers: np.ndarray, row_starts: np.ndarray, ids: np.ndarray, values: np.ndarray) -> bytes:
-    """Return the bytes of rows of pairs, float values; ``headers`` is a structured array (rows,)."""
+    """Return the bytes of rows of (int32, float32) pairs; ``headers`` is a structured array (rows,)."""
     pairs = np.empty(len(ids), dtype=_FLOAT_PAIR)
     pairs["id_size"] = pairs["value_size"] = 4
     pairs["id"], pairs["value"] = ids, values
@@ -315,6 +315,6 @@ def _scatter(data: np.ndarray, starts: np.ndarray, records: np.ndarray) -> None:
 
 
 def text_pairs(ids: np.ndarray, values: np.ndarray) -> bytes:
-    """Return ``id value `` for each pair."""
+    """Return the text ``id value `` of all pairs, one after the other."""
     numbers = [number for pair in zip(ids.tolist(), values.tolist(), strict=True) for number in pair]
     return b"%d %.7g " * len(ids) % tuple(numbers)

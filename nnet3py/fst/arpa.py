@@ -23,11 +23,11 @@ _SHIFT = 31                    # bits of a word in a key; words are from 0 to 2 
 
 
 class Histories:
-    """A growing set of word sequences, as nodes of a tree, with the beginnings of each. The empty sequence is node 0.
+    """A growing set of word sequences with all their prefixes, as nodes of a tree. The empty sequence is node 0.
 
     Attributes
     ----------
-    num_nodes : int, sequences so far
+    num_nodes : int, number of sequences
     """
 
     def __init__(self) -> None:
@@ -43,7 +43,7 @@ class Histories:
         return nodes
 
     def add(self, words: np.ndarray) -> np.ndarray:
-        """Return the node of each row of ``words`` (rows, length), int64 (rows,), made if it is new."""
+        """Return the node of each row of ``words`` (rows, length), int64 (rows,); new sequences are added."""
         nodes = np.zeros(len(words), dtype=np.int64)
         for place in range(words.shape[1]):
             if place == len(self._keys):
@@ -108,12 +108,12 @@ class Arpa:
 
     @property
     def order(self) -> int:
-        """The order of the longest n-grams."""
+        """Order of the longest n-grams."""
         return len(self.sections)
 
 
 class Warner:
-    """A limit on warnings about single n-grams; at most ``most`` are shown; -1: all."""
+    """A logger of warnings about single n-grams that shows at most ``most`` of them; -1: all."""
 
     def __init__(self, most: int = 30) -> None:
         self.most, self.count = most, 0
@@ -134,12 +134,12 @@ class Warner:
 
 
 class WordIds:
-    """Numbers of the words of an ARPA file.
+    """A map from the words of an ARPA file to numbers.
 
     Parameters
     ----------
     ids : dict, numbers by word; None if the file's words are numbers themselves
-    grow : bool, give words that are not among ``ids`` the next numbers; otherwise they have none
+    grow : bool, give new words the next numbers; otherwise they have none
     """
 
     def __init__(self, ids: dict[bytes, int] | None, grow: bool = False) -> None:
@@ -149,7 +149,7 @@ class WordIds:
     def __call__(self, words: list[bytes]) -> np.ndarray:
         """Return the numbers of words, int64; -1 for a word without number.
 
-        ValueError for a word that must be a number.
+        ValueError if the file's words must be numbers, and one is not.
         """
         if self.ids is None:
             wrong = next((word for word in words if not _INTEGER.fullmatch(word)), None)
@@ -171,11 +171,11 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
     Parameters
     ----------
     words : WordIds, numbers of the words
-    warn : Warner for n-grams that are left out; None for one of 30 warnings
+    warn : Warner for n-grams that are left out; None shows at most 30 warnings
 
     Raises
     ------
-    FormatError : not an ARPA file; more n-grams than its header announces; a number 0 among words that are numbers
+    FormatError : not an ARPA file; more n-grams than its header announces; word 0, if words are numbers
     """
     with open_input(rxfilename) as stream:
         arpa = _Parser(stream.without_mark(), str(rxfilename), words, warn or Warner()).read()
@@ -185,7 +185,7 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
 
 
 class _Parser:
-    """The parser of one file, which goes block by block."""
+    """The parser of one file, which is read in blocks of text."""
 
     def __init__(self, stream: Any, path: str, words: WordIds, warn: Warner) -> None:
         self._stream, self._path, self._words, self._warn = stream, path, words, warn
@@ -210,7 +210,7 @@ class _Parser:
     # -- lines and blocks ------------------------------------------------------------------------------------------
 
     def _fill(self) -> bool:
-        """Read more text; return False at the end."""
+        """Read the next block of text; return False at the end of the file."""
         piece = b"" if self._ended else self._stream.read(_BLOCK)
         self._ended = not piece
         if piece:
@@ -218,7 +218,7 @@ class _Parser:
         return bool(piece)
 
     def _next_line(self) -> bytes | None:
-        """Return the next line without blanks around it; None at the end."""
+        """Return the next line without blanks around it; None at the end of the file."""
         while (end := self._text.find(b"\n", self._at)) < 0 and self._fill():
             if len(self._text) > 2 * _BLOCK:
                 raise FormatError("expected an ARPA file, found a line of millions of characters", path=self._path)
@@ -246,7 +246,7 @@ class _Parser:
                 return
 
     def _header(self) -> list[int]:
-        """Read the header; return how many n-grams of each order are announced."""
+        """Read the header; return the numbers of n-grams that it announces for order 1, 2, and so on."""
         while (line := self._next_line()) != b"\\data\\":
             if line is None:
                 raise FormatError("expected an ARPA file, which has a line \\data\\", path=self._path)
@@ -293,7 +293,7 @@ class _Parser:
         return Section(*(np.concatenate(columns) for columns in zip(empty, *pieces, strict=True)))
 
     def _ngrams(self, block: bytes, order: int, highest: bool) -> tuple[Section, int]:
-        """Parse a block of lines; return the n-grams whose words all have numbers, and the number of n-grams in all."""
+        """Parse lines of n-grams; return those whose words all have numbers, and the number of lines with n-grams."""
         fields = block.split()
         starts, num_fields, lines = first_fields(block, len(fields))
         wrong = (num_fields < 1 + order) | (num_fields > (1 if highest else 2) + order)
@@ -322,7 +322,8 @@ class _Parser:
         return self._error(message, block.split(b"\n")[line].strip(), self._line + line + 1)
 
     def _numbers(self, texts: list[bytes], block: bytes, lines: np.ndarray) -> np.ndarray:
-        """Parse the numbers in ``texts``, float64."""
+        """Parse ``texts`` as logarithms, float64; an error names the line of ``block`` that ``lines`` gives for each.
+        """
         try:
             values = np.array(list(map(float, texts)))
             right = _can_be(values) if not any(b"_" in text for text in texts) else None
@@ -356,7 +357,7 @@ class _Parser:
 
 
 def natural(log10: np.ndarray) -> np.ndarray:
-    """Return an ARPA file's logarithms as natural ones, float32, by way of float32."""
+    """Convert base-10 logarithms to natural ones, float32; they are first rounded to float32, as in Kaldi."""
     return (log10.astype(np.float32).astype(np.float64) * LN10).astype(np.float32)
 
 
@@ -373,12 +374,14 @@ def _is_number(text: bytes) -> bool:
 
 
 def _can_be(values: np.ndarray) -> np.ndarray:
-    """Return which numbers can be logarithms of probabilities or of back-offs, bool; minus infinity can."""
+    """Return which numbers are plausible logarithms: below a limit in size, or minus infinity; bool."""
     return (np.abs(values) < _LARGEST_LOG) | (values == -np.inf)
 
 
 def first_fields(block: bytes, num_fields: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return, for each nonblank line, the number of its first field, its number of fields and its own number, from 0.
+    """Return arrays with an element per nonblank line of ``block``: first field, number of fields, number of the line.
+
+    Fields and lines are numbered from 0 in the block; ``num_fields`` is the number of all fields.
     """
     text = np.frombuffer(block, dtype=np.uint8)
     blank = _BLANK[text]

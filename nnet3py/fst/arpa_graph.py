@@ -19,12 +19,12 @@ EPSILON = 0
 
 @dataclass(frozen=True)
 class Sentence:
-    """Words with a special meaning.
+    """Numbers of the words at the limits of sentences, and of the back-off label.
 
     Attributes
     ----------
     bos, eos : int, words that begin and end sentences
-    backoff : int, input label of back-off arcs; 0: they are epsilons, and ``bos`` and ``eos`` are words like any others
+    backoff : int, input label of back-off arcs; 0: they are epsilons, and ``bos`` and ``eos`` are on arcs like any word
     """
 
     bos: int
@@ -33,13 +33,13 @@ class Sentence:
 
 
 def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: bool = True) -> Fst:
-    """Return the grammar G of a model; its arcs are sorted by input label unless ``sort`` is False.
+    """Convert a model to the grammar FST G; its arcs are sorted by input label unless ``sort`` is False.
 
-    With a back-off label, states that are only backed off from are left out. N-grams whose history is not an n-gram,
-    and those
-    with the beginning of a sentence inside or its end not at the end, are left out with a warning.
+    With a back-off label, states whose only arc is the back-off arc are removed. These n-grams are left out with a
+    warning: those whose history is not an n-gram, and those with the beginning of a sentence after their first word, or
+    the end of a sentence before their last.
 
-    Raises FormatError if no sentence can begin because the model has no unigram ``special.bos``.
+    Raises FormatError if the model has no unigram ``special.bos``.
     """
     grammar = _Grammar(arpa, special, warn or Warner())
     for order, section in enumerate(arpa.sections, 1):
@@ -51,7 +51,7 @@ def arpa_graph(arpa: Arpa, special: Sentence, warn: Warner | None = None, sort: 
 
 
 def _without_redundant_states(fst: Fst, backoff: int) -> Fst:
-    """Remove states whose only exit is the back-off arc; arcs into them lead on to its target."""
+    """Remove states whose only exit is the back-off arc; arcs into them then lead to its target."""
     counts = np.diff(fst.arc_starts)
     only = (counts == 1) & ~fst.is_final
     arcs = fst.arc_starts[:-1][only]
@@ -65,12 +65,12 @@ def _without_redundant_states(fst: Fst, backoff: int) -> Fst:
 
 
 class _Grammar:
-    """States and arcs of a grammar, added order by order; states are nodes of a tree of histories."""
+    """States and arcs of a grammar, added order by order. States are nodes of a tree of histories."""
 
     def __init__(self, arpa: Arpa, special: Sentence, warn: Warner) -> None:
         self._order, self._special, self._warn = arpa.order, special, warn
         self._histories = Histories()
-        self._is_state = np.ones(1, dtype=bool)            # by node: beginnings of histories need not be histories
+        self._is_state = np.ones(1, dtype=bool)            # by node; prefixes of histories need not be states
         self._start = MISSING
         self._arcs: list[tuple[np.ndarray, ...]] = []      # source, input label, output label, cost, target
         self._ends: list[tuple[np.ndarray, np.ndarray]] = []
@@ -94,7 +94,7 @@ class _Grammar:
                    len(orphans))
 
     def _proper(self, words: np.ndarray) -> np.ndarray:
-        """Return which n-grams begin sentences only at the beginning, and end them only at the end, bool."""
+        """Return which n-grams have ``bos`` only as the first word and ``eos`` only as the last, bool."""
         wrong = (words[:, 1:] == self._special.bos).any(axis=1) | (words[:, :-1] == self._special.eos).any(axis=1)
         bad = words[wrong]
         self._warn(lambda i: f"n-gram of the words {bad[i].tolist()} skipped: <s> is not its first word or </s> not "
@@ -121,8 +121,7 @@ class _Grammar:
         self._arcs.append((sources[goes_on][~begins], words_of, words_of, costs[goes_on][~begins], targets[~begins]))
 
     def _add_states(self, histories: np.ndarray, backoffs: np.ndarray) -> np.ndarray:
-        """Return the state of each history, int64 (rows,); a new one gets a back-off arc to its longest suffix's state.
-        """
+        """Return the state of each history, int64 (rows,); new ones get a back-off arc to their longest suffix."""
         nodes = self._histories.add(histories)
         grown = np.zeros(self._histories.num_nodes, dtype=bool)
         grown[:len(self._is_state)] = self._is_state
@@ -140,7 +139,7 @@ class _Grammar:
         return nodes
 
     def fst(self) -> Fst:
-        """Return the graph, its states numbered in the order of the nodes, then the states that are no histories."""
+        """Return the grammar, its states numbered in the order of nodes; two more for ``bos`` and ``eos`` as words."""
         if self._start == MISSING:
             raise FormatError(f"an ARPA model has no n-gram of the beginning of sentences alone, word "
                               f"{self._special.bos}", hint="is --bos-symbol right?")

@@ -1,4 +1,4 @@
-"""Const-ARPA files: n-gram models with back-off as one array, looked up without being built. Kaldi: ``ConstArpaLm``.
+"""Const-ARPA files: n-gram models with back-off as one array, used as it is in the file. Kaldi: ``ConstArpaLm``.
 
 The array (``pool``) has a *record* for each unigram, and for each longer n-gram that something follows or that has a
 back-off: the bits of its log-probability and of its back-off, the number of its children, and for each child a word and
@@ -31,21 +31,21 @@ _LARGEST_ORDER = 1000
 
 
 class ConstArpa:
-    """A const-ARPA model, for looking words up. Compiled code takes its arrays; see ``const_arpa_loops.py``.
+    """A const-ARPA model. Compiled functions for it take its arrays; see ``const_arpa_loops.py``.
 
     Attributes
     ----------
     bos, eos, unk : int, words that begin and end sentences, and that stand for unknown words; -1 for none
     order : int, length of the longest n-grams
-    unigrams : int64 (words,), address of each word's record + 1, or 0
+    unigrams : int64 (words,), address of each word's record + 1; 0 for words that the model lacks
     pool : int32, records
-    scores : float32, the memory of ``pool`` as floats
-    overflow : int64, addresses + 1 that are too far away for a record
+    scores : float32, the memory of ``pool`` viewed as floats
+    overflow : int64, addresses + 1 of children that are too far from their parent's record
     """
 
     def __init__(self, bos: int, eos: int, unk: int, order: int, unigrams: np.ndarray, pool: np.ndarray,
                  overflow: np.ndarray, path: str = "") -> None:
-        """Take the arrays of a file; FormatError for arrays that do not fit together."""
+        """Make a model of the arrays of a file; FormatError for arrays that contradict each other."""
         self.bos, self.eos, self.unk, self.order, self._path = bos, eos, unk, order, path
         self.unigrams, self.pool, self.overflow = (
             np.require(values, dtype=dtype, requirements=["C", "W"])
@@ -70,19 +70,19 @@ class ConstArpa:
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """``unigrams``, ``pool``, ``scores`` and ``overflow``, in the order in which compiled functions take them."""
+        """Arrays ``unigrams``, ``pool``, ``scores`` and ``overflow``, the arguments of compiled functions."""
         return self.unigrams, self.pool, self.scores, self.overflow
 
     def log_prob(self, history: Sequence[int], word: int) -> float:
-        """Return natural log P(word | history), the oldest word first; -infinity for an impossible word.
+        """Return natural log P(word | history); minus infinity for a word that the model lacks. Kaldi: GetNgramLogprob.
 
-        Kaldi: GetNgramLogprob.
+        ``history`` has the oldest word first.
         """
         kept = np.array(history[max(0, len(history) - self.order + 1):], dtype=np.int32)
         return float(_log_prob(*self.arrays, self.unk, kept, int(word)))
 
     def state(self, history: Sequence[int]) -> tuple[int, ...]:
-        """Return the longest suffix of a history that is the beginning of an n-gram: the next words depend on it only.
+        """Return the longest suffix of a history that begins an n-gram; probabilities of next words depend only on it.
         """
         kept = np.array(history[max(0, len(history) - self.order + 1):], dtype=np.int32)
         begin = _longest_state(self.unigrams, self.pool, self.overflow, self.unk, kept)
@@ -92,7 +92,7 @@ class ConstArpa:
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> ConstArpa:
-        """Read a const-ARPA file, or a file of the older kind without names; FormatError for other bytes."""
+        """Read a const-ARPA file, also one in the older format without tokens; FormatError for other bytes."""
         return read_object(rxfilename, _read)
 
     def write(self, wxfilename: str | os.PathLike[str]) -> None:
@@ -144,9 +144,10 @@ def _read(reader: TokenReader) -> ConstArpa:
 
 
 def build_const_arpa(arpa: Arpa, bos: int, eos: int, unk: int = -1) -> ConstArpa:
-    """Return the const-ARPA form of a model. Kaldi: ConstArpaLmBuilder.
+    """Convert a model to const-ARPA. Kaldi: ConstArpaLmBuilder.
 
-    Raises FormatError for n-grams whose beginning is not an n-gram, n-grams given twice, and words not in the model.
+    Raises FormatError for n-grams whose prefix is not an n-gram, n-grams given twice, and ``bos``, ``eos`` or ``unk``
+    that the model lacks.
     """
     tree = _Tree(arpa)
     has_record = (tree.length == 1) | (tree.length < arpa.order) & ((tree.backoff != 0.0) | (tree.num_children > 0))
@@ -171,7 +172,7 @@ def build_const_arpa(arpa: Arpa, bos: int, eos: int, unk: int = -1) -> ConstArpa
 
 
 def _infos(tree: _Tree, address: np.ndarray, children: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the info of each child, int32, and the addresses + 1 that are too far away for one, int64."""
+    """Return the info of each child, int32, and the table of addresses + 1 of children that are too far away, int64."""
     infos = (tree.log_prob[children].view(np.int32) & ~1).astype(np.int64)
     with_record = np.flatnonzero(address[children] >= 0)
     offsets = address[children[with_record]] - address[tree.parent[children[with_record]]]
@@ -182,7 +183,7 @@ def _infos(tree: _Tree, address: np.ndarray, children: np.ndarray) -> tuple[np.n
 
 
 class _Tree:
-    """The n-grams of a model, each with its last word, its parent (the n-gram without that word), and its scores."""
+    """The n-grams of a model: for each its last word, its parent (the n-gram without that word), and its scores."""
 
     def __init__(self, arpa: Arpa) -> None:
         histories = Histories()
@@ -214,8 +215,7 @@ class _Tree:
                                   f"{self.words[values[counts.argmax()], :order].tolist()}")
 
     def children(self, address: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return all n-grams of two words and more by parent and word, and their places in the parents' records, int64.
-        """
+        """Return the n-grams of two or more words, by parent and word, and their indexes in the pool, int64."""
         inner = np.flatnonzero(self.length > 1)
         inner = inner[np.lexsort((self.last_word[inner], self.parent[inner]))]
         parents = self.parent[inner]

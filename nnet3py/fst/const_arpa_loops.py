@@ -1,8 +1,8 @@
 """Loops that look words up in a const-ARPA model; imported only to be compiled. ``const_arpa.py`` has the layout.
 
-``unigrams``, ``pool``, ``scores`` and ``overflow`` are the arrays of a ``ConstArpa``. A history is an array of words,
-the
-oldest first, of which ``begin`` to ``end`` - 1 count. An address is the place of a record in ``pool``, -1 for none.
+``unigrams``, ``pool``, ``scores`` and ``overflow`` are the arrays of a ``ConstArpa``. A history is the part from
+``begin`` to ``end`` - 1 of an array of words, the oldest first. An address is the index of a record in ``pool``, -1
+for none.
 """
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ NOTHING = np.float32(-np.inf)
 
 @inline
 def find_child(pool, address, word):
-    """Return the place in ``pool`` of the pair (word, info) of a record's child; -1 if there is none for the word."""
+    """Return the index in ``pool`` of the pair (word, info) in the record at ``address``; -1 if no child has the word.
+    """
     low, high = np.int64(0), np.int64(pool[address + 2]) - 1
     while low <= high:
         middle = (low + high) >> 1
@@ -31,7 +32,7 @@ def find_child(pool, address, word):
 
 @inline
 def child_address(pool, overflow, address, child):
-    """Return the address of the record of a child of the record at ``address``; -1 if it has no record."""
+    """Return the address of the record of the pair at ``child``, in the record at ``address``; -1 if it has none."""
     info = np.int64(pool[child + 1])
     if info & 1 == 0:
         return np.int64(-1)
@@ -40,7 +41,7 @@ def child_address(pool, overflow, address, child):
 
 @inline
 def known_word(unigrams, unk, word):
-    """Return ``word``, or the unknown word's number ``unk`` (-1: there is none) for a word that the model lacks."""
+    """Return ``word`` if the model has it, else ``unk``, the number for unknown words (-1 if there is none)."""
     missing = word < 0 or word >= len(unigrams) or unigrams[word] == 0
     return unk if missing and unk != -1 else word
 
@@ -62,7 +63,7 @@ def record_of(unigrams, pool, overflow, unk, history, begin, end):
 
 @inline
 def log_prob_after(unigrams, pool, scores, overflow, unk, history, end, word):
-    """Return the log-probability of a word after a history shorter than the model's order, float32; -inf for none."""
+    """Return log P(word | history), float32, for a history shorter than the model's order; -inf for a word it lacks."""
     word = known_word(unigrams, unk, word)
     log_prob, first = NOTHING, 0
     while first < end:
@@ -86,7 +87,7 @@ def log_prob_after(unigrams, pool, scores, overflow, unk, history, end, word):
 
 @inline
 def first_word_of_state(unigrams, pool, overflow, unk, history, end):
-    """Return where the longest suffix of a history that begins an n-gram starts; ``end`` for the empty one."""
+    """Return the index in ``history`` where its longest suffix that begins an n-gram starts; ``end`` if it is empty."""
     begin = 0
     while begin < end:
         address = record_of(unigrams, pool, overflow, unk, history, begin, end)
@@ -98,11 +99,10 @@ def first_word_of_state(unigrams, pool, overflow, unk, history, end):
 
 @inline
 def next_state(unigrams, pool, scores, overflow, unk, order, histories, lengths, state, word, target):
-    """Follow a word from a state of the model, and write the state that it leads to into row ``target``.
+    """Write the state that a word leads to into row ``target`` of ``histories``; return the word's log-probability.
 
-    States are rows of ``histories`` (their words, the oldest first) with their ``lengths``, at most ``order`` - 1.
-    Return the
-    word's log-probability; for an impossible word return -inf and write nothing. ``target`` must not be ``state``.
+    States are rows of ``histories`` (words, the oldest first) with their ``lengths``, at most ``order`` - 1. For a word
+    that the model lacks, return -inf and write nothing. ``target`` must not be ``state``.
     """
     length = lengths[state]
     score = log_prob_after(unigrams, pool, scores, overflow, unk, histories[state], length, word)
@@ -132,14 +132,14 @@ def log_prob(unigrams, pool, scores, overflow, unk, history, word):
 
 
 def longest_state(unigrams, pool, overflow, unk, history):
-    """Return where the longest suffix of ``history`` that is a state of the model begins."""
+    """Return the index in ``history`` where its longest suffix that is a state of the model begins."""
     return first_word_of_state(unigrams, pool, overflow, unk, history, len(history))
 
 
 def first_damage(unigrams, pool, overflow):
-    """Return the place in ``pool`` of the first invalid record; -1 if all are sound, -2 for a bad address of a word.
+    """Check all records; return -1, or the index in ``pool`` of the first invalid one, or -2 for an invalid address.
 
-    Records follow each other without gaps, and a child's record must be in the pool.
+    Records must follow each other without gaps; addresses of words and children must be in ``pool``.
     """
     size = np.int64(len(pool))
     at = np.int64(0)

@@ -1,6 +1,7 @@
 """Loops that remove epsilons without enlarging the FST, for ``operations.py``; imported only to be compiled.
 
-A state's arcs are a linked list: ``first[state]``, ``following[arc]``, finally -1. A removed arc has the target -1.
+The arcs of a state are a linked list: ``first[state]`` is the first arc, ``following[arc]`` the next one, -1 the end.
+A removed arc has the target -1.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ GONE = -1
 
 @inline
 def _sum(a, b, in_log):
-    """Return the cost of two alternatives: the least, or that of the sum of probabilities."""
+    """Return the sum of two costs: the lower one or, if ``in_log``, that of the sum of their probabilities."""
     low, high = min(a, b), max(a, b)
     if not in_log or not high < np.inf or low == -np.inf:
         return low
@@ -39,7 +40,7 @@ def _can_join(a, b, inputs, outputs):
 
 @inline
 def _join_final(state, arc, inner, weights, finals, leaving, use_log):
-    """Make the source state of an epsilon arc to a final state final, too."""
+    """Add the final cost of ``inner``, to which the epsilon ``arc`` leads, to the final cost of ``state``."""
     if finals[state] == np.inf:
         leaving[state] += 1
     finals[state] = _sum(finals[state], weights[arc] + finals[inner], use_log)
@@ -48,7 +49,9 @@ def _join_final(state, arc, inner, weights, finals, leaving, use_log):
 @inline
 def _move_arcs(state, arc, inner, inputs, outputs, weights, targets, finals, first, last, following, entering, leaving,
                use_log, sum_in_log):
-    """Let arcs of ``inner``, which only ``arc`` leads to, leave ``state`` directly if they can be joined with ``arc``.
+    """Join ``arc`` with those arcs of ``inner`` that it can be joined with; the results leave ``state`` directly.
+
+    ``inner`` is the target of ``arc``, which no other arc enters. Remaining arcs stay, and ``arc`` with them.
     """
     removed, remaining = np.inf, np.inf
     before, other = GONE, first[inner]
@@ -92,7 +95,7 @@ def _move_arcs(state, arc, inner, inputs, outputs, weights, targets, finals, fir
     shift = np.float32(remaining - _sum(removed, remaining, sum_in_log))
     if not abs(shift) < np.inf:
         return
-    weights[arc] += shift                    # so that the exits of each of the two states have the same sum as before
+    weights[arc] += shift                    # keeps the sum of the exits of each of the two states
     finals[inner] -= shift
     other = first[inner]
     while other != GONE:
@@ -103,7 +106,7 @@ def _move_arcs(state, arc, inner, inputs, outputs, weights, targets, finals, fir
 @inline
 def _pass_through(state, arc, inner, inputs, outputs, weights, targets, finals, first, last, following, entering,
                   leaving, use_log):
-    """Let ``arc`` bypass ``inner``, which has one exit, if the two can be joined."""
+    """Join ``arc`` with the only exit of its target ``inner``, an arc or a final cost, if their labels allow it."""
     if finals[inner] != np.inf:
         if inputs[arc] == 0 and outputs[arc] == 0:
             _join_final(state, arc, inner, weights, finals, leaving, use_log)
@@ -132,9 +135,9 @@ def _pass_through(state, arc, inner, inputs, outputs, weights, targets, finals, 
 
 
 def remove(inputs, outputs, weights, targets, finals, first, last, following, entering, leaving, use_log, sum_in_log):
-    """Join arcs of all states, in order, until no two can be joined.
+    """Join successive arcs, state by state, wherever that does not add arcs (Kaldi: RemoveEpsLocal).
 
-    ``entering`` and ``leaving`` count each state's arcs, counting being the start and being final as arcs.
+    ``entering`` and ``leaving`` are the numbers of arcs of each state, plus 1 for the start and for being final.
     """
     for state in range(len(finals)):
         arc = first[state]
@@ -149,12 +152,12 @@ def remove(inputs, outputs, weights, targets, finals, first, last, following, en
                     _pass_through(state, arc, inner, inputs, outputs, weights, targets, finals, first, last, following,
                                   entering, leaving, use_log)
                     joined = targets[arc] != GONE and targets[arc] != inner
-            if not joined:                   # else it may be joined with what follows now
+            if not joined:                   # a joined arc may be joined again with the next one
                 arc = following[arc]
 
 
 def collect(first, following, targets, order, arc_starts):
-    """Write the arcs of all states in the order of their lists, and where each state's begin; return their number."""
+    """Write the remaining arcs, state by state, to ``order``, and ``arc_starts``; return the number of arcs."""
     count = 0
     for state in range(len(first)):
         arc_starts[state] = count

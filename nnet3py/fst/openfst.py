@@ -1,7 +1,4 @@
-"""The interface to OpenFst: graphs go to kaldifst and come back as OpenFst's files.
-
-kaldifst hands out states and arcs one Python object at a time; whole graphs pass fastest as files of its format.
-"""
+"""The interface to OpenFst through kaldifst. FSTs are exchanged as files, the fastest way for whole graphs."""
 from __future__ import annotations
 
 import contextlib
@@ -41,11 +38,10 @@ def _temporary_file() -> Iterator[str]:
 
 
 def to_openfst(fst: Fst) -> Any:
-    """Return a graph as ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) as ``kaldifst.Lattice``.
+    """Convert a graph to ``kaldifst.StdVectorFst``, a lattice (arc type ``lattice4``) to ``kaldifst.Lattice``.
 
-    The properties that the graph's own file stated are not trusted but computed. Raises Nnet3Error if kaldifst is
-    missing,
-    FormatError for a graph with states that do not exist, labels below 0 or costs that are NaN.
+    Properties are computed, not copied from ``fst.stored``. Raises Nnet3Error if kaldifst is missing, FormatError for
+    an FST with states that do not exist, labels below 0 or costs that are NaN.
     """
     kaldifst = load_kaldifst()
     kind = kaldifst.Lattice if fst.arc_type == "lattice4" else kaldifst.StdVectorFst
@@ -61,7 +57,7 @@ def to_openfst(fst: Fst) -> Any:
 
 
 def from_openfst(fst: Any) -> Fst:
-    """Return a graph or lattice of kaldifst as an Fst."""
+    """Convert a graph or lattice of kaldifst to an Fst."""
     with _temporary_file() as name:
         if not fst.write(name):
             raise Nnet3Error(f"kaldifst could not write a graph to {name}", hint="is there room for temporary files?")
@@ -78,7 +74,7 @@ _AMBIGUOUS = "does the lexicon have disambiguation symbols, and the grammar #0 o
 
 
 def compose(left: Fst, right: Fst, connect: bool = True) -> Any:
-    """Return the composition, with the filter that takes epsilons of the left FST first.
+    """Compose two FSTs; return a kaldifst graph. The filter is the one that follows epsilons of ``left`` first.
 
     OpenFst: Compose; Kaldi: TableCompose.
     """
@@ -105,7 +101,7 @@ def determinize_star(graph: Any, use_log: bool = False, delta: float = DELTA, ma
 
 
 def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> Any:
-    """Return an equivalent deterministic graph of kaldifst; epsilons are labels like any other. OpenFst: Determinize.
+    """Return an equivalent deterministic graph of kaldifst; epsilons are treated as labels. OpenFst: Determinize.
 
     Raises Nnet3Error for a graph that grows without end.
     """
@@ -116,9 +112,9 @@ def determinize(graph: Any, delta: float = DELTA, kind: str = "functional") -> A
 
 
 def shortest_path(fst: Fst, count: int = 1) -> Any:
-    """Return the ``count`` cheapest paths. OpenFst: ShortestPath.
+    """Return the ``count`` cheapest paths as a kaldifst graph. OpenFst: ShortestPath.
 
-    Raises Nnet3Error where there may be no cheapest path: a cycle has an arc of negative cost.
+    Raises Nnet3Error if there is an arc of negative cost in a cycle, since there may be no cheapest path.
     """
     if (fst.weights < 0.0).any():
         parts = strong_parts(fst)
@@ -130,9 +126,7 @@ def shortest_path(fst: Fst, count: int = 1) -> Any:
 
 
 def minimize_encoded(graph: Any, delta: float = DELTA) -> None:
-    """Merge states of a graph of kaldifst in place, with labels and rounded costs together as symbols.
-
-    Kaldi: MinimizeEncoded.
+    """Minimize a kaldifst graph in place, labels and rounded cost of an arc being one symbol. Kaldi: MinimizeEncoded.
     """
     load_kaldifst().minimize_encoded(graph, delta=delta)
 

@@ -1,7 +1,7 @@
 """Operations on FSTs: sorting, relabeling, loops, union, closure, replacement, local epsilons, pushing, random paths.
 
-Results do not keep the facts of the file that an FST came from (``stored``), which may no longer hold. OpenFst; Kaldi:
-``fstbin``, ``RemoveEpsLocal``, ``PushSpecial``.
+Results have no ``stored`` (symbols and properties of the file that an FST was read from), which may no longer be
+true. OpenFst; Kaldi: ``fstbin``, ``RemoveEpsLocal``, ``PushSpecial``.
 """
 from __future__ import annotations
 
@@ -20,25 +20,28 @@ EPSILON = 0
 
 
 def changed(fst: Fst, **values: object) -> Fst:
-    """Return the FST with some attributes replaced, such as ``input_labels``."""
+    """Return a copy of the FST with attributes such as ``input_labels`` replaced, and without ``stored``."""
     return dataclasses.replace(fst, stored=None, **values)  # type: ignore[arg-type]
 
 
 def taken(fst: Fst, arcs: np.ndarray, arc_starts: np.ndarray | None = None) -> Fst:
-    """Return the FST with some of its arcs, or in another order; the arcs of a state must stay together."""
+    """Return the FST with the given arcs, in the given order; the arcs of a state must be next to each other.
+
+    ``arc_starts`` is where the arcs of each state begin in the result; None: unchanged.
+    """
     return changed(fst, arc_starts=fst.arc_starts if arc_starts is None else arc_starts,
                    input_labels=fst.input_labels[arcs], output_labels=fst.output_labels[arcs],
                    weights=fst.weights[arcs], next_states=fst.next_states[arcs])
 
 
 def kept(fst: Fst, which: np.ndarray) -> Fst:
-    """Return the FST with the arcs for which ``which`` (bool) is true, and all states."""
+    """Return the FST with all states, and the arcs for which ``which`` (bool (arcs,)) is True."""
     counts = np.concatenate(([0], np.cumsum(which)))
     return taken(fst, np.flatnonzero(which), counts[fst.arc_starts])
 
 
 def arc_sorted(fst: Fst, by_output: bool = False) -> Fst:
-    """Return the FST with each state's arcs sorted by input then output label, or the other way round.
+    """Return the FST with each state's arcs sorted by input, then output label; ``by_output``: by output, then input.
 
     OpenFst: ArcSort.
     """
@@ -49,25 +52,25 @@ def arc_sorted(fst: Fst, by_output: bool = False) -> Fst:
 
 
 def is_sorted(fst: Fst, by_output: bool = False) -> bool:
-    """Return whether each state's arcs are sorted by input (output) label."""
+    """Return whether each state's arcs are sorted by input label, or by output label if ``by_output``."""
     labels = fst.output_labels if by_output else fst.input_labels
     descends = np.flatnonzero(labels[1:] < labels[:-1]) + 1
     return bool(np.isin(descends, fst.arc_starts).all()) if len(descends) else True
 
 
 def inverted(fst: Fst) -> Fst:
-    """Return the FST with input and output exchanged. OpenFst: Invert."""
+    """Return the FST with input and output labels exchanged. OpenFst: Invert."""
     return changed(fst, input_labels=fst.output_labels, output_labels=fst.input_labels)
 
 
 def projected(fst: Fst, on_output: bool) -> Fst:
-    """Return the acceptor of the input or output side. OpenFst: Project."""
+    """Return the acceptor of the input labels, or of the output labels if ``on_output``. OpenFst: Project."""
     labels = fst.output_labels if on_output else fst.input_labels
     return changed(fst, input_labels=labels, output_labels=labels)
 
 
 def relabeled(fst: Fst, input_pairs: dict[int, int] | None = None, output_pairs: dict[int, int] | None = None) -> Fst:
-    """Return the FST with labels replaced (new by old labels); other labels are kept. OpenFst: Relabel."""
+    """Return the FST with labels replaced (dicts from old to new labels); other labels stay. OpenFst: Relabel."""
     return changed(fst, input_labels=_mapped(fst.input_labels, input_pairs or {}),
                    output_labels=_mapped(fst.output_labels, output_pairs or {}))
 
@@ -105,11 +108,10 @@ def with_penalty(fst: Fst, symbols: Collection[int], penalty: float, on_output: 
 
 
 def with_loops(fst: Fst, inputs: Sequence[int], outputs: Sequence[int]) -> Fst:
-    """Add loops with the i-th input and output label at final states and at states with an output label on an exit.
+    """Add self-loops with the labels ``inputs[i]`` : ``outputs[i]`` for the symbols of an FST composed on the right.
 
-    Loops let symbols of an FST composed on the right, such as ``#0`` of a grammar, pass. FormatError for lists of
-    different
-    lengths. Kaldi: AddSelfLoops of ``fstaddselfloops``.
+    An example is ``#0`` of a grammar. Final states get them, and states that an arc with an output label leaves.
+    FormatError for lists of different lengths. Kaldi: AddSelfLoops.
     """
     if len(inputs) != len(outputs):
         raise FormatError(f"expected as many output as input labels of loops, found {len(outputs)} and {len(inputs)}")
@@ -130,7 +132,7 @@ def with_loops(fst: Fst, inputs: Sequence[int], outputs: Sequence[int]) -> Fst:
 def union(first: Fst, second: Fst) -> Fst:
     """Return an FST that accepts what either FST accepts. OpenFst: Union.
 
-    A new start has epsilons to both, unless no arc returns to the first FST's start.
+    As in OpenFst, a new start state is added only if an arc leads to the first FST's start.
     """
     if second.start < 0 or first.start < 0:
         return changed(second if first.start < 0 else first)
@@ -149,7 +151,7 @@ def union(first: Fst, second: Fst) -> Fst:
 
 
 def closure(fst: Fst, plus: bool = False) -> Fst:
-    """Return an FST that accepts repetitions, from zero times on, with ``plus`` from once on. OpenFst: Closure."""
+    """Return an FST that accepts any number of repetitions, at least one if ``plus``. OpenFst: Closure."""
     final = np.flatnonzero(fst.is_final)
     nothing = np.zeros(len(final) + (not plus), dtype=np.int32)
     sources, targets = final, np.full(len(final), fst.start)
@@ -184,9 +186,9 @@ def reversed_fst(fst: Fst) -> Fst:
 
 
 def replaced(root: Fst, label: int, part: Fst) -> Fst:
-    """Return ``root`` with each arc of output label ``label`` replaced by a copy of ``part``, with epsilons around it.
+    """Return ``root`` with each arc of output label ``label`` replaced by a copy of ``part``, between epsilon arcs.
 
-    The first epsilon has the arc's cost and its input label. OpenFst: Replace.
+    The first of these has the replaced arc's cost and input label. OpenFst: Replace.
     """
     arcs = np.flatnonzero(root.output_labels == label)
     copies = len(arcs)
@@ -220,9 +222,9 @@ def in_top_order(fst: Fst) -> Fst:
 
 
 def sums_of_states(fst: Fst, in_log: bool = True) -> np.ndarray:
-    """Return the costs of leaving and of ending at each state, float64 (states,), summed as probabilities.
+    """Return the cost of the sum of probabilities of each state's arcs and final cost, float64 (states,).
 
-    Without ``in_log`` the least cost.
+    Without ``in_log``: the least of these costs.
     """
     final = np.flatnonzero(fst.is_final)
     sources = np.concatenate((fst.sources, final))
@@ -237,7 +239,8 @@ def sums_of_states(fst: Fst, in_log: bool = True) -> np.ndarray:
 
 
 def reachable(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """Return which states the start leads to, and which lead to a final state, two bool (states,)."""
+    """Return which states can be reached from the start, and from which a final state can be reached; bool (states,).
+    """
     start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
     return reached(fst, start, backward=False), reached(fst, np.flatnonzero(fst.is_final), backward=True)
 
@@ -249,17 +252,16 @@ _NONE = -1
 
 
 def without_local_epsilons(fst: Fst, use_log: bool = False, stochastic_in_log: bool = True) -> Fst:
-    """Return the FST with arcs joined where that does not enlarge it. Kaldi: RemoveEpsLocal.
+    """Return the FST with successive arcs joined where that does not enlarge it. Kaldi: RemoveEpsLocal.
 
-    Two arcs in a row become one if at most one of them has an input label, and at most one an output label: where the
-    state
-    between them is entered once (then all its exits that can be joined are), or has one exit.
+    Two successive arcs can become one if at most one of them has an input label, and at most one an output label. They
+    do if the state between them has one arc in (then all exits that can be joined are) or one exit.
 
     Parameters
     ----------
-    use_log : bool, sum final costs that come together as probabilities; otherwise the cheaper one is kept
-    stochastic_in_log : bool, where some exits of a state are moved, shift the remaining costs so that the sums of
-        probabilities leaving states stay the same; otherwise, so that the least costs do
+    use_log : bool, sum final costs as probabilities where they are merged; otherwise the cheaper one is kept
+    stochastic_in_log : bool, where only some exits of a state are joined, shift costs so that for each state the sum of
+        the probabilities of its exits stays the same; otherwise, so that the least cost does
     """
     fst = connected(fst)
     states = np.arange(fst.num_states)
@@ -287,15 +289,14 @@ logger = logging.getLogger(__name__)
 OPENFST_DELTA = 1.0 / 1024.0
 _MAX_ITERATIONS = 200
 _CHECK_EVERY = 5
-_DAMPING = 0.1                             # of the power iteration: parity must not keep it from converging
+_DAMPING = 0.1                             # share of the old vector kept, without which periodic graphs do not converge
 
 
 def push_special(fst: Fst, delta: float = OPENFST_DELTA) -> Fst:
-    """Return the FST with its costs shifted so that the probabilities leaving each state have the same sum.
+    """Push costs so that the probabilities of the exits of each state have the same sum. Kaldi: PushSpecial.
 
-    Stopping at a final state counts as continuing at the start. The sum need not be 1. All states must be reachable,
-    and reach
-    a final state: FormatError otherwise. A warning says if the sum is not reached within ``delta``. Kaldi: PushSpecial.
+    Ending in a final state is treated as an arc back to the start. The sum need not be 1. FormatError if a state cannot
+    be reached or reaches no final state. A warning is logged if sums differ by more than ``delta``.
     """
     final = np.flatnonzero(fst.is_final)
     sources = np.concatenate((fst.sources, final))
@@ -328,18 +329,16 @@ def _leading_vector(rows: np.ndarray, cols: np.ndarray, values: np.ndarray, size
     return vector
 
 
-_TRIES = 1000            # of finding a path that is short enough
+_TRIES = 1000            # number of draws of a path that is short enough
 _END = -1
 
 
 def random_paths(fst: Fst, count: int = 1, longest: int = 2**31 - 1, seed: int | None = None,
                  by_cost: bool = False) -> Fst:
-    """Return an FST of ``count`` random paths to a final state, side by side from one start, without costs.
+    """Draw ``count`` random paths to a final state; return an FST in which they leave one start state, without costs.
 
-    OpenFst: RandGen.
-
-    At each state every arc, and ending if it is final, is equally probable; with ``by_cost``, as their costs say.
-    Nnet3Error if no path of at most ``longest`` arcs is found.
+    At each state every arc, and ending if it is final, is equally probable; with ``by_cost``, of probability
+    exp(-cost). Nnet3Error if no path of at most ``longest`` arcs is found. OpenFst: RandGen.
     """
     fst = connected(fst)
     random = np.random.default_rng(seed)

@@ -1,10 +1,8 @@
-"""FSTs and their symbol tables as text: compiled, printed, drawn for GraphViz, described.
+"""FSTs and their symbol tables as text: reading, printing, drawing for GraphViz, describing.
 
 A line is an arc: state, next state, input label, output label (not in acceptors), cost; or a final state: state, cost.
-A
-cost of 0 is left out. The first line begins with the start state; states are numbered as they appear. Symbols are
-bytes;
-no encoding is assumed. OpenFst: ``fstcompile``, ``fstprint``, ``fstdraw``, ``fstinfo``.
+A cost of 0 is left out. The first line begins with the start state; states are numbered in the order in which they
+appear. Symbols are bytes; no encoding is assumed. OpenFst: ``fstcompile``, ``fstprint``, ``fstdraw``, ``fstinfo``.
 """
 from __future__ import annotations
 
@@ -54,12 +52,12 @@ def read_symbols(rxfilename: str | os.PathLike[str]) -> Symbols:
 
 
 def symbols_text(symbols: Symbols) -> bytes:
-    """Return a symbol table as lines ``SYMBOL<tab>NUMBER``."""
+    """Return the bytes of a symbol table's lines ``SYMBOL<tab>NUMBER``."""
     return b"".join(b"%b\t%d\n" % pair for pair in symbols.items())
 
 
 def names_of(symbols: Symbols) -> dict[int, bytes]:
-    """Return the symbol of each number, the first of several."""
+    """Return a dict from number to symbol; if a number has several symbols, the first one."""
     names: dict[int, bytes] = {}
     for symbol, key in symbols.items():
         names.setdefault(key, symbol)
@@ -67,7 +65,7 @@ def names_of(symbols: Symbols) -> dict[int, bytes]:
 
 
 def with_symbols(fst: Fst, inputs: Symbols | None, outputs: Symbols | None, name: str = "") -> Fst:
-    """Return the FST with symbol tables to be written into its file; None: without."""
+    """Return the FST with symbol tables that are written with it to a file; None for no table."""
     flags = (INPUT if inputs is not None else 0) | (OUTPUT if outputs is not None else 0)
     if not flags:
         return dataclasses.replace(fst, stored=None)
@@ -101,7 +99,7 @@ def symbols_of(fst: Fst) -> tuple[Symbols | None, Symbols | None]:
 
 
 def _table_at(data: bytes, at: int) -> tuple[Symbols, int]:
-    """Parse the table at a place in bytes known to be tables; return it and the place after it."""
+    """Parse the symbol table at byte ``at``; return it and the position after it."""
     at += len(_MAGIC)
     at += 4 + struct.unpack_from("<i", data, at)[0]
     (size,) = struct.unpack_from("<q", data, at + 8)
@@ -122,13 +120,13 @@ _LINES = 100_000                           # lines that are made at a time
 
 @dataclass(frozen=True)
 class TextForm:
-    """The form of lines.
+    """Options of FSTs in text.
 
     Attributes
     ----------
     acceptor : bool, arcs have one label
     inputs, outputs : symbol tables; None for numbers
-    keep_state_numbering : bool, states keep their numbers, instead of being numbered as they appear
+    keep_state_numbering : bool, keep the numbers of states, instead of numbering them in the order of their appearance
     allow_negative_labels : bool, labels may be below 0
     """
 
@@ -140,12 +138,12 @@ class TextForm:
 
 
 def fst_of_text(data: bytes, form: TextForm, path: str = "") -> Fst:
-    """Return the FST of lines of text; FormatError for other lines, or a symbol that a table lacks."""
+    """Parse an FST in text; FormatError for invalid lines, or a symbol that a table lacks."""
     return _Compiler(data, form, path).fst()
 
 
 class _Compiler:
-    """Fields of all lines, being turned into arrays."""
+    """A parser of an FST in text, which converts the fields of all lines to arrays, column by column."""
 
     def __init__(self, data: bytes, form: TextForm, path: str) -> None:
         self._data, self._form, self._path = data, form, path
@@ -153,7 +151,7 @@ class _Compiler:
         self._first, self._counts, self._lines = first_fields(data, len(self._fields))
 
     def fst(self) -> Fst:
-        """Return the FST of all lines; FormatError for a line that is neither an arc nor a final state."""
+        """Return the FST; FormatError for a line that is neither an arc nor a final state."""
         labels = 1 if self._form.acceptor else 2
         is_arc = self._counts >= 2 + labels
         wrong = (self._counts > 3 + labels) | ~is_arc & (self._counts > 2)
@@ -183,7 +181,7 @@ class _Compiler:
         return [fields[i] for i in (self._first[rows] + place).tolist()]
 
     def _numbers(self, rows: np.ndarray, place: int, least: int, what: str) -> np.ndarray:
-        """Parse the integers in a column, int64 (rows,)."""
+        """Parse field ``place`` of the lines ``rows`` as integers of ``least`` or more, int64 (rows,)."""
         texts = self._column(rows, place)
         try:
             values = np.array(list(map(int, texts)), dtype=np.int64)
@@ -196,7 +194,8 @@ class _Compiler:
         return values
 
     def _states(self, arcs: np.ndarray, finals: np.ndarray) -> tuple[int, np.ndarray, np.ndarray, np.ndarray]:
-        """Return the number of states, sources and targets of arcs, and final states, numbered as they appear."""
+        """Return the number of states, the sources and targets of arcs, and the final states, in the FST's numbering.
+        """
         sources, targets = (self._numbers(arcs, place, 0, "a state") for place in (0, 1))
         ends = self._numbers(finals, 0, 0, "a state")
         places = np.concatenate((2 * arcs, 2 * arcs + 1, 2 * finals))     # of each number, by lines
@@ -228,7 +227,7 @@ class _Compiler:
         return values
 
     def _costs(self, rows: np.ndarray, place: int) -> np.ndarray:
-        """Parse the costs in a column, float32 (rows,); 0 for lines that end before it."""
+        """Parse field ``place`` of the lines ``rows`` as costs, float32 (rows,); 0 for lines without it."""
         costs = np.zeros(len(rows))
         given = np.flatnonzero(self._counts[rows] > place)
         texts = self._column(rows[given], place)
@@ -259,7 +258,7 @@ def _is_cost(text: bytes) -> bool:
 
 
 def text_of_fst(fst: Fst, form: TextForm, show_zero: bool = False, digits: int = 9) -> Iterator[bytes]:
-    """Yield the lines of an FST in pieces: the start state's first, then the others' by number.
+    """Yield the text of an FST in pieces of many lines: first the start state's, then the others' by number.
 
     Raises FormatError for a label that a table lacks, or for a transducer to be printed as an acceptor.
     """
@@ -283,7 +282,7 @@ def text_of_fst(fst: Fst, form: TextForm, show_zero: bool = False, digits: int =
 
 def _lines_of(fst: Fst, states: np.ndarray, arcs: np.ndarray, names: list[dict[int, bytes] | None], acceptor: bool,
               show_zero: bool, digits: int) -> bytes:
-    """Return the lines of some states with their arcs."""
+    """Return the text of some states and their arcs."""
     inputs = _label_texts(fst.input_labels[arcs], names[0])
     columns = [fst.sources[arcs].tolist(), fst.next_states[arcs].tolist(), inputs]
     if not acceptor:
@@ -312,11 +311,11 @@ def _label_texts(labels: np.ndarray, names: dict[int, bytes] | None) -> list[byt
         return [names[label] for label in numbers]
     except KeyError as error:
         raise FormatError(f"an FST has the label {error.args[0]}, for which the table has no symbol",
-                          hint="are FST and symbol table of one system?") from None
+                          hint="use the symbol table that the FST was made with") from None
 
 
 def _cost_texts(costs: np.ndarray, show_zero: bool, digits: int) -> list[bytes]:
-    """Return each cost after a tab as text; empty for a cost of 0."""
+    """Return each cost as text after a tab; empty for a cost of 0."""
     return [b"" if cost == 0.0 and not show_zero else b"\t%.*g" % (digits, cost) if abs(cost) < np.inf
             else b"\tInfinity" if cost > 0 else b"\t-Infinity" if cost < 0 else b"\tBadNumber"
             for cost in costs.tolist()]
@@ -327,7 +326,7 @@ _FONT = "fontsize = 14"
 
 def drawing_text(fst: Fst, form: TextForm, portrait: bool = False, title: str = "", digits: int = 5,
                  show_zero: bool = False) -> bytes:
-    """Return a drawing of an FST for GraphViz. OpenFst: ``fstdraw``.
+    """Return the FST as source text for GraphViz. OpenFst: ``fstdraw``.
 
     States go from left to right, the start is bold, final states are double circles with their costs.
     """
@@ -372,7 +371,7 @@ _PROPERTIES = (
 
 
 def info_text(fst: Fst) -> str:
-    """Return a description of an FST: sizes first, then properties, each ``y`` or ``n``. OpenFst: ``fstinfo``."""
+    """Return a table of an FST's sizes and properties (``y`` or ``n``), a line each. OpenFst: ``fstinfo``."""
     properties = bits.fst_properties(fst)
     kind = fst.stored.kind if fst.stored else "vector"
     rows: list[tuple[str, object]] = [("fst type", kind), ("arc type", fst.arc_type)]
@@ -411,7 +410,7 @@ def _sizes(fst: Fst) -> list[tuple[str, object]]:
 
 
 def _multiplicity(fst: Fst, labels: np.ndarray) -> float:
-    """Return how many arcs with the same label a state has, averaged over arcs."""
+    """Return the average over arcs of the number of arcs that leave the same state with the same label."""
     if not fst.num_arcs:
         return 0.0
     _, counts = np.unique((fst.sources.astype(np.int64) << 32) + labels, return_counts=True)

@@ -1,9 +1,8 @@
-"""Phones in context: a graph of phones as a graph of windows of phones, also for parts of grammars; files of windows.
+"""Phones in context: expansion of a graph of phones, or of a grammar's parts, to windows of phones; files of windows.
 
-A window is a tuple of as many phones as the tree looks at; 0 stands for what is before the first or after the last
-phone.
-Windows have ids, numbered from 1 in the order in which they are met. Kaldi: ``InverseContextFst``, ``ComposeContext``,
-``InverseLeftBiphoneContextFst``, ``ReadILabelInfo``.
+A window is a tuple of as many phones as the tree's context is wide; 0 stands for no phone, before the first or after
+the last one. Windows have ids, numbered from 1 in the order in which they are met. Kaldi: ``InverseContextFst``,
+``ComposeContext``, ``InverseLeftBiphoneContextFst``, ``ReadILabelInfo``.
 """
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from nnet3py.transducers.fst_operations import connected
 
 EPSILON = 0
 NO_PHONE = 0          # in a window: before the first phone or after the last
-REFUSED = -1          # for symbols that cannot follow
+REFUSED = -1          # the window and history for symbols that cannot follow
 
 _FIRST_ROOM = 1 << 10 # of arrays that grow
 _DONE, _NEW_STEP, _MORE_STATES, _MORE_ARCS = range(4)      # what _expand returns
@@ -37,23 +36,21 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
                    ) -> tuple[Fst, list[Window]]:
     """Replace the phones on the arcs of a graph by windows of phones.
 
-    If windows look at phones to the right, a window is output that many arcs after its central phone was read; until
-    then the
-    arcs have epsilons. States are numbered breadth first; a state's arcs keep their order.
+    If windows have context to the right, a window is output that many arcs after its central phone was read; until then
+    the arcs have epsilons. States are numbered breadth first; a state's arcs keep their order.
 
     Parameters
     ----------
     fst : Fst, input labels are phones, epsilons (0) and symbols in ``disambig``
     width : int, phones in a window
     central : int, position of the phone itself in the window, from 0
-    disambig : labels that are not phones and are passed on; the window of such a label d is ``(-d,)``. If there are
-        any, and
-        windows look to the right, the output before the first window is ``(0,)``, another such symbol
+    disambig : disambiguation symbols, which are not phones; the window of such a label d is ``(-d,)``. If there are
+        any, and windows have context to the right, ``(0,)`` is output instead of epsilon before the first window
     keep_outputs : bool, keep output labels; otherwise the result is an acceptor of windows
 
     Returns
     -------
-    The graph, whose input labels are window ids; and the windows, with id i at place i - 1.
+    The graph, whose input labels are window ids; and the windows, with id i at index i - 1.
 
     Raises
     ------
@@ -74,7 +71,7 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
 
 
 def _with_ends(fst: Fst, end_symbol: int) -> Fst:
-    """Return the graph with arcs of the end symbol from all final states to a state with a loop of it."""
+    """Return the graph with arcs of the end symbol from all final states to a new one, which has a self-loop of it."""
     final = np.flatnonzero(fst.is_final)
     last = fst.num_states
     sources = np.concatenate((fst.sources, final, [last]))
@@ -87,12 +84,12 @@ def _with_ends(fst: Fst, end_symbol: int) -> Fst:
 
 
 class _Contexts:
-    """The transducer from phones to windows, made on demand. Its states are numbered histories of phones."""
+    """The transducer from phones to windows, expanded on demand. Its states are numbered histories of phones."""
 
     def __init__(self, width: int, central: int, end_symbol: int, disambig: Collection[int]) -> None:
         self.width, self.central, self.end_symbol = width, central, end_symbol
         self.disambig = frozenset(disambig)
-        # graphs with disambiguation symbols can be determinized only if windows yet to come are not epsilons
+        # output before the first window, without which graphs with disambiguation symbols cannot be determinized
         self.marks_starts = bool(self.disambig) and central < width - 1
         self.windows: list[Window] = []
         self._ids: dict[Window, int] = {(): EPSILON}
@@ -102,7 +99,7 @@ class _Contexts:
         self._numbers = {self._histories[0]: 0}
 
     def is_final(self, history: int) -> bool:
-        """Return whether an utterance may end after a history."""
+        """Return whether an utterance may end with the history."""
         return self.central == self.width - 1 or self._histories[history][self.central] == self.end_symbol
 
     @property
@@ -111,7 +108,8 @@ class _Contexts:
         return len(self._histories)
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """Return the window id that a symbol outputs and the next history; -1 for both if the symbol is impossible."""
+        """Return the window id that ``symbol`` outputs, and the next history; both -1 if it cannot follow ``history``.
+        """
         if symbol in self.disambig:
             return self._id((-symbol,)), history
         phones, end = self._histories[history], self.end_symbol
@@ -136,7 +134,7 @@ class _Contexts:
 
 
 class _Table:
-    """A growing hash table of int64 keys, none of them -1, with int32 values, in the form for compiled code."""
+    """A growing hash table from int64 keys, none of them -1, to int32 values, for compiled code."""
 
     def __init__(self, columns: int) -> None:
         self.keys = np.full(_FIRST_ROOM, -1, dtype=np.int64)
@@ -164,21 +162,22 @@ class _Table:
 
 
 class Contexts(Protocol):
-    """A transducer from phones to windows, whose states are numbered histories; the first is 0."""
+    """Interface of a transducer from phones to windows. Its states are numbered histories, state 0 being the start."""
 
     @property
     def num_histories(self) -> int:
         """The number of histories so far."""
 
     def is_final(self, history: int) -> bool:
-        """Return whether an utterance may end after a history."""
+        """Return whether an utterance may end with the history."""
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """Return the window id that a symbol outputs and the next history; -1 for both if the symbol is impossible."""
+        """Return the window id that ``symbol`` outputs, and the next history; both -1 if it cannot follow ``history``.
+        """
 
 
 def composed(fst: Fst, contexts: Contexts, keep_outputs: bool) -> Fst:
-    """Return the composition of a graph of phones with a transducer to windows: a graph of window ids.
+    """Compose a graph of phones with a transducer to windows; return a graph whose input labels are window ids.
 
     States are numbered breadth first.
     """
@@ -213,11 +212,15 @@ _ENTERED, _CALLED, _LEFT = -1, -2, -3
 
 def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Collection[int] = (),
                            ) -> tuple[Fst, list[Window]]:
-    """Replace the phones of a part of a grammar by left biphones, with nonterminals and the phone before them.
+    """Replace the phones of a grammar's graph by left biphones, and its nonterminals by windows with a phone.
 
-    The window of #nonterm_begin and the phone that follows it is ``(-begin, phone)``, that of #nonterm_end
-    ``(-end, phone before)``; #nonterm:X and the phone that follows become ``(-X, phone before)`` and
-    ``(-reenter, phone)``. Output labels are kept. Kaldi: ``ComposeContextLeftBiphone``.
+    #nonterm_begin and the phone that follows it become ``(-begin, phone)``, #nonterm_end becomes ``(-end, phone
+    before)``; #nonterm:X becomes ``(-X, phone before)`` and the phone that follows it ``(-reenter, phone)``. Output
+    labels are kept. Kaldi: ``ComposeContextLeftBiphone``.
+
+    Returns
+    -------
+    The graph, whose input labels are window ids; and the windows, with id i at index i - 1.
 
     Raises
     ------
@@ -233,7 +236,7 @@ def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Colle
 
 
 def check_left_biphones(width: int, central: int) -> None:
-    """Raise UsageError for windows of phones from which grammars in parts cannot be made."""
+    """Raise UsageError unless windows are left biphones, which grammars with nonterminals need."""
     if (width, central) != (2, 1):
         raise UsageError("grammars that are put together while decoding need windows of a phone and the one before it, "
                          f"but these have {width} phones, with place {central} for the phone itself",
@@ -241,7 +244,7 @@ def check_left_biphones(width: int, central: int) -> None:
 
 
 class _LeftBiphones:
-    """The transducer from phones to left biphones. A history is a phone, or the nonterminal that came last."""
+    """The transducer from phones to left biphones. A history is the last phone, or the kind of the last nonterminal."""
 
     def __init__(self, nonterminals: Nonterminals, disambig: Collection[int]) -> None:
         self._nonterminals, self._disambig = nonterminals, frozenset(disambig)
@@ -256,11 +259,12 @@ class _LeftBiphones:
         return len(self._histories)
 
     def is_final(self, history: int) -> bool:
-        """Return whether an utterance may end after a history."""
+        """Return whether an utterance may end with the history."""
         return self._histories[history] not in (_ENTERED, _CALLED)
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """Return the window id that a symbol outputs and the next history; -1 for both if the symbol is impossible."""
+        """Return the window id that ``symbol`` outputs, and the next history; both -1 if it cannot follow ``history``.
+        """
         if symbol in self._disambig:
             return self._id((-symbol,)), history
         names, before = self._nonterminals, self._histories[history]
@@ -295,7 +299,7 @@ _LEAST_BYTES = 2        # of a window in a file
 
 
 def read_windows(rxfilename: str) -> list[Window]:
-    """Read the windows of labels 1, 2, and so on; FormatError for other files."""
+    """Read a file of windows (Kaldi: ilabel_info), without the empty one of label 0; FormatError for other files."""
     return read_object(rxfilename, _read)
 
 
@@ -314,7 +318,7 @@ def _read(reader: TokenReader) -> list[Window]:
 
 
 def write_windows(wxfilename: str, windows: Sequence[Window], binary: bool = True) -> None:
-    """Write the windows of labels 1, 2, and so on, with an empty window for label 0."""
+    """Write a file of windows (Kaldi: ilabel_info), with an empty window for label 0 first."""
     def write(writer: TokenWriter) -> None:
         writer.integer(len(windows) + 1)
         for window in ((), *windows):

@@ -1,4 +1,5 @@
-"""Loops that follow a graph's arcs with histories of phones, for ``context.py``; imported only to be compiled."""
+"""Loops of composing a graph of phones with a transducer to windows, for ``context.py``; imported only to be compiled.
+"""
 from __future__ import annotations
 
 import numpy as np
@@ -13,7 +14,7 @@ _REFUSED = -1
 
 @inline
 def slot_of(keys, key):
-    """Return the place of ``key`` in a hash table of keys, or the free place where it belongs.
+    """Return the index of ``key`` in a hash table of keys, or the free index where it can be inserted.
 
     The size of the table is a power of 2.
     """
@@ -26,11 +27,11 @@ def slot_of(keys, key):
 
 def expand(place, arc_starts, labels, targets, step_keys, step_values, state_keys, state_numbers, histories, states,
            sources, windows, next_states, arcs):
-    """Follow the arcs of all (history, state) pairs breadth first; return DONE, or why it must be called again.
+    """Expand the (history, state) pairs breadth first; return DONE, or what is missing to continue, such as MORE_ARCS.
 
-    ``place``: the pair whose arcs are followed, its next arc (-1: its first), how many pairs and arcs there are; and
-    for
-    NEW_STEP, a history and a symbol that the table ``step_keys`` of ``step_values`` (window, next history) lacks.
+    ``place`` (int64 (6,)) is updated: the pair that is expanded, its next arc (-1: its first), the numbers of pairs and
+    of arcs; and for NEW_STEP the history and the symbol that are missing in the hash table ``step_keys``, whose values
+    ``step_values`` are (window id, next history).
     """
     source, arc, num_states, num_arcs = place[0], place[1], place[2], place[3]
     status = DONE
@@ -73,7 +74,7 @@ def expand(place, arc_starts, labels, targets, step_keys, step_values, state_key
 
 
 def insert(keys, new_keys, slots):
-    """Put keys into a table that has room; ``slots`` gets the place of each."""
+    """Insert new keys into a hash table that has room; write the index of each to ``slots``."""
     for i in range(len(new_keys)):
         at = slot_of(keys, new_keys[i])
         keys[at] = new_keys[i]

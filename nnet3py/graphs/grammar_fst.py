@@ -1,11 +1,9 @@
-"""Graphs that are put together while decoding: a top graph, and a graph for each nonterminal.
+"""Grammars of several graphs: a top graph, and a graph for each nonterminal, joined while decoding.
 
 phones.txt has, from ``nonterm_phones_offset`` on, #nonterm_bos, #nonterm_begin, #nonterm_end, #nonterm_reenter, and
-then
-the user-defined nonterminals, such as #nonterm:contacts. Here are their labels, files of grammars, and the changes that
-a
-graph of transition-ids needs before it can be part of a grammar. Kaldi: ``GrammarFst``, ``PrepareForGrammarFst``,
-``grammar-context-fst.h``, doc/grammar.
+then the user-defined nonterminals, such as #nonterm:contacts. This module has the labels of nonterminals, files of
+grammars, and the changes to a graph of transition-ids that make it part of a grammar. Kaldi: ``GrammarFst``,
+``PrepareForGrammarFst``, ``grammar-context-fst.h``, doc/grammar.
 """
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ _ROUND = 1000                     # pairs are coded with a multiple of it, for h
 
 @dataclass(frozen=True)
 class Nonterminals:
-    """Numbers of the nonterminals among the phones.
+    """Numbers of the nonterminals in phones.txt.
 
     Attributes
     ----------
@@ -58,7 +56,7 @@ class Nonterminals:
 
     @property
     def reenter(self) -> int:
-        """The number of #nonterm_reenter, where an FST continues after a nonterminal."""
+        """The number of #nonterm_reenter, with which an FST continues after a nonterminal."""
         return self.offset + 3
 
     @property
@@ -68,15 +66,15 @@ class Nonterminals:
 
     @property
     def multiple(self) -> int:
-        """The factor of nonterminals in labels."""
+        """Factor of nonterminals in labels, a multiple of 1000 above all phones."""
         return _ROUND * (self.offset // _ROUND + 1)
 
     def label(self, nonterminal: int, phone: int) -> int:
-        """Return the label of a nonterminal after a phone."""
+        """Return the label of a nonterminal and the phone before it: FIRST_LABEL + nonterminal * multiple + phone."""
         return FIRST_LABEL + nonterminal * self.multiple + phone
 
     def pair(self, label: int) -> tuple[int, int]:
-        """Return the nonterminal and the phone of a label."""
+        """Return the nonterminal and the phone that a label encodes."""
         return divmod(label - FIRST_LABEL, self.multiple)
 
 
@@ -89,13 +87,13 @@ _HINT = "is --nonterm-phones-offset the number of #nonterm_bos in phones.txt?"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GrammarFst:
-    """Graphs of transition-ids that call each other; :func:`prepared` describes their form.
+    """A top graph and the graphs of nonterminals, all of transition-ids; :func:`prepared` describes their form.
 
     Attributes
     ----------
-    nonterminals : Nonterminals, their numbers among the phones
+    nonterminals : Nonterminals, their numbers in phones.txt
     top : Fst, the graph in which decoding begins
-    parts : dict, for each user-defined nonterminal its graph, which may call others, or itself
+    parts : dict, for each user-defined nonterminal its graph, in which nonterminals, also itself, may occur
     """
 
     nonterminals: Nonterminals
@@ -104,11 +102,17 @@ class GrammarFst:
 
     @classmethod
     def of(cls, nonterminals: Nonterminals, top: Fst, parts: Mapping[int, Fst]) -> GrammarFst:
-        """Prepare newly made graphs. FormatError for graphs that cannot be prepared, or cannot be called."""
+        """Make a grammar of graphs that are not prepared yet.
+
+        Raises
+        ------
+        FormatError : a graph that cannot be prepared
+        UsageError : a key of ``parts`` that is not a user-defined nonterminal
+        """
         for number in parts:
             if number < nonterminals.first_of_user or nonterminals.label(number, nonterminals.bos) > _LARGEST_LABEL:
-                raise UsageError(f"{number} is not a nonterminal of the user: those are {nonterminals.first_of_user} "
-                                 "and above, as far as labels go", _HINT)
+                raise UsageError(f"{number} is not the number of a user-defined nonterminal; these begin with "
+                                 f"{nonterminals.first_of_user}, and their labels must be below 2**31", _HINT)
         prepared_parts = {}
         for number, part in parts.items():
             with within(f"the graph of nonterminal {number}"):
@@ -154,7 +158,7 @@ def _read(reader: TokenReader) -> GrammarFst:
 
 
 class _Arcs:
-    """Arcs of a graph while it is changed; ``sources`` and so on are arrays of equal length."""
+    """A graph's arcs as arrays (arcs,) while they are changed, and its final costs."""
 
     def __init__(self, fst: Fst) -> None:
         self.final = fst.final_weights.copy()
@@ -169,9 +173,10 @@ class _Arcs:
         return first + np.arange(count)
 
     def put_between(self, arcs: np.ndarray, group: np.ndarray, inputs: np.ndarray, outputs: np.ndarray) -> None:
-        """Let arcs leave a new state for each ``group`` (from 0), which a single arc with the given labels leads to.
+        """Move arcs to new states, one for each group, and add an arc from the group's old source to its new state.
 
-        That arc gets the least of their costs, which is subtracted from theirs.
+        ``group`` has a number from 0 for each of ``arcs``; ``inputs`` and ``outputs`` are the labels of the new arcs.
+        The least cost of a group's arcs is moved to the new arc.
         """
         count = len(inputs)
         least, sources = np.full(count, np.inf, dtype=np.float32), np.zeros(count, dtype=np.int64)
@@ -190,12 +195,11 @@ class _Arcs:
 
 
 def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
-    """Return a graph of transition-ids as part of a grammar: arcs into other graphs leave states of a special kind.
+    """Convert a graph of transition-ids to the form that decoding a grammar needs. Kaldi: PrepareForGrammarFst.
 
-    All arcs of such a state call one nonterminal (and then lead to one state), or are #nonterm_end; they have no output
-    labels; the state's final cost is 4096. At entries there is one arc for each phone that may come before. A graph
-    that was
-    prepared already stays as it is.
+    Arcs that leave the graph (nonterminals and #nonterm_end) get source states of their own, whose final cost of 4096
+    marks them. All arcs of such a state have one nonterminal and one target; they have no output labels. States whose
+    arcs are #nonterm_begin or #nonterm_reenter have one arc for each phone before. A prepared graph stays as it is.
 
     Raises
     ------
@@ -214,7 +218,7 @@ def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
     leaving = np.flatnonzero(calls | ends)
     marked = changed.sources[leaving]
     changed.final[marked[changed.final[marked] == LEAVES]] = NO_WEIGHT
-    _take_in_final_costs(changed, np.flatnonzero(ends))
+    _add_final_costs(changed, np.flatnonzero(ends))
     _separate_leaving(changed, leaving, np.where(calls, changed.targets, -1)[leaving], names[leaving])
     _separate_entries(changed, np.flatnonzero((names == nonterminals.begin) | (names == nonterminals.reenter)))
     changed.final[changed.sources[leaving]] = LEAVES
@@ -222,7 +226,10 @@ def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
 
 
 def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray, np.ndarray]:
-    """Return the nonterminal and the phone of labels, int64 (arcs,) each, 0 for other labels."""
+    """Return the nonterminal and the phone that each label encodes, int64 (arcs,); both 0 for other labels.
+
+    FormatError for labels that encode neither.
+    """
     special = labels >= FIRST_LABEL
     names, phones = np.divmod(labels.astype(np.int64) - FIRST_LABEL, nonterminals.multiple)
     wrong = special & ((names <= nonterminals.bos) | (phones < 1) | (phones > nonterminals.bos))
@@ -258,8 +265,8 @@ def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_to
         raise FormatError("something follows #nonterm_end in the graph")
 
 
-def _take_in_final_costs(changed: _Arcs, ends: np.ndarray) -> None:
-    """Add final costs to arcs of #nonterm_end, so that decoders need not look at them."""
+def _add_final_costs(changed: _Arcs, ends: np.ndarray) -> None:
+    """Add the final costs after arcs of #nonterm_end to these arcs, so that decoders need not look them up."""
     costs = changed.final[changed.targets[ends]]
     if costs.any():
         changed.weights[ends] += costs
@@ -267,7 +274,10 @@ def _take_in_final_costs(changed: _Arcs, ends: np.ndarray) -> None:
 
 
 def _separate_leaving(changed: _Arcs, arcs: np.ndarray, called_from: np.ndarray, names: np.ndarray) -> None:
-    """Give arcs that leave the graph a state of their own if their state also has other arcs, or if they have words."""
+    """Move arcs that leave the graph to states of their own, if there are other arcs beside them or they have words.
+
+    ``called_from`` is the target of each arc, -1 for #nonterm_end; ``names`` are the nonterminals.
+    """
     sources, outputs = changed.sources[arcs], changed.outputs[arcs]
     kinds, group = np.unique(np.stack((sources, names, called_from, outputs)), axis=1, return_inverse=True)
     group = group.reshape(-1)
@@ -285,7 +295,7 @@ def _separate_leaving(changed: _Arcs, arcs: np.ndarray, called_from: np.ndarray,
 
 
 def _separate_entries(changed: _Arcs, arcs: np.ndarray) -> None:
-    """Merge arcs of one state with one label into one, followed by arcs without label."""
+    """Merge arcs with the same source and label into one arc, followed by epsilons to their targets."""
     if not len(arcs):
         return
     kinds, group, counts = np.unique(np.stack((changed.sources[arcs], changed.inputs[arcs])), axis=1,
@@ -300,13 +310,16 @@ def _separate_entries(changed: _Arcs, arcs: np.ndarray) -> None:
 
 
 def of_part(fst: Fst, nonterminals: Nonterminals) -> Fst:
-    """Prepare a graph as part of a grammar, whether the top graph or not. FormatError as for :func:`prepared`."""
+    """Prepare a graph for a grammar: as the top graph, or as a nonterminal's if it has #nonterm_begin.
+
+    FormatError as for :func:`prepared`.
+    """
     is_begin = _decoded(fst.input_labels, nonterminals)[0] == nonterminals.begin
     return prepared(fst, nonterminals, is_top=not is_begin.any())
 
 
 def can_be_empty(part: Fst, nonterminals: Nonterminals) -> bool:
-    """Return whether a nonterminal's graph has a path without transition-ids, nonterminals in it disregarded."""
+    """Return whether a nonterminal's graph has a path without transition-ids and without other nonterminals."""
     names, _ = _decoded(part.input_labels, nonterminals)
     ends = np.zeros(part.num_states, dtype=bool)
     ends[part.sources[names == nonterminals.end]] = True

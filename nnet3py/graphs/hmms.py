@@ -1,7 +1,6 @@
-"""Windows of phones as HMMs: graphs of transition-ids, and their self-loops.
+"""Windows of phones as HMMs: expansion of graphs of windows to graphs of transition-ids, and self-loops.
 
-Self-loops are added last, so that determinization does not see them. Kaldi: ``GetHmmAsFsa``, ``GetHTransducer``,
-``AddSelfLoops``.
+Self-loops are added last, after determinization. Kaldi: ``GetHmmAsFsa``, ``GetHTransducer``, ``AddSelfLoops``.
 """
 from __future__ import annotations
 
@@ -31,22 +30,22 @@ class HmmArc(NamedTuple):
 
 
 class Hmm(NamedTuple):
-    """Transitions of a window's HMM without self-loops, by state; the last state is the final one."""
+    """The HMM of a window without self-loops: transitions by state; the last state is final."""
 
     num_states: int
     arcs: list[HmmArc]
 
 
 def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, transition_scale: float) -> Hmm:
-    """Return the HMM of a window of phones.
+    """Return the HMM of a window of phones, without self-loops.
 
-    Costs are those of the transition probabilities given that no self-loop is taken, times ``transition_scale``.
+    Costs are -log(P(transition | no self-loop)) times ``transition_scale``.
 
     Raises
     ------
     FormatError : a phone that the topology does not have
-    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have, since tree and model do not
-        match
+    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have, if tree and model
+        do not fit each other
     """
     if len(window) != tree.context_width:
         raise Nnet3Error(f"expected windows of {tree.context_width} phones, found {window}")
@@ -54,7 +53,7 @@ def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, 
     entry = model.topology.entry_of_phone.get(phone)
     if entry is None:
         raise FormatError(f"phone {phone} of the graph is not in the model's topology",
-                          hint="are graph and model of one system?")
+                          hint="use the model that the graph was made with")
     states = model.topology.entries[entry]
     arcs = [arc for number, state in enumerate(states)
             for arc in _state_arcs(number, state, window, tree, model, transition_scale)]
@@ -79,7 +78,7 @@ def _state_arcs(number: int, state: HmmState, window: Window, tree: ContextDepen
 
 
 class _Expansion:
-    """Arcs of the graph of transition-ids being made; its first states are those of the graph of windows."""
+    """States and arcs of a new graph of transition-ids; the first states are those of the graph of windows."""
 
     def __init__(self, num_states: int) -> None:
         self.num_states = num_states
@@ -105,11 +104,9 @@ def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, mo
                 transition_scale: float = 1.0) -> Fst:
     """Replace the windows on the arcs of a graph by their HMMs without self-loops.
 
-    Kaldi gets the same by composing the HMMs with the graph. Arcs of one window to one state share the HMM's states,
-    and every
-    HMM ends in a state of its own, with an epsilon arc to where the window led, as in Kaldi; so no state is entered by
-    arcs of
-    two transition-states. States are numbered breadth first.
+    The result is that of Kaldi's composition of H with the graph: arcs with the same window and target share the HMM's
+    states, and every HMM ends in a state of its own, from which an epsilon leads to the target; so no state is entered
+    by transition-ids of two transition-states. States are numbered breadth first.
 
     Parameters
     ----------
@@ -155,7 +152,10 @@ def _phones(window: Window) -> Window:
 
 
 def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
-    """Add the part of an HMM after its first transition, leading to state ``target``; return its states."""
+    """Add the transitions of an HMM that do not leave its first state, and an epsilon from its end to ``target``.
+
+    Return the graph's state for each HMM state.
+    """
     entered = {arc.target for arc in hmm.arcs}
     last = hmm.num_states - 1
     states = [expansion.new_state() if number in entered else target for number in range(hmm.num_states)]
@@ -169,13 +169,12 @@ def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
 
 def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
                    transition_scale: float = 1.0, nonterminals: Nonterminals | None = None) -> tuple[Fst, list[int]]:
-    """Return the transducer from transition-ids to window ids, for decoding graphs. Kaldi: GetHTransducer.
+    """Return the transducer H from transition-ids to window ids, without self-loops. Kaldi: GetHTransducer.
 
-    HMMs lead from state 0 back to it by epsilons; windows of the same HMM share its states. Windows that are
-    disambiguation
-    symbols, such as ``(-5,)``, get labels after the transition-ids, in their order. With ``nonterminals``, windows may
-    be
-    nonterminals with the phone before, as ``(-104, 3)``, whose labels are coded.
+    HMMs leave state 0 and return to it by epsilons; windows with the same HMM share its states. Windows that are
+    disambiguation symbols, such as ``(-5,)``, get labels after the last transition-id, in their order. With
+    ``nonterminals``, windows may be a nonterminal and the phone before, such as ``(-104, 3)``; their labels are those
+    of ``Nonterminals.label``.
 
     Returns
     -------
@@ -210,11 +209,14 @@ def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: Tr
 
 
 def to_pdfs(fst: Fst, model: TransitionModel) -> Fst:
-    """Return the graph with pdf-ids + 1 in place of transition-ids; epsilons are kept. FormatError for other labels."""
+    """Return an acceptor with labels pdf-id + 1 in place of transition-ids; FormatError for other labels.
+
+    Epsilons stay.
+    """
     labels = fst.input_labels
     if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) <= model.num_transition_ids:
         raise FormatError(f"expected a graph of transition-ids, 1 to {model.num_transition_ids}, found labels from "
-                          f"{labels.min()} to {labels.max()}", hint="are graph and model of one system?")
+                          f"{labels.min()} to {labels.max()}", hint="use the model that the graph was made with")
     pdfs = (model.transition_id_to_pdf[labels] + 1).astype(np.int32)
     return dataclasses.replace(fst, input_labels=pdfs, output_labels=pdfs, stored=None)
 
@@ -224,11 +226,12 @@ _NO_CLASS = -1        # of a state without arcs
 
 def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: bool = True,
                    disambig: Collection[int] = (), reorder: bool = True) -> Fst:
-    """Give each state the self-loop of the transition-state whose arcs enter it.
+    """Add to each state the self-loop of the transition-state whose arcs enter it. Kaldi: AddSelfLoops.
 
-    So a self-loop comes after the transition that leaves its HMM state ("reordered"). For a state that arcs of several
-    transition-states enter, a new state with an epsilon arc to it is added for each, and has the self-loop. Without
-    ``reorder`` the self-loop is that of the transition-state whose arcs leave the state, so that it comes before.
+    So a self-loop comes after the transition that leaves its HMM state ("reordered"). If arcs of several
+    transition-states enter a state, each of these gets a new state with the self-loop, and an epsilon arc to the old
+    one. Without ``reorder`` the self-loop is that of the transition-state whose arcs leave the state, so that it comes
+    before.
 
     Parameters
     ----------
@@ -263,7 +266,7 @@ def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: 
     wrong = ~is_other & ((labels < 0) | (labels > model.num_transition_ids))
     if wrong.any():
         raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, but the model's transition-ids are 1 to "
-                          f"{model.num_transition_ids}", hint="are graph and model of one system?")
+                          f"{model.num_transition_ids}", hint="use the model that the graph was made with")
     ids = np.where(is_other, 0, labels)
     if check and model.is_self_loop[ids].any():
         first = labels[model.is_self_loop[ids].argmax()]
@@ -273,9 +276,12 @@ def _classes(labels: np.ndarray, model: TransitionModel, check: bool, disambig: 
 
 
 def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
-    """Return the graph with states added so that arcs of one class enter each state; and the states' classes."""
+    """Add states so that all arcs into a state have the same class; return the graph and the class of each state.
+
+    A class is a transition-state; 0: none.
+    """
     low, high = _range_of_classes(fst.next_states, classes, fst.num_states)
-    low[fst.start], high[fst.start] = 0, max(high[fst.start], 0)        # entered by nothing, as if by an epsilon
+    low[fst.start], high[fst.start] = 0, max(high[fst.start], 0)        # the start counts as entered by an epsilon
     mixed = low < high
     moved = np.flatnonzero(mixed[fst.next_states] & (classes > 0))
     entered_by = np.where(mixed, 0, high)
@@ -295,14 +301,14 @@ def _one_class_enters(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
 
 
 def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
-    """Return the graph with states added so that arcs of one class leave each state; and the states' classes.
+    """Add states so that all arcs out of a state have the same class; return the graph and the class of each state.
 
-    An arc out of a state of several classes becomes an epsilon arc, with its output label and weight, to a new state,
-    which
-    the transition-id leaves.
+    A class is a transition-state; 0: none. Where a state has several, an arc becomes an epsilon, with its output label
+    and weight, to a new state, followed by an arc with the transition-id.
     """
     low, high = _range_of_classes(fst.sources, classes, fst.num_states)
-    low[fst.is_final], high[fst.is_final] = 0, np.maximum(high[fst.is_final], 0)        # left as if by an epsilon
+    # a final state counts as left by an epsilon
+    low[fst.is_final], high[fst.is_final] = 0, np.maximum(high[fst.is_final], 0)
     mixed = low < high
     is_moved = mixed[fst.sources] & (classes > 0)
     moved = np.flatnonzero(is_moved)
@@ -320,7 +326,10 @@ def _one_class_leaves(fst: Fst, classes: np.ndarray) -> tuple[Fst, np.ndarray]:
 
 
 def _range_of_classes(states: np.ndarray, classes: np.ndarray, num_states: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lowest and the highest class of a state's arcs, int64 (states,); without arcs, low is above high."""
+    """Return the lowest and the highest class of the arcs at each state, int64 (states,); low > high without arcs.
+
+    ``states`` has the source or the target of each arc.
+    """
     low, high = np.full(num_states, np.iinfo(np.int64).max), np.full(num_states, _NO_CLASS)
     np.minimum.at(low, states, classes)
     np.maximum.at(high, states, classes)

@@ -1,8 +1,7 @@
-"""Alignments, vectors of transition-ids: taken apart, made of phones with lengths, changed to other models or rates.
+"""Alignments (vectors of transition-ids): split into phones, made from phones with lengths, converted to other models.
 
-Kaldi: ``hmm-utils.h``, convert-ali. Where a phone has several HMM states, Kaldi draws how its frames are spread over
-them;
-here they are spread evenly.
+Kaldi: ``hmm-utils.h``, convert-ali. Where a phone has several HMM states, Kaldi distributes its frames over them at
+random; here they are distributed evenly.
 """
 from __future__ import annotations
 
@@ -32,11 +31,18 @@ def check_transition_ids(model: TransitionModel, ids: np.ndarray) -> None:
 def phone_starts(model: TransitionModel, ids: np.ndarray, reordered: bool | None = None) -> tuple[np.ndarray, bool]:
     """Return the first frame of each phone, int64 (phones,), and whether every phone is complete. Kaldi: SplitToPhones.
 
-    A phone ends with a transition into its final state, which in "reordered" alignments stands before the self-loops of
-    the
-    last state; ``reordered`` says whether ``ids`` is reordered, None that the ids themselves tell. An alignment that is
-    cut
-    anywhere still gives phones, and False. ShapeError for numbers that are not transition-ids.
+    A phone ends with a transition into its final state; in "reordered" alignments the self-loops of its last state
+    follow. An alignment with incomplete phones is split as well.
+
+    Parameters
+    ----------
+    model : TransitionModel
+    ids : int32 (frames,), transition-ids
+    reordered : bool, whether self-loops come after the transition that leaves their state; None: found out from ``ids``
+
+    Raises
+    ------
+    ShapeError : numbers that are not transition-ids
     """
     check_transition_ids(model, ids)
     if not len(ids):
@@ -58,7 +64,8 @@ def phone_starts(model: TransitionModel, ids: np.ndarray, reordered: bool | None
 
 
 def _is_reordered(states: np.ndarray, loops: np.ndarray) -> bool:
-    """Return whether self-loops come after the transition that leaves their state; False if nothing tells."""
+    """Return whether self-loops come after the transition that leaves their state; False if that cannot be found out.
+    """
     borders = np.flatnonzero(states[1:] != states[:-1])
     telling = borders[loops[borders] | loops[borders + 1]]
     if len(telling):
@@ -108,7 +115,7 @@ def describe_transitions(model: TransitionModel, phone_names: dict[int, str], co
 
 
 def read_symbol_table(text: str, path: str = "") -> dict[int, str]:
-    """Parse lines ``NAME NUMBER``; return names by number. FormatError for another line."""
+    """Parse lines ``NAME NUMBER``; return a dict from number to name. FormatError for another line."""
     names: dict[int, str] = {}
     for number, line in enumerate(text.split("\n"), 1):
         match = _SYMBOL.fullmatch(line)
@@ -124,20 +131,20 @@ NO_PHONE = 0     # in a window of phones, beyond the utterance
 
 @dataclass(frozen=True)
 class _States:
-    """The path of a phone in context: for each HMM state the id that leaves it, and the id of its self-loop or 0."""
+    """Transition-ids of the HMM states that a phone in context passes; ``loops`` is 0 for a state without self-loop."""
 
     leaving: np.ndarray
     loops: np.ndarray
 
 
 class PhoneAligner:
-    """A maker of alignments from phones with lengths.
+    """Alignments of a model, made from phones with lengths.
 
     Parameters
     ----------
     model : TransitionModel
     tree : ContextDependency
-    reorder : bool, a state's self-loops come after the transition that leaves it, as Kaldi's alignments have them
+    reorder : bool, a state's self-loops come after the transition that leaves it, as usual in Kaldi
     """
 
     def __init__(self, model: TransitionModel, tree: ContextDependency, reorder: bool = True) -> None:
@@ -145,9 +152,9 @@ class PhoneAligner:
         self._states: dict[tuple[tuple[int, ...], tuple[tuple[int, int], ...]], _States] = {}
 
     def align(self, phones: Sequence[int], lengths: Sequence[int]) -> np.ndarray:
-        """Return transition-ids, int32, as many as ``lengths``, in frames above 0, sum to.
+        """Return the transition-ids, int32 (frames,), of phones with lengths in frames.
 
-        Nnet3Error for a phone that the model does not have, or that is too short for its HMM.
+        Nnet3Error for a phone that the model does not have, or a length that its HMM cannot have.
         """
         if len(phones) != len(lengths):
             raise Nnet3Error(f"expected a length for each of {len(phones)} phones, found {len(lengths)}")
@@ -173,18 +180,17 @@ class PhoneAligner:
 
     def convert(self, old_model: TransitionModel, ids: np.ndarray, factor: int = 1, repeat_frames: bool = False,
                 phone_map: dict[int, int] | None = None) -> np.ndarray:
-        """Return an alignment of another model as an alignment of this model, int32, of every ``factor``-th frame.
+        """Convert an alignment of another model, int32; a frame of the result is ``factor`` frames of the old one.
 
-        Phones that would become too short take frames of the nearest neighbors that can spare them. Kaldi:
-        ConvertAlignment.
+        Phones that would become too short get frames from the nearest phones that are longer than their least length.
+        Kaldi: ConvertAlignment.
 
         Parameters
         ----------
         old_model : TransitionModel of ``ids``
         ids : int32 (frames,), transition-ids
         factor : int, frames of the old alignment in a frame of the new one
-        repeat_frames : bool, make as many frames as before, of the ``factor`` alignments that begin one frame later
-            each,
+        repeat_frames : bool, return as many frames as before: ``factor`` alignments, each begun one frame later,
             interleaved
         phone_map : dict, new phones by old phones; None: they are the same
 
@@ -202,7 +208,7 @@ class PhoneAligner:
         lengths = np.diff(starts, append=len(ids))
         if not repeat_frames:
             return self._converted(old_model, ids, phones, lengths, factor, factor - 1)
-        # Frame k of the one that begins latest stands for the first of the k-th `factor` frames.
+        # The alignment with the largest shift has the first frame of each group of `factor` frames.
         parts = [self._converted(old_model, ids, phones, lengths, factor, shift) for shift in range(factor - 1, -1, -1)]
         interleaved = np.full((len(parts[0]), factor), -1, dtype=np.int32)
         for column, part in enumerate(parts):
@@ -219,7 +225,7 @@ class PhoneAligner:
 
     def _with_same_states(self, old_model: TransitionModel, ids: np.ndarray, phones: list[int],
                           lengths: np.ndarray) -> np.ndarray | None:
-        """Return the alignment with each frame in the same HMM state as before; None if some phone's HMM differs."""
+        """Return the alignment with the same HMM state in each frame; None if the HMM of a phone is another."""
         topologies = old_model.topology, self.model.topology
         old_phones = old_model.transition_id_to_phone[ids[np.cumsum(lengths) - lengths]].tolist()
         for old, new in set(zip(old_phones, phones, strict=True)):
@@ -242,23 +248,26 @@ class PhoneAligner:
         return np.concatenate(result)
 
     def _lengthened(self, phones: list[int], lengths: list[int]) -> list[int]:
-        """Return lengths in which phones that were too short took frames of the nearest phones with frames to spare."""
+        """Return lengths of phones that are long enough for their HMMs, the sum unchanged.
+
+        Frames are moved from the nearest phones that are longer than their least length.
+        """
         least = [self.min_length(phone) for phone in phones]
         lengths = list(lengths)
         while any(length < needed for length, needed in zip(lengths, least, strict=True)):
             for number, needed in enumerate(least):
                 if lengths[number] < needed:
-                    giver = _nearest_giver(number, lengths, least)
-                    if giver is None:
+                    longer = _nearest_longer_phone(number, lengths, least)
+                    if longer is None:
                         raise Nnet3Error(f"{sum(lengths)} frames are too few for {len(phones)} phones")
                     lengths[number] += 1
-                    lengths[giver] -= 1
+                    lengths[longer] -= 1
         return lengths
 
     # -- the HMMs --------------------------------------------------------------------------------------------------
 
     def _windows(self, phones: Sequence[int]) -> list[tuple[int, ...]]:
-        """Return the window of phones around each phone."""
+        """Return the window of phones around each phone, as the tree needs it."""
         width, position = self.tree.context_width, self.tree.central_position
         padded = [NO_PHONE] * position + [int(phone) for phone in phones] + [NO_PHONE] * (width - 1 - position)
         return [tuple(padded[number:number + width]) for number in range(len(phones))]
@@ -273,8 +282,7 @@ class PhoneAligner:
         return self.model.topology.entries[self._entry_number(phone)]
 
     def _path(self, phone: int, length: int) -> tuple[tuple[int, int], ...]:
-        """Return the emitting states of a phone of some length, each with the number of the transition that leaves it.
-        """
+        """Return the emitting states of a phone of ``length`` frames, as (state, index of the transition out of it)."""
         entry = self._entry_number(phone)
         usual, shortest = self._usual[entry], self._shortest[entry]
         path = usual if len(usual) <= length else shortest
@@ -310,14 +318,14 @@ class PhoneAligner:
 
 
 def phones_of_frames(frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return phones and their lengths, int64, of a phone per frame; equal neighbors count as one phone."""
+    """Return the phones and their lengths, int64, from one phone per frame; a run of equal phones is one phone."""
     frames = np.asarray(frames)
     starts = np.flatnonzero(np.concatenate((np.ones(min(1, len(frames)), dtype=bool), frames[1:] != frames[:-1])))
     return frames[starts], np.diff(starts, append=len(frames))
 
 
 def _spread(length: int, can_wait: np.ndarray) -> np.ndarray:
-    """Return the number of frames of each state: spread evenly, the first ones more; 1 for a state without loop."""
+    """Distribute frames evenly over states, more to the first; a state that cannot wait (no self-loop) gets 1."""
     durations = np.ones(len(can_wait), dtype=np.int64)
     waiting = np.flatnonzero(can_wait)
     if len(waiting):
@@ -327,8 +335,9 @@ def _spread(length: int, can_wait: np.ndarray) -> np.ndarray:
     return durations
 
 
-def _nearest_giver(number: int, lengths: list[int], least: list[int]) -> int | None:
-    """Return the phone with frames to spare that is fewest frames away from phone ``number``, the left of two."""
+def _nearest_longer_phone(number: int, lengths: list[int], least: list[int]) -> int | None:
+    """Return the phone nearest to phone ``number``, in frames, that is longer than its least length; the left of two.
+    """
     best: tuple[int, int] | None = None
     for others in (range(number - 1, -1, -1), range(number + 1, len(lengths))):
         distance = 0
@@ -342,7 +351,10 @@ def _nearest_giver(number: int, lengths: list[int], least: list[int]) -> int | N
 
 
 def _usual_path(entry: list[HmmState]) -> tuple[tuple[int, int], ...]:
-    """Return the path that takes the likeliest transition out of every state, as long as it meets no state twice."""
+    """Return the emitting states on the path of the likeliest transitions, as (state, index of transition).
+
+    A transition to a state that was passed already is not followed.
+    """
     state, path, seen = 0, [], {0}
     while state != len(entry) - 1:
         ways = [(-probability, index, target) for index, (target, probability) in enumerate(entry[state].transitions)
@@ -357,7 +369,7 @@ def _usual_path(entry: list[HmmState]) -> tuple[tuple[int, int], ...]:
 
 
 def _shortest_path(entry: list[HmmState]) -> tuple[tuple[int, int], ...]:
-    """Return the path with the fewest emitting states."""
+    """Return the path with the fewest emitting states, as (state, index of transition)."""
     best: dict[int, tuple[tuple[int, int], ...]] = {0: ()}
     changed = True
     while changed:

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 NO_PDF = -1                     # the pdf class of a state that emits nothing
 _LARGEST_PHONE = 10_000_000     # a table as long as the largest phone is part of the binary form
-_TOLERANCE = 0.01               # how far from 1 a state's probabilities may sum without a warning
+_TOLERANCE = 0.01               # largest difference from 1 of the sum of a state's probabilities without a warning
 
 
 @dataclass
@@ -27,7 +27,7 @@ class HmmState:
     Attributes
     ----------
     forward_pdf_class, self_loop_pdf_class : int, pdf classes of the phone; -1 for a state that emits nothing
-    transitions : list of (destination state, probability), in the file's order, which numbers transition-ids
+    transitions : list of (destination state, probability), in the file's order, in which transition-ids are numbered
     """
 
     forward_pdf_class: int = NO_PDF
@@ -55,11 +55,11 @@ class HmmTopology:
 
     @property
     def is_hmm(self) -> bool:
-        """True if every state has one pdf class for its self-loop and for leaving; files are shorter then."""
+        """True if every state has the same pdf class for its self-loop and for leaving; files are shorter then."""
         return all(s.forward_pdf_class == s.self_loop_pdf_class for entry in self.entries for s in entry)
 
     def num_pdf_classes(self, phone: int) -> int:
-        """Return the number of pdf classes of a phone, which count from 0. Kaldi: NumPdfClasses."""
+        """Return the number of pdf classes of a phone, which are numbered from 0. Kaldi: NumPdfClasses."""
         states = self.entries[self.entry_of_phone[phone]]
         return 1 + max(max(state.forward_pdf_class, state.self_loop_pdf_class) for state in states)
 
@@ -77,7 +77,7 @@ class HmmTopology:
         return topology
 
     def check(self) -> None:
-        """Raise FormatError if no HMM can be made of the entries."""
+        """Raise FormatError for states or transitions that cannot be those of an HMM."""
         if not self.entry_of_phone or min(self.entry_of_phone) <= 0:
             raise FormatError("expected a topology with phones above 0")
         if set(self.entry_of_phone.values()) != set(range(len(self.entries))):
@@ -144,7 +144,7 @@ class HmmTopology:
 
 
 def _problem(entry: list[HmmState]) -> str | None:
-    """Return a problem of the states of an entry as text, or None."""
+    """Describe what is wrong with the states of an entry as text; None if they are valid."""
     last = len(entry) - 1
     if last < 1:
         return f"expected at least 2 states, found {len(entry)}"
@@ -265,7 +265,7 @@ _CHAIN = 0.5
 
 
 def chain_topology(phones: Sequence[int]) -> HmmTopology:
-    """Return the topology of chain models: a state per phone, a pdf for its first frame, a pdf for all others.
+    """Return the topology of chain models: one state per phone, a pdf class for its first frame and one for the rest.
 
     UsageError for phones of 0 or less, or given twice.
     """
@@ -275,7 +275,7 @@ def chain_topology(phones: Sequence[int]) -> HmmTopology:
 
 def left_to_right_topology(nonsilence: Sequence[int], silence: Sequence[int], num_states: int = 3,
                            num_silence_states: int = 5) -> HmmTopology:
-    """Return a topology of states one after the other; inner states of silence come in any order.
+    """Return a topology of states in a row; the inner states of silence phones may follow each other in any order.
 
     UsageError for phones of 0 or less, phones given twice, and fewer than one state.
     """

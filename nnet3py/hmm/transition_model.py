@@ -1,4 +1,4 @@
-"""Transition models, which stand before the network in an acoustic model. Kaldi: ``TransitionModel``."""
+"""Transition models, which come before the network in the file of an acoustic model. Kaldi: ``TransitionModel``."""
 from __future__ import annotations
 
 import logging
@@ -24,7 +24,7 @@ _LEAST_PROBABILITY = np.float32(1e-10)     # of leaving a state whose self-loop 
 class TransitionModel(metaclass=AdvisingType):
     """A topology, the pdfs of its states in context, and transition probabilities.
 
-    Transition-states and transition-ids count from 1; element 0 of the arrays that they index stands for nothing.
+    Transition-states and transition-ids count from 1; element 0 of the arrays that they index is unused.
 
     Attributes
     ----------
@@ -43,7 +43,10 @@ class TransitionModel(metaclass=AdvisingType):
     _ELSEWHERE: ClassVar[Mapping[str, str]] = elsewhere(**{"load from_file": _FROM_FILE})
 
     def __init__(self, topology: HmmTopology, tuples: np.ndarray, log_probs: np.ndarray) -> None:
-        """Number the transitions; FormatError if the parts do not belong together."""
+        """Number the transitions; FormatError for tuples or probabilities that do not fit the topology.
+
+        The arguments are the attributes of the same names.
+        """
         self.topology = topology
         self.tuples = np.asarray(tuples, dtype=np.int32)
         self.log_probs = np.asarray(log_probs, dtype=np.float32)
@@ -54,7 +57,7 @@ class TransitionModel(metaclass=AdvisingType):
                 f"{self.num_transition_ids} transition-ids>")
 
     def __eq__(self, other: object) -> bool:
-        """Return whether both have the same topology, transition-states and probabilities."""
+        """Return whether two models have the same topology, transition-states and probabilities."""
         if not isinstance(other, TransitionModel):
             return NotImplemented
         return self is other or (self.topology == other.topology and np.array_equal(self.tuples, other.tuples)
@@ -79,7 +82,7 @@ class TransitionModel(metaclass=AdvisingType):
 
     @property
     def num_phones(self) -> int:
-        """The largest phone, which Kaldi takes for the number of phones."""
+        """The number of the last phone."""
         return max(self.topology.entry_of_phone)
 
     @property
@@ -94,7 +97,7 @@ class TransitionModel(metaclass=AdvisingType):
 
     @property
     def transition_id_to_index(self) -> np.ndarray:
-        """The number of each transition in its transition-state, int32 (transition-ids + 1,); 0 at 0."""
+        """The index of each transition among those of its transition-state, int32 (transition-ids + 1,); 0 at 0."""
         index = np.arange(self.num_transition_ids + 1) - self.first_transition_id[self.transition_id_to_state]
         index[0] = 0
         return index.astype(np.int32)
@@ -153,9 +156,9 @@ class TransitionModel(metaclass=AdvisingType):
         return int(self.first_transition_id[transition_state]) + index
 
     def transition_state(self, phone: int, hmm_state: int, forward_pdf: int, self_loop_pdf: int | None = None) -> int:
-        """Return the transition-state of a tuple. Kaldi: TupleToTransitionState.
+        """Return the transition-state of a phone, HMM state and pdfs. Kaldi: TupleToTransitionState.
 
-        ``self_loop_pdf`` None: the same as ``forward_pdf``. Nnet3Error for a tuple that does not exist.
+        ``self_loop_pdf`` None: the same as ``forward_pdf``. Nnet3Error if there is no such transition-state.
         """
         wanted = phone, hmm_state, forward_pdf, forward_pdf if self_loop_pdf is None else self_loop_pdf
         state = self._state_of_tuple.get(wanted)
@@ -174,11 +177,12 @@ class TransitionModel(metaclass=AdvisingType):
                              f"{self.num_transition_states}")
 
     def _of_state(self, values: np.ndarray, none: int) -> np.ndarray:
-        """Return the value of each id's transition-state, int32 (transition-ids + 1,); ``none`` at 0."""
+        """Return for each transition-id the value of its transition-state, int32 (transition-ids + 1,); ``none`` at 0.
+        """
         return np.concatenate(([none], values)).astype(np.int32)[self.transition_id_to_state]
 
     def _derive(self) -> None:
-        """Number the transitions: by transition-state, then in the order of the topology."""
+        """Compute the arrays indexed by transition-id; ids are ordered by transition-state, then as in the topology."""
         entries = self.topology.entries
         first_state = np.cumsum([0, *map(len, entries)])
         transitions = [[destination for destination, _ in state.transitions] for entry in entries for state in entry]
@@ -201,7 +205,10 @@ class TransitionModel(metaclass=AdvisingType):
         _check_log_probs(self.log_probs)
 
     def _places(self, first_state: np.ndarray) -> np.ndarray:
-        """Return the state of the topology, counted through all entries, of each tuple."""
+        """Return the number of each tuple's HMM state, counted through all entries of the topology.
+
+        ``first_state`` is the number of each entry's first state.
+        """
         if not len(self.tuples):
             raise FormatError("expected a transition model with states, found none")
         if self.tuples.min() < 0:

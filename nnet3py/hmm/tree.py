@@ -1,6 +1,6 @@
-"""Decision trees from phones in context to pdfs, and the transition model that a tree and a topology make.
+"""Decision trees from phones in context to pdfs, and the initial transition model of a tree and a topology.
 
-Kaldi: ``ContextDependency``, ``EventMap``, and the constructor of ``TransitionModel`` from both.
+Kaldi: ``ContextDependency``, ``EventMap``, and the constructor of ``TransitionModel``.
 """
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ SMALLEST_ENTRY = 3    # bytes of a table's entry, in text: a letter pair and a s
 
 @dataclass(frozen=True)
 class Constant:
-    """A leaf: its pdf-id."""
+    """A leaf of a tree, with its pdf-id."""
 
     answer: int
 
 
 @dataclass(frozen=True)
 class Table:
-    """A question for the value of a key, with a subtree for each value; None for no subtree."""
+    """A node with a subtree for each value of a key; None: no subtree."""
 
     key: int
     children: tuple[Map | None, ...]
@@ -38,7 +38,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Split:
-    """A question whether a key's value is in ``values``, with a subtree for each answer."""
+    """A node with one subtree for the values of a key that are in ``values``, and another for all others."""
 
     key: int
     values: frozenset[int]
@@ -51,7 +51,7 @@ Map = Constant | Table | Split
 
 @dataclass(frozen=True)
 class _Values:
-    """Knowledge about a key's value: it is among ``allowed`` (None: any), and not among ``excluded``."""
+    """Possible values of a key: those in ``allowed`` (None: all) that are not in ``excluded``."""
 
     allowed: frozenset[int] | None = None
     excluded: frozenset[int] = frozenset()
@@ -78,7 +78,7 @@ class ContextDependency:
     ----------
     context_width : int, phones in the window
     central_position : int, position of the phone itself in the window
-    to_pdf : the root
+    to_pdf : root node of the tree
     """
 
     context_width: int
@@ -118,7 +118,7 @@ class ContextDependency:
         return max((pdf for pdf, _ in _leaves(self.to_pdf, {})), default=-1) + 1
 
     def pdf(self, window: Sequence[int], pdf_class: int) -> int:
-        """Return the pdf-id of a pdf class of the central phone of a window; 0 stands for no phone. Kaldi: Compute.
+        """Return the pdf-id for a window of phones (0: none) and a pdf class of its central phone. Kaldi: Compute.
 
         Nnet3Error if the tree has none.
         """
@@ -137,8 +137,7 @@ class ContextDependency:
         return tree.answer
 
     def pdfs(self, phone: int, *pdf_classes: int) -> list[tuple[int, ...]]:
-        """Return the tuples of pdf-ids that classes of a phone have together in any context, ascending.
-        """
+        """Return the tuples of pdf-ids that the given pdf classes of a phone have in some context, sorted."""
         values = {self.central_position: _Values(frozenset([phone]))}
         return sorted(set(self._pdfs((), pdf_classes, values)))
 
@@ -153,7 +152,7 @@ class ContextDependency:
 
 
 def _leaves(tree: Map | None, values: dict[int, _Values]) -> Iterator[tuple[int, dict[int, _Values]]]:
-    """Yield the answers that are possible given the known values, each with the values known then."""
+    """Yield the leaves that the possible values of keys lead to, each with the values that are possible there."""
     if tree is None:
         return
     if isinstance(tree, Constant):
@@ -222,18 +221,15 @@ def _write_children(writer: TokenWriter, opening: str, children: tuple[Map | Non
 
 
 def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]] | None = None) -> ContextDependency:
-    """Return the tree in which a phone's pdfs depend on the phone only: a pdf for each of its pdf classes.
-
-    Kaldi: MonophoneContextDependency[Shared].
+    """Return the tree whose pdfs depend only on the phone and its pdf class. Kaldi: MonophoneContextDependency[Shared].
 
     Parameters
     ----------
-    shared_phones : sets of phones with the same pdfs, in whose order the pdfs are numbered; None: every phone has its
-        own
+    shared_phones : sets of phones that share pdfs, in the order in which pdfs are numbered; None: a set for each phone
 
     Raises
     ------
-    FormatError : sets that share or lack phones
+    FormatError : sets that overlap or lack phones
     """
     sets = [[phone] for phone in topology.phones] if shared_phones is None else shared_phones
     groups = [sorted(phones) for phones in sets]
@@ -247,13 +243,13 @@ def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Root:
-    """Phones that share a tree.
+    """Phones that share a root of the tree.
 
     Attributes
     ----------
     phones : tuple of int
     shared : bool, one root for all pdf classes; otherwise a root for each class
-    split : bool, more questions may be asked below
+    split : bool, whether tree building may split the root's data further
     """
 
     phones: tuple[int, ...]
@@ -262,7 +258,7 @@ class Root:
 
 
 def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leaves: Iterator[int]) -> Map:
-    """Return the tree that only tells roots apart, by the phone at ``position``; ``leaves`` numbers its leaves.
+    """Return the tree that finds the root of the phone at ``position``; ``leaves`` yields pdf-ids for its leaves.
 
     Kaldi: GetStubMap.
     """
@@ -282,7 +278,9 @@ def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leave
 
 
 def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
-    """Return the transition model of a tree: a state per phone, HMM state and pdfs, with the topology's probabilities.
+    """Return the transition model of a tree with the topology's probabilities.
+
+    It has a transition-state for each combination of phone, HMM state and pdfs.
 
     Raises
     ------
@@ -299,7 +297,7 @@ def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> 
             pdfs = tree.pdfs(phone, *classes)
             if not pdfs:
                 raise FormatError(f"the tree has no pdf for phone {phone}, pdf class {state.forward_pdf_class}",
-                                  hint="tree and topology must be of one system")
+                                  hint="tree and topology must be for the same phones")
             tuples += [(phone, number, pdf_pair[0], pdf_pair[-1]) for pdf_pair in pdfs]
             probabilities += [probability for _, probability in state.transitions] * len(pdfs)
     with np.errstate(divide="ignore"):

@@ -1,4 +1,4 @@
-"""Archives (ark), one entry after the other, each a key, a blank, and a value; and script files (scp).
+"""Archives (ark), sequences of entries, each a key, a blank, and a value; and script files (scp).
 
 A line of a script has a key and the name of the file, pipe or archive position that holds its value.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 Value = TypeVar("Value")
 
 _WORD = re.compile(rb"[^ \t\n\r\f\v]*")
-_LONGEST_KEY = 10000        # bytes; what is longer is not an archive
-_PATIENCE = 1 << 22         # bytes; a value that has not ended after so many is read
-_MOST_UNUSUAL = 3           # values in a row; then all are read
+_LONGEST_KEY = 10000        # bytes; with a longer key, the file is not an archive
+_PATIENCE = 1 << 22         # bytes searched for the end of a value, which is then read
+_MOST_UNUSUAL = 3           # unusual values in a row, after which all values are read
 
 
 class Moved(NamedTuple):
-    """An entry to be moved: its key, the place of its value from the beginning of its run, and its rows."""
+    """An entry to be copied without being read: its key, the offset of its value in the run, and its number of rows."""
 
     key: str
     value_at: int
@@ -39,7 +39,7 @@ class Moved(NamedTuple):
 
 
 class Run(NamedTuple):
-    """Entries that follow each other in a file, from byte ``first`` up to ``end``."""
+    """Successive entries in a file, the bytes ``first`` to ``end`` - 1, that are copied together."""
 
     first: int
     end: int
@@ -47,7 +47,7 @@ class Run(NamedTuple):
 
 
 class ArchiveScanner(Generic[Value]):
-    """A reader of entries of an open archive, without seeking, so pipes will do."""
+    """A reader of the entries of an open archive, without seeking, so that pipes can be read."""
 
     def __init__(self, stream: InputStream, holder: Holder[Value]) -> None:
         self._holder, self._path = holder, stream.path
@@ -65,8 +65,7 @@ class ArchiveScanner(Generic[Value]):
         return TokenReader(self._source, path=self._path)
 
     def next(self) -> tuple[str, Value] | None:
-        """Return the next (key, value), or None at the end. FormatError, naming the key, for bytes that cannot be read.
-        """
+        """Return the next (key, value), or None at the end. FormatError, naming the key, for invalid bytes."""
         if self._skimmer is not None and (self._skimmed or self._skim()):
             return self._skimmed.popleft()
         if not self._source.peek(1):
@@ -78,7 +77,7 @@ class ArchiveScanner(Generic[Value]):
             return key, self._holder.read_value(self._reader)
 
     def _skim(self) -> bool:
-        """Find entries in the bytes that come next; return False if the next entry must be read, or there is none."""
+        """Find the next entries without reading values; return False if the next one must be read, or there is none."""
         assert self._skimmer is not None
         length = -1
         data = self._source.look_ahead(0) or self._source.look_ahead(self._skimmer.block_bytes)
@@ -99,7 +98,7 @@ class ArchiveScanner(Generic[Value]):
         return False
 
     def _read_key(self) -> str | None:
-        """Read the next key; the blank after it is consumed, but a newline is not (it may be an empty text value)."""
+        """Read the next key and the blank after it; a newline is not consumed, since it may be an empty text value."""
         reader = self._reader
         reader.skip_whitespace()
         word = reader.take_while(_WORD)
@@ -118,20 +117,20 @@ _SORT_HINT = "leave out 's,' if the file is not sorted; sort with LC_ALL=C"
 
 
 def sort_key(key: str) -> bytes:
-    """Return the bytes of a key, by which ``LC_ALL=C sort`` compares keys."""
+    """Return the bytes of a key, which sort as ``LC_ALL=C sort`` does."""
     return key.encode("utf-8", "surrogateescape")
 
 
 def read_script_line(line: bytes) -> tuple[str, str] | None:
-    """Return key and file name (with its range, if any) of a line; None if one is missing or the key is none."""
+    """Return key and file name (with its range, if any) of a line; None for an invalid line."""
     entry = parse_script_line(line.decode("utf-8", "surrogateescape"))
     return entry if entry is not None and is_token(entry[0]) else None
 
 
 class Script:
-    """A whole script in memory, file names by key. FormatError for a bad line or a key that occurs twice.
+    """A whole script in memory, file names by key. FormatError for an invalid line or a key that occurs twice.
 
-    With ``sorted`` its lines must be in the order of their keys' bytes already.
+    If ``sorted``, the lines must be sorted by the bytes of their keys, FormatError otherwise.
     """
 
     def __init__(self, rxfilename: str, sorted: bool = False) -> None:
@@ -155,7 +154,7 @@ class Script:
             self._names[key] = name
 
     def get(self, key: str) -> str | None:
-        """Return the file name that belongs to ``key``, or None."""
+        """Return the file name of ``key``, or None."""
         return self._names.get(key)
 
     def __contains__(self, key: str) -> bool:
@@ -166,14 +165,14 @@ class Script:
 
 
 class _OpenArchive:
-    """The file of the last offset, kept open, as the next offset often is in it, too."""
+    """The file that was read last, kept open, since successive script lines often name the same archive."""
 
     def __init__(self) -> None:
         self._path: str | None = None
         self._descriptor = -1
 
     def descriptor(self, path: str) -> int:
-        """Return the descriptor of the file, opened if it is another than before. Raises OSError, ValueError."""
+        """Return the descriptor of a file; the file before is closed. Raises OSError, ValueError."""
         if path != self._path:
             self.close()
             self._descriptor = os.open(path, os.O_RDONLY | system.PLAIN)
@@ -190,7 +189,7 @@ class _OpenArchive:
 
 
 class LoadedObject(Generic[Value]):
-    """A loader of objects by name, which keeps the last object, since the next name often is another range of it."""
+    """A loader of objects by name. The last object is kept, since the next name is often another range of it."""
 
     def __init__(self, holder: Holder[Value]) -> None:
         self._holder = holder
@@ -200,7 +199,8 @@ class LoadedObject(Generic[Value]):
         self._value: Value | None = None
 
     def load(self, key: str, name: str) -> Value:
-        """Return the object that ``name`` (a rxfilename, perhaps with a range) names; errors also name its ``key``."""
+        """Return the object of a script line; ``name`` is a rxfilename, perhaps with a range, ``key`` is for messages.
+        """
         try:
             return self._load(name)
         except Nnet3Error as error:
@@ -226,11 +226,11 @@ class LoadedObject(Generic[Value]):
         return self._holder.select(value, part)
 
     def _found(self, rxfilename: str) -> Value | None:
-        """Return the object at an offset of a file, if it is plain enough to need no reading."""
+        """Return the object at an offset of a file if the holder's EntryFinder can; None if it must be read."""
         name = parse_rxfilename(rxfilename)
         if self._skimmer is None or name.medium is not Medium.OFFSET:
             return None
         try:
             return self._skimmer.value_at(self._archive.descriptor(name.target), name.offset)
-        except (OSError, ValueError, OverflowError):            # whoever reads it says what is wrong
+        except (OSError, ValueError, OverflowError):            # the code that reads it reports what is wrong
             return None

@@ -1,6 +1,6 @@
-"""Bytes of any binary stream, with looking ahead, an offset for messages, and a record of consumed bytes.
+"""Bytes of any binary stream, with look-ahead, an offset for messages, and a record of consumed bytes.
 
-Only consumed bytes are taken from a buffered stream, so that its owner can go on reading where a value ended.
+Only consumed bytes are taken from a buffered stream, so that its owner can read on after a value.
 """
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ import os
 import stat
 from typing import Any
 
-_PIECE = 1 << 20        # bytes; how much is read at a time of a length that cannot be checked
-_PEEKED = 1 << 12       # bytes; how much more than asked for is shown of what was pushed back, which is copied
+_PIECE = 1 << 20        # bytes read at a time if the length cannot be checked
+_PEEKED = 1 << 12       # bytes that peek returns beyond those asked for, of bytes pushed back, which it copies
 
 
 class ByteSource:
     """The bytes that a :class:`~nnet3py.io.tokens.TokenReader` reads.
 
-    ``read(n)`` returns ``n`` bytes, fewer only at the end; while nothing is pushed back or recorded it is the stream's
-    own
-    method, because tokens are read byte by byte.
+    ``read(n)`` returns ``n`` bytes, fewer only at the end. It is the stream's own method unless bytes are pushed back
+    or recorded, since tokens are read byte by byte.
     """
 
     def __init__(self, stream: Any, size: int | None = None) -> None:
@@ -52,7 +51,7 @@ class ByteSource:
         return data
 
     def push_back(self, data: bytes) -> None:
-        """Make ``data``, which was read last, the next to be read."""
+        """Undo the reading of ``data``, the bytes that were read last."""
         if not data:
             return
         self._ahead, self._at = data + self._ahead[self._at:], 0
@@ -62,20 +61,20 @@ class ByteSource:
         self._choose()
 
     def look_ahead(self, count: int) -> bytes:
-        """Return all bytes taken from the stream that are not consumed, up to ``count`` of them taken now."""
+        """Take up to ``count`` more bytes from the stream; return all bytes that were taken but not consumed."""
         taken = getattr(self._stream, "read1", self._stream.read)(count) if count else b""
         self._ahead, self._at = self._ahead[self._at:] + taken, 0
         self._choose()
         return self._ahead
 
     def consume(self, count: int) -> None:
-        """Pass over ``count`` of the bytes that :meth:`look_ahead` returned."""
+        """Consume ``count`` of the bytes that :meth:`look_ahead` returned."""
         self._at += count
         self._consumed += count
         self._choose()
 
     def read_pieces(self, count: int) -> bytearray:
-        """Read ``count`` bytes as a bytearray whose memory grows only as bytes really come."""
+        """Read ``count`` bytes as a bytearray, allocated as bytes arrive, since ``count`` may be damaged."""
         data = bytearray()
         while len(data) < count:
             piece = self.read(min(_PIECE, count - len(data)))
@@ -85,7 +84,7 @@ class ByteSource:
         return data
 
     def read_into(self, target: memoryview) -> int:
-        """Fill ``target`` (bytes); return the number of bytes read."""
+        """Read bytes into ``target``; return their number, less than its size only at the end."""
         if self.read == self._read:
             data = self.read(len(target))
             target[:len(data)] = data
@@ -99,7 +98,7 @@ class ByteSource:
         return done
 
     def seek_forward(self, count: int) -> bool:
-        """Pass over ``count`` bytes without reading them; return whether the stream can do so."""
+        """Skip ``count`` bytes by seeking; return False if the stream cannot."""
         if self.read == self._read or not hasattr(self._stream, "seek"):
             return False
         self._stream.seek(count, os.SEEK_CUR)
@@ -122,7 +121,7 @@ class ByteSource:
 
     @property
     def offset(self) -> int:
-        """Number of bytes before the next one."""
+        """Number of consumed bytes, from the start of the file if the stream can tell."""
         if self._seekable:
             try:
                 return self._stream.tell() - len(self._ahead) + self._at
@@ -151,7 +150,7 @@ class ByteSource:
 
 
 class _Rewinding:
-    """A seekable stream with ``peek``: reads ahead and seeks back."""
+    """A seekable stream with a method ``peek``, which reads and seeks back."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -167,7 +166,7 @@ class _Rewinding:
 
 
 class _Unclosed(io.RawIOBase):
-    """Bytes of another stream, which stays open when this one is closed."""
+    """A wrapper of a stream that leaves it open when the wrapper is closed."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

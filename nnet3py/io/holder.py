@@ -1,4 +1,4 @@
-"""Holders, which say how the values of a table are read and written; values that are words, or pieces of bytes. Light.
+"""Holders, which read and write one type of table values; values that are words, or bytes in pieces. Light.
 
 Kaldi: ``kaldi-holder.h``, TokenHolder, TokenVectorHolder.
 """
@@ -30,9 +30,9 @@ class Holder(Generic[Value]):
     read : function that reads a value, after its header
     write : function that writes a value, after its header
     has_header : bool, binary values begin with ``\\0B``
-    select : function that returns the part of a value that a range such as ``0:9`` in a script line names; None if
-        there are no ranges
-    skimmer : function that makes a finder of values in the bytes of an archive; None if values must be read
+    select : function that returns the part of a value that a range, such as ``0:9`` in a script line, describes; None
+        if the type has no ranges
+    skimmer : function that returns an EntryFinder for these values (``skim.py``); None if values must be read
     """
 
     def __init__(self, name: str, read: Callable[[TokenReader], Value], write: Callable[[TokenWriter, Value], None],
@@ -42,7 +42,7 @@ class Holder(Generic[Value]):
         self.has_header, self.select, self.skimmer = has_header, select, skimmer
 
     def read_value(self, reader: TokenReader) -> Value:
-        """Read the header, if there may be one, and the value."""
+        """Read a value with its header, if the type has one."""
         if self.has_header:
             reader.read_header()
         return self.read(reader)
@@ -52,7 +52,7 @@ _NO_NEWLINE = re.compile(rb"[^\n]*")
 
 
 def line_of(reader: TokenReader) -> bytes:
-    """Read the rest of the line; its newline, which may be missing at the end of the file, is consumed."""
+    """Read the rest of the line and return it without its newline, which may be missing at the end of the file."""
     line = reader.take_while(_NO_NEWLINE)
     if reader.peek(1):
         reader.raw(1)
@@ -60,7 +60,7 @@ def line_of(reader: TokenReader) -> bytes:
 
 
 def read_token_value(reader: TokenReader) -> str:
-    """Read one token, alone on its line."""
+    """Read a token, the only word of its line."""
     words = line_of(reader).split()
     if len(words) != 1:
         raise reader.error(f"expected one name on the line, found {len(words)}")
@@ -68,7 +68,7 @@ def read_token_value(reader: TokenReader) -> str:
 
 
 def write_token_value(writer: TokenWriter, value: str) -> None:
-    """Write one token and a newline."""
+    """Write a token and a newline."""
     writer.raw(_encoded(value) + b"\n")
 
 
@@ -93,14 +93,14 @@ TOKEN_VECTOR: Holder[list[str]] = Holder("list of tokens", read_token_line, writ
 
 
 class _Stream:
-    """A stream that keeps the bytes written to it, unchanged."""
+    """A binary stream that appends the bytes written to it to a list, without copying them."""
 
     def __init__(self, pieces: list[bytes | memoryview]) -> None:
         self.write = pieces.append
 
 
 class BytePieces:
-    """The bytes of a value, without its header, piece by piece; bytes written to ``stream`` are added."""
+    """The bytes of a value, without its header, as a list of pieces; bytes written to ``stream`` are appended."""
 
     def __init__(self, pieces: list[bytes | memoryview] | None = None) -> None:
         self.pieces: list[bytes | memoryview] = [] if pieces is None else pieces

@@ -1,4 +1,4 @@
-"""Single objects in files of their own: an optional ``\\0B``, then the object; and contents of files as arrays.
+"""Single objects in files: an optional ``\\0B``, then the object; and contents of files as arrays.
 
 Kaldi: ReadKaldiObject, WriteKaldiObject.
 """
@@ -21,7 +21,7 @@ Value = TypeVar("Value")
 
 
 def token_reader(stream: InputStream) -> TokenReader:
-    """Return a reader of Kaldi's tokens and numbers on an open stream, which names the file in its errors."""
+    """Return a reader of Kaldi's tokens and numbers on an open stream; its errors name the file."""
     return TokenReader(stream, path=stream.path, size=stream.size)
 
 
@@ -29,8 +29,7 @@ def read_object(rxfilename: str | os.PathLike[str], read: Callable[[TokenReader]
     """Open a file, read the header, and return the result of ``read(reader)``.
 
     Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened, a
-    command
-    that fails).
+    command that fails).
     """
     with open_input(rxfilename) as stream:
         reader = token_reader(stream)
@@ -43,7 +42,7 @@ def read_object(rxfilename: str | os.PathLike[str], read: Callable[[TokenReader]
 
 def write_object(wxfilename: str | os.PathLike[str], write: Callable[[TokenWriter], None],
                  binary: bool = True) -> None:
-    """Write a file: the header, then the object by ``write(writer)``. The file appears when it is complete."""
+    """Write the header and, by ``write(writer)``, the object to a file, which appears when it is complete."""
     with open_output(wxfilename) as stream:
         if binary:
             stream.write(BINARY_HEADER)
@@ -55,7 +54,7 @@ class FileContent:
 
     Attributes
     ----------
-    size : int, bytes
+    size : int, number of bytes
     """
 
     def __init__(self, stream: InputStream) -> None:
@@ -70,14 +69,15 @@ class FileContent:
         self.size = len(self._content)
 
     def reader(self, offset: int = 0) -> TokenReader:
-        """Return a reader that begins at byte ``offset``; the reader made before must not be used any more."""
+        """Return a reader that begins at byte ``offset``; readers that were returned before must not be used any more.
+        """
         self._stream.seek(offset)
         reader = TokenReader(self._stream, path=self._path, size=self.size)
         reader.content = memoryview(self._content)
         return reader
 
     def array(self, dtype: DTypeLike, offset: int, count: int) -> np.ndarray:
-        """Return numbers from byte ``offset`` on, perhaps unaligned, read-only; fewer than ``count`` if the file ends.
+        """Return ``count`` numbers from byte ``offset`` on, read-only, perhaps unaligned; fewer at the end of the file.
         """
         most = max(0, self.size - offset) // np.dtype(dtype).itemsize
         return np.frombuffer(self._content, dtype=dtype, offset=min(offset, self.size), count=min(count, most))

@@ -1,7 +1,8 @@
 """Looking values up by key. Kaldi: ``RandomAccessTableReader`` and ``RandomAccessTableReaderMapped``.
 
-How an archive is searched depends on what its specifier promises: nothing (all values read so far are kept), sorted
-keys (``s``: reading stops at the key), sorted keys and sorted questions (``s,cs``: one value is kept).
+How an archive is searched depends on the options of the rspecifier: without ``s``, all values read so far are kept;
+with ``s``, keys are sorted, and reading stops after the key; with ``s,cs``, keys are also looked up in sorted order,
+and only one value is kept.
 """
 from __future__ import annotations
 
@@ -23,9 +24,8 @@ Value = TypeVar("Value")
 class RandomAccessReader(Generic[Value]):
     """The values of a table by key: ``key in reader``, ``reader[key]``, ``reader.get(key)``.
 
-    A missing key with ``[]`` raises Nnet3Error. As a context manager, leaving raises after a read error in an archive,
-    unless
-    the rspecifier is permissive.
+    ``reader[key]`` raises Nnet3Error for a missing key. :meth:`close`, or leaving the ``with`` block, raises after a
+    read error in an archive, unless the rspecifier is permissive (``p``).
     """
 
     def __init__(self, rspecifier: str, holder: Holder[Value]) -> None:
@@ -52,7 +52,7 @@ class RandomAccessReader(Generic[Value]):
         return self[key] if key in self else None
 
     def close(self) -> None:
-        """Close the table; raise FormatError if the archive could not be read, unless permissive."""
+        """Close the table; FormatError after a read error in an archive, unless permissive."""
         self._lookup.close(quiet=False)
 
     def __enter__(self) -> RandomAccessReader[Value]:
@@ -76,7 +76,7 @@ class _ScriptLookup(Generic[Value]):
         self._loaded = LoadedObject(holder)
 
     def has(self, key: str) -> bool:
-        """Return whether the script has the key and, with ``p``, whether its value can be read."""
+        """Return whether the script has the key and, with option ``p``, whether its value can be read."""
         name = self._script.get(key)
         if name is None or not self._specifier.permissive:
             return name is not None
@@ -102,7 +102,7 @@ def _missing(key: str, specifier: Rspecifier) -> Nnet3Error:
 
 
 class _ArchiveLookup(Generic[Value]):
-    """The common part of the three ways of searching an archive: reading on, and failing."""
+    """Base of the three ways of searching an archive: reads entries and keeps an error for :meth:`close`."""
 
     def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         self._specifier = specifier
@@ -143,7 +143,7 @@ class _ArchiveLookup(Generic[Value]):
             return
         self._stream.close()
         error = self._error
-        if error is None and self._at_end and self._stream.status:   # keys may be missing for that reason
+        if error is None and self._at_end and self._stream.status:   # keys may be missing because the command failed
             error = failed_command(self._specifier.text, self._stream.status)
         if error is not None and not quiet and not self._specifier.permissive:
             raise error
@@ -157,14 +157,14 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
         self._to_drop: str | None = None
 
     def _drop(self, but: str) -> None:
-        """Forget the value handed out last, with ``o``."""
+        """Drop the value that was returned last, with option ``o``, unless its key is ``but``."""
         if self._to_drop is not None and self._to_drop != but:
             del self._values[self._to_drop]
             self._first_dropped = self._first_dropped or self._to_drop
             self._to_drop = None
 
     def has(self, key: str) -> bool:
-        """Return whether the archive has the key; it is read up to there, and all values stay in memory."""
+        """Return whether the archive has the key; entries are read up to it, and all values are kept."""
         self._drop(but=key)
         if key == self._first_dropped:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
@@ -178,7 +178,7 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
         return True
 
     def value(self, key: str) -> Value:
-        """Return the value of a key; with ``o`` it is dropped when the next one is asked for."""
+        """Return the value of a key; with option ``o`` it is dropped when the next one is looked up."""
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -194,7 +194,7 @@ class _SortedLookup(_ArchiveLookup[Value]):
         self._given: set[str] = set()
 
     def has(self, key: str) -> bool:
-        """Return whether the archive has the key; it is read until a later key has come."""
+        """Return whether the archive has the key; entries are read up to the first later key."""
         if key in self._given:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
         while self._last is None or sort_key(self._last) < sort_key(key):
@@ -207,7 +207,7 @@ class _SortedLookup(_ArchiveLookup[Value]):
         return key in self._values
 
     def value(self, key: str) -> Value:
-        """Return the value of a key; with ``o`` it can be asked for once."""
+        """Return the value of a key; with option ``o`` only once."""
         if not self.has(key):
             raise _missing(key, self._specifier)
         if self._specifier.once:
@@ -224,7 +224,7 @@ class _DoublySortedLookup(_ArchiveLookup[Value]):
         self._asked: str | None = None
 
     def has(self, key: str) -> bool:
-        """Return whether the archive has the key; keys must be asked for in order, so one value is kept."""
+        """Return whether the archive has the key; keys must be looked up in sorted order, so one value is kept."""
         if self._asked is not None and sort_key(key) < sort_key(self._asked):
             raise Nnet3Error(f"key {key} was asked for after {self._asked} in '{self._specifier.text}'",
                              hint="leave out the 'cs', or sort with LC_ALL=C what the keys come from")
@@ -244,11 +244,10 @@ class _DoublySortedLookup(_ArchiveLookup[Value]):
 
 
 class RandomAccessMappedReader(Generic[Value]):
-    """A table by speaker that is asked by utterance through an utt2spk table; used like RandomAccessReader.
+    """A table by speaker that is looked up by utterance through an utt2spk table; used like RandomAccessReader.
 
-    ``utt2spk`` is an rspecifier of tokens, or empty, and then keys are used as they are. A key that utt2spk does not
-    have
-    raises Nnet3Error; a speaker that the table does not have is just missing.
+    ``utt2spk`` is an rspecifier of tokens; if it is empty, keys are used as they are. An utterance that it lacks raises
+    Nnet3Error; a speaker that the table lacks counts as a missing key.
     """
 
     def __init__(self, rspecifier: str, utt2spk: str, holder: Holder[Value]) -> None:
@@ -275,7 +274,7 @@ class RandomAccessMappedReader(Generic[Value]):
         return self._table[self._mapped(key)]
 
     def get(self, key: str) -> Value | None:
-        """Return the value, or None if the table has nothing for the mapped key."""
+        """Return the value of the utterance's speaker, or None if the table lacks it."""
         mapped = self._mapped(key)
         return self._table[mapped] if mapped in self._table else None
 

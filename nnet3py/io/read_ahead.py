@@ -1,4 +1,4 @@
-"""Threads that work ahead while the present item is used: reading (``ark,bg:``, training), merging."""
+"""Threads that fetch or compute the next items while the present one is used, such as for ``ark,bg:`` and training."""
 from __future__ import annotations
 
 import threading
@@ -14,7 +14,7 @@ _PATIENCE_S = 5.0        # how long to wait for a thread that nobody needs; what
 
 
 class _Ahead:
-    """Items that a thread has fetched and nobody has taken yet; it waits at ``most`` items or ``most_bytes``."""
+    """A queue between a thread that fetches items and their user; it is full at ``most`` items or ``most_bytes``."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most, self._most_bytes = most, most_bytes
@@ -24,7 +24,7 @@ class _Ahead:
         self._unwanted = False
 
     def put(self, kind: str, item: Any, num_bytes: int = 0) -> bool:
-        """Add an item when there is room; return False if nobody wants it any more."""
+        """Wait for room and add an item; return False after :meth:`stop`."""
         with self._changed:
             self._changed.wait_for(lambda: self._unwanted or not self._ready or (
                 len(self._ready) < self._most and self._num_bytes + num_bytes <= self._most_bytes))
@@ -34,7 +34,7 @@ class _Ahead:
             return not self._unwanted
 
     def take(self) -> tuple[str, Any]:
-        """Return the next item, when there is one."""
+        """Wait for the next item and return it."""
         with self._changed:
             self._changed.wait_for(lambda: self._ready)
             kind, item, num_bytes = self._ready.popleft()
@@ -43,7 +43,7 @@ class _Ahead:
             return kind, item
 
     def stop(self) -> None:
-        """Tell the thread that nothing is wanted any more."""
+        """Let :meth:`put` return False from now on, so that the thread ends."""
         with self._changed:
             self._unwanted = True
             self._changed.notify_all()
@@ -51,11 +51,10 @@ class _Ahead:
 
 def read_ahead(items: Iterable[Item], most: int = 1, most_bytes: int = 1 << 62,
                size: Callable[[Item], int] = lambda item: 0) -> Iterator[Item]:
-    """Yield ``items``, while a thread already fetches the next ones. Its exceptions are raised here.
+    """Yield ``items``, which a thread fetches ahead. Its exceptions are raised here.
 
-    Besides the item that it is fetching, the thread holds up to ``most`` items of up to ``most_bytes`` bytes together,
-    by
-    ``size(item)``, but at least one.
+    The thread holds up to ``most`` items of together up to ``most_bytes`` bytes, measured by ``size(item)``, but at
+    least one, besides the item that it is fetching.
     """
     ahead = _Ahead(most, most_bytes)
 
@@ -88,7 +87,7 @@ def read_ahead(items: Iterable[Item], most: int = 1, most_bytes: int = 1 << 62,
 
 
 def map_ahead(function: Callable[[Item], Result], items: Iterable[Item], num_threads: int) -> Iterator[Result]:
-    """Yield ``function(item)`` for each of ``items``, in order, while ``num_threads`` threads compute the next ones.
+    """Yield ``function(item)`` for each of ``items``, in order, computed ahead in ``num_threads`` threads.
 
     Up to twice as many results as threads are computed or held. Exceptions are raised in place of the result.
     """

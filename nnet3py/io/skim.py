@@ -1,13 +1,11 @@
-"""Finding where the binary values of an archive end without reading them, so that their bytes can be moved.
+"""Finding the ends of binary values in an archive without reading them, so that their bytes can be copied.
 
-A kind of value is described by a function that walks over one: over the bytes that say how much follows (``expect``,
-``integer``), and over the bytes that follow (``skip``). Most values of an archive are laid out alike. So the bytes
-walked
-over become a regular expression, which finds such values at the speed of copying them; other values are walked over.
-That
-halves the time of nnet3-copy-egs (``benchmarks/tables.py``, "copying: finding examples"). Unusual values, such as text,
-are
-left to the code that reads values properly, whose errors say what is wrong.
+For each type of values, a function advances a :class:`Walk` over one: over the bytes that tell its sizes (``expect``,
+``integer``, ``take``), and over the bytes of its contents (``skip``). Most values of an archive have the same sizes.
+From the former bytes of such a value, its layout, a regular expression is made, which finds further values at the
+speed of copying them; the function is called for other values. That halves the time of nnet3-copy-egs
+(``benchmarks/tables.py``, "copying: finding examples"). Unusual values, such as text, are read by the code that
+reads values from any file, which also reports what is wrong.
 """
 from __future__ import annotations
 
@@ -21,19 +19,19 @@ from nnet3py.system import read_at
 if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader
 
-KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # and a blank and the header, as writers of archives put them
+KEY = rb"([!-~\x80-\xfe]{1,10000}) \x00B"      # a key, a blank and the binary header
 _HEADER = b"\0B"
 _ENTRY = re.compile(KEY)
 _PARTIAL_ENTRY = re.compile(rb"[!-~\x80-\xfe]{0,10000}( \x00?)?", re.DOTALL)
 _MOST_LAYOUTS = 6               # layouts that are tried on each value; more would cost more than walking
 _FEWEST_PEEKED, _MOST_PEEKED = 1 << 14, 1 << 26        # bytes that are looked at in order to find a single value
-_MOST_SKIPPED = 256             # stretches in a value; expressions with more take long to make
+_MOST_SKIPPED = 256             # ranges of skipped bytes; expressions with more take long to make
 _MOST_SEEN = 10_000             # layouts whose values are counted
-_FEWEST_ALIKE = 3               # values for the first layout, that many more for each other: making one takes 0.3 ms
+_FEWEST_ALIKE = 3               # values with a layout before expression n is made, times n: that takes 0.3 ms
 
 
 class Unusual(Exception):
-    """Bytes that are not a value of the plain kind."""
+    """Bytes that are not a value in the expected binary form."""
 
 
 class Incomplete(Exception):
@@ -41,7 +39,7 @@ class Incomplete(Exception):
 
 
 def key_before(data: bytes, at: int) -> tuple[bytes, int]:
-    """Return the key of the entry at ``at``, and the place of its value. Raises Incomplete, Unusual."""
+    """Return the key of the entry at byte ``at``, and the byte after its header. Raises Incomplete, Unusual."""
     head = _ENTRY.match(data, at)
     if head is None:
         raise Incomplete if _PARTIAL_ENTRY.fullmatch(data, at) else Unusual
@@ -49,17 +47,20 @@ def key_before(data: bytes, at: int) -> tuple[bytes, int]:
 
 
 class Walk:
-    """A walk over one value in ``data``; ``at`` is the next byte, ``skipped`` the stretches not looked at."""
+    """A position ``at`` in ``data`` that advances over one value; ``skipped`` are the ranges of bytes not looked at.
+
+    All methods raise Incomplete if the data end.
+    """
 
     __slots__ = ("at", "begin", "data", "parts", "skipped")
 
     def __init__(self, data: bytes, begin: int) -> None:
         self.data, self.begin, self.at = data, begin, begin
         self.skipped: list[tuple[int, int]] = []         # first byte and number, counted from the value's begin
-        self.parts: list[Any] = []                       # what the walker notes for later
+        self.parts: list[Any] = []                       # notes of the function that walks, such as layouts.Part
 
     def expect(self, literal: bytes) -> None:
-        """Pass ``literal``; Unusual if other bytes are there."""
+        """Advance over ``literal``; Unusual if other bytes are there."""
         end = self.at + len(literal)
         text = self.data[self.at:end]
         if text != literal:
@@ -67,7 +68,7 @@ class Walk:
         self.at = end
 
     def take(self, count: int) -> bytes:
-        """Return the next ``count`` bytes, which must be the same in values that are laid out alike."""
+        """Return the next ``count`` bytes, which are part of the value's layout, and advance over them."""
         taken = self.data[self.at:self.at + count]
         if len(taken) < count:
             raise Incomplete
@@ -75,7 +76,7 @@ class Walk:
         return taken
 
     def integer(self, literal: bytes = b"") -> int:
-        """Return the sized int32 after ``literal``; Unusual below 0."""
+        """Advance over ``literal`` and an int32 with its size byte; return the int32. Unusual if it is negative."""
         self.expect(literal + b"\4")
         number = int.from_bytes(self.take(4), "little", signed=True)
         if number < 0:
@@ -83,7 +84,7 @@ class Walk:
         return number
 
     def word(self) -> bytes:
-        """Return the bytes before the next blank, which is passed, too."""
+        """Return the bytes before the next blank, and advance over both."""
         end = self.data.find(b" ", self.at)
         if end < 0:
             raise Incomplete
@@ -92,7 +93,7 @@ class Walk:
         return word_
 
     def skip(self, count: int) -> None:
-        """Pass ``count`` bytes of any content."""
+        """Advance over ``count`` bytes that are not part of the value's layout."""
         if self.at + count > len(self.data):
             raise Incomplete
         if count:
@@ -101,9 +102,9 @@ class Walk:
 
 
 def _walked_value(peek: Callable[[int], bytes], walk_value: Callable[[Walk], None]) -> bytes | None:
-    """Return the bytes of the next value; ``peek`` returns as many as it is asked for, fewer only at the end.
+    """Return the bytes of the next value; None if it is not in the expected binary form.
 
-    None if the value cannot be walked over.
+    ``peek(n)`` returns the next n bytes, fewer only at the end.
     """
     size = _FEWEST_PEEKED
     while size <= _MOST_PEEKED:
@@ -123,18 +124,16 @@ def _walked_value(peek: Callable[[int], bytes], walk_value: Callable[[Walk], Non
 
 
 def walked(reader: TokenReader, walk_value: Callable[[Walk], None]) -> bytes | None:
-    """Return the bytes of the reader's next value, if it can be walked over.
-
-    Else None, and nothing is consumed.
-    """
+    """Read the reader's next value and return its bytes; None, with nothing read, if it is not in the expected form."""
     value = _walked_value(reader.peek, walk_value)
     return None if value is None else bytes(reader.raw(len(value)))
 
 
 class Layout(NamedTuple):
-    """A layout of values: all bytes but the skipped ones are the same.
+    """A layout of values: all their bytes except skipped ones.
 
-    ``pattern`` matches an entry, its groups are key and value; ``sample`` is one value; ``parts`` the walker's notes.
+    ``pattern`` matches an entry with such a value, its groups are key and value; ``sample`` is one value; ``parts`` is
+    ``Walk.parts`` of that value.
     """
 
     pattern: re.Pattern[bytes]
@@ -146,37 +145,41 @@ Entry = tuple[bytes, Any]
 
 
 class EntryFinder(Protocol):
-    """The methods by which a table finds entries in blocks of an archive.
+    """Interface for finding entries in blocks of an archive without reading values.
 
     Attributes
     ----------
-    block_bytes : int, bytes of the archive that are looked at together
-    archive_bytes : int, size of the archive, which tells how much work there will be; 0 if unknown
+    block_bytes : int, bytes of the archive that are searched together
+    archive_bytes : int, size of the archive, from which the amount of work is estimated; 0 if unknown
     """
 
     block_bytes: int
     archive_bytes: int
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Return key and value of the entries in front, their bytes, and whether the next entry is unusual.
+        """Find the entries with which ``data`` begins, as far as their values are in the expected binary form.
 
-        If the next entry is neither unusual nor found, the bytes end before it does.
+        Returns
+        -------
+        List of (key, value); number of bytes of these entries; True if the entry that follows must be read otherwise,
+        False if it is incomplete or there is none
         """
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """Return the value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+        """Return the value at byte ``at`` of the file with the descriptor ``source``; its binary header is there.
 
-        None if the value must be read. Raises OSError.
+        None if the value must be read otherwise. Raises OSError.
         """
 
 
 class Skimmer:
-    """A finder of entries in the bytes of an archive. ``walk`` passes over one value, header not included.
+    """An EntryFinder whose values are bytes; ``walk`` advances over one value, header not included.
 
-    ``runs`` says where, among the entries found last, another layout begins; None for an entry of an unknown layout.
+    ``runs`` lists, for the entries found last, (first entry, layout) of each run of entries with the same layout; None
+    is the layout of a single entry that no known layout matched.
     """
 
-    block_bytes = 1 << 16            # stay in the cache while they are searched
+    block_bytes = 1 << 16            # so small that the block stays in the cache
     archive_bytes = 0
 
     def __init__(self, walk: Callable[[Walk], None]) -> None:
@@ -187,9 +190,12 @@ class Skimmer:
         self._num_learned = 0
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Return key and value of the entries in front, their bytes, and whether the next entry is unusual.
+        """Find the entries with which ``data`` begins, as far as their values are in the expected binary form.
 
-        If the next entry is neither unusual nor found, the bytes end before it does.
+        Returns
+        -------
+        List of (key, value); number of bytes of these entries; True if the entry that follows must be read otherwise,
+        False if it is incomplete or there is none
         """
         entries: list[Entry] = []
         self.runs = []
@@ -221,16 +227,16 @@ class Skimmer:
         return entries, at, False
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """Return the value that begins, with its header, at byte ``at`` of the file with the descriptor ``source``.
+        """Return the value at byte ``at`` of the file with the descriptor ``source``; its binary header is there.
 
-        None if the value must be read. Raises OSError.
+        None if the value must be read otherwise. Raises OSError.
         """
         if read_at(source, len(_HEADER), at) != _HEADER:
             return None
         return _walked_value(lambda size: read_at(source, size, at + len(_HEADER)), self._walk)
 
     def _walked(self, data: bytes, at: int) -> tuple[Entry, int]:
-        """Return the entry at ``at``, and its end."""
+        """Return the entry at byte ``at``, and the byte after it. Raises Incomplete, Unusual."""
         key, begin = key_before(data, at)
         walk = Walk(data, begin)
         self._walk(walk)
@@ -239,7 +245,7 @@ class Skimmer:
         return (key, value), walk.at
 
     def _learn(self, value: bytes, walk: Walk) -> None:
-        """Keep the layout of a value, if several before were laid out the same."""
+        """Count a value's layout; when enough values have had it, make its regular expression."""
         if len(walk.skipped) > _MOST_SKIPPED:
             return
         literals, at = [], 0

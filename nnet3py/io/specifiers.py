@@ -1,6 +1,6 @@
-"""Names by which Kaldi's programs are told what to read and write: tables, files, pipes, offsets and row ranges.
+"""Parsing of the names that Kaldi's programs take for inputs and outputs: tables, files, pipes, offsets and row ranges.
 
-Pure text: nothing is opened here. Kaldi: ``kaldi-table.h`` (ClassifyRspecifier, ClassifyWspecifier) and ``kaldi-io.h``
+No file is opened here. Kaldi: ``kaldi-table.h`` (ClassifyRspecifier, ClassifyWspecifier) and ``kaldi-io.h``
 (ClassifyRxfilename, ClassifyWxfilename).
 """
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TOKEN = re.compile("[^\x00-\x20\x7f\udcff]+")
 
 
 class Medium(Enum):
-    """Kinds of sources and targets of bytes."""
+    """Kinds of sources and targets of bytes: files, pipes and so on."""
 
     FILE = "file"
     STANDARD = "standard input or output"
@@ -30,7 +30,7 @@ class Medium(Enum):
 
 
 class FileName(NamedTuple):
-    """A parsed rxfilename or wxfilename: ``target`` is a path or a shell command (empty for the standard streams)."""
+    """A parsed rxfilename or wxfilename: ``target`` is a path or a shell command, empty for the standard streams."""
 
     medium: Medium
     target: str = ""
@@ -38,7 +38,7 @@ class FileName(NamedTuple):
 
 
 class Rspecifier(NamedTuple):
-    """A parsed rspecifier; ``source`` is the rxfilename of the archive (``kind`` "ark") or script ("scp")."""
+    """A parsed rspecifier; ``source`` is the rxfilename of the archive (``kind`` "ark") or of the script ("scp")."""
 
     text: str
     kind: str
@@ -51,7 +51,7 @@ class Rspecifier(NamedTuple):
 
 
 class Wspecifier(NamedTuple):
-    """A parsed wspecifier; ``archive`` and ``script`` are wxfilenames, None where not asked for."""
+    """A parsed wspecifier; ``archive`` and ``script`` are wxfilenames, None if there is no such output."""
 
     text: str
     archive: str | None
@@ -157,7 +157,7 @@ def parse_wspecifier(text: str) -> Wspecifier:
 
 
 def _as_text(text: str, expected: str) -> str:
-    """Return a text or path as text. UsageError for other types, such as arguments in the wrong order."""
+    """Return a name, a str or path, as str. UsageError for other types, such as arguments in the wrong order."""
     if not isinstance(text, str | os.PathLike):
         raise UsageError(f"expected {expected}, found {type(text).__name__}")
     return os.fspath(text)
@@ -196,7 +196,7 @@ def parse_rxfilename(text: str) -> FileName:
 
 
 def parse_wxfilename(text: str) -> FileName:
-    """Parse the name of something to write: ``-``, ``| command`` or a file; SpecifierError if invalid."""
+    """Parse the name of an output: ``-``, ``| command`` or a file; SpecifierError if invalid."""
     if text in ("", "-"):
         return FileName(Medium.STANDARD)
     if text[0] == "|":
@@ -220,12 +220,12 @@ def parse_wxfilename(text: str) -> FileName:
 
 
 def is_token(key: str) -> bool:
-    """Return whether ``key`` can be a table's key: not empty, no white space, no control characters."""
+    """Return whether ``key`` is a valid key of a table: not empty, no white space, no control characters."""
     return _TOKEN.fullmatch(key) is not None
 
 
 def parse_script_line(line: str) -> tuple[str, str] | None:
-    """Return the key and the rest of an scp line, blanks trimmed; None if either is missing."""
+    """Return the key and the file name of an scp line, without blanks around them; None if either is missing."""
     fields = line.strip(WHITESPACE)
     match = re.search(f"[{WHITESPACE}]+", fields)
     if match is None:
@@ -234,7 +234,7 @@ def parse_script_line(line: str) -> tuple[str, str] | None:
 
 
 def split_range(text: str) -> tuple[str, str | None]:
-    """Split ``foo.ark:123[0:9]`` into ``("foo.ark:123", "0:9")``; the range is None where there is none."""
+    """Split ``foo.ark:123[0:9]`` into ``("foo.ark:123", "0:9")``; without a range the second is None."""
     if not text.endswith("]"):
         return text, None
     pieces = text.split("[")
@@ -244,9 +244,9 @@ def split_range(text: str) -> tuple[str, str | None]:
 
 
 def parse_range(text: str, num_axes: int) -> list[tuple[int, int] | None]:
-    """Parse ``first:last`` or ``rows,columns``: one (first, last), both included, per axis; None means everything.
+    """Parse ``first:last`` or ``rows,columns`` to one (first, last) per axis, both included; None means everything.
 
-    ``num_axes`` is how many parts the object allows: 2 for a matrix, 1 for a vector. The result has that length.
+    ``num_axes`` is the number of axes of the object: 2 for a matrix, 1 for a vector. The result has that length.
     """
     parts = text.split(",")
     if len(parts) > num_axes:

@@ -30,7 +30,8 @@ _pipes_forbidden = False
 
 
 class ClosedOutput(Nnet3Error):
-    """A standard output whose reader went away (``… | head``); the exit status is that of a broken pipe."""
+    """The error of a standard output that its reader has closed (``… | head``), with the exit status of a broken pipe.
+    """
 
     exit_code = 128 + system.SIGPIPE
 
@@ -43,7 +44,7 @@ def _reason(error: OSError) -> str:
 
 
 class PipeProcess(Protocol):
-    """The process at the other end of a pipe, as far as streams use it; a subprocess.Popen has all of it."""
+    """Interface of the process at the other end of a pipe; subprocess.Popen implements it."""
 
     stdin: Any
     stdout: Any
@@ -54,16 +55,19 @@ class PipeProcess(Protocol):
 
 
 def forbid_pipes() -> None:
-    """Refuse every ``command |`` and ``| command`` in this process from now on; there is no way back.
+    """Refuse every ``command |`` and ``| command`` in this process from now on; this cannot be undone.
 
-    For services that get names of files from others. Processes that this one starts obey ``NNET3PY_PIPES=no``.
+    For services that get names of files from others. In child processes ``NNET3PY_PIPES=no`` does the same.
     """
     global _pipes_forbidden
     _pipes_forbidden = True
 
 
 def _start_command(command: str, path: str, reads: bool) -> PipeProcess:
-    """Start the command of a pipe, to read its output or to write to it. Nnet3Error if pipes are forbidden."""
+    """Start the command of a pipe, to read its output or, without ``reads``, to write to it.
+
+    Nnet3Error if pipes are forbidden.
+    """
     if _pipes_forbidden or os.environ.get(PIPES_VARIABLE, "yes") != "yes":
         raise Nnet3Error(f"'{path}' would run a shell command, which is forbidden here", "name a file instead; pipes "
                          f"are forbidden by {PIPES_VARIABLE}=no in the environment, or by forbid_pipes()")
@@ -81,7 +85,7 @@ def _start_command(command: str, path: str, reads: bool) -> PipeProcess:
 
 
 class _RawInput(io.RawIOBase):
-    """Unbuffered bytes of a file descriptor or of another file object; its errors name the file."""
+    """An unbuffered stream of a file descriptor or of another file object; its errors name the file."""
 
     def __init__(self, source: Any, path: str) -> None:
         self._source, self._path = source, path
@@ -117,19 +121,19 @@ class _RawInput(io.RawIOBase):
 def failed_command(path: str, status: int) -> Nnet3Error:
     """Return the error for a pipe whose command ended with a status other than 0.
 
-    Kaldi only warns, save for tables read.
+    Kaldi only warns, except for tables that are read.
     """
     return Nnet3Error(f"the command of '{path}' failed with status {status}", "its own messages say why")
 
 
 class InputStream(io.BufferedReader):
-    """A binary stream to read, which behaves as Kaldi's when it is closed.
+    """A buffered binary stream to read. Closing it warns of a failed command, as in Kaldi.
 
     Attributes
     ----------
     path : str, the rxfilename, for messages
     size : int, bytes in the file; None where unknown (pipes)
-    status : int, exit status of a pipe's command after ``close``; 0 if all went well
+    status : int, exit status of a pipe's command after ``close``; 0 if it succeeded
     """
 
     def __init__(self, source: Any, path: str, process: PipeProcess | None = None, keep: bool = False) -> None:
@@ -145,7 +149,7 @@ class InputStream(io.BufferedReader):
         return self.path
 
     def without_mark(self) -> InputStream:
-        """Pass over a byte-order mark that the text begins with, with a warning; return the stream itself.
+        """Skip a byte-order mark at the beginning of a text, with a warning; return the stream itself.
 
         Editors on Windows write such a mark; it would become part of the first key or word.
         """
@@ -155,7 +159,7 @@ class InputStream(io.BufferedReader):
         return self
 
     def close(self) -> None:
-        """Close, and wait for a pipe's command; a failed command is a warning and leaves its ``status``."""
+        """Close the stream and wait for a pipe's command; if that fails, warn and set ``status``."""
         if self._keep or self.closed:
             return
         process, self._process = self._process, None
@@ -164,7 +168,7 @@ class InputStream(io.BufferedReader):
         if process is not None:
             self.status = process.wait()
             if self.status in _BROKEN_PIPE and not at_end:
-                self.status = 0      # we stopped reading: its failure was our doing
+                self.status = 0      # the command failed because this process stopped reading
             if self.status:
                 logger.warning("Pipe %s had nonzero return status %d", self.path, self.status)
 
@@ -181,7 +185,7 @@ _standard_input: tuple[Any, InputStream] | None = None
 
 
 def _open_standard_input() -> InputStream:
-    """Return the one stream of the process, so that two objects can be read from ``-`` one after the other."""
+    """Return the stream of standard input, the same one each time, so that several objects can be read from ``-``."""
     global _standard_input
     if _standard_input is None or _standard_input[0] is not sys.stdin or _standard_input[1].closed:
         source = getattr(sys.stdin, "buffer", None)
@@ -202,7 +206,7 @@ def _open_file(path: str) -> io.FileIO:
 
 
 def open_input(rxfilename: str | os.PathLike[str]) -> InputStream:
-    """Open the input that an rxfilename names; a context manager. Kaldi: Input::Open.
+    """Open the input that an rxfilename names; the result is a context manager. Kaldi: Input::Open.
 
     Raises SpecifierError for an invalid name and Nnet3Error if it cannot be opened.
     """
@@ -234,7 +238,7 @@ def _seek(stream: InputStream, name: FileName) -> None:
 
 
 class _RawOutput(io.RawIOBase):
-    """Unbuffered bytes to a file object; its errors name the file. With ``discard`` set it swallows everything."""
+    """An unbuffered stream to a file object; its errors name the file. If ``discard`` is set, data are dropped."""
 
     def __init__(self, target: Any, path: str, standard: bool = False) -> None:
         self.target, self._path, self._standard = target, path, standard
@@ -251,7 +255,8 @@ class _RawOutput(io.RawIOBase):
         return self._position
 
     def write(self, data: Any) -> int:
-        """Write all that the target takes; after an error everything else is swallowed."""
+        """Write ``data``, perhaps only in part; return the number of bytes. After an error, further data are dropped.
+        """
         if self.discard:
             return len(data)
         try:
@@ -263,7 +268,7 @@ class _RawOutput(io.RawIOBase):
         return written
 
     def copy_range(self, source: int, first: int, count: int) -> None:
-        """Write ``count`` bytes of the file with the descriptor ``source``, from byte ``first`` on."""
+        """Write ``count`` bytes, from byte ``first`` on, of the file with the descriptor ``source``."""
         end = first + count
         by_system = hasattr(os, "sendfile")
         while first < end and not self.discard:
@@ -308,9 +313,9 @@ class _RawOutput(io.RawIOBase):
 
 
 class OutputStream(io.BufferedWriter):
-    """A binary stream to write. :meth:`commit` makes the file appear; :meth:`close` without it throws the file away.
+    """A binary stream to write. :meth:`commit` gives a file its name; :meth:`close` without it removes the file.
 
-    As a context manager it commits, or closes if an exception passes. ``path`` is the wxfilename, for messages.
+    As a context manager it commits or, after an exception, closes. ``path`` is the wxfilename, for messages.
     """
 
     def __init__(self, target: Any, path: str, process: PipeProcess | None = None, standard: bool = False,
@@ -322,7 +327,7 @@ class OutputStream(io.BufferedWriter):
         self._process, self._temporary = process, temporary
 
     def copy_range(self, source: InputStream, first: int, count: int) -> None:
-        """Write ``count`` bytes of a file, from byte ``first`` on, that need not pass through this process."""
+        """Write ``count`` bytes of a file, from byte ``first`` on; where possible the operating system copies them."""
         self.flush()
         self._raw_output.copy_range(source.fileno(), first, count)
 
@@ -332,7 +337,7 @@ class OutputStream(io.BufferedWriter):
         return self.path
 
     def commit(self) -> None:
-        """Write out everything, wait for a pipe's command, give the file its name. Nnet3Error if any of it fails."""
+        """Write buffered bytes, wait for a pipe's command, rename the file. Nnet3Error if any of it fails."""
         if self.closed:
             return
         if self._temporary is not None and not temporary_files.is_ours(self._temporary):     # a child of a fork
@@ -353,7 +358,7 @@ class OutputStream(io.BufferedWriter):
             raise failed_command(self.path, self.status)
 
     def close(self) -> None:
-        """Stop writing; bytes that were not committed are thrown away (those sent down a pipe have gone)."""
+        """Stop writing; a file that was not committed is removed (what was sent to a pipe cannot be taken back)."""
         if not self.closed:
             self._raw_output.discard = True
             super().close()
@@ -391,7 +396,7 @@ def _open_standard_output() -> OutputStream:
 
 
 def _must_write_through(path: str) -> bool:
-    """Return whether a file cannot be replaced by renaming: devices, fifos, and the /dev/fd names of open files."""
+    """Return whether a file cannot be replaced by renaming: devices, fifos, and names in /dev and /proc."""
     if path.startswith(("/dev/", "/proc/")):
         return True
     try:
@@ -420,13 +425,11 @@ def _open_output_file(path: str) -> OutputStream:
 
 
 def open_output(wxfilename: str | os.PathLike[str]) -> OutputStream:
-    """Open the output that a wxfilename names; a context manager. Kaldi: Output::Open.
+    """Open the output that a wxfilename names; the result is a context manager. Kaldi: Output::Open.
 
-    A file is written under a temporary name in its own folder and renamed when complete; devices, fifos and the like
-    are
-    written directly, and a symbolic link keeps pointing to its target. Raises SpecifierError for an invalid name,
-    Nnet3Error
-    if the output cannot be opened, written or closed.
+    A file is written under a temporary name in the same folder and renamed when complete; devices, fifos and the like
+    are written directly, and a symbolic link is kept. Raises SpecifierError for an invalid name, Nnet3Error if the
+    output cannot be opened, written or closed.
     """
     wxfilename = os.fspath(wxfilename)
     name = parse_wxfilename(wxfilename)
@@ -439,7 +442,7 @@ def open_output(wxfilename: str | os.PathLike[str]) -> OutputStream:
 
 
 def write_text(wxfilename: str, text: str) -> None:
-    """Write ``text`` (UTF-8) to a wxfilename, also where standard output takes text only, as in a notebook.
+    """Write ``text`` (UTF-8) to a wxfilename, also to a standard output that accepts only text, as in a notebook.
 
     Raises as :func:`open_output` does.
     """
@@ -457,7 +460,7 @@ _MOST_DIGITS = 9
 def read_text(rxfilename: str | os.PathLike[str]) -> str:
     """Read the text of a file or pipe, in UTF-8.
 
-    Bytes that are not UTF-8 are kept as they are; a byte-order mark is not.
+    Bytes that are not UTF-8 are kept as surrogates (``surrogateescape``); a byte-order mark is skipped.
     """
     with open_input(rxfilename) as stream:
         text = stream.without_mark().read().decode("utf-8", "surrogateescape")
@@ -472,7 +475,7 @@ def read_lines(rxfilename: str) -> list[str]:
 
 
 def read_integer_lines(rxfilename: str, keep_empty: bool = False) -> list[list[int]]:
-    """Read the numbers, from 0, of each line, or of each line that has any. FormatError for other words."""
+    """Read the numbers, 0 or more, of each line; empty lines only if ``keep_empty``. FormatError for other words."""
     lines = [line.split() for line in read_lines(rxfilename)]
     for number, words in enumerate(lines, 1):
         if not all(word.isascii() and word.isdigit() and len(word) <= _MOST_DIGITS for word in words):

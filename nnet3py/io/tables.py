@@ -36,13 +36,13 @@ def _identity(value: Value) -> Value:
 
 
 class _Closing:
-    """A context manager whose ``close`` stays quiet when an exception is passing already."""
+    """A context manager that calls ``close`` or, after an exception, ``abandon``."""
 
     def close(self) -> None:
         raise NotImplementedError
 
     def abandon(self) -> None:
-        """Let go of everything silently."""
+        """Close without raising errors."""
         raise NotImplementedError
 
     def __enter__(self: Table) -> Table:
@@ -59,9 +59,10 @@ class _Closing:
 class SequentialReader(_Closing, Generic[Value]):
     """The entries of a table in their order.
 
-    Iterating gives (key, value). An unreadable first entry of an archive raises FormatError; a later one is a warning
-    and ends the iteration, and then :meth:`close` (or leaving the ``with`` block) raises, unless the rspecifier is
-    permissive (``p``). In a script, an unreadable object raises, or with ``p`` is skipped. ``stream`` is what is read.
+    Iterating yields (key, value). An unreadable first entry of an archive raises FormatError. A later one ends the
+    iteration with a warning, and then :meth:`close` (or leaving the ``with`` block) raises, unless the rspecifier is
+    permissive (``p``). In a script, an unreadable object raises, or with ``p`` is skipped. ``stream`` is the open
+    archive or script.
     """
 
     def __init__(self, rspecifier: str, holder: Holder[Value]) -> None:
@@ -82,9 +83,9 @@ class SequentialReader(_Closing, Generic[Value]):
         return read_ahead(entries) if self.specifier.background else entries
 
     def runs(self, find: Callable[[InputStream], Iterator[Run]]) -> Iterator[Run]:
-        """Yield the runs that ``find`` finds at the front of an archive that is a file, for :meth:`TableWriter.move`.
+        """Yield the runs of entries that ``find`` finds at the beginning of an archive, for :meth:`TableWriter.move`.
 
-        Iterating over the reader gives the entries after them.
+        The archive must be a file. Iterating over the reader afterwards yields the entries that follow.
         """
         if self.specifier.kind == "ark" and not self.specifier.background:
             for run in find(self.stream):
@@ -97,9 +98,9 @@ class SequentialReader(_Closing, Generic[Value]):
         return self.stream.size if self.specifier.kind == "ark" else None
 
     def share_read(self) -> float | None:
-        """Return the share of the archive or script read so far, from 0 to 1; None where unknown (pipes).
+        """Return the share of the archive or script read so far, from 0 to 1; None if unknown (pipes).
 
-        Part of an archive is read ahead.
+        It includes entries that were read ahead.
         """
         try:
             return self.stream.tell() / self.stream.size if self.stream.size else None
@@ -107,7 +108,8 @@ class SequentialReader(_Closing, Generic[Value]):
             return None
 
     def lazy(self) -> Iterator[tuple[str, Callable[[], Value]]]:
-        """Iterate with a function to load each value: a script's objects are read only if asked for."""
+        """Iterate over (key, function that returns the value): the objects of a script are read only when it is called.
+        """
         if self.specifier.kind == "ark":
             return ((key, partial(_identity, value)) for key, value in self._archive_entries())
         return self._script_entries()
@@ -173,7 +175,7 @@ class SequentialReader(_Closing, Generic[Value]):
 
 
 class TableWriter(_Closing, Generic[Value]):
-    """A writer of entries to an archive, an archive with a script of offsets, or the files that a script names.
+    """A writer of entries to an archive, to an archive and a script of offsets, or to the files that a script names.
 
     ``writer.write(key, value)`` raises on any failure. As a context manager it makes the files appear when complete.
     """
@@ -206,7 +208,10 @@ class TableWriter(_Closing, Generic[Value]):
         return TokenWriter(self._archive, self.specifier.binary)
 
     def write(self, key: str, value: Value) -> None:
-        """Write one entry. ``key`` must not be empty nor contain blanks. Bytes, BytePieces are written as they are."""
+        """Write one entry; values that are bytes or BytePieces are written as they are.
+
+        Nnet3Error for a key that is empty or contains blanks.
+        """
         if not is_token(key):
             raise Nnet3Error(f"'{key}' cannot be a key", hint="keys are not empty and contain no blanks")
         if self._archive is None:
@@ -228,11 +233,11 @@ class TableWriter(_Closing, Generic[Value]):
 
     @property
     def takes_runs(self) -> bool:
-        """True if entries can be moved here by :meth:`move`: this is a binary archive."""
+        """True if the output is a binary archive, to which :meth:`move` can write."""
         return self._archive is not None and self._header == BINARY_HEADER
 
     def move(self, source: SequentialReader, run: Run) -> None:
-        """Write the entries of a run of ``source``, which must be as :meth:`write` would write them."""
+        """Copy the bytes of a run of entries of ``source``, whose values must be in the binary form of this table."""
         assert self._archive is not None
         begin = self._archive.tell()
         self._archive.copy_range(source.stream, run.first, run.end - run.first)
@@ -270,7 +275,7 @@ class TableWriter(_Closing, Generic[Value]):
                 self.holder.write(TokenWriter(stream, self.specifier.binary), value)
 
     def close(self) -> None:
-        """Complete the files; Nnet3Error if that fails."""
+        """Complete the files, which then appear; Nnet3Error if that fails."""
         if self._archive is not None:
             try:
                 if self._script is not None:      # neither appears unless both can be written
@@ -283,7 +288,7 @@ class TableWriter(_Closing, Generic[Value]):
                 self.abandon()
 
     def abandon(self) -> None:
-        """Throw away the files that are not complete."""
+        """Close and remove the files that are not complete."""
         for stream in (self._archive, self._script):
             if stream is not None:
                 stream.close()
@@ -301,7 +306,7 @@ def write_table(wspecifier: str, holder: Holder[Value],
 
 
 class Entries(Iterator[tuple[str, Value]], Generic[Value]):
-    """An iterator over (key, value) of a table, which is opened when the first entry is asked for.
+    """An iterator over (key, value) of a table, which is opened when the first entry is requested.
 
     Parameters
     ----------
@@ -323,11 +328,11 @@ class Entries(Iterator[tuple[str, Value]], Generic[Value]):
         return next(self._pairs)
 
     def close(self) -> None:
-        """Close the table; nothing is read from it any more."""
+        """Close the table and end the iteration."""
         self._pairs.close()
 
     def __getitem__(self, key: object) -> NoReturn:
-        """Raise UsageError: a table is read from its beginning."""
+        """Raise UsageError: the entries of a table can only be read in order."""
         raise UsageError("the entries of a table come one after the other, as (key, value)",
                          f"dict(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]" if isinstance(key, str) else
                          f"list(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]")

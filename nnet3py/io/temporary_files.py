@@ -1,8 +1,7 @@
-"""Temporary files that outputs are written to until they are complete; none outlives its process for long.
+"""Temporary files, to which outputs are written until they are complete.
 
-A process that ends removes its own. A process that is killed cannot, so it locks them: the next writer of the same
-output
-removes those that nobody has locked any more.
+A process removes its unfinished files when it ends. A killed process cannot, so files are locked while they are
+written: the next process that writes the same output removes those that are not locked.
 """
 from __future__ import annotations
 
@@ -25,13 +24,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def create(final: str) -> tuple[int, str]:
-    """Create a file beside ``final``, which exists or will; return its descriptor and its name. Raises OSError."""
+    """Create a temporary file in the folder of ``final``, which it will replace; return its descriptor and name.
+
+    Raises OSError.
+    """
     folder, base = os.path.split(final)
     for abandoned in _left_behind(folder).pop(base[:_LONGEST], ()):
         _remove_if_unlocked(os.path.join(folder, abandoned))
     while True:
         path = os.path.join(folder, f".{base[:_LONGEST]}.{os.getpid()}-{next(_numbers)}.tmp")
-        _unfinished[path] = final              # before it is there: a signal may come at any moment
+        _unfinished[path] = final              # before it exists, since a signal may come at any moment
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | system.PLAIN, 0o666)
             break
@@ -47,17 +49,17 @@ def create(final: str) -> tuple[int, str]:
 
 
 def is_output(final: str) -> bool:
-    """Return whether this process is writing the output."""
+    """Return whether this process is writing a temporary file for ``final``."""
     return final in _unfinished.values()
 
 
 def is_ours(path: str) -> bool:
-    """Return whether this process made the file; a forked child must leave its parent's files alone."""
+    """Return whether this process created the file; a forked child must not touch its parent's files."""
     return path in _unfinished
 
 
 def rename(path: str) -> None:
-    """Give a complete file its final name. Raises OSError, and then the file is gone."""
+    """Give a complete file its final name. If that raises OSError, the file is removed."""
     try:
         os.replace(path, _unfinished[path])
         del _unfinished[path]
@@ -67,14 +69,14 @@ def rename(path: str) -> None:
 
 
 def remove(path: str) -> None:
-    """Remove a file, if this process made it."""
+    """Remove a temporary file, if this process created it."""
     if _unfinished.pop(path, None) is not None:
         with suppress(OSError):
             os.remove(path)
 
 
 def remove_all() -> None:
-    """Remove all files that this process, which is about to end, has not finished."""
+    """Remove all unfinished temporary files of this process."""
     for path in list(_unfinished):
         remove(path)
 
@@ -84,7 +86,7 @@ atexit.register(remove_all)
 
 @cache
 def _left_behind(folder: str) -> dict[str, list[str]]:
-    """Return temporary files of a folder when this process first wrote there, by the name of the output."""
+    """Return the names of temporary files in a folder by the name of their output, as of the first call (cached)."""
     folders: dict[str, list[str]] = {}
     with suppress(OSError):
         for name in os.listdir(folder or "."):
@@ -95,7 +97,7 @@ def _left_behind(folder: str) -> dict[str, list[str]]:
 
 
 def _remove_if_unlocked(path: str) -> None:
-    """Remove a file of another process, unless that process still writes it, or this cannot be found out."""
+    """Remove another process's temporary file, unless that process is still writing it, or this cannot be found out."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDWR | system.UNFOLLOWED | system.PLAIN)
         try:

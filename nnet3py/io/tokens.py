@@ -1,4 +1,4 @@
-"""Tokens and numbers: the two ends of every Kaldi object file, in text and in binary.
+"""Readers and writers of tokens and numbers, of which all Kaldi object files consist, in text and in binary.
 
 Kaldi: ``io-funcs.h``.
 """
@@ -18,10 +18,10 @@ from nnet3py.io.byte_source import ByteSource
 _BLANKS = frozenset((b" ", b"\t", b"\n", b"\r", b"\v", b"\f"))
 _INTEGER_BYTES = frozenset(bytes((c,)) for c in b"+-0123456789")
 _REAL_BYTES = _INTEGER_BYTES | frozenset((b".", b"e", b"E"))
-_LONGEST_TOKEN = 10000          # bytes; anything longer is not a token, and the file not one of ours
+_LONGEST_TOKEN = 10000          # bytes; a file with a longer token is not Kaldi's
 _LONGEST_TAG = 100              # bytes; the tags of fields are shorter
 _LARGE = 1 << 16                # bytes; from here on a length is checked against the size before memory is asked for
-_SKIPPED = 1 << 20              # bytes; how much of what is passed over is read at a time
+_SKIPPED = 1 << 20              # bytes that are read at a time when they are skipped
 _BLANK_RUN = re.compile(rb"[ \t\n\r\v\f]*")
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -36,7 +36,7 @@ TEXT_FLOAT = b"%.7g "           # how every real number is printed, float and do
 
 
 class _IntegerKind:
-    """The storage of integers of one width: a size byte (negative for unsigned types), then little-endian bytes."""
+    """The binary form of integers of one width: a size byte (negative for unsigned types), then little-endian bytes."""
 
     def __init__(self, name: str, code: str) -> None:
         self.name = name
@@ -58,11 +58,11 @@ class TokenReader:
 
     Attributes
     ----------
-    binary : bool, whether the binary form is being read; :meth:`read_header` sets it
+    binary : bool, whether the file is in binary form; :meth:`read_header` sets it
     path : str, name of the file, for messages
-    component : str, name of the network component being read, for messages, or None
-    field : str, last opening tag read, such as ``<Dim>``, for messages, or None
-    content : memoryview of the whole file, where that lies in memory, or None
+    component : str, name of the network component that is being read, for messages, or None
+    field : str, opening tag that was read last, such as ``<Dim>``, for messages, or None
+    content : memoryview of the whole file, if that is in memory, or None
     """
 
     def __init__(self, stream: BinaryIO | Any, path: str = "", size: int | None = None, binary: bool = False) -> None:
@@ -78,7 +78,7 @@ class TokenReader:
 
     @property
     def offset(self) -> int:
-        """Number of bytes consumed; counted from the start of the file where the stream can tell."""
+        """Number of bytes consumed, from the start of the file if the stream can tell."""
         return self._source.offset
 
     @property
@@ -87,17 +87,17 @@ class TokenReader:
         return self._source.remaining
 
     def error(self, message: str, hint: str | None = None, offset: int | None = None) -> FormatError:
-        """Return a FormatError that names path, offset, component and field; the caller raises it."""
+        """Return a FormatError that names path, offset, component and field, for the caller to raise."""
         where = self.offset if offset is None else offset
         return FormatError(message, path=self.path, offset=where, component=self.component, hint=hint,
                            field=self.field)
 
     def at_end(self) -> bool:
-        """Return whether no byte is left."""
+        """Return whether no bytes are left."""
         return not self._source.peek(1)
 
     def start_capture(self) -> None:
-        """Keep a copy of every byte consumed from here on."""
+        """Copy every byte that is consumed from now on."""
         self._source.start_record()
 
     def end_capture(self) -> bytes:
@@ -128,7 +128,7 @@ class TokenReader:
         return data
 
     def up_to(self, count: int | None) -> bytes | bytearray:
-        """Read at most ``count`` bytes, fewer only at the end; None for all that are left."""
+        """Read at most ``count`` bytes, fewer only at the end of the file; None reads all that are left."""
         return self._source.read_pieces(sys.maxsize if count is None else count)
 
     def array(self, dtype: Any, count: int, what: str = "elements") -> np.ndarray:
@@ -145,7 +145,7 @@ class TokenReader:
         return result
 
     def skip(self, count: int) -> None:
-        """Pass over ``count`` bytes."""
+        """Skip ``count`` bytes; FormatError if fewer are left."""
         self.check_count(count, 1, "bytes")
         while count > 0:
             step = min(count, _SKIPPED)
@@ -153,7 +153,7 @@ class TokenReader:
             count -= step
 
     def skip_up_to(self, count: int) -> None:
-        """Pass over ``count`` bytes, or what is left if that is less."""
+        """Skip ``count`` bytes, or all that are left if these are fewer."""
         left = self.remaining
         if left is None:
             while count > 0 and (skipped := len(self.up_to(min(count, _SKIPPED)))):
@@ -166,13 +166,13 @@ class TokenReader:
         return self._source.peek(count)[:count]
 
     def peek_byte(self) -> bytes:
-        """Return the next byte, in text the next that is not a blank, without consuming it; empty at the end."""
+        """Return the next byte (in text, the next that is not a blank) without consuming it; empty at the end."""
         if not self.binary:
             self.skip_whitespace()
         return self.peek(1)
 
     def take_while(self, pattern: re.Pattern[bytes]) -> bytes:
-        """Consume the longest run that ``pattern``, a repeated set of bytes, matches."""
+        """Read as many bytes as ``pattern``, a regular expression of repeated single bytes, matches."""
         parts: list[bytes] = []
         while True:
             data = self._source.peek(1)
@@ -184,11 +184,11 @@ class TokenReader:
                 return b"".join(parts)
 
     def skip_whitespace(self) -> None:
-        """Pass over blanks and newlines."""
+        """Skip blanks and newlines."""
         self.take_while(_BLANK_RUN)
 
     def read_line(self) -> bytes:
-        """Read the rest of the line without its newline, which is consumed.
+        """Read the rest of the line and its newline; return it without the newline.
 
         FormatError if the file ends before the newline.
         """
@@ -204,7 +204,7 @@ class TokenReader:
     # -- tokens ----------------------------------------------------------------------------------------------------
 
     def read_header(self) -> bool:
-        """Consume the optional ``\\0B``; set and return :attr:`binary`."""
+        """Read the optional ``\\0B``; set and return :attr:`binary`."""
         self.binary = self._source.peek(1)[:1] == b"\0"
         if self.binary:
             header = self.peek(2)
@@ -214,7 +214,7 @@ class TokenReader:
         return self.binary
 
     def token(self) -> str:
-        """Read the next token; the blank after it is consumed. Kaldi: ReadToken."""
+        """Read the next token and the blank after it. Kaldi: ReadToken."""
         read = self._source.read
         byte = read(1)
         while byte in _BLANKS:
@@ -235,21 +235,21 @@ class TokenReader:
         return text
 
     def expect(self, token: str) -> None:
-        """Consume ``token``; FormatError if another token is there. Kaldi: ExpectToken."""
+        """Read the token ``token``; FormatError if another token is there. Kaldi: ExpectToken."""
         found = self.token()
         if found != token:
             self.check_token(found, token)
 
     def check_token(self, found: str, *expected: str) -> None:
-        """Raise FormatError unless ``found``, the token read last, is one of ``expected``.
+        """Raise FormatError unless ``found``, the token that was read last, is one of ``expected``.
 
-        Kaldi lets the ``<`` be missing, because peeking may have taken it.
+        A missing ``<`` is accepted as in Kaldi, where peeking may have consumed it.
         """
         if not any(found == token or (token[:1] == "<" and found == token[1:]) for token in expected):
             raise self.unexpected(found, " or ".join(expected))
 
     def unexpected(self, found: str, expected: str, hint: str | None = None) -> FormatError:
-        """Return a FormatError for ``found``, the token read last, at its place; the caller raises it."""
+        """Return a FormatError for ``found``, the token that was read last, at its offset, for the caller to raise."""
         data = found.encode("utf-8", "surrogateescape")
         if found.startswith("<"):
             self.field = self._field_before
@@ -257,12 +257,12 @@ class TokenReader:
 
     def unexpected_bytes(self, found: bytes, expected: str, hint: str | None = None,
                          offset: int | None = None) -> FormatError:
-        """Return a FormatError for ``found`` in place of ``expected``; empty means the end of the file."""
+        """Return a FormatError for bytes ``found`` instead of ``expected``; empty ones mean the end of the file."""
         shown = f"'{_shown(found)}'" if found.strip() else "a blank" if found else "the end of the file"
         return self.error(f"expected {expected}, found {shown}", hint, offset)
 
     def expect_one_or_two(self, first: str, second: str) -> None:
-        """Consume ``first second`` or ``second`` alone. Kaldi: ExpectOneOrTwoTokens."""
+        """Read ``first second`` or ``second`` alone. Kaldi: ExpectOneOrTwoTokens."""
         found = self.token()
         if found == first:
             self.expect(second)
@@ -302,7 +302,7 @@ class TokenReader:
         return number
 
     def integers(self, count: int) -> np.ndarray:
-        """Read ``count`` int32 one after the other, each stored as by :meth:`integer`, int32 (count,)."""
+        """Read ``count`` int32, each in the form of :meth:`integer`, as int32 (count,)."""
         if not self.binary:
             self.check_count(count, 2)
             return np.fromiter((self.integer() for _ in range(count)), dtype=np.int32)
@@ -312,7 +312,7 @@ class TokenReader:
         return records["value"].astype(np.int32)
 
     def real(self) -> float:
-        """Read a float or a double, whichever is stored. Kaldi: ReadBasicType of float and double."""
+        """Read a float or a double, whichever the file has. Kaldi: ReadBasicType of float and double."""
         if self.binary:
             size = self._source.read(1)
             form = _FLOAT32 if size == b"\4" else _FLOAT64 if size == b"\10" else None
@@ -352,9 +352,9 @@ class TokenReader:
         return byte == b"T"
 
     def _text_number(self, allowed: frozenset[bytes], form: re.Pattern[bytes], what: str) -> bytes:
-        """Read the bytes of a number as a C++ stream does: up to the first byte that cannot belong to it.
+        """Read the bytes of a number, up to the first byte that cannot be part of it, as a C++ stream does.
 
-        One space after the number is consumed, because writers put one there; any other byte stays.
+        One space after the number is consumed as well, since writers put one there; any other byte is not.
         """
         read = self._source.read
         byte = read(1)
@@ -376,7 +376,7 @@ class TokenReader:
     # -- lists of integers -----------------------------------------------------------------------------------------
 
     def integer_vector(self, kind: str = "int32") -> np.ndarray:
-        """Read integers as stored inside objects, int32 (count,), or another ``kind``. Kaldi: ReadIntegerVector."""
+        """Read a vector of integers inside an object, int32 (count,), or another ``kind``. Kaldi: ReadIntegerVector."""
         if self.binary:
             return self._binary_integers(kind, 1)
         return self._integers_of(self._bracketed(), kind)
@@ -429,7 +429,7 @@ _WORD = re.compile(rb"[^ \t\n\r\v\f]*")
 
 
 def _shown(text: bytes) -> str:
-    """Return ``text`` for a message: one line of printable characters, not too long."""
+    """Return ``text`` for a message: one line of printable characters, shortened if necessary."""
     words = text.decode("utf-8", "backslashreplace")
     words = "".join(c if c.isprintable() else repr(c)[1:-1] for c in words)
     return words if len(words) <= 60 else words[:60] + "..."
@@ -438,7 +438,7 @@ def _shown(text: bytes) -> str:
 class TokenWriter:
     """A writer of tokens, numbers and raw bytes to a binary stream, in text or in binary.
 
-    The header is written by the code that opens the file.
+    The header ``\\0B`` is written by the code that opens the file.
     """
 
     def __init__(self, stream: BinaryIO | Any, binary: bool) -> None:
@@ -473,7 +473,7 @@ class TokenWriter:
         self._write(form.sized.pack(form.size_byte, value) if self.binary else b"%d " % value)
 
     def integers(self, values: np.ndarray) -> None:
-        """Write each of ``values`` as :meth:`integer` writes an int32."""
+        """Write each of ``values`` in the form in which :meth:`integer` writes an int32."""
         if self.binary:
             records = np.empty(values.size, dtype=_SIZED_INT32)
             records["size"], records["value"] = 4, values.ravel()
@@ -482,12 +482,12 @@ class TokenWriter:
             self._write(b"%d " * values.size % tuple(values.ravel().tolist()))
 
     def float32(self, value: float) -> None:
-        """Write a number as float."""
+        """Write a number as a float."""
         value = float(np.float32(value))
         self._write(_SIZED_FLOAT32.pack(4, value) if self.binary else TEXT_FLOAT % value)
 
     def float64(self, value: float) -> None:
-        """Write a number as double."""
+        """Write a number as a double."""
         self._write(_SIZED_FLOAT64.pack(8, value) if self.binary else TEXT_FLOAT % float(value))
 
     def boolean(self, value: bool) -> None:
@@ -496,7 +496,7 @@ class TokenWriter:
         self._write(letter if self.binary else letter + b" ")
 
     def integer_vector(self, values: Any, kind: str = "int32") -> None:
-        """Write integers as stored inside objects. Kaldi: WriteIntegerVector."""
+        """Write a vector of integers inside an object. Kaldi: WriteIntegerVector."""
         numbers = np.asarray(values, dtype=kind).reshape(-1)
         if self.binary:
             self._write(struct.pack("<bi", numbers.itemsize, len(numbers)))

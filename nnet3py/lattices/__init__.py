@@ -1,15 +1,15 @@
 """Lattices: determinization, pruning, rescoring, alignment with words and phones, posteriors, minimum Bayes risk.
 
 A lattice is a ``CompactLattice`` or, with a transition-id on each arc, an ``Fst`` of arc type ``lattice4``. Most used
-are
-``best_path`` (``paths.py``), ``pruned`` (``pruning.py``) and ``determinize_phone_pruned`` (``determinize.py``);
+are ``best_path`` (``best_path.py``), ``pruned`` (``pruning.py``) and ``determinize_phone_pruned`` (``determinize.py``);
 ``states.py`` has what most algorithms begin with: ``top_sorted``, ``trimmed``, ``arc_costs``, ``state_times``. Loops
-over
-states and arcs are compiled (``*_loops.py``): they fill arrays, stop when one is full, and go on with a larger one.
+over states and arcs are compiled (``*_loops.py``): they fill arrays, return when one is full, and continue when they
+are called with a larger one.
 
-The room must not import decoding, networks or language-model training; models reach it as ``DeterministicLm``
-(``pruned_composition.py``), ``Composer`` (``composition.py``) or ``ConstArpa``. kaldifst composes and determinizes
-FSTs; lattices would pass to it as files, and results must equal those of Kaldi's pruned determinization.
+The package must not import decoding, networks or language-model training; models are passed to it as
+``DeterministicLm`` (``pruned_composition.py``), ``Composer`` (``composition.py``) or ``ConstArpa``. kaldifst composes
+and determinizes FSTs; lattices would have to be passed to it as files, and results must equal those of Kaldi's pruned
+determinization.
 """
 from __future__ import annotations
 

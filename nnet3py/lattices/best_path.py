@@ -25,7 +25,7 @@ _FIRST_ROOM = 1 << 12            # nodes of the search for n paths
 
 
 class Path(NamedTuple):
-    """The contents of a linear lattice.
+    """The words, transition-ids and costs of a lattice of one path.
 
     Attributes
     ----------
@@ -41,14 +41,20 @@ class Path(NamedTuple):
 
     @property
     def cost(self) -> np.float32:
-        """Sum of both costs."""
+        """Graph cost plus acoustic cost, in nats."""
         return self.graph_cost + self.acoustic_cost
 
 
 def best_costs(lattice: CompactLattice) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least costs from the start, float64 (states,), and the arcs that reach them, int64 (states,).
+    """Return the least cost from the start to each state, and the last arc of that path.
 
-    The lattice must be topologically sorted.
+    Parameters
+    ----------
+    lattice : CompactLattice, topologically sorted
+
+    Returns
+    -------
+    float64 (states,), and arc numbers, int64 (states,).
     """
     best, entered_by = np.empty(lattice.num_states), np.empty(lattice.num_states, dtype=np.int64)
     _forward_costs(lattice.start, lattice.arc_starts, lattice.next_states, arc_costs(lattice), best, entered_by)
@@ -60,8 +66,7 @@ def best_path(lattice: CompactLattice) -> CompactLattice | None:
 
     Parameters
     ----------
-    lattice : CompactLattice, states in any order; costs scaled as paths are to be compared
-        (:func:`~nnet3py.lattices.scaling.scaled`)
+    lattice : CompactLattice, states in any order, costs scaled already (:func:`~nnet3py.lattices.scaling.scaled`)
 
     Returns
     -------
@@ -175,11 +180,14 @@ def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
     while _next_paths(lattice.arc_starts, lattice.next_states, costs, finals, rest, most_arcs, *nodes, counts, ends):
         nodes = [enlarged(values) for values in nodes]
     _, _, parents, arcs, states, _ = nodes
-    return [linear(lattice, *_way(parents, arcs, states, int(end))) for end in ends[:counts[2]].tolist()]
+    return [linear(lattice, *_path_to(parents, arcs, states, int(end))) for end in ends[:counts[2]].tolist()]
 
 
-def _way(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) -> tuple[np.ndarray, int]:
-    """Return the arcs, int64, that lead to a node which ends a path, and the final state."""
+def _path_to(parents: np.ndarray, arcs: np.ndarray, states: np.ndarray, end: int) -> tuple[np.ndarray, int]:
+    """Return the arcs of the path that ends in node ``end`` of the n-best search, int64, and its final state.
+
+    ``parents``, ``arcs`` and ``states`` are the arrays of nodes of :func:`~nnet3py.lattices.path_loops.next_paths`.
+    """
     way, node = [], int(parents[end])
     while node > 0:
         way.append(int(arcs[node]))
@@ -233,7 +241,7 @@ def linear_lattice(ids: np.ndarray, words: np.ndarray, graph_cost: float, acoust
 
     Returns
     -------
-    CompactLattice; words and transition-ids are paired in order.
+    CompactLattice; the i-th word is on the arc that begins with the i-th transition-id.
     """
     size = max(len(ids), len(words))
     inputs, outputs = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
@@ -274,7 +282,7 @@ def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
 
 
 def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[list[int]] | None:
-    """Return the phones of each arc that :func:`word_times` lists. Kaldi: CompactLatticeToWordProns.
+    """Return the phones of each arc that :func:`word_times` returns. Kaldi: CompactLatticeToWordProns.
 
     Parameters
     ----------
@@ -283,7 +291,7 @@ def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[lis
 
     Returns
     -------
-    List of lists of phones, a phone for each that ends in the arc; None for a lattice that is not linear.
+    For each of these arcs, a list of the phones that end in it; None for a lattice that is not linear.
 
     Raises
     ------
@@ -319,7 +327,7 @@ def confidence(lattice: CompactLattice) -> float | None:
 
 
 def determinized_for_confidence(lattice: Fst) -> CompactLattice:
-    """Determinize a lattice just far enough to contain its two best word sequences: the result may have few arcs."""
+    """Determinize a lattice on its words, only until it has as many arcs as its two best word sequences can need."""
     lattice = top_sorted(trimmed(lattice))
     longest = np.zeros(lattice.num_states, dtype=np.int64)         # words on the way to each state
     sources, has_word = lattice.sources, lattice.output_labels != 0

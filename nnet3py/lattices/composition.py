@@ -22,13 +22,13 @@ from nnet3py.transducers.state_graphs import enlarged
 
 
 class ComposedArcs(NamedTuple):
-    """The arcs of a composed lattice, in any order.
+    """The arcs of a composed lattice, in any order. Each is a copy of an arc of the lattice that was composed.
 
     Attributes
     ----------
-    sources, targets : int64 (arcs,), composed states
-    arcs : int64 (arcs,), for each arc the lattice's arc that it copies
-    costs : float32 (arcs,), added to the graph costs
+    sources, targets : int64 (arcs,), numbers of composed states
+    arcs : int64 (arcs,), number of the copied arc
+    costs : float32 (arcs,), nats to add to the graph cost of the copy
     """
 
     sources: np.ndarray
@@ -39,13 +39,16 @@ class ComposedArcs(NamedTuple):
 
 def composed_lattice(lattice: CompactLattice, states: np.ndarray, end_costs: np.ndarray,
                      arcs: ComposedArcs) -> CompactLattice:
-    """Return the lattice of copies of another lattice's states and arcs, trimmed; composed state 0 is the start.
+    """Make a composed lattice from copies of the states and arcs of ``lattice``; return it trimmed.
 
     Parameters
     ----------
-    states : int64 (composed states,), for each state the lattice's state that it copies
-    end_costs : float32 (composed states,), added to the graph costs of final weights; a state is not final where its
-        value is not finite
+    lattice : CompactLattice that was composed
+    states : int64 (composed states,), the state of ``lattice`` that each composed state is a copy of; the first is the
+        start
+    end_costs : float32 (composed states,), nats to add to the graph costs of final weights; a composed state is not
+        final where the value is not finite
+    arcs : ComposedArcs
     """
     weights = lattice.weights[arcs.arcs]
     weights[:, 0] += arcs.costs
@@ -100,7 +103,10 @@ class Composer:
             self._propagate_finals()
 
     def _propagate_finals(self) -> None:
-        """Give states that are not final the final cost at the end of their failure arcs. Kaldi: PropagateFinal."""
+        """Make states final from which failure arcs lead to a final state; their cost includes those arcs.
+
+        Kaldi: PropagateFinal.
+        """
         at_phi = np.flatnonzero(self._inputs == self.phi)
         sources = np.searchsorted(self._starts, at_phi, side="right") - 1
         failure = dict(zip(sources.tolist(), at_phi.tolist(), strict=True))
@@ -115,7 +121,7 @@ class Composer:
                 self._finals[state] = cost + self._finals[here]
 
     def compose(self, lattice: CompactLattice) -> CompactLattice:
-        """Return the paths of a lattice whose words the FST accepts, with the FST's output labels, its costs added.
+        """Compose a lattice with the FST: its words are matched with input labels and replaced by output labels.
 
         Parameters
         ----------
@@ -298,7 +304,7 @@ def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice
 
 
 class _WordSets:
-    """A lattice as a deterministic acceptor: a word sequence leads to a set of states."""
+    """A lattice whose words are looked up one by one, each leading from a set of states to a set of states."""
 
     def __init__(self, lattice: CompactLattice) -> None:
         lattice = trimmed(top_sorted(lattice))
@@ -310,7 +316,7 @@ class _WordSets:
         return range(self._starts[state], self._starts[state + 1])
 
     def _closed(self, states: set[int]) -> frozenset[int]:
-        """Return a set of states with all states that arcs without a word lead to."""
+        """Return a set of states together with all states that arcs without words lead to from them."""
         closed, stack = set(states), list(states)
         while stack:
             for arc in self._arcs(stack.pop()):
@@ -320,7 +326,7 @@ class _WordSets:
         return frozenset(closed)
 
     def after(self, states: frozenset[int], word: int) -> frozenset[int]:
-        """Return the states that a word leads to from a set of states."""
+        """Return the states that arcs with the word lead to from a set of states."""
         return self._closed({self._targets[arc] for state in states for arc in self._arcs(state)
                              if self._labels[arc] == word})
 
@@ -349,7 +355,7 @@ def composed_with_const_arpa(lattice: CompactLattice, model: ConstArpa) -> Compa
 
 
 class _CompositionArrays:
-    """The arrays of a composition with a const-ARPA model, which grow."""
+    """The growing arrays that :func:`~nnet3py.lattices.composition_loops.compose_with_const_arpa` fills."""
 
     def __init__(self, lattice: CompactLattice, model: ConstArpa) -> None:
         self.histories = np.zeros((_FIRST_ROOM, max(model.order - 1, 1)), dtype=np.int32)
@@ -368,7 +374,10 @@ class _CompositionArrays:
         _rehash_histories(self.histories, self.lengths, self.counts[_MODEL_STATES], self.model_table)
 
     def enlarge(self, most_arcs: int) -> None:
-        """Make room for at least the arcs of one more state."""
+        """Enlarge all arrays so that a state with ``most_arcs`` arcs can be composed.
+
+        LatticeError if the composed lattice has too many states.
+        """
         states, arcs, model_states = (int(self.counts[place]) + most_arcs + 2
                                       for place in (_STATES, _ARCS, _MODEL_STATES))
         if max(states, arcs, model_states) > _MOST_STATES:
@@ -380,7 +389,7 @@ class _CompositionArrays:
         self._fill_tables()
 
     def result(self, lattice: CompactLattice, model: ConstArpa) -> CompactLattice:
-        """Return the composed lattice."""
+        """Return the composed lattice when all states are done."""
         keys = self.keys[:self.counts[_STATES]]
         made, costs = self.made[:self.counts[_ARCS]], self.costs[:self.counts[_ARCS]]
         ends = np.empty(int(self.counts[_MODEL_STATES]), dtype=np.float32)
@@ -410,15 +419,15 @@ def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: f
 
 
 def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) -> CompactLattice:
-    """Return a lattice with the costs of the best paths through a language model, an FST, added.
+    """Add the costs of a language model, an FST, to a lattice: for each path, of the best path through the model.
 
     Kaldi: lattice-lmrescore.
 
     Parameters
     ----------
     lattice : CompactLattice
-    model : Composer of an acceptor of words; back-off arcs are epsilons, which may be taken although the word has an
-        arc of its own
+    model : Composer of an acceptor of words; its back-off arcs are epsilons, which may be followed even if the word
+        has an arc of its own
     scale : float, factor of the model's costs; -1 subtracts them
 
     Returns
@@ -432,7 +441,7 @@ def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) ->
 
 
 def as_acceptor_of_words(fst: Fst) -> Fst:
-    """Return a language model as an acceptor of its output labels; Nnet3Error for an FST with pairs of costs."""
+    """Return an FST with its input labels replaced by its output labels; Nnet3Error for an FST with pairs of costs."""
     if fst.weights.ndim != 1:
         raise Nnet3Error("expected a language model whose arcs have one cost, found a lattice")
     return dataclasses.replace(fst, input_labels=fst.output_labels, stored=None)

@@ -1,7 +1,8 @@
 """The loops of composing a lattice with an FST, and with a const-ARPA model. Imported only to be compiled.
 
 The lattice's arcs are ``arc_starts``, ``words``, ``targets``. The arcs of an FST's state are sorted by input label.
-A state of a const-ARPA model is a row of ``histories`` with its length; ``fst/const_arpa_loops.py`` has its arrays.
+A state of a const-ARPA model is a history of words: a row of ``histories``, its length in ``lengths``. The arrays of
+that model are described in ``fst/const_arpa_loops.py``.
 """
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ _LONGEST_FAILURE = 1000                         # failure arcs in a row; more ar
 
 @inline
 def _slot(table, keys, key):
-    """Return the place of a key in a hash table of states, or the free place where it belongs."""
+    """Return the index of a key in a hash table of states, or the free index where it can be inserted."""
     mask = np.uint64(len(table) - 1)
     place = (np.uint64(key) * _MULTIPLIER >> np.uint64(20)) & mask
     while table[place] >= 0 and keys[table[place]] != key:
@@ -29,7 +30,7 @@ def _slot(table, keys, key):
 
 @inline
 def _state(table, keys, counts, key):
-    """Return the number of the composed state with a key; a new key gets the next number."""
+    """Return the number of the composed state of a key; a new key is added."""
     place = _slot(table, keys, key)
     if table[place] < 0:
         number = counts[STATES]
@@ -57,10 +58,9 @@ def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs
     """Continue composing until done, or until an array is full.
 
     A composed state is a pair. Its key is (lattice state * 2 + epsilon flag) * FST states + FST state. The flag is 1
-    after an
-    epsilon of the FST: then the lattice's own epsilons must wait, so that no path is made twice. ``made`` gets for each
-    arc:
-    source, arc of the lattice or -1, label, target; ``made_costs`` gets the FST's costs.
+    after an epsilon of the FST: then epsilons of the lattice may not follow, so that no path is made twice. Each row of
+    ``made`` is an arc: source, arc of the lattice (-1 for an epsilon of the FST), label, target; ``made_costs`` has the
+    FST's graph and acoustic costs.
     """
     size = len(starts) - 1
     while counts[QUEUE] < counts[STATES]:
@@ -126,7 +126,7 @@ def compose(arc_starts, words, targets, is_final, starts, inputs, outputs, costs
 
 @inline
 def _put(table, keys, counts, made, made_costs, source, arc, label, key, graph, acoustic):
-    """Append an arc."""
+    """Append an arc that leads to the state with the given key."""
     target = _state(table, keys, counts, key)
     number = counts[ARCS]
     made[number, 0], made[number, 1], made[number, 2], made[number, 3] = source, arc, label, target
@@ -135,7 +135,7 @@ def _put(table, keys, counts, made, made_costs, source, arc, label, key, graph, 
 
 
 def rehash(keys, count, table):
-    """Put all states into a new table, filled with -1."""
+    """Insert all states into ``table``, which is filled with -1."""
     for number in range(count):
         table[_slot(table, keys, keys[number])] = number
 
@@ -149,7 +149,7 @@ def _mixed(value):
 
 @inline
 def _history_slot(table, histories, lengths, row):
-    """Return the place of a row of words in a hash table of rows, or the free place where it belongs."""
+    """Return the index of a history in a hash table of rows of ``histories``, or the free index to insert it at."""
     mask = np.uint64(len(table) - 1)
     mixed = _mixed(lengths[row] + 1)
     for place in range(lengths[row]):
@@ -169,9 +169,8 @@ def compose_with_const_arpa(arc_starts, words, targets, unigrams, pool, scores, 
                             lengths, model_table, table, keys, counts, made, made_costs):
     """Continue composing, breadth first, until done or until an array is full.
 
-    A composed state is a pair. Its key is lattice state * 2 ** 32 + model state. ``made`` gets for each arc: source,
-    arc of
-    the lattice, target; ``made_costs`` gets the model's cost of the word.
+    A composed state is a pair. Its key is lattice state * 2 ** 32 + model state. Each row of ``made`` is an arc:
+    source, arc of the lattice, target; ``made_costs`` has the model's cost of its word.
     """
     while counts[QUEUE] < counts[STATES]:
         source = counts[QUEUE]
@@ -205,7 +204,7 @@ def compose_with_const_arpa(arc_starts, words, targets, unigrams, pool, scores, 
 
 
 def rehash_histories(histories, lengths, count, table):
-    """Put the states of a model into a new table, filled with -1."""
+    """Insert all histories into ``table``, which is filled with -1."""
     for row in range(count):
         table[_history_slot(table, histories, lengths, row)] = row
 

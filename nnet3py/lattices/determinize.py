@@ -1,8 +1,7 @@
-"""Determinization of lattices: one path, the best, for each word sequence, within a beam of the best path.
+"""Determinization of lattices: only the best path of each word sequence is kept, within a beam of the best path.
 
-Determinization is on words; transition-ids are strings that go with them. Decoders determinize on phones and words
-first,
-which is faster. Kaldi: ``DeterminizeLatticePruned``, ``DeterminizeLatticePhonePruned``.
+Determinization is on words; the transition-ids of a path become strings on its arcs. Decoders determinize on phones
+and words first, which is faster. Kaldi: ``DeterminizeLatticePruned``, ``DeterminizeLatticePhonePruned``.
 """
 from __future__ import annotations
 
@@ -46,13 +45,13 @@ _FILE = "determinize-lattice-pruned.cc"
 
 
 class Determinized(NamedTuple):
-    """A determinized lattice, and how much of the input it covers.
+    """A determinized lattice, and whether all paths within the beam are in it.
 
     Attributes
     ----------
     lattice : CompactLattice, with one path for each word sequence
-    complete : bool, False if a limit was reached before the queue was empty
-    effective_beam : float, nats: paths up to so much worse than the best one are all there
+    complete : bool, False if determinization stopped early because of a limit of size
+    effective_beam : float, nats: all word sequences whose cost is within this of the best path's are in the lattice
     """
 
     lattice: CompactLattice
@@ -65,9 +64,9 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 
     Parameters
     ----------
-    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared; states in any order
+    lattice : Fst with a transition-id on each arc, costs scaled already; states in any order
     beam : float, nats; infinity for all paths
-    options : DeterminizeOptions, limits of size; None for none
+    options : DeterminizeOptions, limits of size; None for no limits
 
     Returns
     -------
@@ -103,8 +102,8 @@ def determinize(lattice: Fst, options: DeterminizeOptions | None = None) -> Comp
 
     Parameters
     ----------
-    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared
-    options : DeterminizeOptions, limits of size; None for none
+    lattice : Fst with a transition-id on each arc, costs scaled already
+    options : DeterminizeOptions, limits of size; None for no limits
 
     Returns
     -------
@@ -119,7 +118,7 @@ def determinize(lattice: Fst, options: DeterminizeOptions | None = None) -> Comp
 
 
 class _Determinization:
-    """The arrays of one determinization, which grow while it runs."""
+    """The arrays that the loops of determinization fill, enlarged when one is full."""
 
     def __init__(self, lattice: Fst, beam: float, options: DeterminizeOptions) -> None:
         self._beam, self._options, self._start = beam, options, lattice.start
@@ -162,7 +161,7 @@ class _Determinization:
             symbols=np.empty(num_states + 1, dtype=np.int32))
 
     def run(self) -> Determinized:
-        """Determinize."""
+        """Call the loop until it is done or a limit of size is reached; return the result."""
         if not self._limits[layout.BEST] < math.inf:             # no path, or no states
             return Determinized(CompactLattice.empty(), True, self._beam)
         while True:
@@ -182,7 +181,7 @@ class _Determinization:
         return float(self._output.priorities[self._output.queue[0]] - self._limits[layout.BEST])
 
     def _make_room(self, status: int) -> None:
-        """Enlarge the arrays that the loop's result asks for."""
+        """Enlarge the array that the loop's return value ``status`` names."""
         old, counts = self._output, self._counts
         if status == layout.MORE_NODES:
             self._tree = self._tree._replace(nodes=enlarged(self._tree.nodes))
@@ -210,7 +209,7 @@ class _Determinization:
                                         queue=enlarged(old.queue))
 
     def _drop_strings(self) -> bool:
-        """Drop unused strings; return whether memory is small enough then. Kaldi: CheckMemoryUsage."""
+        """Drop unused strings; return whether memory is now below the limit. Kaldi: CheckMemoryUsage."""
         before = self._sizes()
         _log.info("Rebuilding repository.", extra=kaldi_place("RebuildRepository", _FILE, 283))
         _drop_strings(*self._tree, *self._output, np.zeros(len(self._tree.nodes), dtype=np.uint8))
@@ -226,7 +225,7 @@ class _Determinization:
         return False
 
     def _sizes(self) -> tuple[int, int, int]:
-        """Return the bytes of strings, arcs and elements, as Kaldi counts them."""
+        """Return the sizes of strings, arcs and elements of subsets, in bytes as Kaldi counts them."""
         counts = self._counts
         return (layout.NODE_BYTES * int(counts[layout.NUM_LIVE_NODES]),
                 layout.ARC_BYTES * int(counts[layout.NUM_ARCS] + counts[layout.NUM_FINALS]),
@@ -248,7 +247,8 @@ class _Determinization:
                               output.final_costs[:num_states].copy(), final_string_starts, final_ids)
 
     def _strings(self, strings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return where the transition-ids of each string begin, and all transition-ids."""
+        """Return where the transition-ids of each string begin, int64 (strings + 1,), and those of all strings, int32.
+        """
         strings = np.ascontiguousarray(strings)
         starts = starts_of(self._tree.nodes[strings, layout.LENGTH].astype(np.int64))
         ids = np.empty(int(starts[-1]), dtype=np.int32)
@@ -257,9 +257,9 @@ class _Determinization:
 
 
 def _prepared(lattice: Fst) -> Input:
-    """Return the lattice as the loop takes it, its arcs sorted by word; NumericError for invalid costs.
+    """Return the lattice as the input of the loops, its arcs sorted by word; NumericError for NaN or minus infinity.
 
-    Arcs of infinite cost are left out: no useful path has them.
+    Arcs of infinite cost are left out.
     """
     costs = lattice.weights
     if np.isnan(costs).any() or np.isneginf(costs).any() or np.isnan(lattice.final_weights).any():
@@ -284,7 +284,7 @@ def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
     Parameters
     ----------
     model : TransitionModel, which maps transition-ids to phones
-    lattice : Fst with a transition-id on each arc, scaled as paths are to be compared
+    lattice : Fst with a transition-id on each arc, costs scaled already
     beam : float, nats by which a path may be worse than the best one
     options : PhoneDeterminizeOptions, limits and steps to do; None for Kaldi's defaults
 
@@ -325,17 +325,16 @@ def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
 
 
 def _first_phone(lattice: Fst) -> int:
-    """Return the label before that of phone 1; labels of phones follow the words."""
+    """Return the offset of phone labels, which follow those of words: phone p has the label offset + p."""
     return int(lattice.output_labels.max(initial=0)) + 1
 
 
 def with_phones(model: TransitionModel, lattice: Fst) -> Fst:
-    """Return the lattice with a label where each phone begins, after the words' labels; topologically sorted.
+    """Return the lattice with labels where phones begin, topologically sorted. These labels follow those of words.
 
     The label is on the arc with the phone's first transition-id or, if that arc has a word, on an arc of its own after
-    it.
-    Arcs of the start state get none. ShapeError for transition-ids that the model does not have. Kaldi:
-    DeterminizeLatticeInsertPhones.
+    it. Arcs that leave the start state get no phone label. ShapeError for transition-ids that the model does not have.
+    Kaldi: DeterminizeLatticeInsertPhones.
     """
     ids = lattice.input_labels
     check_transition_ids(model, ids[ids != 0])
@@ -343,7 +342,7 @@ def with_phones(model: TransitionModel, lattice: Fst) -> Fst:
     begins &= lattice.sources != lattice.start
     phones = model.transition_id_to_phone[ids]
     if _first_phone(lattice) + int(phones.max(initial=0)) > np.iinfo(np.int32).max:
-        raise LatticeError(f"the lattice has word {_first_phone(lattice) - 1}, which leaves no room for phones")
+        raise LatticeError(f"the lattice has word {_first_phone(lattice) - 1}, too large for adding labels of phones")
     labels = _first_phone(lattice) + phones
     has_word = lattice.output_labels != 0
     words = np.where(begins & ~has_word, labels, lattice.output_labels)

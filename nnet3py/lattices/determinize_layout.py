@@ -1,7 +1,6 @@
-"""The arrays of lattice determinization: their columns, the structures that hold them, and what the loops return.
+"""The arrays of lattice determinization: structures that hold them, names of their columns, return values of the loops.
 
-Rows that include costs are of 32-bit words: the same memory, seen as int32, has the integers, and seen as float32 the
-costs.
+Rows with costs and integers are stored once and viewed twice: as int32 for integers, as float32 for costs.
 """
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ PARENT, SYMBOL, LENGTH, NEXT_NODE, NODE_WORDS = range(5)
 UNUSED = -2
 # Columns of an element of a subset: a state of the lattice, a string, graph and acoustic cost (floats).
 STATE, STRING, GRAPH, ACOUSTIC, ELEMENT_WORDS = range(5)
-# Columns of a state of the output, and of a subset met before: first element, number of elements, next entry in the
-# bucket; for a subset also the state that it leads to, and the string taken off its elements.
+# Columns of a state of the output, and of a subset met before: first element, number of elements, next row in the
+# bucket; for a subset also the state that it leads to, and the string that was removed from its elements.
 FIRST, COUNT, NEXT_ENTRY, TARGET, PREFIX, ENTRY_WORDS = range(6)
 # Columns of a task, a transition yet to be made: source state, label, first element, number of elements.
 SOURCE, LABEL, TASK_FIRST, TASK_COUNT, TASK_WORDS = range(5)
@@ -29,7 +28,7 @@ ARC_SOURCE, ARC_LABEL, ARC_STRING, ARC_TARGET, ARC_WORDS = range(5)
 # Places of the limits (float64): cost of the best path, highest cost of a path, difference of equal subsets' costs.
 BEST, CUTOFF, DELTA, NUM_LIMITS = range(4)
 
-# Results of the loops: finished, the array that must grow before they go on, max-mem exceeded, a limit reached.
+# Return values of the loops: finished, the array to enlarge before the next call, max-mem exceeded, a limit reached.
 (DONE, MORE_NODES, MORE_HEADS, MORE_ELEMENTS, MORE_STATES, MORE_SUBSETS, MORE_ARCS, MORE_TASKS, TOO_LARGE,
  STOPPED) = range(10)
 
@@ -42,10 +41,10 @@ class Input(NamedTuple):
 
     Attributes
     ----------
-    epsilon_ends : for each state, where its arcs without label end
-    symbols : the arcs' transition-ids
-    kept : 1 for states that are final or have arcs with labels: only these stay in subsets
-    backward : least cost from each state to an end
+    epsilon_ends : for each state, the end of its arcs without label
+    symbols : transition-ids of arcs
+    kept : 1 for states that are final or have arcs with labels: only these are elements of subsets
+    backward : least cost from each state to a final state, final cost included
     """
 
     arc_starts: Int64s
@@ -65,8 +64,8 @@ class Tree(NamedTuple):
     Attributes
     ----------
     nodes : rows with the columns PARENT to NEXT_NODE
-    heads : the first node of each bucket of the hash table, whose size is a power of 2; -1: none
-    counts : shared with :class:`Output`
+    heads : hash table of nodes: the first node of each bucket, -1 for none; its size is a power of 2
+    counts : the same array as ``Output.counts``
     """
 
     nodes: Int32Rows
@@ -75,18 +74,20 @@ class Tree(NamedTuple):
 
 
 class Output(NamedTuple):
-    """The lattice made so far, the subsets met, the tasks, and the hash tables for finding states and subsets.
+    """The lattice made so far, the subsets of states that were met, the queue of tasks, and hash tables.
+
+    A subset's elements are input states, each with a string and a cost. A task is a transition that is yet to be made.
 
     Attributes
     ----------
     states, subsets : rows with the columns FIRST to PREFIX
     forward : least cost from the start to each state
-    final_strings : nodes of the tree; -1: not final
+    final_strings : nodes of the tree of strings; -1: not final
     arcs : rows with the columns ARC_SOURCE to ARC_TARGET
     tasks : rows with the columns SOURCE to TASK_COUNT
     priorities : for each task, the cost of the best path through it
     queue : a heap of tasks, the least priority first
-    elements, element_costs : rows with the columns STATE to ACOUSTIC, as integers and as floats in one memory
+    elements, element_costs : one array of rows with the columns STATE to ACOUSTIC, viewed as integers and as floats
     """
 
     states: Int64Rows
@@ -113,9 +114,10 @@ class Scratch(NamedTuple):
 
     Attributes
     ----------
-    closure, moves : elements of the subset at hand, and of the transitions that leave it
-    closure_costs, move_costs : the same memory as floats
-    slots : for each state of the lattice, its place in ``closure``; -1 outside of a closure
+    closure : elements of the subset that is worked on
+    moves : elements that the transitions from that subset lead to
+    closure_costs, move_costs : the same memory viewed as floats
+    slots : for each state of the lattice, its row in ``closure``; -1 if it has none
     heap : states whose epsilons are to be followed
     keys, order : for sorting elements
     symbols : a string's symbols

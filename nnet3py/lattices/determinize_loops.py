@@ -1,7 +1,8 @@
 """The loops of lattice determinization with pruning. Their arrays and return values: ``determinize_layout.py``.
 
-States of the output are subsets of the lattice's states, each with the string and the cost by which it lags behind.
-Transitions wait in a queue by the cost of the best path through them, so a state's first visit is its best one.
+States of the output are subsets of the lattice's states, each with the string and the cost that paths to it have in
+excess of those of the output. Transitions wait in a queue, ordered by the cost of the best path through them, so
+states are reached by their best path first.
 """
 from __future__ import annotations
 
@@ -49,9 +50,9 @@ def prepare(lattice: Input) -> None:
 
 @by_arrays
 def determinize(lattice: Input, tree: Tree, output: Output, scratch: Scratch, start: int) -> int:
-    """Determinize until the queue is empty or an array must grow, which the result says.
+    """Determinize until the queue is empty, a limit is reached or an array is full; return DONE or the reason.
 
-    Calling it again with larger arrays goes on where it stopped.
+    Calling it again with larger arrays continues.
     """
     counts, closure = tree.counts, scratch.closure
     status = _room(lattice, tree, output)
@@ -88,7 +89,10 @@ def _limits_reached(output: Output) -> int:
 
 @inline
 def _room(lattice: Input, tree: Tree, output: Output) -> int:
-    """Return DONE, or which array lacks room for what a task can add; nodes of strings made anew are not counted."""
+    """Return DONE if all arrays have room for one more task, else the array to enlarge, such as MORE_ARCS.
+
+    Nodes for strings that :func:`has_room_for_strings` counts are not included.
+    """
     counts, most = output.counts, len(lattice.labels)
     if counts[layout.NUM_NODES] + most_nodes(lattice) > len(tree.nodes):
         return layout.MORE_NODES
@@ -110,7 +114,10 @@ def _room(lattice: Input, tree: Tree, output: Output) -> int:
 
 @inline
 def _do_task(lattice: Input, tree: Tree, output: Output, scratch: Scratch) -> int:
-    """Make the transition with the best path. If an array is full, only the tree of strings has changed."""
+    """Make the first transition of the queue; return DONE, or MORE_NODES if the tree of strings is full.
+
+    In that case the task stays in the queue, and only the tree of strings has changed.
+    """
     counts, tasks, closure = output.counts, output.tasks, scratch.closure
     task = np.int64(output.queue[0])
     count, source, label = tasks[task, layout.TASK_COUNT], tasks[task, layout.SOURCE], tasks[task, layout.LABEL]
@@ -143,9 +150,10 @@ def _do_task(lattice: Input, tree: Tree, output: Output, scratch: Scratch) -> in
 @inline
 def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, forward: float,
                 bucket: int) -> int:
-    """Enter the normalized subset of the first task, in ``closure``, and find or make its state; return the entry.
+    """Store the normalized subset in ``closure``, to which the first task leads; find or make its state.
 
-    If there is no room for strings, return -1, and the task waits.
+    Return the row of the subset in ``output.subsets``; -1 if the tree of strings is full: then the task stays in the
+    queue.
     """
     counts, saved = output.counts, len(scratch.moves) - count
     for place in range(count):
@@ -157,7 +165,7 @@ def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, co
     if num_closed > 0:
         prefix, graph, acoustic = normalize(tree, scratch, num_closed)
     first = output.tasks[output.queue[0], layout.TASK_FIRST]
-    for place in range(count):           # the task's elements were normalized, and stay so
+    for place in range(count):           # the elements of the subset, normalized
         copy_element(scratch.moves, saved + place, output.elements, first + place)
     _pop_task(output)
     state_bucket = bucket_of_subset(scratch.closure, np.int64(0), num_closed, len(output.state_heads))
@@ -179,7 +187,7 @@ def _new_subset(lattice: Input, tree: Tree, output: Output, scratch: Scratch, co
 @inline
 def _make_state(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, forward: float,
                 bucket: int) -> int:
-    """Make a state for the subset in ``closure``, with its final weight and the tasks that begin there."""
+    """Make a state for the subset in ``closure``, with its final weight and its tasks; return its number."""
     counts = output.counts
     state = counts[layout.NUM_STATES]
     counts[layout.NUM_STATES] += 1
@@ -194,7 +202,7 @@ def _make_state(lattice: Input, tree: Tree, output: Output, scratch: Scratch, co
 
 @inline
 def _set_final(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, state: int) -> None:
-    """Set the final weight of a state to the best of the subset in ``closure``, if the beam reaches it."""
+    """Set the final weight of a state to the best one of the subset in ``closure``, if that is within the beam."""
     closure, costs, finals = scratch.closure, scratch.closure_costs, output.final_costs
     finals[state, 0] = finals[state, 1] = np.float32(np.inf)
     best = np.int64(-1)
@@ -220,7 +228,7 @@ def _set_final(lattice: Input, tree: Tree, output: Output, scratch: Scratch, cou
 
 @inline
 def _add_tasks(lattice: Input, tree: Tree, output: Output, scratch: Scratch, count: int, state: int) -> None:
-    """Add a task for each label that leaves the subset in ``closure``."""
+    """Add a task for each label on arcs that leave the subset in ``closure``, if its best path is within the beam."""
     closure, costs, moves, move_costs = scratch.closure, scratch.closure_costs, scratch.moves, scratch.move_costs
     num_moves = np.int64(0)
     for i in range(count):
@@ -253,7 +261,8 @@ def _add_tasks(lattice: Input, tree: Tree, output: Output, scratch: Scratch, cou
 @inline
 def _add_task(tree: Tree, output: Output, scratch: Scratch, place: int, end: int, state: int, label: int,
               priority: float) -> None:
-    """Add a task of the moves from ``place`` to ``end``; of moves to the same state only the best is kept."""
+    """Add a task with the elements ``moves[order[place:end]]``; of elements with the same state the best one is kept.
+    """
     counts, elements, moves = output.counts, output.elements, scratch.moves
     first = counts[layout.NUM_ELEMENTS]
     count = np.int64(0)
@@ -292,9 +301,10 @@ def _sift_up(output: Output, place: int, task: int) -> None:
 
 @inline
 def _pop_task(output: Output) -> None:
-    """Take the first task out: the gap moves down to a leaf, where the last task is put and moves up again.
+    """Remove the first task from the queue.
 
-    Tasks of equal priority thus come in the order of the C++ library's queues.
+    Tasks of equal priority leave it in the same order as from std::priority_queue, so that results equal Kaldi's: the
+    gap moves down to a leaf, the last task is put there and moves up.
     """
     queue, priorities, counts = output.queue, output.priorities, output.counts
     task = queue[0]
@@ -315,7 +325,8 @@ def _pop_task(output: Output) -> None:
 
 
 def rebuild_table(entries: np.ndarray, count: int, elements: np.ndarray, heads: np.ndarray) -> None:
-    """Put entries into ``heads`` again, whose size may have changed; later ones come first."""
+    """Insert the first ``count`` subsets of ``entries`` into the hash table ``heads``, each at the front of its bucket.
+    """
     for bucket in range(len(heads)):
         heads[bucket] = -1
     for entry in range(count):

@@ -15,9 +15,9 @@ class DeterminizeOptions:
 
     Attributes
     ----------
-    delta : float, nats; subsets of states whose costs differ by no more than this are the same
-    max_mem : int, bytes, as Kaldi counts them; determinization stops when they are used, and the lattice is narrower
-        than the beam
+    delta : float, nats; subsets of states whose costs differ by no more than this are equal
+    max_mem : int, bytes, as Kaldi counts them; if more are needed, determinization stops early, and the effective beam
+        is narrower
     max_states, max_arcs : int, largest size of the result
     retry_cutoff : float; if less than this share of the beam was reached, the lattice is pruned and determinized again
     """
@@ -47,7 +47,7 @@ class PrunedCompositionOptions:
 
     Attributes
     ----------
-    initial_num_arcs : number of arcs at which costs are computed again for the first time
+    initial_num_arcs : int, number of arcs of the result after which the costs of its states are first recomputed
     """
 
     beam: float = opt("lattice-compose-beam", 6.0, "How much worse than the best one a path may be")

@@ -121,7 +121,7 @@ def frame_posteriors(lattice: Fst) -> FramePosteriors:
 
 
 def summed_posteriors(frames: np.ndarray, ids: np.ndarray, weights: np.ndarray, num_frames: int) -> Posterior:
-    """Return the sums of weights of equal ids in a frame; sums of 0 are left out.
+    """Return a Posterior with one entry for equal ids of a frame, the sum of their weights; sums of 0 are left out.
 
     Kaldi: MergePairVectorSumming.
 

@@ -9,7 +9,7 @@ from nnet3py.engine.inline import inline
 
 
 class Strings(NamedTuple):
-    """The arcs of a compact lattice with the transition-ids of arcs and of final weights."""
+    """The arcs of a compact lattice, and the transition-ids of arcs and of final weights."""
 
     arc_starts: np.ndarray
     next_states: np.ndarray
@@ -24,9 +24,9 @@ class Strings(NamedTuple):
 
 @inline
 def _symbol(strings: Strings, arc: int, place: int) -> int:
-    """Return the symbol at ``place`` of the string that begins with an arc's and continues along first arcs.
+    """Return the transition-id at ``place`` of the string of ``arc``, which first arcs of the states after it continue.
 
-    ``arc`` is -1 - state for the string of that state's final weight.
+    If ``arc`` is negative, the string is that of the final weight of state -1 - ``arc``.
     """
     while arc >= 0:
         length = strings.string_starts[arc + 1] - strings.string_starts[arc]
@@ -42,7 +42,7 @@ def _symbol(strings: Strings, arc: int, place: int) -> int:
 
 @inline
 def _common(strings: Strings, left: int, right: int, most: int) -> int:
-    """Return how many symbols two strings share at their beginning, up to ``most``."""
+    """Return the length of the common prefix of the strings of two arcs (see :func:`_symbol`), at most ``most``."""
     count = np.int64(0)
     while count < most and _symbol(strings, left, count) == _symbol(strings, right, count):
         count += 1
@@ -52,7 +52,7 @@ def _common(strings: Strings, left: int, right: int, most: int) -> int:
 def find_shifts(start: int, arc_starts: np.ndarray, next_states: np.ndarray, string_starts: np.ndarray, ids: np.ndarray,
                 final_string_starts: np.ndarray, final_ids: np.ndarray, is_final: np.ndarray,
                 shifts: np.ndarray) -> None:
-    """Write how many symbols (int64) all strings from each state have in common; 0 for the start."""
+    """Compute the length of the common prefix of the strings of all paths from each state, int64; 0 for the start."""
     strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
     for state in range(len(shifts) - 1, -1, -1):
         first, end = arc_starts[state], arc_starts[state + 1]
@@ -72,7 +72,10 @@ def find_shifts(start: int, arc_starts: np.ndarray, next_states: np.ndarray, str
 def write_pushed(arc_starts: np.ndarray, next_states: np.ndarray, string_starts: np.ndarray, ids: np.ndarray,
                  final_string_starts: np.ndarray, final_ids: np.ndarray, shifts: np.ndarray, new_starts: np.ndarray,
                  new_ids: np.ndarray) -> None:
-    """Write the arcs' strings, each with the common beginning of the strings that follow, without its own pushed part.
+    """Write strings pushed to the start: an arc gains the common prefix of its target and loses that of its source.
+
+    ``shifts`` are the lengths of the prefixes (:func:`find_shifts`); ``new_starts`` and ``new_ids`` are the new
+    strings.
     """
     strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
     for state in range(len(shifts)):
@@ -86,7 +89,7 @@ def write_pushed(arc_starts: np.ndarray, next_states: np.ndarray, string_starts:
 
 def push_weights(start: int, arc_starts: np.ndarray, next_states: np.ndarray, weights: np.ndarray,
                  final_weights: np.ndarray, ends: np.ndarray) -> None:
-    """Push weights towards the start, in place. ``ends`` (float32, states by 2) is scratch."""
+    """Push weights towards the start, in place. ``ends`` (float32 (states, 2)) is scratch memory."""
     for state in range(len(ends) - 1, -1, -1):
         graph, acoustic = final_weights[state, 0], final_weights[state, 1]
         for arc in range(arc_starts[state], arc_starts[state + 1]):
@@ -113,7 +116,7 @@ def push_weights(start: int, arc_starts: np.ndarray, next_states: np.ndarray, we
 
 
 class Arcs(NamedTuple):
-    """The properties by which states are compared; ``order`` (int64) has the arcs of a state by label and destination.
+    """The arrays by which states are compared. ``order`` (int64) sorts the arcs of each state by label and destination.
     """
 
     strings: Strings
@@ -167,7 +170,7 @@ def _mixed(value: float, word: int) -> float:
 
 @inline
 def _sort_arcs(arcs: Arcs, state: int) -> None:
-    """Sort the arcs of a state by label and by the number of the merged destination."""
+    """Sort the arcs of a state by label and by the number of the state that its destination was merged into."""
     starts, order, labels, mapped = arcs.strings.arc_starts, arcs.order, arcs.labels, arcs.mapped
     next_states = arcs.strings.next_states
     for place in range(starts[state], starts[state + 1]):
@@ -185,9 +188,10 @@ def find_equal_states(arc_starts: np.ndarray, labels: np.ndarray, next_states: n
                       string_starts: np.ndarray, ids: np.ndarray, final_weights: np.ndarray,
                       final_string_starts: np.ndarray, final_ids: np.ndarray, final_delta: float, delta: float,
                       order: np.ndarray, mapped: np.ndarray, heads: np.ndarray, chain: np.ndarray) -> None:
-    """Write to ``mapped`` (int32) the later state that each state is equal to, or its own number.
+    """Write to ``mapped`` (int32) for each state an equal state with a higher number, or its own number.
 
-    ``heads`` (int32, -1; a power of 2) and ``chain`` (int32, states) are a table.
+    ``heads`` (int32, filled with -1, its length a power of 2) and ``chain`` (int32 (states,)) are a hash table of
+    states.
     """
     strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
     arcs = Arcs(strings, labels, weights, final_weights, mapped, order)

@@ -1,7 +1,7 @@
 """Loops over a lattice's arcs in topological order: best costs, sums of probabilities, times; and the n best paths.
 
-Imported only to be compiled. ``arc_starts`` is int64 (states + 1,), ``next_states`` int32 (arcs,), costs are float64
-(arcs,) and (states,).
+Imported only to be compiled. ``arc_starts`` is int64 (states + 1,), ``next_states`` int32 (arcs,), costs are float64,
+(arcs,) or (states,).
 """
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def log_add(a, b):
 
 
 def forward_costs(start, arc_starts, next_states, costs, best, entered_by):
-    """Compute least costs from the start (``best``), and the arcs that reach them, the first of equal ones."""
+    """Compute the least cost from the start to each state (``best``), and the last arc of that path (``entered_by``).
+
+    Of equally cheap arcs the first is taken.
+    """
     num_states = len(best)
     for state in range(num_states):
         best[state] = math.inf
@@ -45,7 +48,7 @@ def forward_costs(start, arc_starts, next_states, costs, best, entered_by):
 
 
 def backward_costs(arc_starts, next_states, costs, final_costs, best):
-    """Compute least costs from each state to the end."""
+    """Compute the least cost from each state to an end, final cost included."""
     for state in range(len(best) - 1, -1, -1):
         least = final_costs[state]
         for arc in range(arc_starts[state], arc_starts[state + 1]):
@@ -56,7 +59,7 @@ def backward_costs(arc_starts, next_states, costs, final_costs, best):
 
 
 def forward_logs(start, arc_starts, next_states, log_likes, final_log_likes, alphas):
-    """Compute log-likelihoods of reaching each state; return the total of all paths."""
+    """Compute the log-likelihoods of all paths from the start to each state; return that of all complete paths."""
     total = -math.inf
     num_states = len(alphas)
     for state in range(num_states):
@@ -87,7 +90,8 @@ def backward_logs(arc_starts, next_states, log_likes, final_log_likes, betas):
 
 
 def state_times(start, arc_starts, next_states, lengths, times):
-    """Compute the time of each state; return a state that paths of different length lead to, or -1."""
+    """Compute the frame of each state; return -1, or a state that is reached by paths with different numbers of frames.
+    """
     num_states = len(times)
     for state in range(num_states):
         times[state] = UNKNOWN
@@ -113,7 +117,7 @@ _HEAP, _NODES, _PATHS = range(3)         # places of the counts
 
 @inline
 def _push(priorities, heap, size, node):
-    """Add a node to a heap with the least priority first, of equal priorities the older node."""
+    """Add a node to a heap of ``size`` nodes, ordered by priority (least first), then by number."""
     at = size
     while at > 0:
         above = (at - 1) >> 1
@@ -128,7 +132,7 @@ def _push(priorities, heap, size, node):
 
 @inline
 def _pop(priorities, heap, size):
-    """Take the first node off a heap of ``size`` nodes."""
+    """Remove the first node from a heap of ``size`` nodes and return it."""
     first, node = heap[0], heap[size - 1]
     size -= 1
     at = 0
@@ -152,11 +156,12 @@ def _pop(priorities, heap, size):
 
 def next_paths(arc_starts, next_states, costs, final_costs, rest, most_arcs, priorities, so_far, parents, arcs, states,
                heap, counts, ends):
-    """Find paths in order of their costs, until ``ends`` is full, or there is no room for another node.
+    """Find paths in the order of their costs (A* search) until ``ends`` is full, or there is no room for another node.
 
-    A node is a partial path: its parent node, its last arc (-1: to the end), the state reached, its cost. ``rest`` are
-    least
-    costs to the end, so the first complete path taken off the heap is the best that is left (A* search).
+    A node is a partial path: ``parents`` (the node before), ``arcs`` (its last arc; -1: the path is complete),
+    ``states`` (the state reached), ``so_far`` (its cost). ``rest`` are the least costs from each state to an end: the
+    estimate of the remaining cost is exact, so complete paths leave the heap in order. ``ends`` gets the nodes of
+    complete paths.
     """
     while counts[_HEAP] > 0 and counts[_PATHS] < len(ends):
         if counts[_NODES] + most_arcs + 1 > len(priorities):

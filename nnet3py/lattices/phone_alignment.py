@@ -1,7 +1,7 @@
 """Lattices aligned with phones, an arc for each phone; and the search that word alignment shares.
 
-The search goes over pairs of a state and what was passed but not output yet; the output is made arc by arc, with
-epsilons, which are removed at the end. Kaldi: ``PhoneAlignLattice``, ``ConvertLatticeToPhones``.
+The search visits pairs of an input state and the transition-ids and words that were read but not output yet. Its
+output has epsilons, which are removed at the end. Kaldi: ``PhoneAlignLattice``, ``ConvertLatticeToPhones``.
 """
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ NO_WORD = -1              # the label of arcs that have transition-ids but no wo
 
 
 class AlignedOutput:
-    """The lattice being made. A state stands for a pair of the search, any hashable value."""
+    """The output lattice of a search. Each of its states stands for a pair, any hashable value, that the search visits.
+    """
 
     def __init__(self, most_states: int | None) -> None:
         self.arcs: list[list[Arc]] = []
@@ -38,7 +39,7 @@ class AlignedOutput:
         self._most_states = most_states
 
     def state_of(self, pending: Hashable) -> int:
-        """Return the state that stands for a pair; a new pair is queued."""
+        """Return the output state of a pair; a new pair is added to ``waiting``."""
         state = self._states.get(pending)
         if state is None:
             state = len(self.arcs)
@@ -73,13 +74,12 @@ class AlignedOutput:
         return newly_sorted(trimmed(lattice))
 
     def _remove_epsilons(self) -> None:
-        """Give each state the arcs behind its epsilons; of arcs with one label and target, keep the best.
+        """Replace the epsilons of each state by the arcs of the states that they lead to. OpenFst: RmEpsilon.
 
-        OpenFst: RmEpsilon.
-
-        An epsilon's transition-ids come before those of the arc that follows.
+        An epsilon's transition-ids are put before those of the arc that follows. Of a state's arcs with equal label and
+        target, the best is kept.
         """
-        for state in self._after_what_epsilons_reach():
+        for state in self._after_epsilon_targets():
             gathered: dict[tuple[int, int], Weight] = {}
             final = self.finals.get(state)
             for label, target, weight in self.arcs[state]:
@@ -95,8 +95,8 @@ class AlignedOutput:
             if final is not None:
                 self.finals[state] = final
 
-    def _after_what_epsilons_reach(self) -> list[int]:
-        """Return all states, each after the states that its epsilons lead to."""
+    def _after_epsilon_targets(self) -> list[int]:
+        """Return all states, each after the states that its epsilons lead to; LatticeError for a cycle of epsilons."""
         order: list[int] = []
         marks = [0] * len(self.arcs)
         for root in range(len(self.arcs)):
@@ -124,12 +124,13 @@ def _keep_best(gathered: dict[tuple[int, int], Weight], key: tuple[int, int], we
 
 
 def times(a: Weight, other: Weight) -> Weight:
-    """Return the product of two weights: costs added, strings one after the other."""
+    """Return the product of two weights: the sums of costs, the concatenation of strings."""
     return a[0] + other[0], a[1] + other[1], a[2] + other[2]
 
 
 def is_better(a: Weight, other: Weight) -> bool:
-    """Return whether ``a`` costs less; of equal costs the shorter string is better, then the smaller one."""
+    """Return whether ``a`` costs less than ``other`` or, if equal, has a shorter or lexicographically earlier string.
+    """
     key_of_one, key_of_other = a[0] + a[1], other[0] + other[1]
     if key_of_one != key_of_other:
         return bool(key_of_one < key_of_other)
@@ -139,12 +140,12 @@ def is_better(a: Weight, other: Weight) -> bool:
 
 
 def most_states(max_expand: float, num_states: int) -> int | None:
-    """Return how many states an aligned lattice may have; None for any number."""
+    """Return the largest number of states of an aligned lattice; None for no limit."""
     return int(1000 + max_expand * num_states) if max_expand > 0 else None
 
 
 class Transitions(NamedTuple):
-    """Phone, finality and self-loops of transition-ids, as lists indexed by transition-id."""
+    """Lists indexed by transition-id: the phone, and whether the transition ends a phone or is a self-loop."""
 
     phones: list[int]
     is_final: list[bool]
@@ -156,11 +157,15 @@ class Transitions(NamedTuple):
         return cls(model.transition_id_to_phone.tolist(), model.is_final.tolist(), model.is_self_loop.tolist())
 
     def phone_end(self, ids: Ids, begin: int, reorder: bool) -> tuple[int, bool]:
-        """Return where the phone that begins at ``begin`` ends, 0 if that cannot be seen yet; and whether it is broken.
+        """Find the end of the phone that begins at ``ids[begin]``.
 
-        A phone ends after a transition into its final state and, if ``reorder``, after the self-loops that follow; a
-        later id
-        shows that there are no more of them. A phone is broken if another phone begins before that.
+        A phone ends after a transition into its final state and, if ``reorder``, after the self-loops that follow; only
+        the first transition-id of the next phone shows that there are no more of them.
+
+        Returns
+        -------
+        int, end of the phone, 0 if more transition-ids are needed to find it; bool, True if another phone begins
+        earlier.
         """
         phone, broken, end = self.phones[ids[begin]], False, begin
         while end < len(ids):
@@ -175,7 +180,7 @@ class Transitions(NamedTuple):
         return (end if end < len(ids) else 0), broken
 
     def reaches_end(self, ids: Ids, reorder: bool) -> bool:
-        """Return whether the last phone of ``ids`` is complete."""
+        """Return whether the last phone of ``ids`` has reached its final state."""
         last = len(ids) - 1
         while reorder and last > 0 and self.is_self_loop[ids[last]]:
             last -= 1
@@ -183,7 +188,9 @@ class Transitions(NamedTuple):
 
 
 class InputArcs(NamedTuple):
-    """A lattice with one final state as lists: the arcs of each state, as (word, transition-ids, weight, next state).
+    """A lattice with one final state as lists: for each state, its arcs as (word, transition-ids, weight, next state).
+
+    The transition-ids are not part of the weight.
     """
 
     start: int
@@ -219,7 +226,7 @@ class Alignment(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A place of the search: a state of the input, and the transition-ids and words passed but not output yet."""
+    """A pair that the search visits: an input state, and the transition-ids and words read but not output yet."""
 
     state: int
     ids: Ids
@@ -227,9 +234,9 @@ class Pending(NamedTuple):
 
 
 class Aligner:
-    """A search over pairs of a state of the input and what was passed but not output yet; each pair is an output state.
+    """A search over pairs of an input state and labels read but not output yet. Each pair is an output state.
 
-    Subclasses say in ``expand`` which arcs leave a pair.
+    Subclasses implement ``expand``.
     """
 
     def __init__(self, lattice: CompactLattice, model: TransitionModel, max_states: int | None) -> None:
@@ -238,7 +245,7 @@ class Aligner:
         self.problem = ""
 
     def align(self, first: Hashable, remove_epsilons: bool = True) -> Alignment:
-        """Search from the pair ``first``; return the aligned lattice, and what was wrong, if anything."""
+        """Search from the pair ``first``; return the aligned lattice and the first irregularity."""
         output = self.output
         output.state_of(first)
         while output.waiting:
@@ -250,18 +257,18 @@ class Aligner:
         return Alignment(output.lattice(remove_epsilons), self.problem)
 
     def expand(self, pending: Any, state: int) -> None:
-        """Make the arcs that leave the output state of a pair."""
+        """Make the arcs that leave output state ``state``, which stands for the pair ``pending``."""
         raise NotImplementedError
 
     def finish(self) -> None:
-        """Complete the output when all pairs were expanded."""
+        """Complete the output after all pairs were expanded."""
 
     def complain(self, problem: str) -> None:
-        """Keep the first problem."""
+        """Store a description of an irregularity, unless there is one already."""
         self.problem = self.problem or problem
 
     def phone_end(self, ids: Ids, begin: int, reorder: bool) -> int:
-        """Return where the phone that begins at ``begin`` ends, 0 if that cannot be seen yet."""
+        """Return the end of the phone that begins at ``begin``, 0 if more transition-ids are needed to find it."""
         end, broken = self.transitions.phone_end(ids, begin, reorder)
         if broken:
             self.complain("a phone changes before its final transition-id: a broken lattice, another model, or a "
@@ -279,11 +286,12 @@ def align_phones(lattice: CompactLattice, model: TransitionModel, reorder: bool 
     model : TransitionModel, which maps transition-ids to phones
     reorder : bool, self-loops come after the transitions that leave their states
     remove_epsilons : bool, join arcs without a word to the arcs that follow, although they have transition-ids
-    replace_words : bool, make the phones the labels; each arc then stays one phone whatever ``remove_epsilons`` is
+    replace_words : bool, label arcs with phones instead of words; then each phone keeps an arc of its own even with
+        ``remove_epsilons``
 
     Returns
     -------
-    Alignment; words stay where they were, or come later.
+    Alignment; words are on the arcs of the phones with which they began, or on later ones.
     """
     if lattice.start < 0:
         return Alignment(lattice, "the lattice is empty")
@@ -297,7 +305,7 @@ class _PhoneAligner(Aligner):
         self.reorder, self.replace_words = reorder, replace_words
 
     def expand(self, pending: Pending, state: int) -> None:
-        """Output a phone if it is complete, or a word if two wait; otherwise follow the arcs of the input."""
+        """Output a complete phone, or a word if two are pending; otherwise follow the arcs of the input."""
         ids = pending.ids
         end = self.phone_end(ids, 0, self.reorder) if ids else 0
         if end or len(pending.words) > 1:
@@ -325,7 +333,7 @@ class _PhoneAligner(Aligner):
 
 
 def with_phones_as_words(lattice: Fst, model: TransitionModel) -> Fst:
-    """Return a lattice whose words are phones, each at its first transition that is not a self-loop."""
+    """Return a lattice whose output labels are phones, each on its first transition that is not a self-loop."""
     ids = lattice.input_labels
     check_transition_ids(model, ids[ids != 0])
     begins = (model.transition_id_to_hmm_state[ids] == 0) & ~model.is_self_loop[ids] & (ids != 0)
@@ -334,7 +342,7 @@ def with_phones_as_words(lattice: Fst, model: TransitionModel) -> Fst:
 
 
 def with_phones_as_ids(lattice: CompactLattice, model: TransitionModel) -> CompactLattice:
-    """Return a lattice whose strings are phones instead of transition-ids, each where its phone ends.
+    """Return a lattice whose strings have phones instead of transition-ids, each on the arc where the phone ends.
 
     Kaldi: ConvertCompactLatticeToPhones.
     """

@@ -1,10 +1,9 @@
 """Composing a lattice with a language model, best paths first, and only for paths within a beam.
 
-Models are looked up word by word: from each state a word leads to one state, at one cost. States are numbered as they
-are
-met, and lookups are cached. The remaining cost of a composed state is estimated from that of its state of the lattice,
-and from how much more than that the composed states before it turned out to cost. Kaldi: ComposeCompactLatticePruned,
-DeterministicOnDemandFst.
+Models are looked up word by word: from each state a word leads to one state, at one cost. States are numbered in the
+order in which they are reached, and lookups are cached. The cost from a composed state to the end is estimated as
+that of its lattice state plus ``delta``, by which the estimate for the composed state before it was wrong. Kaldi:
+ComposeCompactLatticePruned, DeterministicOnDemandFst.
 """
 from __future__ import annotations
 
@@ -27,39 +26,39 @@ from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst
 
 State = TypeVar("State")
-# Gives states, each with words that are likely to be looked up in it and in those that they lead to, one after another.
+# Yields (state, words): words that may be looked up one after the other, from the state on.
 Likely: TypeAlias = Callable[[], Iterator[tuple[int, list[int]]]]
 _MOST_KEPT = 5_000_000         # cached lookups; beyond that the cache is emptied
 _LONGEST_BACKOFF = 1000
 
 
 class DeterministicLm(Protocol):
-    """The methods of a language model that is looked up word by word."""
+    """Interface of a language model that is looked up word by word."""
 
     start: int
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Return the state that a word leads to, and its cost in nats; None for an impossible word."""
+        """Return the state that a word leads to, and its cost in nats; None for a word that the model lacks."""
 
     def final_cost(self, state: int) -> float:
-        """Return the cost of ending the sentence, in nats; infinity where it cannot end."""
+        """Return the cost of ending the sentence, in nats; infinity in a state that is not final."""
 
     def prepare(self, state: int, likely: Likely) -> None:
-        """Prepare lookups in ``state``, and likely ones soon after, which ``likely()`` yields.
+        """Announce lookups in ``state``, and likely later ones, so that a model can compute several together.
 
-        A model may so compute several lookups together. Results do not depend on it.
+        ``likely()`` yields states with words that may be looked up in them. Results do not depend on it.
         """
 
 
 class _Ready:
-    """A model that has nothing to prepare."""
+    """Base of models that need no preparation of lookups."""
 
     def prepare(self, state: int, likely: Likely) -> None:
         """Do nothing."""
 
 
 class _Numbered(Generic[State]):
-    """Numbers of states, in the order in which they are met."""
+    """Numbers of model states, given in the order in which :meth:`number` is called."""
 
     def __init__(self) -> None:
         self.states: list[State] = []
@@ -73,13 +72,13 @@ class _Numbered(Generic[State]):
 
 
 class FstLm(_Ready):
-    """An FST with back-off arcs as a model: a word without an arc is looked up in the state that the epsilon leads to.
+    """A language model from an FST with back-off arcs: a word without an arc is looked up behind the epsilon arc.
 
     Kaldi: BackoffDeterministicOnDemandFst.
     """
 
     def __init__(self, fst: Fst) -> None:
-        """Take an FST of costs; FormatError for an FST without a start, or with pairs of costs."""
+        """Index the arcs of an FST; FormatError for an FST without a start, or with pairs of costs."""
         if fst.start < 0 or fst.weights.ndim != 1:
             raise FormatError("expected a language model, an FST with a start and costs")
         order = np.lexsort((fst.output_labels, fst.sources))
@@ -99,7 +98,7 @@ class FstLm(_Ready):
         return first if first < self._starts[state + 1] and self._words[first] == 0 else -1
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Return the state that a word leads to, and its cost; None for an impossible word."""
+        """Return the state that a word leads to, and its cost; None for a word that the model lacks."""
         cost = 0.0
         for _ in range(_LONGEST_BACKOFF):
             first, end = self._starts[state], self._starts[state + 1]
@@ -113,7 +112,7 @@ class FstLm(_Ready):
         raise FormatError("the back-off arcs of a language model form a cycle")
 
     def final_cost(self, state: int) -> float:
-        """Return the cost of ending the sentence; infinity where it cannot end."""
+        """Return the cost of ending the sentence; infinity in a state that is not final."""
         cost = 0.0
         for _ in range(_LONGEST_BACKOFF):
             if np.isfinite(self._finals[state]):
@@ -126,7 +125,7 @@ class FstLm(_Ready):
 
 
 class ConstArpaLm(_Ready):
-    """A const-ARPA model; its states are histories. Kaldi: ConstArpaLmDeterministicFst."""
+    """A language model from a const-ARPA file. Its states are histories. Kaldi: ConstArpaLmDeterministicFst."""
 
     def __init__(self, model: ConstArpa) -> None:
         self._model, self._states = model, _Numbered[tuple[int, ...]]()
@@ -138,7 +137,7 @@ class ConstArpaLm(_Ready):
         return cls(ConstArpa.read(rxfilename))
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Return the state that a word leads to, and its cost; None for an impossible word."""
+        """Return the state that a word leads to, and its cost; None for a word that the model lacks."""
         history = self._states.states[state]
         log_prob = self._model.log_prob(history, word)
         if log_prob == float("-inf"):
@@ -146,12 +145,12 @@ class ConstArpaLm(_Ready):
         return self._states.number(self._model.state((*history, word))), -log_prob
 
     def final_cost(self, state: int) -> float:
-        """Return the cost of ending the sentence; infinity where it cannot end."""
+        """Return the cost of ending the sentence; infinity in a state that is not final."""
         return -self._model.log_prob(self._states.states[state], self._model.eos)
 
 
 class LmDifference:
-    """The difference of a new model's costs and an old model's, times a scale; lookups are cached."""
+    """A language model whose costs are ``scale`` * (costs of ``new`` - costs of ``old``). Lookups are cached."""
 
     def __init__(self, old: DeterministicLm, new: DeterministicLm, scale: float) -> None:
         self._old, self._new, self._scale = old, new, scale
@@ -160,7 +159,7 @@ class LmDifference:
         self._arcs: dict[tuple[int, int], tuple[int, float] | None] = {}
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Return the state that a word leads to, and its cost; None for a word that a model lacks."""
+        """Return the state that a word leads to, and its cost; None for a word that either model lacks."""
         key = state, word
         if key not in self._arcs:
             if len(self._arcs) >= _MOST_KEPT:
@@ -169,7 +168,7 @@ class LmDifference:
         return self._arcs[key]
 
     def prepare(self, state: int, likely: Likely) -> None:
-        """Let both models prepare."""
+        """Announce lookups to both models."""
         pairs = self._states.states
         self._old.prepare(pairs[state][0], lambda: ((pairs[other][0], words) for other, words in likely()))
         self._new.prepare(pairs[state][1], lambda: ((pairs[other][1], words) for other, words in likely()))
@@ -181,7 +180,7 @@ class LmDifference:
         return self._states.number((old[0], new[0])), self._scale * (new[1] - old[1])
 
     def final_cost(self, state: int) -> float:
-        """Return the cost of ending the sentence; infinity where a model cannot end."""
+        """Return the cost of ending the sentence; infinity where it is infinite in either model."""
         old_state, new_state = self._states.states[state]
         old, new = self._old.final_cost(old_state), self._new.final_cost(new_state)
         if old == float("inf") or new == float("inf"):
@@ -190,13 +189,13 @@ class LmDifference:
 
 
 _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4[] f8[] f8[] f8[]")
-_END = -1                        # stands for the end among the arcs of a state
-_LOOK_AHEAD, _WORDS_AHEAD = 64, 3       # arcs, and words from them on, that a model may prepare for
-_DEPTH_REWARD = 1000.0           # for each arc, until an end is found, so that one is found soon
+_END = -1                        # in place of an arc: the path ends in the state
+_LOOK_AHEAD, _WORDS_AHEAD = 64, 3       # numbers of arcs, and of words after each, announced to a model
+_DEPTH_REWARD = 1000.0           # nats per arc of a path until an end is found: long paths come first
 
 
 class _Composed:
-    """A composed state."""
+    """A pair of a state of the lattice and a state of the model."""
 
     __slots__ = ("arcs", "backward", "delta", "depth", "final", "forward", "lattice_state", "model_state", "previous",
                  "turn")
@@ -214,7 +213,7 @@ class PrunedComposition:
     """The pruned composition of one lattice with a model."""
 
     def __init__(self, lattice: CompactLattice, model: DeterministicLm, options: PrunedCompositionOptions) -> None:
-        """Sort the lattice; LatticeError for a lattice with a cycle."""
+        """Prepare the composition; LatticeError for a lattice with a cycle."""
         self._lattice, self._model, self._options = top_sorted(lattice), model, options
         self._num_arcs, self._found_end = 0, False
         self._queue: list[tuple[float, int]] = []
@@ -242,7 +241,8 @@ class PrunedComposition:
         return self._result()
 
     def _prepare(self) -> None:
-        """Compute the costs of the lattice, and for each state its arcs and end, best first."""
+        """Compute the costs of the lattice, and sort the arcs of each state and its end by the cost of the best path.
+        """
         lattice = self._lattice
         costs, finals, rest = arc_costs(lattice), final_costs(lattice), np.empty(lattice.num_states)
         _backward_costs(lattice.arc_starts, lattice.next_states, costs, finals, rest)
@@ -265,7 +265,10 @@ class PrunedComposition:
         return min(limit, self._options.max_arcs) if self._found_end else limit
 
     def _key(self, state: _Composed) -> float:
-        """Return how much more than the lattice's best path the best path through the state's next arc should cost."""
+        """Estimate the cost of the best path through the state's next arc, minus that of the lattice's best path.
+
+        Until a complete path is found, deeper states are preferred.
+        """
         turns = self._turns[state.lattice_state]
         if state.turn >= len(turns):
             return math.inf
@@ -279,11 +282,10 @@ class PrunedComposition:
 
     def _number(self, lattice_state: int, model_state: int, depth: int, forward: float, delta: float,
                 previous: int) -> int:
-        """Return the number of a composed state that was reached at the given cost.
+        """Return the number of a composed state; a new one is added with the given cost from the start, and queued.
 
-        A state that was reached before keeps its cost until costs are computed again: the order decides which histories
-        of an
-        RNN language model are computed first, and Kaldi's order is kept.
+        A state that exists keeps its cost until :meth:`_recompute`, as in Kaldi: the order decides which histories of
+        an RNN language model are computed first.
         """
         number = self._numbers.setdefault((lattice_state, model_state), len(self._states))
         if number == len(self._states):
@@ -292,7 +294,7 @@ class PrunedComposition:
         return number
 
     def _expand(self, number: int) -> None:
-        """Follow the next arc of a state."""
+        """Compose the next arc of a state."""
         state = self._states[number]
         _, arc = self._turns[state.lattice_state][state.turn]
         state.turn += 1
@@ -318,7 +320,10 @@ class PrunedComposition:
         self._num_arcs += 1
 
     def _likely_lookups(self, state: _Composed, arc: int) -> Iterator[tuple[int, list[int]]]:
-        """Yield a state with the words after its arc, then queued states with the words after arcs within the beam.
+        """Yield model states with the words that are likely to be looked up in them soon.
+
+        First the state itself with the words after ``arc``, then queued states with the words after arcs within the
+        beam.
         """
         yield state.model_state, self._best_words(arc)
         if self._found_end:
@@ -336,7 +341,7 @@ class PrunedComposition:
                 yield model_state, self._best_words(following)
 
     def _best_words(self, arc: int) -> list[int]:
-        """Return the words of an arc and of the best arcs after it."""
+        """Return the words of an arc and of the arcs on the best path after it."""
         words: list[int] = []
         while arc != _END and len(words) < _WORDS_AHEAD:
             words += [self._labels[arc]] if self._labels[arc] else []
@@ -344,7 +349,7 @@ class PrunedComposition:
         return words
 
     def _recompute(self) -> None:
-        """Compute costs from the start and to the end again, and queue the states by them."""
+        """Recompute the costs of composed states from the start and to the end, and queue the states again."""
         states = self._states
         order = sorted(range(len(states)), key=lambda number: states[number].lattice_state)
         for number in order[1:]:

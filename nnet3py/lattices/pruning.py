@@ -1,4 +1,4 @@
-"""Smaller lattices: pruned by a beam, limited in depth, with strings and weights pushed, equal states merged."""
+"""Smaller lattices: pruned by a beam, limited in depth, minimized after strings and weights were pushed."""
 from __future__ import annotations
 
 import dataclasses
@@ -26,7 +26,9 @@ _backward_costs = Loop("nnet3py.lattices.path_loops", "backward_costs", "i8[] i4
 
 
 def _least_costs(lattice: Lattice) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return costs of arcs and final weights, least costs from the start and to the end, of a sorted lattice.
+    """Return the costs of arcs and of final weights, and the least costs from the start and to the end, all float64.
+
+    ``lattice`` must be topologically sorted.
     """
     costs, finals = arc_costs(lattice), final_costs(lattice)
     forward, backward = np.empty(lattice.num_states), np.empty(lattice.num_states)
@@ -98,7 +100,7 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
 
     Returns
     -------
-    int32 (frames,), the arcs and final weights with transition-ids that cross each frame
+    int32 (frames,), for each frame the number of arcs and final weights that have a transition-id for it
 
     Raises
     ------
@@ -119,12 +121,12 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
 
 
 def limited_depth(lattice: CompactLattice, most_arcs: int) -> CompactLattice:
-    """Return a lattice with at most so many arcs in each frame, on the best paths. Kaldi: CompactLatticeLimitDepth.
+    """Return a lattice with the best ``most_arcs`` arcs of each frame. Kaldi: CompactLatticeLimitDepth.
 
     Parameters
     ----------
     lattice : CompactLattice
-    most_arcs : int, arcs in a frame
+    most_arcs : int, largest number of arcs in a frame
 
     Returns
     -------

@@ -1,4 +1,5 @@
-"""Lattices with other costs or labels: scales, word penalties, transition probabilities, boosting, plain FSTs."""
+"""Lattices with other costs or labels: scales, word penalties, transition probabilities, boosting, conversion to FSTs.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -22,7 +23,8 @@ class Scales:
     Attributes
     ----------
     graph, acoustic : float, factors of graph costs, and of acoustic costs
-    acoustic_to_graph, graph_to_acoustic : float, share of the first kind that is added to the second
+    acoustic_to_graph : float, share of the acoustic cost that is added to the graph cost
+    graph_to_acoustic : float, share of the graph cost that is added to the acoustic cost
 
     Kaldi: LatticeScale, with the matrix [[graph, acoustic_to_graph], [graph_to_acoustic, acoustic]].
     """
@@ -65,7 +67,7 @@ def scaled(lattice: Lattice, scales: Scales) -> Lattice:
 
 
 def _multiplied(weights: np.ndarray, scales: Scales) -> np.ndarray:
-    """Return pairs of costs multiplied in double precision, then rounded to float."""
+    """Return pairs of costs, float32 (n, 2), scaled in double precision."""
     none = np.asarray(np.isposinf(weights).all(axis=1))
     with np.errstate(invalid="ignore", over="ignore"):
         result = (np.where(none[:, None], 0.0, weights.astype(np.float64)) @ scales.matrix.T).astype(np.float32)
@@ -150,7 +152,7 @@ def transition_costs(model: TransitionModel, transition_scale: float, self_loop_
 
 
 def _sums(values: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """Return the sum of each string of values, float32."""
+    """Return the sum of each string of ``values``, float32; string i begins at ``starts[i]``."""
     before = np.concatenate(([0.0], np.cumsum(values)))
     return (before[starts[1:]] - before[starts[:-1]]).astype(np.float32)
 
@@ -180,7 +182,7 @@ def boosted(lattice: Fst, model: TransitionModel, alignment: np.ndarray, factor:
 
 
 def inverse_scale(acoustic_scale: float, inverse: float) -> float:
-    """Return the acoustic scale from --acoustic-scale or --inv-acoustic-scale; Nnet3Error if both are given."""
+    """Return ``acoustic_scale``, or 1 / ``inverse`` if that is given; Nnet3Error if both are given."""
     if inverse == 1.0:
         return acoustic_scale
     if acoustic_scale != 1.0 or inverse == 0.0:
@@ -200,32 +202,35 @@ def on_transitions(lattice: Fst) -> Fst:
 
 
 def costs_of(weights: np.ndarray) -> np.ndarray:
-    """Return sums of pairs of costs, float32; infinity for two infinities. Kaldi: ConvertLatticeWeight."""
+    """Return the sums of graph and acoustic costs, float32; infinity if both are infinite. Kaldi: ConvertLatticeWeight.
+    """
     with np.errstate(invalid="ignore", over="ignore"):
         return np.where(np.isposinf(weights).all(axis=1), NO_WEIGHT,
                         (weights[:, 0].astype(np.float64) + weights[:, 1])).astype(np.float32)
 
 
 def as_fst(lattice: Fst) -> Fst:
-    """Return a lattice as an FST with one cost per arc."""
+    """Return a lattice as an FST whose costs are the sums of graph and acoustic costs."""
     return dataclasses.replace(lattice, weights=costs_of(lattice.weights), arc_type="standard", stored=None,
                                final_weights=costs_of(lattice.final_weights))
 
 
 def word_fst(lattice: CompactLattice, remove_epsilons: bool) -> Fst:
-    """Return an acceptor of the lattice's words, with the sums of its pairs of costs."""
+    """Return an acceptor of the lattice's words, whose costs are the sums of graph and acoustic costs."""
     fst = as_fst(on_words(lattice))
     return without_epsilons(fst) if remove_epsilons and (fst.input_labels == 0).any() else fst
 
 
 class AcousticScores:
-    """Acoustic costs of a lattice by frame and transition-id, kept while the lattice is determinized.
+    """Acoustic costs of a lattice by frame and transition-id, to be restored after it was determinized without them.
 
-    The mean is stored where several arcs share frame and transition-id. Kaldi: ComputeAcousticScoresMap.
+    If several arcs share frame and transition-id, their mean is stored. Kaldi: ComputeAcousticScoresMap.
     """
 
     def __init__(self, lattice: Fst) -> None:
-        """Take the costs of a lattice; LatticeError for acoustic costs on final weights or arcs without transition-id.
+        """Store the acoustic costs of a lattice.
+
+        LatticeError for acoustic costs on final weights or on arcs without a transition-id.
         """
         lattice = from_start(lattice)
         emits = lattice.input_labels != 0
@@ -239,12 +244,12 @@ class AcousticScores:
 
     @staticmethod
     def _keys(lattice: Fst, emits: np.ndarray) -> np.ndarray:
-        """Return a number for frame and transition-id of each arc that has a transition-id, int64."""
+        """Return a number that encodes frame and transition-id of each arc in ``emits``, int64."""
         frames = state_times(lattice)[lattice.sources[emits]].astype(np.int64)
         return frames << 32 | lattice.input_labels[emits]
 
     def restored(self, lattice: Fst) -> Fst:
-        """Return a lattice made from the original one, with the stored acoustic costs.
+        """Return ``lattice``, made from the original one, with its acoustic costs replaced by the stored ones.
 
         Kaldi: ReplaceAcousticScoresFromMap.
         """

@@ -1,4 +1,7 @@
-"""Functions that most lattice algorithms begin with, for both kinds: order of states, trimming, costs, times."""
+"""Functions that most lattice algorithms begin with: order of states, trimming, costs, times.
+
+They take a CompactLattice or an Fst of arc type ``lattice4``.
+"""
 from __future__ import annotations
 
 import dataclasses
@@ -36,7 +39,7 @@ def trimmed(lattice: Lattice) -> Lattice:
 
 
 def top_sorted(lattice: Lattice) -> Lattice:
-    """Return the lattice with states numbered so that every arc leads to a higher number; unchanged if they are.
+    """Return the lattice with states numbered so that every arc leads to a higher number; unchanged if it is sorted.
 
     LatticeError for a lattice with a cycle. Kaldi: TopSortLatticeIfNeeded.
     """
@@ -83,8 +86,7 @@ def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
     """Return the frame in which each state of a topologically sorted lattice is reached, int32 (states,).
 
     -1 for a state that is not reached. LatticeError if paths of different length lead to a state. Kaldi:
-    LatticeStateTimes,
-    CompactLatticeStateTimes.
+    LatticeStateTimes, CompactLatticeStateTimes.
     """
     times = np.empty(lattice.num_states, dtype=np.int32)
     lengths = arc_lengths(lattice)
@@ -99,7 +101,7 @@ def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
 
 
 def num_frames(lattice: Fst | CompactLattice, times: np.ndarray) -> int:
-    """Return the number of frames of a lattice with state times ``times``; the largest if paths differ."""
+    """Return the number of frames of a lattice with state times ``times``; that of the longest path if they differ."""
     if not isinstance(lattice, CompactLattice):
         return int(times.max(initial=0))
     final = lattice.is_final & (times >= 0)
@@ -107,16 +109,15 @@ def num_frames(lattice: Fst | CompactLattice, times: np.ndarray) -> int:
 
 
 def infinite_weights(num_states: int) -> np.ndarray:
-    """Return final weights, float32 (states, 2), of states that are not final."""
+    """Return final weights, float32 (states, 2), that make no state final."""
     return np.full((num_states, 2), NO_WEIGHT, dtype=np.float32)
 
 
 def with_super_final(lattice: CompactLattice) -> tuple[CompactLattice, int]:
-    """Return the lattice with one final state, without arcs and of weight 0, and the number of that state.
+    """Return the lattice with a single final state, without arcs and of weight 0, and that state's number.
 
-    Unless there is such a state already, arcs without a word lead from the states that were final to a new one. -1 for
-    a
-    lattice without final states. Kaldi: CreateSuperFinal.
+    If there is no such state, one is added, and epsilon arcs with the final weights lead to it. The number is -1 for a
+    lattice without final states.
     """
     final = np.flatnonzero(lattice.is_final)
     if not len(final):

@@ -1,6 +1,6 @@
-"""Loops that take named tuples of arrays, though compiled code is entered with one array after the other.
+"""Named tuples of arrays as arguments of compiled functions, which are called with each array as an argument.
 
-A tuple's fields say which arrays they are::
+The fields' types give the types of the arrays::
 
     class Tree(NamedTuple):
         nodes: Int32Rows
@@ -9,7 +9,7 @@ A tuple's fields say which arrays they are::
     _grow = Loop("nnet3py.lattices.tree_loops", "grow", types_of(Tree) + " i8")
     _grow(*tree, size)
 
-and in ``tree_loops.py`` ``@by_arrays`` stands before ``def grow(tree: Tree, size: int) -> int``.
+and in ``tree_loops.py`` the function is decorated: ``@by_arrays def grow(tree: Tree, size: int) -> int``.
 """
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def types_of(*structures: type) -> str:
 
 
 def by_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that takes the fields of named tuples one by one, in place of the tuples of ``function``.
+    """Decorate a function with named tuples as arguments: the result takes the tuples' fields as separate arguments.
 
     ``function`` is inlined into the result, so the machine code is that of a function of arrays.
     """

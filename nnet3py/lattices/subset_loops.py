@@ -23,7 +23,7 @@ def bucket_of(tree: Tree, parent: int, symbol: int) -> int:
 
 @inline
 def successor(tree: Tree, string: int, symbol: int) -> int:
-    """Return the string with one more symbol. There must be room for a node."""
+    """Return the string (node) that is ``string`` with ``symbol`` appended. There must be room for a new node."""
     nodes, counts = tree.nodes, tree.counts
     bucket = bucket_of(tree, string, symbol)
     node = np.int64(tree.heads[bucket])
@@ -47,7 +47,7 @@ def successor(tree: Tree, string: int, symbol: int) -> int:
 
 @inline
 def common_prefix(tree: Tree, left: int, right: int) -> int:
-    """Return the longest string that both strings begin with."""
+    """Return the longest common prefix of two strings."""
     nodes = tree.nodes
     while left != right:
         if nodes[left, layout.LENGTH] >= nodes[right, layout.LENGTH]:
@@ -73,7 +73,7 @@ def appended(tree: Tree, string: int, tail: int, skipped: int, scratch: np.ndarr
 
 @inline
 def string_is_better(tree: Tree, left: int, right: int) -> bool:
-    """Return whether ``left`` is shorter than ``right`` or, of equal length, lexicographically first."""
+    """Return whether ``left`` is shorter than ``right`` or, if equally long, lexicographically first."""
     nodes = tree.nodes
     if left == right:
         return False
@@ -86,7 +86,7 @@ def string_is_better(tree: Tree, left: int, right: int) -> bool:
 
 @by_arrays
 def rebuild_heads(tree: Tree) -> None:
-    """Put all nodes that are in use into ``heads`` again, whose size may have changed."""
+    """Insert all nodes that are in use into the hash table ``tree.heads``, for example after it was enlarged."""
     nodes, heads, counts = tree.nodes, tree.heads, tree.counts
     for bucket in range(len(heads)):
         heads[bucket] = -1
@@ -98,7 +98,7 @@ def rebuild_heads(tree: Tree) -> None:
 
 
 def write_strings(nodes: np.ndarray, strings: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> None:
-    """Write the symbols of strings to ``ids``, those of string i from ``starts[i]`` on."""
+    """Write the symbols of ``strings[i]`` to ``ids`` from ``starts[i]`` on, for all i."""
     for i in range(len(strings)):
         node = np.int64(strings[i])
         for place in range(starts[i + 1] - 1, starts[i] - 1, -1):
@@ -111,13 +111,13 @@ def write_strings(nodes: np.ndarray, strings: np.ndarray, starts: np.ndarray, id
 
 @inline
 def most_nodes(lattice: Input) -> int:
-    """Return the most nodes that a closure, the transitions of a state and the string of an arc can need."""
+    """Return the largest number of nodes that closing a subset, its transitions and the string of an arc can add."""
     return 2 * len(lattice.labels) + len(lattice.kept) + 1
 
 
 @inline
 def is_better(tree: Tree, costs: np.ndarray, i: int, string: int, graph: float, acoustic: float, other: int) -> bool:
-    """Return whether a string and its cost come before those of element ``i``, whose string is ``other``."""
+    """Return whether a string with its costs is better than element ``i`` of a subset, whose string is ``other``."""
     new, old = graph + acoustic, costs[i, layout.GRAPH] + costs[i, layout.ACOUSTIC]
     if new != old:
         return new < old
@@ -128,7 +128,10 @@ def is_better(tree: Tree, costs: np.ndarray, i: int, string: int, graph: float, 
 
 @inline
 def close(lattice: Input, tree: Tree, scratch: Scratch, count: int) -> int:
-    """Follow arcs without labels from the elements in ``closure``; keep elements with final states or labels, by state.
+    """Close the subset of ``count`` elements in ``closure`` under epsilon arcs; return the new number of elements.
+
+    Of several paths to a state the best is kept. Elements whose states are neither final nor have labels are dropped;
+    the others are sorted by state.
     """
     closure, costs, slots, heap = scratch.closure, scratch.closure_costs, scratch.slots, scratch.heap
     queued = np.int64(0)
@@ -211,14 +214,14 @@ def _keep_needed(lattice: Input, scratch: Scratch, count: int) -> int:
 
 @inline
 def copy_element(source: np.ndarray, i: int, target: np.ndarray, place: int) -> None:
-    """Copy element ``i`` of a subset to row ``place`` of ``target``."""
+    """Copy row ``i`` of ``source`` to row ``place`` of ``target``."""
     target[place, layout.STATE], target[place, layout.STRING] = source[i, layout.STATE], source[i, layout.STRING]
     target[place, layout.GRAPH], target[place, layout.ACOUSTIC] = source[i, layout.GRAPH], source[i, layout.ACOUSTIC]
 
 
 @inline
 def sort(keys: np.ndarray, order: np.ndarray, count: int) -> None:
-    """Sort keys, and numbers along with them (Shell's method)."""
+    """Sort the first ``count`` keys in place, and ``order`` along with them (Shell's method)."""
     gap = np.int64(1)
     while gap < count // 3:
         gap = 3 * gap + 1
@@ -234,7 +237,12 @@ def sort(keys: np.ndarray, order: np.ndarray, count: int) -> None:
 
 @inline
 def normalize(tree: Tree, scratch: Scratch, count: int) -> tuple[int, float, float]:
-    """Subtract the least cost and the common prefix from the elements in ``closure``; return prefix and both costs."""
+    """Subtract the least cost and the common prefix from the elements in ``closure``.
+
+    Returns
+    -------
+    Prefix (node), graph and acoustic cost that were subtracted.
+    """
     closure, costs = scratch.closure, scratch.closure_costs
     graph, acoustic, prefix = costs[0, layout.GRAPH], costs[0, layout.ACOUSTIC], np.int64(closure[0, layout.STRING])
     for i in range(1, count):
@@ -255,7 +263,7 @@ def normalize(tree: Tree, scratch: Scratch, count: int) -> tuple[int, float, flo
 
 @inline
 def has_room_for_strings(lattice: Input, tree: Tree, scratch: Scratch, count: int) -> bool:
-    """Return whether the strings in ``closure`` can all be made again, with room left for :func:`most_nodes`."""
+    """Return whether the tree has room for new copies of the strings in ``closure`` and for :func:`most_nodes` more."""
     wanted = np.int64(0)
     for i in range(count):
         wanted += tree.nodes[scratch.closure[i, layout.STRING], layout.LENGTH]
@@ -264,7 +272,7 @@ def has_room_for_strings(lattice: Input, tree: Tree, scratch: Scratch, count: in
 
 @inline
 def bucket_of_subset(elements: np.ndarray, first: int, count: int, num_buckets: int) -> int:
-    """Return the bucket of a subset of ``count`` elements in a hash table."""
+    """Return the bucket, in a hash table, of the subset of elements ``first`` to ``first`` + ``count`` - 1."""
     mixed = np.uint64(count)
     for i in range(first, first + count):
         word = (np.uint64(elements[i, layout.STATE]) << np.uint64(32)) | np.uint64(elements[i, layout.STRING])
@@ -275,7 +283,9 @@ def bucket_of_subset(elements: np.ndarray, first: int, count: int, num_buckets: 
 
 @inline
 def find_subset(output: Output, scratch: Scratch, entries: np.ndarray, entry: int, count: int) -> int:
-    """Return the first entry from ``entry`` on in its bucket whose subset is that in ``closure``, up to delta; else -1.
+    """Return the row of ``entries`` whose subset equals that in ``closure``, costs up to delta; -1 if there is none.
+
+    ``entry`` is the first row of the subset's bucket.
     """
     closure, costs, delta = scratch.closure, scratch.closure_costs, np.float32(output.limits[layout.DELTA])
     while entry >= 0:
@@ -297,7 +307,7 @@ def find_subset(output: Output, scratch: Scratch, entries: np.ndarray, entry: in
 
 @inline
 def store_subset(output: Output, scratch: Scratch, count: int) -> int:
-    """Store the subset in ``closure``; return its first element."""
+    """Append the elements in ``closure`` to ``output.elements``; return the row of the first."""
     first = output.counts[layout.NUM_ELEMENTS]
     for place in range(count):
         copy_element(scratch.closure, place, output.elements, first + place)

@@ -1,4 +1,4 @@
-"""Lattices aligned with words, an arc for each word, by word-position phones or by a lexicon.
+"""Lattices aligned with words: an arc for each word, found by positions of phones in words, or by a lexicon.
 
 Kaldi: ``WordAlignLattice``, ``WordAlignLatticeLexicon``.
 """
@@ -30,12 +30,12 @@ NONWORD, BEGIN, END, INTERNAL, SINGLETON = "nonword", "begin", "end", "internal"
 
 @dataclass(frozen=True)
 class WordBoundaries:
-    """Word positions of phones, and labels for what belongs to no word (Kaldi: WordBoundaryInfo).
+    """Positions of phones in words, and labels of arcs that are not whole words (Kaldi: WordBoundaryInfo).
 
     Attributes
     ----------
     kinds : dict, for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``
-    silence_label, partial_word_label : int, labels of nonword phones, and of words that are cut at the end
+    silence_label, partial_word_label : int, labels of nonword phones, and of words that the end of the lattice cuts off
     reorder : bool, self-loops come after the transitions that leave their states
     """
 
@@ -125,7 +125,12 @@ class _WordAligner(Aligner):
         self.output.arcs[state].append((label or (NO_WORD if num_ids else 0), following, weight))
 
     def _complete(self, pending: Pending) -> tuple[int, int, int] | None:
-        """Return label, number of transition-ids and of words of what is complete; None if that cannot be seen yet."""
+        """Find a complete word or nonword phone at the beginning of what is pending.
+
+        Returns
+        -------
+        Its label and its numbers of transition-ids and words; None if more transition-ids or words are needed.
+        """
         ids, kinds = pending.ids, self.boundaries.kinds
         if not ids:
             return None
@@ -140,7 +145,8 @@ class _WordAligner(Aligner):
         return None
 
     def _word_end(self, ids: Ids) -> int:
-        """Return where a word of several phones ends; 0 if that cannot be seen yet."""
+        """Return the end of the word of several phones with which ``ids`` begin; 0 if more transition-ids are needed.
+        """
         place = self.phone_end(ids, 0, self.boundaries.reorder)
         if not place:
             return 0
@@ -152,7 +158,12 @@ class _WordAligner(Aligner):
         return self.phone_end(ids, place, self.boundaries.reorder) if place < len(ids) else 0
 
     def _forced(self, pending: Pending) -> tuple[int, int, int]:
-        """Return label, number of transition-ids and of words to output at the end of the lattice, complete or not."""
+        """Choose what to output at the end of the lattice, where a word may be incomplete, and report irregularities.
+
+        Returns
+        -------
+        Label, and numbers of transition-ids and words.
+        """
         ids, words = pending.ids, pending.words
         if not ids:
             self.complain("a word at the end has no transition-ids")
@@ -177,17 +188,17 @@ _LARGEST = 2**31 - 1
 
 
 class AlignmentLexicon:
-    """Words with their phones, by which :func:`align_words_by_lexicon` finds words.
+    """Pronunciations of words, by which :func:`align_words_by_lexicon` finds words.
 
     Parameters
     ----------
-    rows : list, for each pronunciation the word in the lattice, the word that it becomes, and its phones
+    rows : list, for each pronunciation: word in the lattice, word in the aligned lattice, phones
 
     Attributes
     ----------
-    entries : dict, from a word of the lattice (0: none) and its phones to the word that it becomes
-    num_phones : dict, for each word the least and the greatest number of phones
-    beginnings : dict, for each proper beginning of a pronunciation the words that begin so
+    entries : dict from (word in the lattice or 0, phones) to the word in the aligned lattice
+    num_phones : dict, for each word the lengths of its shortest and longest pronunciation
+    beginnings : dict from each proper prefix of a pronunciation to the words that have such pronunciations
 
     Kaldi: WordAlignLatticeLexiconInfo.
     """
@@ -204,7 +215,7 @@ class AlignmentLexicon:
                 self.beginnings[phones[:length]].add(word)
 
     def may_go_on(self, phones: Ids, words: Ids) -> bool:
-        """Return whether more phones can complete ``phones`` to a word."""
+        """Return whether ``phones`` are a proper prefix of a pronunciation of the first of ``words``, or of no word."""
         lengths = self.beginnings.get(phones)
         return lengths is not None and (not words or words[0] in lengths or 0 in lengths)
 
@@ -244,10 +255,10 @@ def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
 
 
 class _PendingPhones(NamedTuple):
-    """A place of the search: a state of the input, and the phones and words passed but not output yet.
+    """A pair that the search visits: an input state, and the phones and words read but not output yet.
 
-    Words are output as soon as possible. So only pronunciations that the last phone, the first word or, just after an
-    output, anything new makes possible are tried, and no arc is made twice.
+    Words are output as soon as possible. Only pronunciations that were not possible before are tried, so that no arc is
+    made twice: those that end with the last phone or belong to the first word, if it is new; after an output, all.
     """
 
     state: int
@@ -295,18 +306,18 @@ class _LexiconAligner(Aligner):
         self.unfinished: list[tuple[_PendingPhones, int]] = []
 
     def expand(self, pending: _PendingPhones, state: int) -> None:
-        """Output the words that the first phones make, and follow the arcs of the input if more phones may."""
+        """Output words that the pending phones spell; follow the input's arcs if a word may have more phones."""
         self._put_out_words(pending, state)
         self._follow_arcs(pending, state)
 
     def finish(self) -> None:
-        """If no path ends with a whole word, make everything pending at the end a word."""
+        """If no path ends with a whole word, output all that is pending at the end as partial words."""
         if not self.output.finals and self.unfinished:
             self.complain("no path ends with a whole word of the lexicon")
             self._force_ends()
 
     def _put_out_words(self, pending: _PendingPhones, state: int) -> None:
-        """Make an arc for each word, and each filler, that the first phones make and that was not output before."""
+        """Output an arc for each pronunciation with which the pending phones begin and that was not possible before."""
         size = len(pending.phones)
         for word in (0, *pending.words[:1]):
             least, most = self.lexicon.num_phones.get(word, (1, 0))
@@ -326,7 +337,7 @@ class _LexiconAligner(Aligner):
         self.output.arcs[state].append((label or (NO_WORD if ids else 0), following, (*ONE[:2], ids)))
 
     def _follow_arcs(self, pending: _PendingPhones, state: int) -> None:
-        """Follow the arcs of the input, if the pending phones can still become a word."""
+        """Follow the arcs of the input if the pending phones are the beginning of a pronunciation."""
         if pending.state == self.input.final:
             if not pending.phones and not pending.words:
                 self.output.finals[state] = ONE

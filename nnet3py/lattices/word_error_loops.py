@@ -1,6 +1,6 @@
 """Loops of edit distances over lattices: minimum Bayes risk and oracles. Imported only to be compiled.
 
-``enter_starts`` (int64, states + 1) says where the arcs into each state begin in ``sources``, ``words`` and ``shares``.
+The arcs into state s are ``enter_starts[s]`` to ``enter_starts[s + 1]`` - 1 of ``sources``, ``words`` and ``shares``.
 """
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _NOTHING_MORE = 9.999999747378752e-06        # 1e-5 as a float: makes words agai
 
 @intrinsic
 def _fused(typingctx, first, second, total):
-    """Return ``first * second + total`` rounded once, as compilers do it for today's processors.
+    """Return ``first * second + total`` rounded once (fused multiply-add), as Kaldi's programs are compiled.
 
-    Alignments are often equally good, and then rounding decides: so it must be that of Kaldi's programs.
+    Several alignments are often equally good; then rounding decides, and must be Kaldi's.
     """
     def code(context, builder, signature, args):
         return builder.fma(*args)
@@ -43,7 +43,10 @@ def _loss_against_nothing(word):
 
 
 def arc_shares(enter_starts, sources, log_likes, alphas, shares):
-    """Compute each arc's share of the probability of its destination (``shares``), and ``alphas``; return the total."""
+    """Compute forward log-likelihoods ``alphas`` and, in ``shares``, the probability of each arc given its destination.
+
+    Return the log-likelihood of all paths.
+    """
     alphas[0] = 0.0
     for state in range(1, len(alphas)):
         total = -math.inf
@@ -57,7 +60,11 @@ def arc_shares(enter_starts, sources, log_likes, alphas, shares):
 
 @inline
 def _arc_distances(word, expected, source, reference, distances, choices):
-    """Compute expected distances at an arc's end from ``expected`` at its source, and the choices (1, 2, 3) made."""
+    """Compute expected distances at the end of an arc from those at its source, one for each prefix of ``reference``.
+
+    ``choices`` gets the last step of each alignment: 1 aligns the arc's word with a word of the reference, 2 the arc's
+    word with nothing, 3 a word of the reference with nothing.
+    """
     nothing = _loss_against_nothing(word)
     distances[0] = expected[source, 0] + nothing
     for q in range(1, len(reference)):
@@ -74,10 +81,10 @@ def _arc_distances(word, expected, source, reference, distances, choices):
 
 def statistics(enter_starts, sources, words, shares, times, reference, expected, back, distances, choices, passed,
                gamma, begins, ends):
-    """Align a lattice with ``reference`` (words from place 1 on); return the expected distance.
+    """Align a lattice with ``reference``, whose words begin at place 1; return the expected edit distance.
 
     ``gamma`` gets the probability of each word at each place, ``begins`` and ``ends`` get gamma times the word's times.
-    ``expected``, ``back``, ``gamma``, ``begins``, ``ends`` must be 0.
+    ``expected``, ``back``, ``gamma``, ``begins``, ``ends`` must be filled with 0.
     """
     num_states, length = len(times), len(reference) - 1
     for q in range(1, length + 1):
@@ -127,11 +134,10 @@ INSERTED, MATCHED, DELETED, PASSED = range(4)         # how a place is reached: 
 
 
 def distances(arc_starts, next_states, words, sources, reference, costs, came_arcs, came_how):
-    """Compute edit distances between paths to each state (row) and beginnings of ``reference`` (column).
+    """Compute the edit distances between the best path to each state and each prefix of ``reference``.
 
-    The lattice begins at state 0 and is topologically sorted; word 0 does not count. ``came_arcs`` and ``came_how`` get
-    the
-    last step of the best path to each place.
+    ``costs`` int32 (states, words + 1) gets them; ``came_arcs`` and ``came_how`` get the last arc and step (such as
+    MATCHED) of these paths. The lattice begins at state 0 and is topologically sorted; word 0 is ignored.
     """
     num_states, length = costs.shape[0], len(reference)
     for state in range(num_states):

@@ -1,4 +1,4 @@
-"""Word errors over lattices: words of minimum Bayes risk with confidences, and the path nearest to a reference.
+"""Word errors over lattices: minimum Bayes risk decoding, with confidences, and the path nearest to a reference.
 
 Xu, Povey, Mangu, Zhu: "Minimum Bayes Risk decoding and system combination based on a recursion for edit distance",
 2011. Kaldi: MinimumBayesRisk, lattice-oracle.
@@ -40,15 +40,16 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class MbrResult:
-    """The result of minimum-Bayes-risk decoding.
+    """The result of minimum Bayes risk decoding.
 
     Attributes
     ----------
-    words : list of int, word-ids, without gaps (0) unless requested
+    words : list of int, word-ids; gaps (0) are left out unless requested
     risk : float, expected number of word errors
-    sausages : for each place, gaps included, pairs of a word and its probability, the most probable first
-    sausage_times : for each place its begin and end, in frames
-    times, confidences : begin and end in frames, and probability, of each word
+    sausages : list, for each word or gap the list of (word-id, probability), the most probable first
+    sausage_times : list, for each word or gap its begin and end, in frames
+    times : list, begin and end of each of ``words``, in frames
+    confidences : list of float, probability of each of ``words``
     """
 
     words: list[int]
@@ -83,9 +84,12 @@ class _Alignment:
         self.risk = 0.0
 
     def align(self, reference: list[int]) -> tuple[list[list[tuple[int, float]]], list[dict[int, Pair]], list[Pair]]:
-        """Align the lattice with a word sequence.
+        """Align the lattice with a word sequence in which words and gaps (0) alternate.
 
-        Returns for each place the words with their probabilities, the times of each word, and the times of the place.
+        Returns
+        -------
+        For each place of the sequence: (word, probability) pairs, the most probable first; a dict from
+        word to (begin, end); begin and end of the place.
         """
         self.vocabulary = np.union1d(self.vocabulary, reference) if not np.isin(reference, self.vocabulary).all() \
             else self.vocabulary
@@ -171,7 +175,12 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
 
 
 def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float:
-    """Put the most probable word at each place; return 0 if nothing changed, else minus the probability gained."""
+    """Put the most probable word at each of ``places``, in place.
+
+    Returns
+    -------
+    Sum of the probabilities of the old words minus that of the new ones: 0 if nothing changed.
+    """
     change = 0.0
     for place, candidates in enumerate(sausages):
         word, probability = candidates[0]
@@ -181,7 +190,7 @@ def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float
 
 
 def _in_order(times: list[Pair]) -> list[Pair]:
-    """Return times of successive words, changed where a word begins before its predecessor ends."""
+    """Return begin and end of successive words, adjusted where a word begins before its predecessor ends."""
     result: list[Pair] = []
     for begin, end in times:
         if result and result[-1][1] > begin:
@@ -230,8 +239,8 @@ def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray
     Parameters
     ----------
     lattice : CompactLattice, states in any order
-    reference : int (words,), word-ids that were said
-    wildcards : int (count,), word-ids that are ignored on both sides
+    reference : int (words,), word-ids of the spoken words
+    wildcards : int (count,), word-ids that are ignored in the lattice and in the reference
 
     Returns
     -------

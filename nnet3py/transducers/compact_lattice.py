@@ -20,7 +20,7 @@ from nnet3py.transducers.fst_operations import ACCEPTOR, CYCLIC, EXPANDED, INITI
 from nnet3py.transducers.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_by, starts_of
 
 _MOST_WORDS = 50_000           # which take plain Python 20 ms
-_MORE, _DONE = 0, 1                # what _walk returns, besides 2 for damage
+_MORE, _DONE = 0, 1                # return values of _walk; 2: damaged
 _LEAST_ASKED = 1 << 14             # bytes; how much of a lattice is looked at first
 _WORD = 4                          # bytes; everything in binary FSTs is one or two words long
 _ARC_TYPE = re.compile(r"compactlattice([48])4")
@@ -28,7 +28,8 @@ ARC_TYPE = "compactlattice44"
 
 
 class ReadingLoop(Loop):
-    """A loop over bytes read, in plain Python until so much was read that loading the compiled loop costs less."""
+    """A loop over bytes of files that runs in plain Python for small amounts, since compiled code takes time to load.
+    """
 
     words_read = 0             # by this process without compiled loops
 
@@ -80,7 +81,7 @@ class CompactLattice:
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, labels: ArrayLike,
                   weights: ArrayLike, lengths: ArrayLike, ids: ArrayLike, next_states: ArrayLike,
                   final_lengths: ArrayLike | None = None, final_ids: ArrayLike = ()) -> CompactLattice:
-        """Make a lattice of arcs in any order; the arcs of a state keep their order.
+        """Make a compact lattice from arcs in any order; the arcs of a state keep their order.
 
         Parameters
         ----------
@@ -147,7 +148,7 @@ class CompactLattice:
         return self.ids[self.string_starts[arc]:self.string_starts[arc + 1]]
 
     def final_string(self, state: int) -> np.ndarray:
-        """Return the transition-ids with the final weight of a state, int32 (frames,)."""
+        """Return the transition-ids of the final weight of a state, int32 (frames,)."""
         return self.final_ids[self.final_string_starts[state]:self.final_string_starts[state + 1]]
 
     def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> CompactLattice:
@@ -155,8 +156,8 @@ class CompactLattice:
 
         Parameters
         ----------
-        states : int (chosen,), old numbers
-        keep : bool (arcs,), the arcs that may stay; None: all
+        states : int (chosen,), numbers of the states
+        keep : bool (arcs,), False for arcs to remove; None keeps all
         """
         chosen = Selection.of(self.arc_starts, self.next_states, states, keep)
         arcs = chosen.arcs
@@ -167,21 +168,29 @@ class CompactLattice:
                               self.final_weights[chosen.states], final_string_starts, final_ids)
 
     def equals(self, other: CompactLattice) -> bool:
-        """Return whether states, arcs, weights and strings are the same, numbered the same."""
+        """Return whether two lattices have the same states, arcs, weights and strings, in the same order."""
         return self.start == other.start and all(
             np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
             for name in (field.name for field in dataclasses.fields(self)) if name != "start")
 
 
 def taken(starts: np.ndarray, ids: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the strings with the numbers ``order`` of those that begin in ``ids`` at ``starts``: beginnings and ids.
+    """Select strings of transition-ids by number: string i of the input is ``ids[starts[i]:starts[i + 1]]``.
+
+    Parameters
+    ----------
+    order : int (chosen,), numbers of the strings, in the order of the result
+
+    Returns
+    -------
+    Starts, int64 (chosen + 1,), and transition-ids of the chosen strings.
     """
     counts = np.diff(starts)[order]
     return starts_of(counts), ids[ranges(starts[:-1][order], counts)]
 
 
 def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
-    """Return ``lattice`` if all its arcs lead to states; raise FormatError otherwise."""
+    """Return ``lattice``; FormatError if its start or the target of an arc is no state."""
     if not -1 <= lattice.start < lattice.num_states:
         raise reader.error(f"expected a lattice: the start state is {lattice.start}, but there are "
                            f"{lattice.num_states} states")
@@ -193,7 +202,7 @@ def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
 
 def read_state_words(reader: TokenReader, num_states: int, weight_words: int, has_strings: bool) -> tuple[
         bytes, list[int]]:
-    """Read the states of a binary FST as bytes.
+    """Read the bytes of all states of a binary FST.
 
     Parameters
     ----------
@@ -202,7 +211,7 @@ def read_state_words(reader: TokenReader, num_states: int, weight_words: int, ha
 
     Returns
     -------
-    The bytes, and the numbers of arcs, of transition-ids of arcs, and of transition-ids of final weights.
+    The bytes; list of the numbers of arcs, of transition-ids of arcs, and of transition-ids of final weights.
 
     Raises
     ------
@@ -227,13 +236,12 @@ def read_state_words(reader: TokenReader, num_states: int, weight_words: int, ha
 
 def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) -> tuple[
         np.ndarray, np.ndarray, np.ndarray]:
-    """Parse the bytes that :func:`read_state_words` returns.
+    """Parse the bytes of a binary FST without strings, which :func:`read_state_words` returns.
 
     Returns
     -------
-    Final weights, int32 (states, words of a weight), the bits of their numbers; arc starts, int64 (states + 1,); arcs,
-    int32
-    (arcs, words of a weight + 3): two labels, the weight, the next state.
+    int32 (states, weight_words), the bytes of final weights as integers; int64 (states + 1,), where the arcs of each
+    state begin; int32 (arcs, weight_words + 3), the fields of each arc: input label, output label, weight, next state.
     """
     finals = np.empty((num_states, weight_words), dtype=np.int32)
     arc_starts = np.zeros(num_states + 1, dtype=np.int64)
@@ -295,7 +303,7 @@ def write_binary_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def lattice_properties(lattice: CompactLattice | Fst) -> int:
-    """Return OpenFst's property bits that are found quickly: a lattice in topological order is acyclic."""
+    """Return those of OpenFst's property bits that are quickly found: acyclic, for a lattice in topological order."""
     bits = EXPANDED | MUTABLE
     if is_top_sorted(lattice.arc_starts, lattice.next_states):
         bits |= 1 << TOP_SORTED | 1 << CYCLIC + 1 | 1 << INITIAL_CYCLIC + 1

@@ -19,7 +19,7 @@ from nnet3py.io.tokens import TokenReader
 from nnet3py.transducers.state_graphs import Selection, sources_of, starts_by
 
 NO_STATE = -1                  # the start of an FST without states
-NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final; the cost of the impossible
+NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final; an infinite cost
 
 MAGIC = struct.pack("<i", 2125659606)
 INPUT_SYMBOLS, OUTPUT_SYMBOLS = 1, 2      # flags
@@ -30,7 +30,7 @@ _LARGEST_STATE = np.iinfo(np.int32).max
 
 
 class ArcType(NamedTuple):
-    """The weights of one arc type: their numpy type in files, and how many numbers a weight has."""
+    """The weights of one arc type: their numpy type in files, and the number of values in a weight."""
 
     stored: str
     width: int = 1
@@ -41,14 +41,14 @@ ARC_TYPES = {"standard": ArcType("<f4"), "log": ArcType("<f4"), "lattice4": ArcT
 
 
 class Stored(NamedTuple):
-    """Facts that a binary file states about an FST besides its states and arcs.
+    """Contents of a binary FST file besides states and arcs.
 
     Attributes
     ----------
     kind : str, OpenFst's FST type, such as ``vector``
     properties : int, OpenFst's bits
     num_arcs : int, as the header says; 0 in vector FSTs
-    flags : int, which symbol tables there are
+    flags : int, OpenFst's bits that tell which symbol tables there are
     symbols : bytes of the symbol tables
     """
 
@@ -89,7 +89,8 @@ class Fst:
     def from_arcs(cls, start: int, final_weights: ArrayLike, sources: ArrayLike, input_labels: ArrayLike,
                   output_labels: ArrayLike, weights: ArrayLike, next_states: ArrayLike,
                   arc_type: str = "standard") -> Fst:
-        """Make an FST of arcs in any order, each with its source state; the arcs of a state keep their order."""
+        """Make an FST from arcs in any order, with the source state of each arc; the arcs of a state keep their order.
+        """
         dtype = np.float64 if arc_type == "lattice8" else np.float32
         finals, leaving = np.asarray(final_weights, dtype=dtype), np.asarray(sources, dtype=np.int64)
         order = np.argsort(leaving, kind="stable")
@@ -131,8 +132,8 @@ class Fst:
 
         Parameters
         ----------
-        states : int (chosen,), old numbers
-        keep : bool (arcs,), the arcs that may stay; None: all
+        states : int (chosen,), numbers of the states
+        keep : bool (arcs,), False for arcs to remove; None keeps all
         """
         chosen = Selection.of(self.arc_starts, self.next_states, states, keep)
         arcs = chosen.arcs
@@ -142,14 +143,14 @@ class Fst:
                        next_states=chosen.numbers[self.next_states[arcs]], stored=None)
 
     def equals(self, other: Fst) -> bool:
-        """Return whether states, arcs and weights are the same, numbered the same."""
+        """Return whether two FSTs have the same states, arcs and weights, in the same order."""
         return self.start == other.start and self.arc_type == other.arc_type and all(
             np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
             for name in ("final_weights", "arc_starts", "input_labels", "output_labels", "weights", "next_states"))
 
 
 def check_fst(fst: Fst) -> str | None:
-    """Return a problem of the state numbers of an FST as text, or None."""
+    """Describe a wrong start state or target of an arc as text; None if all are states of the FST."""
     if not NO_STATE <= fst.start < fst.num_states:
         return f"the start state is {fst.start}, but there are {fst.num_states} states"
     if fst.num_arcs and not 0 <= int(fst.next_states.min()) <= int(fst.next_states.max()) < fst.num_states:
@@ -207,7 +208,7 @@ def _string(reader: TokenReader, longest: int | None = None) -> bytes:
 
 
 def _symbols_in_memory(reader: TokenReader, num_tables: int) -> memoryview | bytes:
-    """Return the bytes of symbol tables of a file that lies in memory, without a copy."""
+    """Return the bytes of the symbol tables of a file that is in memory, without a copy; empty for other files."""
     if not num_tables:
         return b""
     assert reader.content is not None
@@ -238,7 +239,7 @@ def _symbol_table(reader: TokenReader) -> bytes:
 
 
 def finished_fst(reader: TokenReader, fst: Fst) -> Fst:
-    """Return ``fst`` if all its arcs lead to states; raise FormatError otherwise."""
+    """Return ``fst``; FormatError if its start or the target of an arc is no state."""
     problem = check_fst(fst)
     if problem:
         raise reader.error(f"expected an FST: {problem}")
@@ -246,14 +247,14 @@ def finished_fst(reader: TokenReader, fst: Fst) -> Fst:
 
 
 def stored_facts(header: Header) -> Stored:
-    """Return the facts of a header that are kept for writing the FST again."""
+    """Return the parts of a header that are needed to write the FST again unchanged."""
     return Stored(header.kind, header.properties, header.num_arcs, header.flags & (INPUT_SYMBOLS | OUTPUT_SYMBOLS),
                   bytes(header.symbols))
 
 
 def binary_header(kind: str, arc_type: str, properties: int, start: int, num_states: int, num_arcs: int = 0,
                   flags: int = 0, symbols: bytes = b"", version: int = FILE_VERSION) -> bytes:
-    """Return the header of a binary FST; vector FSTs state 0 arcs."""
+    """Return the bytes of the header of a binary FST; in vector FSTs ``num_arcs`` is 0."""
     names = b"".join(struct.pack("<i", len(name)) + name.encode("latin-1") for name in (kind, arc_type))
     return MAGIC + names + _HEADER.pack(version, flags, properties, start, num_states, num_arcs) + symbols
 
@@ -266,9 +267,9 @@ _NOTHING = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32), np.zeros(0,
 
 
 def end_of_table(data: Any, at: int) -> int:
-    """Return the place after a symbol table; -1 if there is no complete table at ``at``.
+    """Return the position after the symbol table at ``at``; -1 if there is no complete table.
 
-    ``data`` is bytes, or an object that numpy can make a view of.
+    ``data`` is bytes, or an object of which numpy can make a view.
     """
     counted = _count(data, at)
     if counted is None:
@@ -279,7 +280,7 @@ def end_of_table(data: Any, at: int) -> int:
 
 
 def tables_with(data: bytes, additions: Sequence[Mapping[str, int]]) -> bytes:
-    """Return the bytes of successive symbol tables with symbols added at the end of each."""
+    """Return the bytes of successive symbol tables with symbols (name to number) appended to each."""
     parts, at = [], 0
     for names in additions:
         counted, end = _count(data, at), end_of_table(data, at)
@@ -296,7 +297,7 @@ def tables_with(data: bytes, additions: Sequence[Mapping[str, int]]) -> bytes:
 
 
 def _count(data: Any, at: int) -> tuple[int, int] | None:
-    """Return the place of a table's first symbol, and the number of symbols; None if there is no table."""
+    """Return the position of a table's first symbol, and the number of symbols; None if there is no table at ``at``."""
     size = len(data)
     if at + 8 > size or struct.unpack_from("<i", data, at)[0] != SYMBOLS_MAGIC:
         return None
@@ -313,7 +314,7 @@ def _address(array: np.ndarray) -> int:
 
 
 class SymbolBytes:
-    """A symbol table whose symbols stay encoded where they lie until they are asked for.
+    """A symbol table in a file's bytes, whose symbols are decoded only when they are looked up.
 
     Attributes
     ----------
@@ -321,7 +322,9 @@ class SymbolBytes:
     """
 
     def __init__(self, data: Any, at: int = 0) -> None:
-        """Find the symbols of a table in ``data``, which are kept; there must be one at ``at`` (:func:`end_of_table`).
+        """Find the symbols of the table at ``at`` in ``data``, which must be complete (:func:`end_of_table`).
+
+        ``data`` is kept, not copied.
         """
         counted = _count(data, at)
         assert counted is not None
@@ -335,12 +338,12 @@ class SymbolBytes:
         return len(self.keys)
 
     def symbol(self, place: int) -> bytes:
-        """Return the symbol at a place in the table."""
+        """Return the symbol at an index of the table."""
         first = int(self._places[place])
         return self._data[first:first + int(self._lengths[place])].tobytes()
 
     def place_of_key(self, key: int) -> int:
-        """Return the place of the symbol with a number; -1 if there is none."""
+        """Return the index of the symbol with a number; -1 if there is none."""
         if 0 <= key < len(self) and self.keys[key] == key:
             return key
         order, keys = self._by_key
@@ -348,7 +351,7 @@ class SymbolBytes:
         return int(order[at]) if at < len(keys) and keys[at] == key else -1
 
     def place_of_symbol(self, symbol: bytes) -> int:
-        """Return the first place of a symbol; -1 if there is none."""
+        """Return the first index of a symbol; -1 if the table lacks it."""
         order, hashes = self._by_hash
         wanted = np.empty(1, dtype=np.uint64)
         own = np.frombuffer(symbol, dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""OpenFst's binary files: transducers as states with their arcs, as two tables, in compact forms, as n-gram models.
+"""OpenFst's binary files: FSTs of types ``vector``, ``const``, ``compact…`` and ``ngram``.
 
 A compact form leaves out what is the same for all arcs. Its elements are arcs, and final weights where a state has one,
 before its arcs, with the label -1; in strings each state has one element. The number in a type's name
@@ -42,8 +42,7 @@ _POSITIONS = {"8": "u1", "16": "<u2", "": "<u4", "64": "<u8"}
 
 
 class Form(NamedTuple):
-    """A compact form: the fields of an element, and whether states have positions. Other fields follow from the form.
-    """
+    """The layout of a ``compact…`` type: the fields of an element, and whether the file has positions of states."""
 
     element: np.dtype
     has_positions: bool = True
@@ -62,23 +61,26 @@ _FORMS = {
 
 
 def position_type(kind: str) -> np.dtype:
-    """Return the dtype of positions, where a state's arcs begin, in an FST of type ``const…`` or ``compact…``."""
+    """Return the dtype of the positions where each state's arcs begin, in an FST of type ``const…`` or ``compact…``."""
     match = _NAME.fullmatch(kind)
     assert match is not None
     return np.dtype(_POSITIONS[match[2] or ""])
 
 
 def form_of(kind: str) -> Form:
-    """Return the form of a type such as ``compact8_string``."""
+    """Return the layout of a ``compact…`` type, such as ``compact8_string``."""
     match = _NAME.fullmatch(kind)
     assert match is not None
     return _FORMS[match[3]]
 
 
 def fst_of_elements(reader: TokenReader, header: Header, starts: np.ndarray, elements: np.ndarray) -> Fst:
-    """Return the FST of a form's elements; ``starts`` (int64, states + 1) says where the elements of each state begin.
+    """Return the FST that the elements of a ``compact…`` file describe; FormatError if they contradict the header.
 
-    FormatError for elements that are not those of the header's FST.
+    Parameters
+    ----------
+    starts : int64 (states + 1,), where the elements of each state begin
+    elements : structured array with the fields of the form
     """
     names = elements.dtype.names or ()
     labels = elements["label"].astype(np.int32)
@@ -106,7 +108,7 @@ def fst_of_elements(reader: TokenReader, header: Header, starts: np.ndarray, ele
 
 
 def why_not(fst: Fst, kind: str) -> str | None:
-    """Return why an FST cannot be stored as a ``compact…`` type; None if it can."""
+    """Return as text why an FST cannot be stored as a ``compact…`` type; None if it can."""
     names = form_of(kind).element.names or ()
     if "output" not in names and not fst.is_acceptor:
         return "its input labels are not its output labels"
@@ -139,7 +141,7 @@ def compact_body(fst: Fst, kind: str) -> bytes:
 
 
 def positions(starts: np.ndarray, kind: str) -> bytes:
-    """Return positions as a type stores them; FormatError if they are too large for it."""
+    """Return the bytes of positions in the type's integer size; FormatError if they are too large for it."""
     dtype = position_type(kind)
     if len(starts) and int(starts[-1]) > np.iinfo(dtype).max:
         raise FormatError(f"an FST cannot be written as {kind}: it has {int(starts[-1])} arcs and final weights, more "
@@ -156,7 +158,7 @@ KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram", *_LOOKAHEAD_KINDS)    
 
 
 def _const_state(kind: str) -> np.dtype:
-    """Return the dtype of a state in the table of a ``const…`` FST."""
+    """Return the dtype of a state's record in a ``const…`` FST."""
     size = position_type(kind)
     return np.dtype([("final", "<f4"), ("first", size), ("arcs", size), ("input_eps", size), ("output_eps", size)],
                     align=True)
@@ -219,7 +221,7 @@ def _read_vector(reader: TokenReader, header: Header) -> Fst:
 
 
 def _read_long_vector(reader: TokenReader, header: Header) -> Fst:
-    """Read an FST of many states with single costs by compiled loops, which then are worth loading."""
+    """Read a large ``vector`` FST of single costs with compiled loops, which take time to load."""
     data, (num_arcs, _, _) = read_state_words(reader, header.num_states, 1, False)
     finals, arc_starts, arcs = fill_states(data, header.num_states, 1, num_arcs)
     weights = np.ascontiguousarray(arcs[:, 2]).view(np.float32)
@@ -265,15 +267,17 @@ def _read_compact(reader: TokenReader, header: Header) -> Fst:
 def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> None:
     """Write an FST in OpenFst's binary form.
 
-    The properties that the FST's file stated are written again if the type is the same; otherwise they are computed.
+    If the FST was read from a file of the same type, the properties in that file's header are written again; otherwise
+    they are computed.
 
     Parameters
     ----------
-    kind : str, one of ``KINDS`` without look-ahead; None for the type of the file that the FST came from, or vector
+    kind : str, one of ``KINDS`` that is not a look-ahead type; None for the type of the file that the FST was read
+        from, or ``vector``
 
     Raises
     ------
-    FormatError : an FST that cannot be stored so
+    FormatError : an FST that cannot be stored in this type
     """
     kind = kind or (fst.stored.kind if fst.stored else "vector")
     problem = check_fst(fst) or (why_not(fst, kind) if kind in COMPACT_KINDS else None)
@@ -299,7 +303,7 @@ def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> 
 
 
 def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """Return the two tables of a ``const`` file: records of the states, 20 bytes each, and of the arcs, 16 bytes."""
+    """Return the records of states, 20 bytes each, and of arcs, 16 bytes each, of a ``const`` file."""
     states = np.empty(fst.num_states, dtype=_CONST_STATE)
     states["final"], states["first"], states["arcs"] = fst.final_weights, fst.arc_starts[:-1], np.diff(fst.arc_starts)
     for name, labels in (("input_eps", fst.input_labels), ("output_eps", fst.output_labels)):
@@ -308,7 +312,7 @@ def const_tables(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 class ConstPlaces(NamedTuple):
-    """Places of the tables of a ``const`` file, and its header."""
+    """The header of a ``const`` file, and the byte positions of its records of states and of arcs."""
 
     header: Header
     states: int
@@ -316,9 +320,9 @@ class ConstPlaces(NamedTuple):
 
 
 def find_const_tables(reader: TokenReader) -> ConstPlaces | None:
-    """Find where the tables of a ``const`` FST of costs begin in a file, without reading them; None for other FSTs.
+    """Find the records of a ``const`` FST of costs in a file, without reading them; None for FSTs of other types.
 
-    The reader, which must count from the file's beginning, is left after the FST's header. FormatError for other files.
+    ``reader`` must have read the file from its beginning; it is left after the header. FormatError for other files.
     """
     header = read_header(reader)
     if header.kind != "const" or header.arc_type != "standard":
@@ -337,7 +341,7 @@ def _arc_records(fst: Fst) -> np.ndarray:
 
 
 def _vector_body(fst: Fst) -> bytes:
-    """Return states, each with its arcs, in words of 4 bytes."""
+    """Return the bytes of a ``vector`` FST after its header: each state, followed by its arcs."""
     arcs = _words(_arc_records(fst), fst.num_arcs)
     final = _words(np.ascontiguousarray(fst.final_weights, dtype=ARC_TYPES[fst.arc_type].stored), fst.num_states)
     weight_words = final.shape[1]
@@ -351,7 +355,7 @@ def _vector_body(fst: Fst) -> bytes:
 
 
 def _words(values: np.ndarray, rows: int) -> np.ndarray:
-    """Return the memory of an array as int32 (rows, …)."""
+    """View an array's memory as int32 (rows, …)."""
     size = values.nbytes // 4 // rows if rows else 2
     return np.frombuffer(values.tobytes(), dtype="<i4").reshape(rows, size)
 

@@ -25,9 +25,9 @@ _FEW_ARCS = 2000               # up to here plain lists are quicker for finding 
 
 
 def known_properties(fst: Fst) -> int:
-    """Return the properties of an FST that are worth the time: all of a small FST, of a large one those of single arcs.
+    """Return OpenFst's properties for a file's header; of a large FST only those that are quickly computed.
 
-    Readers of a file compute the properties that it does not state.
+    Programs that read the file compute missing properties themselves.
     """
     if fst.num_arcs <= _MANY_ARCS:
         return fst_properties(fst)
@@ -45,7 +45,10 @@ def known_properties(fst: Fst) -> int:
 
 
 def fst_properties(fst: Fst) -> int:
-    """Return all properties of an FST, each by its bit or the opposite's bit; EXPANDED is set, MUTABLE is not."""
+    """Return all of OpenFst's properties: for each, the bit that it holds or the bit that it does not.
+
+    EXPANDED is set, MUTABLE is not.
+    """
     sources, targets = fst.sources, fst.next_states
     inputs, outputs = fst.input_labels, fst.output_labels
     has_cost = ~_is_zero(fst.weights) & ~_is_infinite(fst.weights)
@@ -101,7 +104,7 @@ def _is_string(fst: Fst) -> bool:
 
 
 def arc_matrix(fst: Fst) -> Any:
-    """Return the number of arcs between states as a sparse matrix (states, states) for scipy's graph algorithms."""
+    """Return the number of arcs between states as a scipy sparse matrix (states, states)."""
     from scipy.sparse import csr_matrix
 
     ones = np.ones(fst.num_arcs, dtype=np.int32)
@@ -120,7 +123,8 @@ def strong_parts(fst: Fst) -> np.ndarray:
 
 
 def _strong_parts_in_lists(fst: Fst) -> np.ndarray:
-    """Do the same with Tarjan's algorithm on lists: quicker than loading scipy's for few arcs."""
+    """Return the same as :func:`strong_parts`, by Tarjan's algorithm on lists: faster for few arcs than loading scipy.
+    """
     starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()
     position, depth, parts = list(starts[:-1]), [-1] * fst.num_states, [-1] * fst.num_states
     lowest, waiting, count = list(depth), [], 0
@@ -152,7 +156,8 @@ def _strong_parts_in_lists(fst: Fst) -> np.ndarray:
 
 
 def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
-    """Return which states can be reached from ``roots``, bool (states,); backward: which states reach one of them."""
+    """Return which states can be reached from ``roots``; if ``backward``, from which a root is reached; bool (states,).
+    """
     sources, targets = (fst.next_states, fst.sources) if backward else (fst.sources, fst.next_states)
     if not fst.num_states:
         return np.zeros(0, dtype=bool)
@@ -171,7 +176,7 @@ def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
 
 
 def _reached_in_lists(sources: np.ndarray, targets: np.ndarray, roots: np.ndarray, num_states: int) -> np.ndarray:
-    """Do the same on lists: quicker where scipy's matrices cost more than the search."""
+    """Return the same as :func:`reached` for arcs from ``sources`` to ``targets``, on lists: faster for few arcs."""
     following: list[list[int]] = [[] for _ in range(num_states)]
     for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
         following[source].append(target)
@@ -217,9 +222,9 @@ def top_sorted(fst: Fst) -> Fst | None:
 
 
 def renumbered(fst: Fst, order: np.ndarray) -> Fst:
-    """Return the FST whose state i is state ``order[i]`` of the given one.
+    """Return the FST whose state i is state ``order[i]`` of ``fst``.
 
-    ``order`` may leave out states that no arc of the others leads to.
+    States that are not in ``order`` are left out; no arc of the others may lead to them.
     """
     new_number = np.full(fst.num_states, NO_STATE, dtype=np.int32)
     new_number[order] = np.arange(len(order), dtype=np.int32)
@@ -238,7 +243,7 @@ _FREE, _OPEN, _DONE = range(3)
 
 
 def concatenated(fsts: Sequence[Fst]) -> Fst:
-    """Return an FST that accepts what each of ``fsts`` accepts, one after the other. OpenFst: Concat.
+    """Return the concatenation of FSTs. OpenFst: Concat.
 
     Each final state gets an epsilon arc to the start of the next FST, after its own arcs. States keep their order.
     Nnet3Error for an FST without states, or of another arc type than the first.
@@ -269,10 +274,10 @@ _Arc = tuple[int, int, int]              # input label, output label, next state
 
 
 def without_epsilons(fst: Fst) -> Fst:
-    """Return an equivalent FST of costs without epsilon arcs and without states that lead nowhere. OpenFst: RmEpsilon.
+    """Return an equivalent FST of costs without epsilon arcs and useless states. OpenFst: RmEpsilon.
 
-    A state also gets the arcs of all states that epsilons lead to; of equal arcs the cheapest is kept. Arcs come in the
-    reverse of the order in which they are met. Raises Nnet3Error for a cycle of epsilon arcs.
+    A state also gets the arcs of all states that epsilons lead to; of equal arcs the cheapest is kept. New arcs are in
+    the reverse of the order of the search, as in OpenFst. Raises Nnet3Error for a cycle of epsilon arcs.
     """
     if fst.weights.ndim != 1:
         raise Nnet3Error(f"epsilons are removed from FSTs of costs, not from those of arc type {fst.arc_type}")
@@ -299,7 +304,7 @@ def _is_epsilon(arc: _Arc) -> bool:
 
 
 class _Graph:
-    """Arcs of each state as lists, while epsilons are removed from one state after the other."""
+    """An FST as lists of arcs, from whose states epsilons are removed one after the other."""
 
     def __init__(self, fst: Fst) -> None:
         labels = zip(fst.input_labels.tolist(), fst.output_labels.tolist(), fst.next_states.tolist(), strict=True)
@@ -309,7 +314,9 @@ class _Graph:
         self.finals = list(fst.final_weights)
 
     def behind_first(self, states: Sequence[int]) -> list[int]:
-        """Return ``states`` and all states behind their epsilons, each after the states that its own epsilons lead to.
+        """Return ``states`` and all states that their epsilons lead to, each after those that its own epsilons lead to.
+
+        Nnet3Error for a cycle of epsilons.
         """
         reached_states: list[int] = []
         marks: dict[int, int] = {}
@@ -332,7 +339,7 @@ class _Graph:
         return reached_states
 
     def expand(self, source: int) -> None:
-        """Replace the epsilons of ``source`` by the arcs and final weights of the states that they lead to."""
+        """Replace the epsilons of ``source`` by the arcs and final costs of the states that they lead to."""
         costs = {source: np.float32(0.0)}
         for state in self.behind_first([source])[::-1]:
             for arc, weight in self.arcs[state]:
@@ -357,7 +364,7 @@ class _Graph:
         self.finals[source] = final
 
     def fst(self, like: Fst) -> Fst:
-        """Return the FST of these arcs, with the start and arc type of ``like``."""
+        """Return the lists as an FST with the start and arc type of ``like``."""
         sources = np.repeat(np.arange(len(self.arcs)), [len(arcs) for arcs in self.arcs])
         arcs = [arc for of_state in self.arcs for arc, _ in of_state]
         numbers = np.array(arcs, dtype=np.int32).reshape(-1, 3)
@@ -390,10 +397,7 @@ def _useful(fst: Fst) -> np.ndarray:
 
 
 def breadth_first(fst: Fst) -> Fst:
-    """Return the FST with states numbered in the order in which a breadth-first search from the start meets them.
-
-    States that the search does not meet are left out.
-    """
+    """Return the FST with states numbered in breadth-first order from the start; unreachable states are left out."""
     if fst.start < 0:
         return fst
     starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()

@@ -1,4 +1,4 @@
-"""Finite-state transducers in text: a newline, a line for each arc and each final state, an empty line.
+"""Finite-state transducers in text, as in Kaldi's tables: a newline, lines of arcs and final states, an empty line.
 
 The arcs of the start state come first; a cost of 0 is left out. Kaldi: ``ReadFstKaldi``, ``WriteFstKaldi``,
 ``LatticeReader``.
@@ -26,7 +26,7 @@ _INT32 = np.iinfo(np.int32)
 
 
 def read_fst(reader: TokenReader) -> Fst:
-    """Read an FST from a table or a file of its own, without header; text begins with a blank.
+    """Read an FST from a table or file, binary or text, without Kaldi's binary header; text begins with a blank.
 
     FormatError for other bytes.
     """
@@ -35,7 +35,7 @@ def read_fst(reader: TokenReader) -> Fst:
 
 
 def write_fst(writer: TokenWriter, fst: Fst) -> None:
-    """Write an FST for :func:`read_fst`."""
+    """Write an FST in the form that :func:`read_fst` reads."""
     if writer.binary:
         write_binary_fst(writer, fst)
     else:
@@ -58,13 +58,13 @@ def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
 
 
 def write_fst_file(wxfilename: str | os.PathLike[str], fst: Fst) -> None:
-    """Write an FST to a file of its own, binary and without a header, as Kaldi's graphs are. Kaldi: WriteFstKaldi."""
+    """Write an FST to a file, in OpenFst's binary form without Kaldi's header. Kaldi: WriteFstKaldi."""
     with open_output(wxfilename) as stream:
         write_binary_fst(TokenWriter(stream, binary=True), fst)
 
 
 class Lines:
-    """States and arcs of the lines read so far; ``width`` is the number of values in a weight."""
+    """States and arcs of the lines of text read so far; ``width`` is the number of values in a weight."""
 
     def __init__(self, reader: TokenReader, width: int) -> None:
         self.reader, self.width = reader, width
@@ -75,7 +75,7 @@ class Lines:
         self.finals: dict[int, tuple[float, ...]] = {}
 
     def add(self, fields: list[bytes]) -> None:
-        """Add the fields of a line; FormatError for other fields."""
+        """Parse the fields of a line and add its arc or final state; FormatError for other fields."""
         if len(fields) not in (1, 2, 4, 5):
             raise self.reader.error(f"expected a line of 1, 2, 4 or 5 fields in an FST, found {len(fields)}")
         state = self._number(fields[0], "a state", 0)
@@ -157,13 +157,13 @@ def write_text_fst(writer: TokenWriter, fst: Fst, digits: int = 7) -> None:
 
 
 def _texts(weights: np.ndarray, digits: int) -> list[bytes]:
-    """Return each weight after a tab as text; empty for a weight of 0."""
+    """Return each weight as text after a tab; empty for a weight of 0."""
     rows = (weights if weights.ndim == 2 else weights[:, None]).tolist()
     return [b"\t" + b",".join(cost_text(value, digits) for value in row) if any(row) else b"" for row in rows]
 
 
 def cost_text(value: float, digits: int) -> bytes:
-    """Return a cost with ``digits`` digits, as OpenFst writes it."""
+    """Return a cost as text with ``digits`` significant digits, in OpenFst's format."""
     if math.isfinite(value):
         return b"%.*g" % (digits, value)
     return b"BadNumber" if math.isnan(value) else b"Infinity" if value > 0 else b"-Infinity"

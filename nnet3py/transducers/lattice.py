@@ -1,13 +1,11 @@
 """Lattices in files and tables: FSTs whose weights are pairs of a graph and an acoustic cost.
 
 Input labels are transition-ids, output labels words. In compact lattices an arc has a word and the transition-ids of
-all
-its frames. Each kind is converted where the other is wanted. In text a lattice is a newline, a line for each arc and
-each
-final state, and an empty line: an arc is ``source next ilabel olabel graph,acoustic`` or, in a compact lattice,
-``source
-next word graph,acoustic,id_id_…``; the arcs of the start state come first; a weight of 0 without transition-ids is left
-out. Kaldi: ``ReadLattice``, ``WriteLattice``, ``ReadCompactLattice``, ``WriteCompactLattice``, ``ConvertLattice``.
+all its frames. Each kind is converted where the other is wanted. In text a lattice is a newline, a line for each arc
+and each final state, and an empty line: an arc is ``source next ilabel olabel graph,acoustic`` or, in a compact
+lattice, ``source next word graph,acoustic,id_id_…``; the arcs of the start state come first; a weight of 0 without
+transition-ids is left out. Kaldi: ``ReadLattice``, ``WriteLattice``, ``ReadCompactLattice``, ``WriteCompactLattice``,
+``ConvertLattice``.
 """
 from __future__ import annotations
 
@@ -43,9 +41,8 @@ _factor = Loop("nnet3py.transducers.lattice_loops", "factor",
 def expanded(compact: CompactLattice) -> Fst:
     """Return a compact lattice with each arc as a chain of arcs, one for each transition-id. Kaldi: ConvertLattice.
 
-    Word and costs are on the first arc. New states come last: state by state, those of the final weight's
-    transition-ids,
-    then those of the arcs.
+    Word and costs are on the first arc. New states have the last numbers: state by state, first those of the final
+    weight's transition-ids, then those of the arcs.
     """
     finals = np.flatnonzero(compact.is_final & (compact.final_lengths > 0))
     # Chains are made from final weights with transition-ids, and from arcs. They are sorted by state, finals first.
@@ -86,7 +83,10 @@ def expanded(compact: CompactLattice) -> Fst:
 
 def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) -> tuple[
         np.ndarray, np.ndarray, np.ndarray]:
-    """Return all transition-ids, and for each chain the place of its first and their number."""
+    """Return all transition-ids, those of final weights first; and for each chain its first index there and its length.
+
+    Chains are in the order ``order``.
+    """
     ids = np.concatenate((compact.final_ids, compact.ids))
     first = np.concatenate((compact.final_string_starts[finals], compact.string_starts[:-1] + len(compact.final_ids)))
     counts = np.concatenate((compact.final_lengths[finals], compact.lengths))
@@ -94,9 +94,9 @@ def _in_order(compact: CompactLattice, finals: np.ndarray, order: np.ndarray) ->
 
 
 def factored(lattice: Fst) -> CompactLattice:
-    """Return a lattice as a compact one: successive arcs without a choice or a word between them become one.
+    """Return a lattice as a compact one: chains of arcs through states with one arc in and one out become single arcs.
 
-    States are numbered topologically if there is no cycle. OpenFst: ``Factor``.
+    A chain ends before an arc with a word. States are numbered topologically if there is no cycle. OpenFst: ``Factor``.
     """
     if lattice.start < 0:
         return CompactLattice.empty()
@@ -126,7 +126,7 @@ def factored(lattice: Fst) -> CompactLattice:
 
 
 def _from_start(lattice: CompactLattice, order: np.ndarray) -> np.ndarray:
-    """Return ``order`` without the states that the start does not reach, which come before it."""
+    """Return ``order`` from the start state on; states before it are unreachable."""
     return order[int(np.flatnonzero(order == lattice.start)[0]):]
 
 
@@ -140,8 +140,7 @@ def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
     """Read a lattice of either kind in text, with the newline before it and the empty line after it.
 
     The number of fields, and whether weights have transition-ids, show the kind; a lattice that could be either is
-    compact.
-    FormatError for other text.
+    compact. FormatError for other text.
     """
     reader.take_while(_BLANKS)
     if reader.peek(1) != b"\n":
@@ -154,7 +153,7 @@ def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
 
 
 class _LatticeLines:
-    """Contents of a lattice's lines, and which kind of lattice it may still be."""
+    """The lines of a lattice read so far, and which kinds of lattice they are valid for."""
 
     def __init__(self, reader: TokenReader) -> None:
         self.reader, self.lines = reader, Lines(reader, 2)
@@ -163,7 +162,7 @@ class _LatticeLines:
         self.final_strings: dict[int, list[int]] = {}
 
     def read(self, fields: list[bytes]) -> None:
-        """Take the fields of a line."""
+        """Parse the fields of a line; FormatError if the lines so far are valid for neither kind of lattice."""
         match = _COMPACT_WEIGHT.fullmatch(fields[-1])
         if match or len(fields) == 3:
             self._rule_out("plain", fields)
@@ -230,7 +229,8 @@ def write_text_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def _weight_texts(weights: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> list[bytes]:
-    """Return each weight with its transition-ids after a tab as text; empty for a weight of 0 without any."""
+    """Return each weight with its transition-ids as text after a tab; empty for a weight of 0 without transition-ids.
+    """
     numbers, bounds = ids.tolist(), starts.tolist()
     texts = []
     for (graph, acoustic), first, end in zip(weights.tolist(), bounds, bounds[1:], strict=False):
@@ -298,7 +298,7 @@ def _read_plain(reader: TokenReader, header: Header) -> Fst:
 
 
 def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
-    """Write a lattice for :func:`read_lattice`."""
+    """Write a lattice in the form that :func:`read_lattice` reads."""
     if writer.binary:
         stored = lattice.stored or Stored("vector", lattice_properties(lattice), 0)
         write_binary_fst(writer, Fst(lattice.start, lattice.final_weights, lattice.arc_starts, lattice.input_labels,
@@ -308,7 +308,7 @@ def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
 
 
 def write_compact_lattice(writer: TokenWriter, lattice: CompactLattice) -> None:
-    """Write a compact lattice for :func:`read_compact_lattice`."""
+    """Write a compact lattice in the form that :func:`read_compact_lattice` reads."""
     if writer.binary:
         write_binary_compact(writer, lattice)
     else:
@@ -316,7 +316,7 @@ def write_compact_lattice(writer: TokenWriter, lattice: CompactLattice) -> None:
 
 
 def _look_at_first_byte(reader: TokenReader) -> None:
-    """Set ``reader.binary`` by the first byte: lattices in tables have no header, and text begins with a blank."""
+    """Set ``reader.binary`` from the first byte: lattices in tables have no header, and text begins with a blank."""
     first = reader.peek(1)[:1]
     reader.binary = not (first and first in b" \t\r\n")
 
@@ -344,7 +344,7 @@ COMPACT_LATTICES: Holder[CompactLattice] = Holder("lattice", _read_compact_entry
 
 
 def read_lattices(rspecifier: str) -> Iterator[tuple[str, CompactLattice]]:
-    """Iterate over the lattices of a table, as decoding writes them; lattices that are not compact are converted.
+    """Iterate over the lattices of a table; lattices that are not compact are converted.
 
     >>> for key, lattice in nnet3py.read_lattices("ark:gunzip -c lat.1.gz |"):
     ...     print(key, lattice.num_states)
@@ -359,7 +359,7 @@ def read_lattices(rspecifier: str) -> Iterator[tuple[str, CompactLattice]]:
 
     Raises
     ------
-    SpecifierError : an rspecifier that cannot be used
+    SpecifierError : an invalid rspecifier
     FormatError : bytes that are no lattices
     Nnet3Error : a file that cannot be read
 
@@ -386,7 +386,7 @@ def write_lattices(wspecifier: str,
 
     Raises
     ------
-    SpecifierError : a wspecifier that cannot be used
-    Nnet3Error : a file that cannot be written, a key that cannot be one
+    SpecifierError : an invalid wspecifier
+    Nnet3Error : a file that cannot be written, an invalid key
     """
     return write_table(wspecifier, COMPACT_LATTICES, lattices)

@@ -9,10 +9,13 @@ _FREE, _OPEN, _FINISHED = range(3)
 
 
 def walk(words, num_words, weight_words, has_strings, num_states, place):
-    """Find where the states of a binary FST end, as far as ``words`` (int32) go; return DONE, MORE or DAMAGED.
+    """Find the end of the states of a binary FST in ``words`` (int32), the beginning of the data; call again with more.
 
-    ``place``: the next word, states begun, remaining arcs of the last state, arcs, transition-ids of arcs and of final
-    weights so far. A string of transition-ids follows each weight if ``has_strings`` is 1.
+    Returns
+    -------
+    DONE; MORE if the data end before; DAMAGED for an invalid count. ``place`` (int64 (6,)) is updated: next word,
+    states begun, arcs of the last state still to come; and the numbers so far of arcs, of transition-ids on arcs, and
+    of transition-ids on final weights. A string of transition-ids follows each weight if ``has_strings`` is 1.
     """
     at, state, left = place[0], place[1], place[2]
     num_arcs, num_ids, num_final_ids = place[3], place[4], place[5]
@@ -60,9 +63,10 @@ def walk(words, num_words, weight_words, has_strings, num_states, place):
 
 def fill(words, weight_words, num_states, finals, final_starts, final_ids, arc_starts, labels, weights, string_starts,
          ids, next_states):
-    """Parse the states of a binary compact lattice. Weights come as the words in which they are stored.
+    """Parse the states of a binary compact lattice into the arrays ``finals`` to ``next_states``.
 
-    Return 1 if the two labels of some arc differ, 0 otherwise.
+    Weights are copied as integers that have the bits of the floats. Return 1 if the two labels of some arc differ, else
+    0.
     """
     at, arc, num_ids, num_final_ids, differ = 0, 0, 0, 0, 0
     for state in range(num_states):
@@ -96,7 +100,7 @@ def fill(words, weight_words, num_states, finals, final_starts, final_ids, arc_s
 
 
 def fill_plain(words, weight_words, num_states, finals, arc_starts, arcs):
-    """Parse the states of a binary FST without strings; ``arcs`` gets the words of each arc."""
+    """Parse the states of a binary FST without strings; rows of ``arcs`` are the int32 words of each arc."""
     at, arc = 0, 0
     for state in range(num_states):
         for i in range(weight_words):
@@ -114,7 +118,10 @@ def fill_plain(words, weight_words, num_states, finals, arc_starts, arcs):
 
 def factor(arc_starts, next_states, input_labels, output_labels, weights, is_inner, heads, new_numbers, labels,
            new_weights, string_starts, ids, targets):
-    """Make one arc of each chain that begins with an arc of ``heads`` and continues through inner states."""
+    """Join each arc of ``heads`` with the arcs that follow while they lead to inner states; return the number of ids.
+
+    ``new_numbers`` are the numbers of states that are not inner; the arguments after it are the arcs of the result.
+    """
     num_ids = 0
     for i in range(len(heads)):
         arc = heads[i]
@@ -137,11 +144,10 @@ def factor(arc_starts, next_states, input_labels, output_labels, weights, is_inn
 
 
 def top_order(start, arc_starts, next_states, positions, marks, stack, order):
-    """Number states topologically: in the reverse of a depth-first search's finishing order.
+    """Sort states topologically: ``order`` is the reverse of the order in which a depth-first search finishes them.
 
-    The search begins at ``start``, and then at each state that was not met, in their order. ``order`` gets the old
-    numbers by
-    the new ones. Return the number of states, or -1 if there is a cycle. ``marks`` (u1) must be 0.
+    The search begins at ``start``, then at each state that was not reached, by number. Return the number of states, or
+    -1 if there is a cycle. ``marks`` (u1) must be 0.
     """
     num_states = len(order)
     finished = 0
@@ -174,9 +180,9 @@ def top_order(start, arc_starts, next_states, positions, marks, stack, order):
 
 
 def mark_useful(start, arc_starts, next_states, is_final, entering_starts, entering_sources, stack, marks):
-    """Set bit 1 of ``marks`` (u1, 0 before) for states that can be reached, bit 2 for states that reach a final one.
+    """Set bit 0 of ``marks`` (u1, all 0) for states that the start reaches, bit 1 for states that reach a final state.
 
-    ``entering_sources`` are the source states of the arcs into each state, from ``entering_starts`` on.
+    The arcs into state s come from ``entering_sources[entering_starts[s]:entering_starts[s + 1]]``.
     """
     depth = 0
     if start >= 0:

@@ -1,4 +1,4 @@
-"""OpenFst's FSTs of type ``ngram``: back-off language models in a third of the room, used where they lie in a file.
+"""OpenFst's FSTs of type ``ngram``: back-off language models in a third of the memory, used without reading them first.
 
 A state is a history of words. States are numbered in level order of a tree, in which a history's parent is the history
 without its oldest word, the state that it backs off to; children of a state are sorted by that word. OpenFst:
@@ -25,19 +25,19 @@ _DAMAGED = "the file is damaged, or is not one of OpenFst's"
 
 @dataclass(frozen=True, eq=False)
 class NgramFst:
-    """An n-gram model: an acceptor whose arcs are words, and back-off arcs without a label.
+    """An n-gram model: an acceptor whose arcs are words, and back-off arcs without a label. States are histories.
 
     Attributes
     ----------
-    num_states, num_arcs : int, histories; words after all of them, without the back-off arcs
+    num_states, num_arcs : int, number of histories; number of words after all histories, back-off arcs not included
     parents : int32 (states,), the state that each state backs off to; -1 for state 0, the empty history
     arc_starts : int64 (states + 1,), where the words after each history begin, and the end
     final_weights : float32 (states,); infinity: not final
-    context_words : int32 (states + 1,), the oldest word of each history; 0 for state 0 and a sentence's beginning
+    context_words : int32 (states + 1,), the oldest word of each history; 0 for state 0 and the beginning of a sentence
     backoff : float32 (states + 1,), costs of backing off
     future_words, future_costs : int32 and float32 (arcs,), the words, ascending within a state, and their costs
-    start : the start state
-    stored : Stored, the file's other facts; None for a model that was made
+    start : int, the start state
+    stored : Stored, symbols and properties of the model's file; None for a new model
     """
 
     parents: np.ndarray
@@ -62,7 +62,7 @@ class NgramFst:
 
     @classmethod
     def of_content(cls, content: FileContent, offset: int = 0) -> NgramFst | None:
-        """Return the model at a place in a file, its large arrays left there; None for other FSTs and other files.
+        """Return the model at byte ``offset`` of a file in memory, its large arrays not copied; None for other files.
 
         FormatError for a damaged model.
         """
@@ -80,7 +80,7 @@ class NgramFst:
         return (np.searchsorted(self.parents[1:], np.arange(self.num_states + 1)) + 1).astype(np.int32)
 
     def to_fst(self) -> Fst:
-        """Return the model with each arc in full; back-off arcs come first."""
+        """Return the model as an Fst; the back-off arc of a state comes before its words."""
         sources = np.repeat(np.arange(self.num_states), np.diff(self.arc_starts))
         histories = np.arange(1, self.num_states)
         words = np.concatenate((np.zeros(len(histories), dtype=np.int32), self.future_words))
@@ -90,7 +90,7 @@ class NgramFst:
         return replace(fst, stored=self.stored)
 
     def _next_states(self, sources: np.ndarray) -> np.ndarray:
-        """Return where arcs lead: to the longest history of their word and their state's words."""
+        """Return the targets of arcs, whose source states are given: the longest suffix of history and word."""
         words = self.context_words[:self.num_states]
         keys = (self.parents[1:].astype(np.int64) << 32) | words[1:].astype(np.int64)
 
@@ -112,7 +112,9 @@ class NgramFst:
         return next_states
 
     def _histories(self) -> list[np.ndarray]:
-        """Return, for each word of histories, the newest first, the state whose oldest word it is; -1 if there is none.
+        """Return the words of all histories, newest first: one int64 (states,) array per word.
+
+        A word is given as the state (a suffix of the history) whose oldest word it is; -1 beyond the history's length.
         """
         levels, depth = [], np.zeros(self.num_states, dtype=np.int64)
         ancestors = np.arange(self.num_states)
@@ -127,10 +129,7 @@ class NgramFst:
 
 
 def read_ngram(reader: TokenReader, header: Header) -> NgramFst:
-    """Read an n-gram model after its header; arrays stay where they are if the file lies in memory.
-
-    FormatError for damage.
-    """
+    """Read an n-gram model after its header; arrays are not copied if the file is in memory. FormatError for damage."""
     if header.arc_type != "standard" or header.version != VERSION:
         raise reader.error(f"expected an FST of type 'ngram' of version {VERSION} with arcs of type 'standard', found "
                            f"version {header.version} and arcs of type '{header.arc_type}'")
@@ -170,7 +169,10 @@ def read_ngram(reader: TokenReader, header: Header) -> NgramFst:
 
 
 def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:
-    """Parse the tree of histories, ``10``, then for each state a 1 for each child, and a 0; None if it is no tree."""
+    """Parse the tree of histories; return the parent of each, int32, -1 for the root; None for bits that are no tree.
+
+    The bits are ``10``, then for each state a 1 for each child, and a 0.
+    """
     edges = np.flatnonzero(bits)
     if len(edges) != num_states:
         return None
@@ -180,14 +182,17 @@ def _parents(bits: np.ndarray, num_states: int) -> np.ndarray | None:
 
 
 def _starts(bits: np.ndarray, num_states: int) -> np.ndarray | None:
-    """Parse a 0, then for each state a 1 for each word, and a 0; None if there are not as many states."""
+    """Parse the numbers of words after histories; return ``arc_starts``, or None if the number of states is wrong.
+
+    The bits are a 0, then for each state a 1 for each word, and a 0.
+    """
     ends = np.flatnonzero(bits == 0)
     return ends - np.arange(len(ends)) if len(ends) == num_states + 1 and bits[0] == 0 else None
 
 
 def _problem(parents: np.ndarray, arc_starts: np.ndarray, context_words: np.ndarray, future_words: np.ndarray,
              costs: tuple[np.ndarray, ...]) -> str:
-    """Return a problem of words and costs as text; empty if there is none."""
+    """Describe invalid words or costs of a model as text; empty if all are valid."""
     histories = context_words[1:len(parents)]
     same_parent = parents[2:] == parents[1:-1]
     if (histories < 0).any() or (histories[1:] <= histories[:-1])[same_parent].any():
@@ -207,11 +212,12 @@ _HINT = "an n-gram model has words in ascending order, and an arc without label 
 
 
 def ngram_of_fst(fst: Fst) -> NgramFst:
-    """Return the n-gram model that an acceptor is, its states numbered anew.
+    """Convert an acceptor with back-off arcs to an n-gram model; states get new numbers.
 
-    Raises FormatError for another FST: a state with two arcs of a word or two back-offs, a start state without a
-    back-off,
-    states whose histories contradict each other.
+    Raises
+    ------
+    FormatError : not an n-gram model: a state with two arcs of a word or two back-off arcs, a start state without a
+        back-off arc, or states whose histories contradict each other
     """
     backoffs, costs = _backoffs(fst)
     histories = _histories(fst, backoffs)
@@ -243,9 +249,7 @@ def _error(what: str) -> FormatError:
 
 
 def _backoffs(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """Return the state that each state backs off to, int64 (states,), and the costs, float32 (states,).
-
-    -1 for the state that does not back off.
+    """Return the target of each state's back-off arc, int64 (states,), -1 for the empty history; and its cost, float32.
     """
     if not fst.is_acceptor or not fst.num_states:
         raise _error("it is not an acceptor" if fst.num_states else "it has no states")
@@ -262,7 +266,7 @@ def _backoffs(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _histories(fst: Fst, backoffs: np.ndarray) -> list[tuple[int, ...]]:
-    """Return the words of each state's history, the oldest first; 0 stands for a sentence's beginning."""
+    """Return the words of each state's history, the oldest first; 0 stands for the beginning of a sentence."""
     depths = np.zeros(fst.num_states, dtype=np.int64)
     state = np.arange(fst.num_states)
     for _ in range(fst.num_states):
@@ -271,7 +275,7 @@ def _histories(fst: Fst, backoffs: np.ndarray) -> list[tuple[int, ...]]:
             break
         depths += state >= 0
     else:
-        raise _error("its states back off in a circle")
+        raise _error("its back-off arcs form a cycle")
     histories: dict[int, tuple[int, ...]] = {int(np.flatnonzero(backoffs < 0)[0]): ()}
     histories[fst.start] = (0,) * int(depths[fst.start])
     waiting = list(histories)
@@ -298,12 +302,12 @@ def _histories(fst: Fst, backoffs: np.ndarray) -> list[tuple[int, ...]]:
 
 
 def _level_key(histories: list[tuple[int, ...]], backoffs: np.ndarray, state: int) -> tuple[int, tuple[int, ...]]:
-    """Return the length of a state's history and its words, newest first, which sort states in level order."""
+    """Return the key by which states are sorted in level order: length of the history, its words from the newest on."""
     return len(histories[state]), histories[state][::-1]
 
 
 def write_ngram(writer: TokenWriter, ngram: NgramFst) -> None:
-    """Write an n-gram model with the properties and symbols of its file."""
+    """Write an n-gram model, with the properties and symbols of the file that it was read from."""
     stored = ngram.stored or Stored(KIND, _PROPERTIES, 0)
     writer.raw(binary_header(KIND, "standard", stored.properties, ngram.start, ngram.num_states, 0, stored.flags,
                              stored.symbols, VERSION))
@@ -327,7 +331,7 @@ def ngram_body(ngram: NgramFst) -> bytes:
 
 
 def _bits(counts: np.ndarray, leading: bool) -> bytes:
-    """Return, packed, as many ones as each count says, each run before a zero; ``leading``: and a zero before all."""
+    """Return the packed bits: for each count so many ones and a zero; with ``leading``, after a zero."""
     ends = np.cumsum(counts + 1) - 1 + leading
     bits = np.ones(int(ends[-1]) + 1, dtype=np.uint8)
     bits[ends] = 0
@@ -337,6 +341,6 @@ def _bits(counts: np.ndarray, leading: bool) -> bytes:
 
 
 def _packed(bits: np.ndarray) -> bytes:
-    """Return bits packed in words of 64 bits, the lowest bit first."""
+    """Return bits packed in 64-bit words, the lowest bit first."""
     packed = np.packbits(bits, bitorder="little")
     return packed.tobytes() + bytes(-len(packed) % 8)

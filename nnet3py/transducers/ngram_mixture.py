@@ -1,6 +1,6 @@
-"""Mixtures of n-gram models in OpenFst's FSTs of type ``ngram``, with millions of n-grams, in array operations.
+"""Interpolation of n-gram models in OpenFst's FSTs of type ``ngram``, vectorized for millions of n-grams.
 
-``decoding/grammar.py`` mixes models of words by their names, n-gram by n-gram.
+``decoding/grammar.py`` interpolates models n-gram by n-gram, matching words by name.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Tree:
 
     @cached_property
     def depths(self) -> np.ndarray:
-        """The number of words of each history, int64 (histories,)."""
+        """Number of words of each history, int64 (histories,)."""
         depths = np.zeros(len(self.parents), dtype=np.int64)
         above = self.parents
         while (above >= 0).any():
@@ -42,12 +42,12 @@ class _Tree:
         return depths
 
     def levels(self) -> Iterator[np.ndarray]:
-        """Yield the histories of one word, of two words, and so on."""
+        """Yield the numbers of the histories of one word, then of two words, and so on."""
         for depth in range(1, int(self.depths.max(initial=0)) + 1):
             yield np.flatnonzero(self.depths == depth)
 
     def with_others(self, others: _Tree) -> tuple[_Tree, np.ndarray]:
-        """Return the tree with the histories of another tree added, and the places of the other's histories in it."""
+        """Return the tree with the histories of another tree added, and the numbers of the latter in the new tree."""
         places = np.zeros(len(others.parents), dtype=np.int64)
         parents, words, count = [self.parents], [self.words], len(self.parents)
         keys = self.parents[1:] << _SHIFT | self.words[1:]
@@ -65,7 +65,7 @@ class _Tree:
         return _Tree(np.concatenate(parents), np.concatenate(words)), places
 
     def in_level_order(self) -> np.ndarray:
-        """Return the histories by length, then by the number of the shorter one, then by the oldest word, int64."""
+        """Return the numbers of the histories in level order, int64: by length, then by parent, then by oldest word."""
         number = np.zeros(len(self.parents), dtype=np.int64)
         order, count = [np.zeros(1, dtype=np.int64)], 1
         for level in self.levels():
@@ -82,11 +82,11 @@ class _Model:
 
     Attributes
     ----------
-    tree : _Tree of histories, of which the model may lack some
-    has : bool (histories,), whether the model has each history
-    keys : int64, sorted: history and word of each n-gram; ends of sentences are words, too
+    tree : _Tree of the histories of both models that are interpolated
+    has : bool (histories,), whether this model has the history
+    keys : int64 (n-grams,), sorted; ``history << _SHIFT | word``; the end of a sentence is a word, too
     probs : float64 (n-grams,), probabilities
-    backoffs : float64 (histories,), factors of the probabilities after the shorter history
+    backoffs : float64 (histories,), factors of the probabilities after the parent history
     """
 
     tree: _Tree
@@ -97,7 +97,10 @@ class _Model:
 
     @classmethod
     def of(cls, ngram: NgramFst, tree: _Tree, places: np.ndarray, end: int) -> _Model:
-        """Make a model of an FST; ``places``: its histories in the tree; ``end``: the word for the sentence end."""
+        """Make a model from an FST whose state s is history ``places[s]`` of the tree.
+
+        ``end`` is the number of the word for the end of a sentence.
+        """
         sources = places[np.repeat(np.arange(ngram.num_states), np.diff(ngram.arc_starts))]
         finals = np.flatnonzero(ngram.final_weights != NO_WEIGHT)
         keys = np.concatenate((sources << _SHIFT | ngram.future_words, places[finals] << _SHIFT | end))
@@ -110,7 +113,7 @@ class _Model:
 
     @cached_property
     def longest(self) -> np.ndarray:
-        """The longest suffix of each history of the tree that the model has, int64 (histories,)."""
+        """Longest suffix of each history of the tree that is a history of the model, int64 (histories,)."""
         longest = np.arange(len(self.has))
         for level in self.tree.levels():
             longest[level] = np.where(self.has[level], level, longest[self.tree.parents[level]])
@@ -131,7 +134,7 @@ class _Model:
         return probs
 
     def totals(self) -> np.ndarray:
-        """Return the sum of all probabilities after each history, float64; 1 unless words were taken out."""
+        """Return the sum of the probabilities of all words after each history, float64; 1 unless words were removed."""
         seen, seen_shorter = self._seen()
         totals = seen.copy()
         for level in self.tree.levels():
@@ -141,7 +144,10 @@ class _Model:
         return totals
 
     def _seen(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return, by history, the sums of its n-grams' probabilities, and of those words' after the shorter history."""
+        """Return two sums over the n-grams of each history, float64 (histories,).
+
+        The first is of their probabilities, the second of their words' probabilities after the parent history.
+        """
         histories, words = self.keys >> _SHIFT, self.keys & ((1 << _SHIFT) - 1)
         size = len(self.has)
         is_longer = histories > 0
@@ -151,11 +157,10 @@ class _Model:
 
 
 def mixture(old: NgramFst, new: NgramFst, weight: float) -> NgramFst:
-    """Return the linear interpolation of two models: 1 - ``weight`` of the first, ``weight`` of the second.
+    """Interpolate two models: P = (1 - ``weight``) * P_old + ``weight`` * P_new. SRILM: ``ngram -mix-lm``.
 
-    The result has the n-grams of both, with the weighted mean of their probabilities; unseen words are left to
-    back-off, whose
-    factors keep the sums. Symbols and properties of the first model's file are kept. SRILM: ``ngram -mix-lm``.
+    The result has the n-grams of both models; back-off factors are such that the probabilities after a history keep
+    their sum. Symbols and properties of the first model's file are kept.
     """
     end = 1 + max(int(model.future_words.max(initial=0)) for model in (old, new))
     trees = [_Tree(model.parents.astype(np.int64), model.context_words[:model.num_states].astype(np.int64))
@@ -174,7 +179,8 @@ def mixture(old: NgramFst, new: NgramFst, weight: float) -> NgramFst:
 
 
 def _set_backoffs(model: _Model, totals: np.ndarray) -> None:
-    """Set the back-off factors so that probabilities sum to ``totals``, from short histories to long ones."""
+    """Set the back-off factors so that the probabilities after each history sum to ``totals``, shorter histories first.
+    """
     histories, words = model.keys >> _SHIFT, model.keys & ((1 << _SHIFT) - 1)
     starts = np.searchsorted(histories, np.arange(len(totals) + 1))
     seen = np.bincount(histories, model.probs, minlength=len(totals))

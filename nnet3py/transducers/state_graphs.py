@@ -1,4 +1,4 @@
-"""States and arcs as numbers only: arcs stored state by state, orders of states, useful states, selections of states.
+"""Functions of states and arcs as numbers only: arcs grouped by state, orders and selections of states, useful states.
 
 ``arc_starts``, int64 (states + 1,), says where the arcs of each state begin; ``next_states`` is int32 (arcs,).
 """
@@ -15,14 +15,14 @@ _mark_useful = Loop("nnet3py.transducers.lattice_loops", "mark_useful", "i8 i8[]
 
 
 def starts_of(counts: np.ndarray) -> np.ndarray:
-    """Return where successive groups of ``counts`` things begin, and the end, int64 (n + 1,)."""
+    """Return where each of successive groups with ``counts`` elements begins, and the end, int64 (n + 1,)."""
     starts = np.zeros(len(counts) + 1, dtype=np.int64)
     np.cumsum(counts, out=starts[1:])
     return starts
 
 
 def starts_by(groups: np.ndarray, num_groups: int) -> np.ndarray:
-    """Return where each of ``num_groups`` groups begins once things are sorted by ``groups``, int64; and the end."""
+    """Return where each group begins when elements are sorted by ``groups``, and the end, int64 (num_groups + 1,)."""
     return starts_of(np.bincount(groups, minlength=num_groups))
 
 
@@ -32,13 +32,13 @@ def sources_of(arc_starts: np.ndarray) -> np.ndarray:
 
 
 def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the numbers ``first[0]``, ``first[0] + 1``, … (``counts[0]`` of them), ``first[1]`` and so on, int64."""
+    """Return the concatenation of the ranges ``first[i]`` to ``first[i] + counts[i] - 1``, int64."""
     starts = starts_of(counts)
     return np.repeat(first - starts[:-1], counts) + np.arange(starts[-1])
 
 
 def enlarged(array: np.ndarray, least: int = 0) -> np.ndarray:
-    """Return a copy of an array with room for more rows, whose contents are undefined.
+    """Return a copy of an array with more rows; the contents of new rows are undefined.
 
     Parameters
     ----------
@@ -83,14 +83,14 @@ def useful_states(start: int, arc_starts: np.ndarray, next_states: np.ndarray, i
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Some of the states, in another order, and the arcs between them.
+    """Some of the states in a new order, and the arcs between them.
 
     Attributes
     ----------
-    states : int64, the old numbers by the new ones
-    numbers : int32 (old states,), the new numbers by the old ones; -1 for states that are left out
+    states : int64 (new states,), the old number of each new state
+    numbers : int32 (old states,), the new number of each old state; -1 for states that are left out
     arcs : int64, the old numbers of the remaining arcs, state by state
-    arc_starts : int64 (new states + 1,)
+    arc_starts : int64 (new states + 1,), where the arcs of each new state begin
     """
 
     states: np.ndarray
@@ -101,8 +101,7 @@ class Selection:
     @classmethod
     def of(cls, arc_starts: np.ndarray, next_states: np.ndarray, states: np.ndarray,
            keep: np.ndarray | None = None) -> Selection:
-        """Select ``states``, in their order, and those arcs between them for which ``keep`` (bool, None: all) is true.
-        """
+        """Select ``states``, in their order, and the arcs between them for which ``keep`` (bool (arcs,)) is True."""
         states = np.asarray(states, dtype=np.int64)
         numbers = np.full(len(arc_starts) - 1, -1, dtype=np.int32)
         numbers[states] = np.arange(len(states), dtype=np.int32)
@@ -115,5 +114,5 @@ class Selection:
         return cls(states, numbers, arcs[stays], before[starts_of(counts)])
 
     def start(self, start: int) -> int:
-        """Return the new number of the start."""
+        """Return the new number of the start state; -1 if there was none."""
         return int(self.numbers[start]) if start >= 0 else -1

@@ -10,7 +10,7 @@ from nnet3py.engine.inline import inline
 
 @inline
 def _number(data: Any, at: int, size: int) -> int:
-    """Return a little-endian number of ``size`` bytes."""
+    """Return the little-endian integer of ``size`` bytes at ``at``."""
     value = np.uint64(0)
     for i in range(size):
         value |= np.uint64(data[at + i]) << np.uint64(8 * i)
@@ -19,11 +19,10 @@ def _number(data: Any, at: int, size: int) -> int:
 
 def find_symbols(data: Any, size: int, at: int, places: np.ndarray, lengths: np.ndarray, keys: np.ndarray,
                  count: int) -> int:
-    """Go through ``count`` symbols from ``at`` on; return the place after them, or -1 if the data end before.
+    """Parse ``count`` symbols from ``at`` on; return the position after them, or -1 if the data end before.
 
-    ``places`` (int64), ``lengths`` (int32) and ``keys`` (int64) get the place, the number of bytes and the number of
-    each
-    symbol, unless they are empty.
+    ``places`` (int64), ``lengths`` (int32) and ``keys`` (int64) get the position, the number of bytes and the number of
+    each symbol, unless they are empty.
     """
     for symbol in range(count):
         if at + 4 > size:
