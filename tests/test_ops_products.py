@@ -153,7 +153,7 @@ def test_products_are_the_same_with_any_number_of_threads(size, with_threads):
 # -- additions with a factor on the device -----------------------------------------------------------------------------
 
 
-ROUNDING = 1e-6       # float32 sums of up to 9 products, of the largest value
+FEW_ROUNDINGS = 1e-6       # float32 sums of up to 9 products, of the largest value
 FACTOR = np.array([0.25], np.float32)
 
 
@@ -171,7 +171,7 @@ def test_additions(name: str) -> None:
     found, wanted = before.copy(), before.copy()
     getattr(get_ops("cpu"), name)(found, *sources, FACTOR)
     getattr(reference, name)(wanted, *sources, FACTOR)
-    np.testing.assert_allclose(found, wanted, atol=ROUNDING * np.abs(wanted).max())
+    np.testing.assert_allclose(found, wanted, atol=FEW_ROUNDINGS * np.abs(wanted).max())
     assert not np.array_equal(found, before)
 
 

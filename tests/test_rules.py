@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import ast
 import configparser
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -317,6 +317,30 @@ def test_names_say_which_thing() -> None:
     bound = {(where(path), node.arg if isinstance(node, ast.arg) else node.id) for path in sources()
              for node in nodes(path, ast.arg, ast.Name) if isinstance(node, ast.arg) or isinstance(node.ctx, ast.Store)}
     assert {(path, name) for path, name in bound if name in empty_names} == allowed
+
+
+def names_bound(statement: ast.stmt) -> set[str]:
+    """Names that a statement of a module binds; none for an overload or a registered function, which share one."""
+    if isinstance(statement, ast.Assign):
+        targets = chain.from_iterable(target.elts if isinstance(target, ast.Tuple) else [target]
+                                      for target in statement.targets)
+        return {target.id for target in targets if isinstance(target, ast.Name)}
+    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value is not None:
+        return {statement.target.id}
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return set() if statement.decorator_list else {statement.name}
+    if isinstance(statement, ast.ImportFrom):
+        return {alias.asname or alias.name for alias in statement.names}
+    return set()
+
+
+def test_no_module_binds_a_name_twice() -> None:
+    """The second constant of a name silently takes the place of the first, as when two modules become one."""
+    wrong = []
+    for path in [*sources(), *sorted(ROOT.glob("tests/*.py")), *sorted(ROOT.glob("benchmarks/**/*.py"))]:
+        counts = Counter(chain.from_iterable(map(names_bound, tree(path).body)))
+        wrong += [f"{where(path)}: {name}" for name, count in counts.items() if count > 1 and name not in ("_", "*")]
+    assert wrong == ["tests/test_xvectors.py: MEANS"]         # made in two steps
 
 
 def test_modules_say_what_they_are() -> None:

@@ -114,7 +114,6 @@ def _table_at(data: bytes, at: int) -> tuple[Symbols, int]:
 
 
 _LARGEST = np.iinfo(np.int32).max
-_SHOWN = 60                                # characters of a line in a message
 _LINES = 100_000                           # lines that are made at a time
 
 

@@ -33,7 +33,7 @@ _statistics = Loop("nnet3py.lattices.word_error_loops", "statistics",
                    uses=["nnet3py.lattices.path_loops"])
 _MOST_ROUNDS = 102
 _WRONG_SUM = 0.1            # by how much the probabilities at a place may differ from 1 without a warning
-_MOST_NUMBERS = 1 << 28     # in one of the tables of states or words by places
+_MOST_NUMBERS = 1 << 28     # in a table of states or words by places, or of states by words
 
 Pair = tuple[float, float]
 
@@ -208,7 +208,6 @@ def _in_order(times: list[Pair]) -> list[Pair]:
 _distances = Loop("nnet3py.lattices.word_error_loops", "distances",
                   "i8[] i4[] i4[] i4[] i4[] i4[,] i8[,] i4[,]")
 _INSERTED, _MATCHED, _DELETED = 0, 1, 2        # how a place is reached
-_MOST_NUMBERS = 1 << 28                        # in the table of states by words
 
 
 class Oracle(NamedTuple):

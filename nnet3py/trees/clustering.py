@@ -338,7 +338,7 @@ def _renumbered(parents: np.ndarray, alive: np.ndarray) -> np.ndarray:
 
 logger = logging.getLogger(__name__)
 
-_NEAREST = 2              # clusters that refining a question tries, of two
+_QUESTION_NEAREST = 2     # clusters that refining a question tries, of two
 _FEW_KEPT = 10            # keeping less than a tenth of the statistics is worth a warning
 
 
@@ -381,7 +381,7 @@ class Questions:
                 writer.integer_vector(values)
             writer.token("<RefineClustersOptions>")
             writer.integer(questions.num_iters_refine)
-            writer.integer(_NEAREST)
+            writer.integer(_QUESTION_NEAREST)
             writer.token("</RefineClustersOptions>")
             writer.token("</QuestionsForKey>")
         writer.token("</Questions>")
