@@ -71,9 +71,9 @@ def from_onnx(path: str | os.PathLike[str], like: AcousticModel | str | os.PathL
 
 
 def imported(file: OnnxFile, padding: str = PADDING[0]) -> tuple[Nnet, ForeignNetwork | None]:
-    """Return the network of a file, and its relation to the graph for a file of another program, else None.
+    """Return the network of a file; and, for a file of another program, how its frames correspond to the graph's.
 
-    Raises as :func:`from_onnx`.
+    The second result is None for a file of nnet3py. Raises as :func:`from_onnx`.
     """
     if file.is_own and NETWORK in file.metadata:
         return _own_network(file), None
@@ -170,7 +170,7 @@ def set_weights(nnet: Nnet, file: OnnxFile, options: ExportOptions) -> list[str]
 
 def _take_linear(graph: Graph, op: Op, initializers: dict[str, np.ndarray], arrays: dict[str, np.ndarray],
                  given: dict[str, np.ndarray]) -> None:
-    """Put the matrix of an affine component, or some of its columns, into ``given`` if it changed."""
+    """Store the matrix of an affine component, or some of its columns, in ``given`` if the file has other values."""
     name, target = linear_name(op.settings), op.settings["weight"]
     expected = linear_weight(graph, op.settings)
     if name not in initializers:
@@ -218,7 +218,7 @@ def _not_one(name: str) -> Nnet3Error:
 
 
 def _options_of(metadata: dict[str, str], path: str) -> ExportOptions:
-    """Return the options with which the file was exported, as far as its weights depend on them."""
+    """Return those of the options of the export on which the weights in the file depend."""
     try:
         is_stream = metadata["streaming"] == "1"
         return ExportOptions(

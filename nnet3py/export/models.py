@@ -116,7 +116,7 @@ def _check_chunks(chunk_outputs: int, unit: int) -> None:
 
 
 def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> dict[str, str]:
-    """Return the sizes of a stream's chunks, as far as they are fixed."""
+    """Return the metadata about the sizes of a stream's chunks; sizes that are not fixed are left out."""
     factor = graph.frame_subsampling_factor
     shift = options.chunk_outputs * factor
     if graph.fixed:
@@ -127,7 +127,10 @@ def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> di
 
 
 def _chunk_sizes(length: int, shift: int) -> dict[str, str]:
-    """Return the frames of the first and of later chunks, under all names that classes of sherpa-onnx use."""
+    """Return the metadata from which sherpa-onnx reads the size of a chunk: ``length`` frames, ``shift`` of them new.
+
+    The same sizes are repeated under each key that one of sherpa-onnx's model classes looks up.
+    """
     return {**dict.fromkeys(("chunk_length", "window_size", "T"), str(length)),
             **dict.fromkeys(("chunk_shift", "decode_chunk_len"), str(shift))}
 

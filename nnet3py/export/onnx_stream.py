@@ -31,7 +31,7 @@ class NodeArg(Protocol):
 
 
 class OnnxSession(Protocol):
-    """Interface of an onnxruntime session, as far as it is used."""
+    """Methods of ``onnxruntime.InferenceSession`` that this module calls."""
 
     def get_modelmeta(self) -> ModelMeta: ...
     def get_inputs(self) -> Sequence[NodeArg]: ...
@@ -182,7 +182,7 @@ class OnnxStream:
         return self._given_back(outputs)
 
     def _given_back(self, outputs: list[np.ndarray]) -> NDArray[np.float32]:
-        """Concatenate the outputs of chunks, with or without the axis of sequences, as the caller's arrays."""
+        """Concatenate the outputs of chunks, with an axis of sequences only if the caller's features have one."""
         num_streams = 1 if self._is_single else 0 if self._waiting is None else len(self._waiting)
         rows = np.concatenate([np.zeros((num_streams, 0, self._output_dim), np.float32), *outputs], axis=1)
         return rows[0] if self._is_single else rows
