@@ -29,7 +29,7 @@ class Row:
     Attributes
     ----------
     type : type of the component, without the word Component; or ``input``, ``output``, ``range``
-    takes : sources of the node, each with the frames that are read, relative to the node's own, if others than that
+    takes : nodes that the node reads, each with the frames, such as (−1, 0, +1), unless it is only the same frame
     input_dim, output_dim : number of columns; ``input_dim`` is 0 for inputs
     num_parameters : trainable parameters of the component; 0 where an earlier node has the same component
     """
@@ -49,9 +49,9 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Summary(Shown):
-    """Nodes of a network in order, with the facts of :func:`nnet3py.inspect` about the whole.
+    """Nodes of a network in order, and the description of the whole network by :func:`nnet3py.inspect`.
 
-    It prints as a table, also as the last line of a notebook's cell.
+    ``print`` and notebooks show it as a table.
     """
 
     nnet: Nnet
@@ -221,7 +221,7 @@ def _difference(name: str, mine: Component | None, theirs: Component | None) -> 
 
 
 def _sizes(mine: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Return the largest absolute and relative difference; infinite where only one of two numbers is NaN."""
+    """Return the largest absolute and relative difference of two arrays; infinite if NaN is in only one of them."""
     if np.array_equal(mine, theirs, equal_nan=True):
         return 0.0, 0.0
     first, second = mine.astype(np.float64), theirs.astype(np.float64)
