@@ -129,7 +129,7 @@ class RnnLanguageModel:
         return numbers.tolist()
 
     def log_probs(self, sentence: Sentence) -> NDArray[np.float64]:
-        """Compute natural log-probabilities of a sentence's words and of its end.
+        """Compute the natural log-probability of each word of a sentence, and of its end.
 
         Parameters
         ----------

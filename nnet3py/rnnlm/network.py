@@ -89,7 +89,7 @@ class RnnlmNetwork:
 
     @cached_property
     def start(self) -> History:
-        """History of a sentence's beginning: ``<s>`` only."""
+        """The history at the beginning of a sentence, which contains only ``<s>``."""
         return self._compute([Chunk(self._looped.new_state(), self.embedding.rows(np.array([self.options.bos])))])[0]
 
     def advance(self, histories: Sequence[History], words: Sequence[int]) -> list[History]:
@@ -151,8 +151,8 @@ def _check_network(nnet: Nnet, embedding: WordEmbedding) -> None:
 def sentence_log_probs(network: RnnlmNetwork, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """Compute log-probabilities of the words of sentences and of their ends, float64 (words + 1,) for each sentence.
 
-    Sentences go without ``<s>`` and ``</s>``. The histories of common beginnings are computed once. Raises ShapeError
-    for a number that is no word's.
+    ``sentences`` are numbers of words, without ``<s>`` and ``</s>``. Histories that several sentences share are
+    computed once. Raises ShapeError for a number that is no word's.
     """
     scores = [np.empty(len(sentence) + 1) for sentence in sentences]
     nodes = {0: network.start}                     # histories of ``place`` words, by number

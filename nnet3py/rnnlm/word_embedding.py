@@ -196,7 +196,10 @@ class WordEmbedding:
         return self._log_sums(self._sparse(), np.ascontiguousarray(self._matrix @ outputs.T))
 
     def _log_sums(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Compute log of the sums over all rows but the first of exp(rows · columns), a block of rows at a time."""
+        """Compute log of the sum of exp(rows[i] · columns[:, j]) over i > 0, for each j: float64 (n,).
+
+        The product is computed for a block of rows at a time.
+        """
         sums = np.full(columns.shape[1], -np.inf)
         for begin in range(1, self.num_words, _WORDS_AT_ONCE):
             scores = rows[begin:begin + _WORDS_AT_ONCE] @ columns
@@ -206,7 +209,7 @@ class WordEmbedding:
         return sums
 
     def _sparse(self) -> np.ndarray:
-        """Return the features as a matrix of scipy's."""
+        """Return the features as a scipy sparse matrix."""
         from scipy.sparse import csr_matrix
 
         assert self._features is not None

@@ -137,7 +137,8 @@ class RnnlmEpoch:
     ----------
     epoch : number of the epoch, from 1
     learning_rate : learning rate at the end
-    train_perplexity : perplexity of the words trained on, before each update; an estimate if words are sampled
+    train_perplexity : perplexity of the training text, each minibatch measured before its update; an estimate if words
+        are sampled
     perplexity, mean_log_z, log_z_deviation : of the held-out text after the epoch, see :class:`Measured`
     words_per_second : speed of training
     seconds : duration, measuring included
@@ -234,7 +235,7 @@ def train_on(paths: Sequence[str], options: TrainRnnlmOptions) -> RnnlmHistory:
 
 
 class _Training:
-    """Training of a model on some texts: ``run`` does it."""
+    """Training of a model on some texts, by :meth:`run`."""
 
     def __init__(self, paths: Sequence[str], options: TrainRnnlmOptions) -> None:
         self._options = options
