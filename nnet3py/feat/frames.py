@@ -34,7 +34,7 @@ def splice(features: np.ndarray, left: int = 4, right: int = 4) -> np.ndarray:
 
 
 def windows(features: np.ndarray, width: int) -> np.ndarray:
-    """Return each ``width`` successive frames side by side: (frames - width + 1, width dim), new."""
+    """Concatenate each ``width`` successive frames to one row: (frames - width + 1, width dim), new."""
     features = np.ascontiguousarray(features)
     dim = features.shape[1]
     shape = max(0, len(features) - width + 1), width * dim
@@ -220,14 +220,15 @@ def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 
 def add_shifted_deltas(features: np.ndarray, window: int = 1, shift: int = 3, blocks: int = 7) -> np.ndarray:
-    """Append shifted delta cepstra (SDC): slopes at this frame and at later ones. Kaldi: ShiftedDeltaFeatures.
+    """Append shifted delta cepstra (SDC): derivatives at this frame and at later ones. Kaldi: ShiftedDeltaFeatures.
 
     Parameters
     ----------
     features : float32 (frames, dim)
-    window : frames on each side that a slope is computed from; beyond the ends the first and last frame are repeated
-    shift : frames from one slope to the next
-    blocks : number of slopes
+    window : frames on each side from which a derivative is computed; beyond the ends the first and last frame are
+        repeated
+    shift : frames from one derivative to the next
+    blocks : number of derivatives
 
     Returns
     -------

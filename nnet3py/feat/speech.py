@@ -155,7 +155,7 @@ class SpeechFeatures:
         return frames if len(frames) else np.zeros((0, 0), dtype=np.float32)
 
     def begin(self, warp: float | None = None) -> FrameComputer:
-        """Begin to compute the frames of one sound of this rate as it arrives."""
+        """Return a new computer for the frames of one sound, of the rate :attr:`rate`, as it arrives."""
         return FrameComputer(FrameWindows(self.frame_options), self._transform(self._warp if warp is None else warp))
 
     def check_rate(self, rate: float) -> None:
@@ -189,7 +189,7 @@ class FrameComputer:
         self._windows, self._transform = windows, transform
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take more samples, float32 (samples,) in the range of 16 bits."""
+        """Accept more samples, float32 (samples,) in the range of 16 bits."""
         self._windows.accept(np.asarray(samples, dtype=np.float32))
 
     def take(self) -> np.ndarray:
@@ -236,7 +236,7 @@ class _Transform:
         raise NotImplementedError
 
     def _power(self, windows: np.ndarray, use_power: bool = True) -> np.ndarray:
-        """Return float32 (frames, padded / 2): the power spectrum, or the magnitudes."""
+        """Return the power spectrum of windows, or magnitudes unless ``use_power``: float32 (frames, padded / 2)."""
         spectrum = np.fft.rfft(windows, self._frame.padded, axis=1)[:, :self._frame.padded // 2]
         power = np.square(spectrum.real) + np.square(spectrum.imag)
         return np.ascontiguousarray(power if use_power else np.sqrt(power), dtype=np.float32)

@@ -77,7 +77,7 @@ class ExtractorStats:
             self.flush()
 
     def flush(self) -> None:
-        """Add the waiting utterances: products of many utterances at once cost less."""
+        """Add the statistics of buffered utterances, which :meth:`add` collects since larger products are faster."""
         if not self._waiting:
             return
         gammas = np.stack([stats.gamma for stats, _, _ in self._waiting])
@@ -260,9 +260,10 @@ def estimate(extractor: IvectorExtractor, stats: ExtractorStats, options: Estima
 
 
 def _maximize_quadratic(quadratic: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Maximize tr(Mᵀ linear) - ½ tr(M quadratic Mᵀ) from ``start``; directions of small eigenvalues move only in part.
+    """Return the M that maximizes tr(Mᵀ linear) - ½ tr(M quadratic Mᵀ). Kaldi: SolveQuadraticMatrixProblem.
 
-    ``linear`` and ``start`` are (rows, dim), ``quadratic`` (dim, dim). Kaldi: SolveQuadraticMatrixProblem.
+    Eigenvalues of ``quadratic`` are floored, so that M stays near ``start`` in directions in which they are small.
+    ``linear`` and ``start`` are (rows, dim), ``quadratic`` (dim, dim).
     """
     scale = np.sqrt(np.maximum(np.diagonal(quadratic), 1.0e-300))
     values, vectors = np.linalg.eigh(quadratic / np.outer(scale, scale))
@@ -274,7 +275,10 @@ def _maximize_quadratic(quadratic: np.ndarray, linear: np.ndarray, start: np.nda
 
 
 def _quadratic_objective(quadratic: np.ndarray, linear: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return the matrix (rows, rows) whose product with a weight is the objective of :func:`_maximize_quadratic`."""
+    """Return linear Mᵀ - ½ M quadratic Mᵀ, (rows, rows), for M = ``at``, (rows, dim).
+
+    The trace of its product with a matrix of weights is the weighted objective of :func:`_maximize_quadratic`.
+    """
     product: np.ndarray = linear @ at.T - 0.5 * (at @ quadratic @ at.T)
     return product
 
@@ -348,7 +352,10 @@ def _new_inverses(extractor: IvectorExtractor, stats: ExtractorStats, projection
 
 def _to_standard_prior(extractor: IvectorExtractor, stats: ExtractorStats,
                     options: EstimationOptions) -> tuple[IvectorExtractor, float]:
-    """Change the coordinates of i-vectors so that their distribution is the prior; return the gain, too."""
+    """Transform the space of i-vectors so that their distribution is the prior, of unit covariance.
+
+    Returns the extractor in the new coordinates, and the gain in log-likelihood by the new prior.
+    """
     mean = stats.ivector_sum / stats.num_ivectors
     covariance = unpacked(stats.ivector_scatter) / stats.num_ivectors - np.outer(mean, mean)
     values, rows = symmetric_eigen(covariance)
