@@ -190,7 +190,7 @@ def _take_linear(graph: Graph, op: Op, initializers: dict[str, np.ndarray], arra
 
 
 def _batch_norm(graph: Graph, op: Op, initializers: dict[str, np.ndarray], component: Any) -> dict[str, np.ndarray]:
-    """Return the statistics of batch normalization if its scales or offsets in the file changed, else nothing."""
+    """Return the statistics of batch normalization if the file has other scales or offsets, else an empty dict."""
     names = op.settings["scale"], op.settings["offset"]
     expected = [graph.weights[name].array for name in names]
     arrays = [initializers.get(name, array) for name, array in zip(names, expected, strict=True)]

@@ -29,7 +29,7 @@ def apply(builder: Builder, component: Component, name: str, x: Value) -> Value:
 def linear(builder: Builder, name: str, weight: np.ndarray, bias: np.ndarray | None, x: Value, *,
            columns: tuple[tuple[int, int], ...] | None = None,
            attributes: tuple[str, str] = ("linear_params", "bias_params"), is_parameter: bool = True) -> Value:
-    """Return x W' + b, with only some ranges of W's columns if ``columns`` is given.
+    """Append the operation x W' + b; with ``columns``, only these ranges (begin, end) of W's columns are used.
 
     ``weight`` is float32 (outputs, inputs), ``bias`` float32 (outputs,) or None.
     """

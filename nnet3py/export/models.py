@@ -61,7 +61,7 @@ def select_outputs(nnet: Nnet, output: str) -> Nnet:
 
 
 def in_test_mode(nnet: Nnet, collapse: bool) -> Nnet:
-    """Bring a network into the form that is exported, in place; return it."""
+    """Switch a network to test mode and, with ``collapse``, merge affine components, in place; return it."""
     if collapse:
         return prepare_for_test(nnet)
     set_batchnorm_test_mode(nnet, True)
@@ -70,7 +70,7 @@ def in_test_mode(nnet: Nnet, collapse: bool) -> Nnet:
 
 
 def begin_statistics(nnet: Nnet) -> None:
-    """Give batch normalization that has no statistics those of mean 0 and variance 1, in place, as PyTorch does."""
+    """Set mean 0 and variance 1, as PyTorch does, in batch normalization without statistics, in place."""
     for component in with_children(nnet.components):
         if isinstance(component, BatchNormComponent) and component.count[0] == 0:
             component.count[:], component.sumsq[:] = 1, 1

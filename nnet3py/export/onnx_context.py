@@ -462,7 +462,10 @@ class Context:
         return x.with_node(self.network.layer(hint, "NoOpComponent", f"dim={x.dim}", x.source))
 
     def copy(self, x: Tensor, hint: str) -> str:
-        """Return a second name for a value's node, since one part of a descriptor cannot scale a node twice."""
+        """Add a dim-range node with all columns of a value; return its name.
+
+        It is needed where a part of a descriptor reads the value with two scales, which one node may not have.
+        """
         x = self.node(x, hint)
         return self.network.dim_range(f"{hint}.needed", x.source, 0, x.dim)
 

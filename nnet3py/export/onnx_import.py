@@ -272,7 +272,7 @@ class _Walk:
             try:
                 self._do(node, op)
             except _UNFIT as error:            # rules do not check everything in a damaged file
-                raise CannotBe(f"{_where(op)}: its inputs and attributes do not fit each other: {error}") from error
+                raise CannotBe(f"{_where(op)}: its inputs and attributes do not match: {error}") from error
             self.done += 1
 
     def _do(self, node: Any, op: OnnxOp) -> None:

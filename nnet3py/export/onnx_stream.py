@@ -213,7 +213,7 @@ def utterance_output(running: Any, given: dict[str, np.ndarray], chunk_outputs: 
 
     Parameters
     ----------
-    given : by name of the input, float32 (N, frames, dim) or (N, dim), without context frames and states
+    given : inputs by name, float32 (N, frames, dim) or (N, dim), without context frames and states
     chunk_outputs : rows of output of each chunk of a stream, if the model leaves them open
     """
     metadata = running.get_modelmeta().custom_metadata_map

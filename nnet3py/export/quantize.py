@@ -169,8 +169,8 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
         integers and computed with as float32 (:func:`keep_as_integers`); ``float16``: everything is computed in float16
     inputs : utterances on which the loss is measured: features, float (frames, dim), or a pair of features and an
         i-vector, float (dim,), or several; or all inputs by name, float32 (1, frames, dim) or (1, dim). Without context
-        frames, even for models that read them, and for streams. By default random numbers, on which the loss says
-        little
+        frames, even for models that read them, and for streams. By default random numbers, for which the loss is
+        not typical
 
     Returns
     -------

@@ -134,7 +134,7 @@ def loop_of_any_length(step: Callable[..., list[Tensor]], like: Tensor, scanned:
     others : further arguments of each step, unchanged
     dims : columns of the results, and of the states, which are zero at first
     fold : frames of a step
-    is_backward : whether the last frames come first
+    is_backward : whether the steps go from the last frame to the first
 
     Returns
     -------

@@ -63,7 +63,7 @@ class Network(TorchNetwork):
 
 
 def _in_order(inputs: list[InputSpec]) -> list[InputSpec]:
-    """Return the arguments of ``forward``: input, ivector, and others by name."""
+    """Sort inputs in the order of the arguments of ``forward``: ``input``, ``ivector``, then the others by name."""
     first = {"input": 0, IVECTOR: 1}
     return sorted(inputs, key=lambda spec: (first.get(spec.name, 2), spec.name))
 

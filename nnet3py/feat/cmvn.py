@@ -191,7 +191,7 @@ class OnlineNormalizer:
         self._num_frames = 0
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Normalize a whole utterance, which from then on counts as one of the speaker's.
+        """Normalize a whole utterance, and add it to the speaker's statistics.
 
         Parameters
         ----------
@@ -235,7 +235,7 @@ class OnlineNormalizer:
         self._num_frames += len(frames)
 
     def finish(self) -> None:
-        """End the utterance, which from then on counts as one of the speaker's."""
+        """End the utterance, and add it to the speaker's statistics."""
         self.speaker_stats = self.stats()
         self._begin()
 

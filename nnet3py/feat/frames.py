@@ -18,7 +18,7 @@ MOST_DELTAS = 1000            # Kaldi's limit of order and window
 
 
 def splice(features: np.ndarray, left: int = 4, right: int = 4) -> np.ndarray:
-    """Put each frame beside its neighbors; the first and the last frame are repeated. Kaldi: SpliceFrames.
+    """Concatenate each frame with its neighbors; the first and the last frame are repeated. Kaldi: SpliceFrames.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def shift(features: np.ndarray, frames: int) -> np.ndarray:
 
 
 def paste(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Put features of several kinds side by side, cut to the shortest.
+    """Concatenate the columns of several features, cut to the shortest.
 
     Parameters
     ----------

@@ -102,7 +102,7 @@ class FrameWindows:
         self._first = self._done = 0
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take more samples, float32 (samples,)."""
+        """Accept more samples, float32 (samples,)."""
         self._kept = np.concatenate((self._kept, samples), dtype=np.float32) if len(self._kept) else np.array(
             samples, dtype=np.float32)
 

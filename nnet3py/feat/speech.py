@@ -84,7 +84,7 @@ def speech_options(kind: str, values: Mapping[str, OptionValue]) -> SpeechOption
 
 
 class SpeechFeatures:
-    """A computer of features of sounds.
+    """Computation of the MFCC, filterbank, PLP or spectrogram features of sounds.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ def _with_defaults(values: Mapping[str, Any], table: Mapping[str, Setting]) -> d
 
 
 class FrameComputer:
-    """A computer of the frames of one sound as it arrives."""
+    """Computation of the feature frames of one sound as it arrives."""
 
     def __init__(self, windows: FrameWindows, transform: _Transform) -> None:
         self._windows, self._transform = windows, transform
@@ -193,7 +193,7 @@ class FrameComputer:
         self._windows.accept(np.asarray(samples, dtype=np.float32))
 
     def take(self) -> np.ndarray:
-        """Return the frames that are ready and were not taken before, float32 (frames, dim)."""
+        """Return the frames that are ready and have not been returned yet, float32 (frames, dim)."""
         return self._take(False)
 
     def finish(self) -> np.ndarray:

@@ -243,7 +243,7 @@ def mismatched_utterances(excess: Mapping[str, float], usual: Sequence[float]) -
     Parameters
     ----------
     excess : :meth:`Aligner.excess` by utterance
-    usual : the same values of the utterances that they are compared with; with fewer than 10, no utterance is returned
+    usual : values of :meth:`Aligner.excess` of the utterances to compare with; with fewer than 10, none is returned
     """
     if len(usual) < _FEW:
         return {}

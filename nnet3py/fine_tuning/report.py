@@ -45,7 +45,7 @@ class Scores:
     ----------
     old, new : errors of the old and the new model by part, ``held_out`` and perhaps ``old_test``
     is_accepted : whether the new model is moved to ``--out``
-    warnings : higher error rates, and rates of too few words
+    warnings : messages about higher error rates, and about rates measured on too few words
     """
 
     old: dict[str, WordErrors] = field(default_factory=dict)

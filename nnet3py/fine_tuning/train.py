@@ -256,7 +256,7 @@ class Interpolation(NamedTuple):
     ----------
     nnet : the interpolated network
     part : fraction of the old parameters, 0 to 1; 1 for the old network
-    errors : word errors on the old test data, by fraction; 1 has those of the old model
+    errors : fraction of the old parameters -> number of word errors on the old test data
     words : number of words of the old test data
     """
 

@@ -226,7 +226,7 @@ def write_lookahead_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolT
 
 
 def words_file(folder: ModelFolder) -> str:
-    """Return the table of words beside Gr.fst, which may contain one itself; "" if there is none."""
+    """Return the path of a folder's words.txt; "" if its words are only in a symbol table inside Gr.fst."""
     if os.path.abspath(folder.words) != os.path.abspath(folder.grammar):
         return folder.words
     beside = os.path.join(os.path.dirname(folder.grammar), "words.txt")

@@ -329,7 +329,9 @@ def _with_floored_eigenvalues(covariances: np.ndarray, options: FullOptions) -> 
 
 
 def split(gmm: DiagGmm, num_gaussians: int, perturbation: float, random: CRandom) -> DiagGmm:
-    """Halve the heaviest Gaussians and move the halves apart at random, up to ``num_gaussians``. Kaldi: DiagGmm::Split.
+    """Split Gaussians with the largest weights in two, until there are ``num_gaussians``. Kaldi: DiagGmm::Split.
+
+    The means of both halves are moved apart at random, by ``perturbation`` standard deviations.
     """
     weights, means, inv_vars = [*gmm.weights], [*gmm.means_inv_vars], [*gmm.inv_vars]
     while len(weights) < num_gaussians:

@@ -202,7 +202,7 @@ class FullGmm:
 
     @classmethod
     def of_diagonal(cls, gmm: DiagGmm) -> FullGmm:
-        """Make the same mixture as a diagonal one. Kaldi: FullGmm::CopyFromDiagGmm."""
+        """Convert a mixture with diagonal covariances. Kaldi: FullGmm::CopyFromDiagGmm."""
         inverses = np.zeros((len(gmm.weights), gmm.dim, gmm.dim), dtype=np.float32)
         diagonal = np.arange(gmm.dim)
         inverses[:, diagonal, diagonal] = gmm.inv_vars
@@ -415,7 +415,10 @@ def _numbers_read_by_kaldi(gmm: Mixture, table: np.ndarray) -> np.ndarray:
 
 
 def select_among(gmm: Mixture, features: np.ndarray, selection: Selection, most: int) -> tuple[list[np.ndarray], float]:
-    """Select the ``most`` likeliest of the Gaussians listed for each frame; return the sum of log-likelihoods, too."""
+    """Select the ``most`` likeliest of the Gaussians listed for each frame.
+
+    Returns the selected Gaussians, int32 (selected,) per frame, and the sum of the frames' log-likelihoods over these.
+    """
     chosen, total = [], 0.0
     for listed, values in zip(selection, preselected_log_likelihoods(gmm, features, selection), strict=True):
         numbers = np.asarray(listed)

@@ -126,8 +126,8 @@ class ComponentDifference:
 
     Attributes
     ----------
-    difference : ``none``; ``numbers``; ``form`` for type, dimensions or settings other than of training;
-        ``only in the first``, ``only in the second``
+    difference : ``none``; ``numbers`` if only numbers differ; ``form`` if type, dimensions or settings differ, except
+        those of training; ``only in the first`` or ``only in the second`` network
     absolute : largest absolute difference of two numbers; NaN where they cannot be compared
     relative : largest difference of two numbers, relative to the larger one
     array : name of the array with the largest absolute difference, such as ``linear_params``; empty if there is none
@@ -160,11 +160,11 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """True if the networks are equal; then ``a == b``, if the order of components is the same, too."""
+        """True if no component differs, and the nodes are equal."""
         return self.same_nodes and not self.different
 
     def __bool__(self) -> bool:
-        """Return whether the networks are equal."""
+        """Return :attr:`same`."""
         return self.same
 
     def __str__(self) -> str:

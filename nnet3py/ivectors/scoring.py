@@ -187,13 +187,14 @@ class Plda:
         Parameters
         ----------
         vectors : float (vectors, dim)
-        counts : int (vectors,), number of vectors that each is the mean of
-        normalize_length : whether to multiply the vectors by the factors
-        simple : whether factors make all lengths √dim, rather than the lengths that the model expects
+        counts : int (vectors,), number of vectors of which each is the mean
+        normalize_length : whether to normalize the lengths of the transformed vectors
+        simple : whether all normalized lengths are √dim, rather than those that the model expects for ``counts``
 
         Returns
         -------
-        Vectors, float32 (vectors, dim), and factors, float64 (vectors,).
+        The vectors, float32 (vectors, dim); and the factors that normalize their lengths, float64 (vectors,), which are
+        applied only if ``normalize_length``.
 
         Raises
         ------

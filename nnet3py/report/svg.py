@@ -32,7 +32,7 @@ def fitted(text: str, room: float, size: float, bold: bool = False, mono: bool =
 
 
 class Drawing:
-    """Shapes in a coordinate system with y downwards; the page takes their bounds and a margin.
+    """Shapes in a coordinate system with y downwards; the page has the size of their bounds and a margin.
 
     ``texts`` keeps the boxes (left, top, right, bottom) of all texts, for checks.
     """
@@ -78,7 +78,7 @@ class Drawing:
 
     def line(self, points: Sequence[Point], color: str = GRAY, width: float = 1.5, dashed: bool = False,
              arrow: bool = False) -> None:
-        """Draw a line through ``points``, with an arrow's head at the last one on request."""
+        """Draw a line through ``points``; ``arrow`` : whether the last point has an arrowhead."""
         ends = list(points)
         if arrow:
             self._head(ends[-2], ends[-1], color, width)
@@ -88,7 +88,7 @@ class Drawing:
 
     def curve(self, start: Point, control1: Point, control2: Point, end: Point, color: str = GRAY, width: float = 1.5,
               dashed: bool = False, arrow: bool = False) -> None:
-        """Draw a cubic Bézier curve, with an arrow's head at its end on request."""
+        """Draw a cubic Bézier curve; ``arrow`` : whether its end has an arrowhead."""
         last = end
         if arrow:
             self._head(control2, end, color, width)
@@ -118,7 +118,7 @@ class Drawing:
             " ".join(f"{_n(x)},{_n(y)}" for x, y in points), color))
 
     def legend(self, entries: Sequence[tuple[str, str]], x: float, y: float, size: float = 14.0) -> None:
-        """Draw boxes of colors with words beside them, in one row from (x, y)."""
+        """Draw a legend, colored boxes with words, in one row from (x, y); ``entries`` : colors and words."""
         for color, words in entries:
             self.box(x, y - 0.8 * size, 1.3 * size, size, color, radius=3.0)
             self.text(x + 1.8 * size, y, words, size)

@@ -83,7 +83,7 @@ class TrainLog:
     frames : output -> frames (their weights' sum)
     max_change : component -> per cent of minibatches with a limited change; "" for the whole network
     seconds, threads : duration and threads of the job by its launcher; NaN and 0 if unknown
-    learning_rate : the effective rate times the number of jobs, from the command; NaN where it does not say
+    learning_rate : the effective rate times the number of jobs, from the command; NaN if it is not there
     """
 
     objectives: dict[str, float] = field(default_factory=dict)
@@ -227,7 +227,7 @@ def _fields(text: str) -> dict[str, float | str | Summary | dict]:
 
 
 def read_iterations(folder: Path) -> list[Iteration]:
-    """Read all logs of a training, by iteration; NoLogs if there are none."""
+    """Read all logs of a training, by iteration. Raises NoLogs if there are none."""
     iterations: dict[int, Iteration] = {}
     for path in sorted((folder / "log").glob("*.log")) if (folder / "log").is_dir() else []:
         matched = _LOG_FILE.fullmatch(path.name)

@@ -274,7 +274,7 @@ def _figures(drawings: Mapping[str, str]) -> str:
 
 
 def _axis_choice(axes: Sequence[str]) -> str:
-    """Return a button for each axis; the style of the page shows the figures of the pressed one."""
+    """Return HTML with a radio button for each axis; the page's style sheet shows the figures of the chosen one."""
     return "Over " + "".join(
         f'<input type="radio" name="axis" id="axis-{axis}"{" checked" * (axis == axes[0])}>'
         f'<label class="axis" for="axis-{axis}"> {axis if axis.endswith("s") else axis + "s"}</label>' for axis in axes)

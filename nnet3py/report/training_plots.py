@@ -153,10 +153,10 @@ _STYLE = {"font.size": 10.0, "axes.titlesize": 11.5, "axes.edgecolor": GRAY, "ax
 
 
 def training_plots(trainings: Trainings, epochs: Epochs | None = None) -> dict[str, Figure]:
-    """Make the plots by name, in the order in which to look at them, as far as the logs have values.
+    """Make all plots for which the logs have values, by name, the most important first.
 
     Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one. The former are drawn
-    over each axis that :func:`~nnet3py.report.training_plots.choose_axes` finds; ``split_name`` there says which.
+    over each axis of :func:`~nnet3py.report.training_plots.choose_axes`, which is part of the name (``split_name``).
     Raises Nnet3Error where matplotlib is not installed.
     """
     first = next(iter(trainings.values()))
@@ -191,7 +191,7 @@ def _style() -> Any:
 
 
 def why_no_plots() -> str:
-    """Return what to install where matplotlib is missing; "" where it is installed."""
+    """Return a sentence on how to install matplotlib if it is missing, else ""."""
     try:
         _matplotlib()
     except Nnet3Error as error:

@@ -202,7 +202,7 @@ class HistoryLm:
         self.start = 0
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Return the next state after a word, and the word's cost; raise ShapeError for a number that is no word's."""
+        """Return the next state after a word, and the word's cost; raise ShapeError for a number that no word has."""
         cost = -self._network.log_prob(self._history(state), word)
         target = self._cut.after(state, word)
         if target == len(self._nodes):

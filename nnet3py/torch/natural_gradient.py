@@ -52,7 +52,7 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
 
     Parameters
     ----------
-    module : module whose trainable parameters are changed; weight and bias of a layer count together
+    module : module whose trainable parameters are changed; weight and bias of a layer share one limit
     lr : learning rate; Kaldi's are for derivatives that are summed over frames, see :meth:`step`
     momentum : 0 or more and below 1; as in Kaldi, changes are scaled by (1 - momentum)
     max_change_per_layer : limit on the 2-norm of a layer's change; 0 for none. The default is xconfig's for most layers
@@ -260,7 +260,9 @@ def _conv_rows(conv: Any, x: Any, deriv: Any) -> tuple[Any, Any]:
 
 
 def orthonormal_constraint_(weight: _torch.Tensor, scale: float = -1.0) -> _torch.Tensor:
-    """Move a matrix M a step towards M Mᵀ = s² I, in place. Kaldi: ``ConstrainOrthonormal``, in one of four steps.
+    """Move a matrix M a step towards M Mᵀ = s² I, in place. Kaldi: ``ConstrainOrthonormal``.
+
+    Kaldi does this in about one of four minibatches, chosen at random.
 
     Parameters
     ----------

@@ -131,7 +131,7 @@ def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagG
 
 @dataclass(frozen=True)
 class BiphoneCounts:
-    """Counts of phones and biphones, and how many suffice for own pdfs.
+    """Counts of phones and biphones, and the counts that they need to get pdfs of their own.
 
     Attributes
     ----------
@@ -170,11 +170,18 @@ class BiphoneCounts:
 
 def biphone_tree(topology: HmmTopology, sets: Sequence[Sequence[int]], ci_phones: Sequence[int],
                  counts: BiphoneCounts | None = None) -> ContextDependency:
-    """Return the tree of all pairs of sets of phones, left and central, with pdfs of their own.
+    """Make a tree with separate pdfs for each pair of a set of left phones and a set of central phones.
 
-    ``ci_phones`` have their own pdfs whatever comes before. Raises Nnet3Error for phones with more than two pdf
-    classes.
     Kaldi: BiphoneContextDependencyFull.
+
+    Parameters
+    ----------
+    ci_phones : context-independent phones, whose pdfs do not depend on the left phone
+    counts : counts by which rare pairs share pdfs; None: none do
+
+    Raises
+    ------
+    Nnet3Error : phones with more than two pdf classes
     """
     classes = {topology.num_pdf_classes(phone) for phone in topology.phones}
     if not classes <= set(range(1, _MAX_CLASSES + 1)):

@@ -229,7 +229,7 @@ def train_rnnlm(texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def train_on(paths: Sequence[str], options: TrainRnnlmOptions) -> RnnlmHistory:
-    """Train with all options, ``dir`` included, in a structure; raises as :func:`train_rnnlm`."""
+    """Train with options in a structure, whose field ``dir`` is the folder; raises as :func:`train_rnnlm`."""
     options.check()
     return _Training(paths, options).run()
 
@@ -397,7 +397,7 @@ def _warn_of_unknown(sentences: Sentences, vocabulary: Vocabulary, where: str) -
 
 
 def _read_arpa(path: str, vocabulary: Vocabulary) -> Arpa:
-    """Read an n-gram model with the vocabulary's numbers; n-grams of other words are left out."""
+    """Read an n-gram model, with words as numbers of the vocabulary; n-grams of other words are left out."""
     ids = {word.encode("utf-8", "surrogateescape"): number for word, number in vocabulary.table.ids.items()}
     return read_arpa(path, WordIds(ids), Warner(0))
 

@@ -412,7 +412,9 @@ def measure(nnet: Nnet, vectors: np.ndarray, sentences: Sentences, vocabulary: V
 
 
 def measure_arpa(arpa: Arpa, sentences: Sentences, vocabulary: Vocabulary) -> Measured:
-    """Measure the perplexity of a text by an n-gram model with the vocabulary's numbers, without words that it lacks.
+    """Measure the perplexity of a text by an n-gram model; words that the model lacks are left out.
+
+    ``arpa`` has the numbers of words of ``vocabulary``.
 
     Raises UsageError if the n-gram model has none of the words.
     """
