@@ -62,7 +62,7 @@ def accumulate_stats(features: np.ndarray, stats: np.ndarray, weights: np.ndarra
 
 
 def fake_stats(stats: np.ndarray, dims: Sequence[int]) -> np.ndarray:
-    """Return a copy of ``stats`` with mean 0 and variance 1 for some dimensions, which normalization then leaves alone.
+    """Return a copy of ``stats`` with mean 0 and variance 1 in some dimensions, which normalization does not change.
 
     Raises UsageError for a dimension in ``dims`` that does not exist. Kaldi: FakeStatsForSomeDims.
     """
@@ -151,9 +151,9 @@ def _floored_variances(variances: np.ndarray) -> np.ndarray:
 
 
 class OnlineNormalizer:
-    """Online normalization: each frame by a window of the frames up to it. Kaldi: OnlineCmvn.
+    """Online normalization: each frame is normalized by a window that ends with it. Kaldi: OnlineCmvn.
 
-    A window that is not full is filled up with statistics of the speaker's earlier utterances, then with global ones.
+    To a window of too few frames, statistics of the speaker's earlier utterances are added, then global ones.
     A whole utterance (a call) and the same utterance in pieces (``accept``, ``finish``) give the same result; memory
     does not grow with the utterance.
 

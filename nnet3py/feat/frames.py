@@ -42,12 +42,12 @@ def windows(features: np.ndarray, width: int) -> np.ndarray:
 
 
 def delta_filters(order: int = 2, window: int = 2) -> list[np.ndarray]:
-    """Return the filters of :func:`add_deltas`: a slope, convolved with itself once for each further order.
+    """Return the filters of :func:`add_deltas`: that of the first derivative, convolved with itself for higher orders.
 
     Parameters
     ----------
     order : order of the highest derivative
-    window : frames on each side of a frame that the slope is computed from
+    window : frames on each side of a frame from which the first derivative is computed
 
     Returns
     -------
@@ -149,7 +149,7 @@ def subsample(features: np.ndarray, n: int, offset: int = 0) -> np.ndarray:
 
 
 def shift(features: np.ndarray, frames: int) -> np.ndarray:
-    """Move features in time. Their number stays: the first or the last frame is repeated.
+    """Delay features, or move them to earlier frames. The first or last frame is repeated to keep their number.
 
     Parameters
     ----------

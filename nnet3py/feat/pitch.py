@@ -235,7 +235,7 @@ class PitchStream:
         self._accept(self._resampler.accept(samples))
 
     def finish(self) -> None:
-        """End the sound: all frames are ready, and final."""
+        """End the sound; afterwards all frames are ready, and their results final."""
         if self._is_finished:
             return
         self._is_finished = True

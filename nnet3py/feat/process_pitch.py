@@ -165,7 +165,7 @@ class ProcessedPitchStream:
         self._pitch.accept(samples)
 
     def finish(self) -> None:
-        """End the sound: all frames are ready, and final."""
+        """End the sound; afterwards all frames are ready, and their features final."""
         self._pitch.finish()
         self._is_finished = True
 
@@ -227,7 +227,7 @@ def interpolate_linearly(features: np.ndarray) -> np.ndarray:
 
 
 def interpolate_pitch(features: np.ndarray, options: InterpolationOptions, random: CRandom) -> InterpolatedPitch:
-    """Find the likeliest smooth pitch by a Viterbi search; a step costs half its square in Hz.
+    """Find the likeliest smooth pitch by a Viterbi search, in which a change by d Hz between frames costs d² / 2.
 
     Parameters
     ----------

@@ -170,7 +170,7 @@ def inverse_mel(value: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Warp:
-    """A warp of the frequency axis for vocal tract length normalization (VTLN), linear but near the ends.
+    """Warp of the frequency axis for vocal tract length normalization (VTLN): piecewise linear, with two bends.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ _HALF = np.float32(0.5)
 
 
 def is_power_of_two(size: int) -> bool:
-    """Return whether :func:`real_transform` has this length."""
+    """Return whether :func:`real_transform` supports this length."""
     return size >= 4 and size & (size - 1) == 0
 
 
@@ -326,7 +326,7 @@ def _complex_transform(real: np.ndarray, imaginary: np.ndarray) -> tuple[np.ndar
 
 
 def _times_roots(real: np.ndarray, imaginary: np.ndarray, size: int, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Multiply number k by exp(-2πi step k / size), with three real products for each."""
+    """Multiply element k of each row by exp(-2πi step k / size), with three real products for each element."""
     cosines, sums, differences = _root_tables(size, step)
     common = cosines * (real + imaginary)
     new_real, new_imaginary = differences * imaginary + common, sums * real + common

@@ -174,7 +174,7 @@ class SpeechFeatures:
 
 
 def _with_defaults(values: Mapping[str, Any], table: Mapping[str, Setting]) -> dict[str, Any]:
-    """Fill up options with a table's defaults; raise UsageError for names that are not in the table."""
+    """Return options, with defaults from a table for missing ones; raise UsageError for names not in the table."""
     for name in values:
         if name not in table:
             raise UsageError(f"features have no option '{name}'",
@@ -213,7 +213,7 @@ class FrameComputer:
 
 
 class _Transform:
-    """Base of the kinds of features: the spectrum, the filters, the energy.
+    """Base class of the kinds of features; computes power spectra and log energies.
 
     Attributes
     ----------

@@ -96,7 +96,7 @@ def _learned(lexicon: Sequence[tuple[str, Phones]], seed: int) -> GraphemeModel 
 
 
 def spell(word: str, phones: set[str]) -> Phones:
-    """Return a pronunciation by the letters of a word in Latin script; empty if phones have other names."""
+    """Return a pronunciation by the letters of a word in Latin script; empty if ``phones`` has none for a letter."""
     bare = {_STRESS.sub("", phone): phone for phone in sorted(phones, reverse=True)}
     bare.update((phone, phone) for phone in phones)
     rules = max(_RULES, key=lambda rules: sum(name in bare for name in rules.values()))

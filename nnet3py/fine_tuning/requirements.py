@@ -1,4 +1,4 @@
-"""Files of a model folder that fine-tuning needs, and what fine-tuning can do with the folder. Light."""
+"""Files of a model folder that fine-tuning needs, and which of its steps are possible. Imports nothing heavy."""
 from __future__ import annotations
 
 import os

@@ -161,7 +161,10 @@ class GmmStats:
 
     @staticmethod
     def _about_means(occupancy: np.ndarray, means: np.ndarray) -> np.ndarray:
-        """Return the part of the sums of products that is due to the means."""
+        """Return, for each Gaussian, occupancy times the product of the mean with itself, packed: (gaussians, packed).
+
+        ``means`` are sums of features. Kaldi's files have sums of products from which this is subtracted.
+        """
         safe = np.where(occupancy != 0, occupancy, 1.0)[:, None]
         return np.where(occupancy[:, None] != 0, outer_products(means) / safe, 0.0)
 
@@ -423,7 +426,10 @@ class Iteration(NamedTuple):
 
 def train_mixture(frames: np.ndarray, gmm: DiagGmm, num_gaussians: int, num_iters: int, options: DiagOptions,
                   random: CRandom) -> Iterator[Iteration]:
-    """Train a mixture by expectation and maximization, with more and more Gaussians; yield each iteration."""
+    """Train a mixture by expectation and maximization, splitting Gaussians up to ``num_gaussians``.
+
+    Yields each iteration; ``frames`` are float32 (frames, dim).
+    """
     current = len(gmm.weights)
     step = (num_gaussians - current) // max(num_iters // 2, 1) if num_iters > 1 else 0
     for number in range(num_iters):

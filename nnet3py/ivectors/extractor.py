@@ -168,7 +168,9 @@ class IvectorExtractor:
 
     @cached_property
     def doubled_inverses(self) -> np.ndarray:
-        """Inverse covariances, float64 (gaussians, dim (dim + 1) / 2), whose product with a packed matrix is the trace.
+        """Inverse covariances, packed, with off-diagonal elements doubled: float64 (gaussians, dim (dim + 1) / 2).
+
+        The dot product of a row with a packed symmetric matrix S is tr(Σ⁻¹ S).
         """
         rows, cols = lower_triangle(self.dim)
         return np.ascontiguousarray(packed(self.inverses) * np.where(rows == cols, 1.0, 2.0))

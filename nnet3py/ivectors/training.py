@@ -90,7 +90,11 @@ class ExtractorStats:
 
     def _add_samples(self, extractor: IvectorExtractor, stats: UtteranceStats, distribution: Distribution, count: int,
                      random: CRandom) -> None:
-        """Add statistics for the weights, from i-vectors drawn from the distribution and shifted to its mean."""
+        """Add statistics for weights that depend on the i-vector.
+
+        They are computed for ``count`` i-vectors drawn from the distribution, and shifted so that their mean is its
+        mean.
+        """
         factor = np.linalg.cholesky(distribution.covariance)
         noise = random.normal_matrix(count, len(distribution.mean)).astype(np.float64)
         away = (noise - noise.mean(axis=0)) * np.sqrt(count / (count - 1.0)) @ factor.T
@@ -284,7 +288,7 @@ def _quadratic_objective(quadratic: np.ndarray, linear: np.ndarray, at: np.ndarr
 
 
 def _gaussians_with_data(stats: ExtractorStats, options: EstimationOptions) -> np.ndarray:
-    """Return the numbers of the Gaussians with enough frames."""
+    """Return the indexes of the Gaussians with enough frames."""
     few = np.flatnonzero(stats.gamma < options.gaussian_min_count)
     for number in few.tolist():
         logger.warning("Skipping Gaussian index %d because count %.6g is below min-count.", number, stats.gamma[number])

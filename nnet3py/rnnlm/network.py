@@ -79,7 +79,7 @@ class RnnlmNetwork:
         return f"<RnnlmNetwork: {self.embedding.num_words:,} words, {self.embedding.dim} dimensions>"
 
     def normalized(self) -> RnnlmNetwork:
-        """Return the same network with normalized probabilities; the network itself if its are."""
+        """Return the same network with normalized probabilities; itself if its probabilities are normalized already."""
         if self.options.normalize:
             return self
         other = copy.copy(self)

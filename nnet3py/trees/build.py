@@ -32,7 +32,15 @@ class _Question:
 
 @dataclass
 class _Node:
-    """A leaf that may be split, or a node that was split by ``question``."""
+    """Node of a growing tree.
+
+    Attributes
+    ----------
+    members : int (events,), indexes of the events that reach the node
+    leaf : number of the leaf
+    question : question that splits the node with the largest gain; None if none has a gain
+    yes, no : children; None for a leaf
+    """
 
     members: np.ndarray
     leaf: int
@@ -105,7 +113,7 @@ def _tree(node: _Node) -> Map:
 
 
 class _Grower:
-    """A search for the best question of a set of events."""
+    """Search for the question that splits a set of events with the largest gain in objective."""
 
     def __init__(self, stats: TreeStats, questions: Questions) -> None:
         self._stats, self._questions, self._floor = stats, questions, stats.var_floor

@@ -96,7 +96,7 @@ def compare(outputs: np.ndarray, vectors: np.ndarray, targets: np.ndarray, weigh
 
 
 def estimate_arpa(sentences: Sentences, vocabulary: Vocabulary, order: int) -> Arpa:
-    """Estimate an n-gram model of a text, or of evenly chosen sentences if it is long."""
+    """Estimate an n-gram model of a text, of a long one from every n-th sentence."""
     step = -(-sentences.num_tokens // _MOST_WORDS)
     names = vocabulary.table.names
 
@@ -220,7 +220,7 @@ def draw(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 class WordSampler:
-    """Sampler of the words that the outputs of a minibatch are compared with.
+    """Sampler of the words over which the objective of a minibatch is computed.
 
     Parameters
     ----------

@@ -311,7 +311,7 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
     embedding : embedding of the features of words
     options : options of the network's training; the device is the CPU
     self_normalize : as for :func:`compare`
-    sampler : sampler of the words that outputs are compared with; None: all words
+    sampler : sampler of the words over which the objective is computed; None: all words
     """
 
     def __init__(self, nnet: Nnet, embedding: TrainedEmbedding, options: TrainerOptions | None = None,
