@@ -248,8 +248,8 @@ class Frames:
         if interval.exact or is_statistics or isinstance(node, InputNode):
             return self._within(interval, when)
         if i in self._asked:
-            raise Nnet3Error(f"node '{node.name}' can be computed only where it can be computed earlier, which cannot "
-                             "be exported", "say IfDefined() in the recurrence")
+            raise Nnet3Error(f"node '{node.name}' can be computed only at times before or after which it can be "
+                             "computed, too; this cannot be exported", "use IfDefined() in the recurrence")
         self._asked.add(i)
         if isinstance(node, DescriptorNode):
             mask = self._all([self.can_part(part, when) for part in node.descriptor.parts])

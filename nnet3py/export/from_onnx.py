@@ -202,8 +202,8 @@ def _batch_norm(graph: Graph, op: Op, initializers: dict[str, np.ndarray], compo
     epsilon, rms = float(component.epsilon), float(component.target_rms)
     largest = rms / np.sqrt(epsilon)
     if not ((scale > 0.0) & (scale <= largest * (1.0 + STATISTICS))).all():
-        raise Nnet3Error(f"'{names[0]}' was changed to what batch normalization cannot compute: its scales are above 0 "
-                         f"and at most {largest:g}", "keep it as it is, and add what changes it as a layer")
+        raise Nnet3Error(f"'{names[0]}' was changed to scales that batch normalization cannot have: they are above 0 "
+                         f"and at most {largest:g}", "keep it unchanged, and add a layer for other scales")
     variance = np.maximum((rms / scale)**2 - epsilon, 0.0)
     return batch_norm_arrays(op.settings["component"], component, -offset / scale, variance)
 

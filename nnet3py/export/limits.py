@@ -89,8 +89,8 @@ def streaming_problems(nnet: Nnet, times: Times) -> Iterator[Problem]:
     """Yield the reasons why a network cannot be computed chunk by chunk."""
     for i in read_too_early(nnet, times, set(_chunk_dependent(times))):
         name = nnet.nodes[i].name.removesuffix("_input")
-        yield Problem(name, "node", "the second choice of its Failover() is for the beginning, but makes later chunks "
-                      "compute frames before those that they depend on are there")
+        yield Problem(name, "node", "the second choice of its Failover() is for the beginning of the stream, but makes "
+                      "later chunks compute frames whose inputs they do not have yet")
     if not any(nnet.is_input(i) for i in times.windows):
         yield Problem("output", "network", "it has no input of frames")
     for node in nnet.nodes:
@@ -99,7 +99,7 @@ def streaming_problems(nnet: Nnet, times: Times) -> Iterator[Problem]:
                 table = leaf_map(leaf)
                 if table.fixed and not all(times.constant[n] for n in table.nodes):
                     name = node.name.removesuffix("_input")
-                    yield Problem(name, "node", "it reads a frame with a fixed number, which later chunks have lost")
+                    yield Problem(name, "node", "it reads a frame with a fixed number, which later chunks do not have")
 
 
 def chunk_dependent(nnet: Nnet, times: Times) -> list[str]:

@@ -111,7 +111,7 @@ def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
 
 def _check_chunks(chunk_outputs: int, unit: int) -> None:
     if chunk_outputs % unit:
-        raise UsageError(f"--chunk-outputs={chunk_outputs}: the network repeats itself after {unit} rows of output",
+        raise UsageError(f"--chunk-outputs={chunk_outputs}: the network computes blocks of {unit} rows of output",
                          f"give a multiple, such as {chunk_outputs + -chunk_outputs % unit}")
 
 

@@ -162,7 +162,7 @@ class Tensor:
         Raises CannotBe for an array that differs between frames or sequences, or has axes that the value lacks.
         """
         if array.ndim > len(self.axes):
-            raise CannotBe(f"an array of shape {array.shape} makes more axes than {len(self.axes)}")
+            raise CannotBe(f"an array of shape {array.shape} has more than {len(self.axes)} axes")
         array = array.reshape((1,) * (len(self.axes) - array.ndim) + array.shape)
         sizes: list[int] = []
         for number, axis in enumerate(self.axes):
@@ -510,7 +510,7 @@ class Context:
         if second.is_constant:
             return first, second.source
         if first.step != second.step:
-            raise CannotBe(f"its inputs have another number of frames: every {first.step}th and every {second.step}th")
+            raise CannotBe(f"its inputs have different frame rates: every {first.step}th and every {second.step}th")
         first = replace(first, early=min(first.early, second.early), late=min(first.late, second.late))
         return first, self.at(second, second.shift - first.shift)
 
@@ -526,7 +526,7 @@ class Context:
                                "columns or frames")
         sizes = [atom.size for atom in first.columns], [atom.size for atom in second.columns]
         if sizes[0] != sizes[1]:
-            raise CannotBe(f"the columns of its inputs have other axes: {sizes[0]} and {sizes[1]}")
+            raise CannotBe(f"the columns of its inputs are axes of different sizes: {sizes[0]} and {sizes[1]}")
         partner = dict(zip(first.columns, second.columns, strict=True))
         return self.stored_as(second, tuple(partner[atom] for atom in first.stored), op.hint)
 

@@ -261,7 +261,7 @@ class _Walk:
         if not isinstance(x, Tensor):
             raise CannotBe(f"the output '{name}' does not depend on the input")
         if x.before or x.after or not (x.is_constant or x.time_axis >= 0):
-            raise CannotBe(f"the output '{name}' has no axis of frames alone, or zeros around it")
+            raise CannotBe(f"the output '{name}' has no separate axis of frames, or is padded with zeros")
         return self.context.in_order(x, "output.order")
 
     def _run(self, nodes: Iterable[Any]) -> None:

@@ -22,7 +22,7 @@ def _same(context: Context, op: OnnxOp) -> Value:
 
 def _cast(context: Context, op: OnnxOp) -> Value:
     if op.get("to") not in (1, 10, 11, 16):
-        raise CannotBe("numbers become another type than real numbers")
+        raise CannotBe("it converts numbers to a type other than real numbers")
     return op.inputs[0]
 
 
@@ -82,8 +82,8 @@ def _repeated(x: Tensor, shape: list[int]) -> Tensor:
     if not grown:
         return x
     if len(grown) > 1 or x.axes[grown[0]] or not x.is_constant:
-        raise CannotBe(f"a value of shape {x.shape} is repeated to {tuple(shape)}; only what is the same for all "
-                       "frames can be, for each frame")
+        raise CannotBe(f"a value of shape {x.shape} is repeated to {tuple(shape)}; only a value that is the same for "
+                       "all frames can be repeated, once for each frame")
     axes = list(x.axes)
     axes[grown[0]] = (Atom(TIME, shape[grown[0]]),)
     return replace(x, axes=tuple(axes))
@@ -108,7 +108,7 @@ def _cut(context: Context, op: OnnxOp, x: Tensor, axis: int, part: slice) -> Ten
     if rows == range(x.shape[axis]):
         return x
     if not len(rows) or rows.step < 1:
-        raise CannotBe(f"{part.start}:{part.stop}:{part.step} of an axis of {x.shape[axis]}: nothing, or backwards")
+        raise CannotBe(f"{part.start}:{part.stop}:{part.step} of an axis of {x.shape[axis]}: empty, or in reverse")
     if axis == x.time_axis:
         return _cut_time(x, axis, rows)
     if not x.is_columns(axis) or rows.step != 1:
@@ -152,7 +152,7 @@ def _split(context: Context, op: OnnxOp) -> list[Value]:
     x = op.whole()
     axis, sizes = int(op.get("axis", 0)) % len(x.axes), op.optional_array(1, "sizes")
     if not x.is_columns(axis):
-        raise CannotBe("it takes frames or sequences apart")
+        raise CannotBe("it splits the axis of frames or sequences")
     number = len(op.output_names)
     each = -(-x.shape[axis] // number)
     parts = [min(each, x.shape[axis] - i * each) for i in range(number)] if sizes is None else sizes.tolist()
@@ -164,7 +164,7 @@ def _gather(context: Context, op: OnnxOp) -> Value:
     x, index = op.whole(), op.array(1, "index")
     axis = int(op.get("axis", 0)) % len(x.axes)
     if index.size != 1 or not x.is_columns(axis):
-        raise CannotBe("it picks frames, sequences or several columns by number")
+        raise CannotBe("it selects frames, sequences or several columns by index")
     number = int(index.reshape(-1)[0]) % x.shape[axis]
     x = columns(context, op, x, axis, number, 1) if x.shape[axis] > 1 else x
     return x.without_axes([axis]) if index.ndim == 0 else x
@@ -175,7 +175,7 @@ def _concat(context: Context, op: OnnxOp) -> Value:
     first = next((part for part in parts if not part.is_constant), parts[0])
     axis = int(op.get("axis", 0)) % len(first.axes)
     if not all(part.is_columns(axis) for part in parts):
-        raise CannotBe("it puts frames or sequences after each other; a network can only put columns side by side")
+        raise CannotBe("it concatenates frames or sequences; a network can only concatenate columns")
     descriptors = []
     others = tuple(atom for atom in first.stored if atom not in first.axes[axis])
     for part in parts:
@@ -290,7 +290,7 @@ def product(context: Context, hint: str, dim: int, first: str, second: str) -> s
 
 def _div(context: Context, op: OnnxOp) -> Value:
     if not isinstance(op.inputs[1], np.ndarray):
-        raise CannotBe("it divides by what is computed")
+        raise CannotBe("it divides by a value that is not constant")
     with np.errstate(divide="ignore"):
         return _times(context, op, op.whole(0), 1.0 / op.inputs[1].astype(np.float64))
 

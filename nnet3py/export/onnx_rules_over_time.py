@@ -72,7 +72,7 @@ def _spatial(op: OnnxOp, sizes: list[int], lengths: list[int]) -> list[Spatial]:
     for axis, length in zip(axes, lengths, strict=True):
         total = max(0, ((length - 1) // axis.stride) * axis.stride + axis.reach + 1 - length)
         if axis.stride > 1 and total:
-            raise CannotBe(f"auto_pad={auto} with strides pads as the length of the input asks for")
+            raise CannotBe(f"auto_pad={auto} with strides pads by a number that depends on the length of the input")
         small, large = total // 2, total - total // 2
         before, after = (small, large) if auto == "SAME_UPPER" else (large, small)
         result.append(axis._replace(before=before, after=after))
@@ -86,7 +86,7 @@ def _window(context: Context, x: Tensor, axis: Spatial, cut: tuple[int, int] = (
     spare = axis.reach - zeros_before - zeros_after + axis.stride * sum(cut)
     has_zeros = bool(zeros_before or zeros_after)
     if has_zeros and spare < 0:
-        raise CannotBe(f"its output is {-spare} frames longer than its input, which that of a network cannot be",
+        raise CannotBe(f"its output is {-spare} frames longer than its input, which a network cannot compute",
                        "pad less, or cut the output right after it")
     step = x.step * axis.stride
     shift = (x.shift + x.step * (spare // 2)) // step * step      # as many frames are lost before as after
@@ -237,7 +237,7 @@ def _over_heights(context: Context, op: OnnxOp, x: Tensor, spatial: list[Spatial
     x = context.stored_as(x, (*x.axes[axis], *x.axes[1]), op.hint)
     heights, places = x.shape[axis], height.outputs(x.shape[axis])
     if any(offset not in window.offsets for offset in window.needed):
-        raise CannotBe("the padding of its frames is not that of a kernel with a middle")
+        raise CannotBe("its frames are not padded symmetrically, as for a kernel with a middle frame")
     used = [j for j in range(height.size)
             if any(0 <= h * height.stride + j * height.dilation - height.before < heights for h in range(places))]
     pairs = [(tap, j * height.dilation - height.before) for tap in window.offsets for j in used]
@@ -409,10 +409,10 @@ def _check(op: OnnxOp, x: Tensor, activations: tuple[str, ...], num_directions: 
     if tuple(op.get("activations") or activations * num_directions) != activations * num_directions:
         raise CannotBe(f"its activations are {', '.join(op.get('activations'))}; expected {', '.join(activations)}")
     if op.get("clip") or op.get("input_forget"):
-        raise CannotBe("it clips, or has the input gate from the forget gate")
+        raise CannotBe("it clips, or couples the input gate to the forget gate")
     lengths = op.optional_array(4, "lengths of sequences")
     if lengths is not None and lengths.size and (lengths != x.shape[0]).any():
-        raise CannotBe("sequences have other lengths")
+        raise CannotBe("its sequences have different lengths")
     for number, what in ((5, "first output"), (6, "first cell")):
         first = op.optional_array(number, f"{what} (a state, which streams have)")
         if first is not None and first.any():

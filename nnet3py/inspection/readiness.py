@@ -273,7 +273,7 @@ def judge_recognition(inspection: Inspection) -> None:
     try:
         folder = look_at_folder(inspection.folder.path)
     except Nnet3Error as error:
-        ready.missing.append(Lack(str(error), "see the message"))
+        ready.missing.append(Lack(str(error), "correct what the message names"))
         return
     ready.missing += [Lack(what, _advice(what)) for what in folder.missing]
     ready.takes.append("sound of any sampling rate: nnet3-transcribe FOLDER SOUND, nnet3py.Recognizer(FOLDER)")

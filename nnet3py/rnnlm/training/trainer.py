@@ -106,7 +106,7 @@ def check_network(nnet: Nnet) -> None:
                           "write earlier words as IfDefined(-1) in layers, as IfDefined(Offset(input, -1)) in config "
                           "lines")
     if nnet.modulus() != 1:
-        raise ConfigError(f"the network computes blocks of {nnet.modulus()} words, but they come one by one")
+        raise ConfigError(f"the network computes blocks of {nnet.modulus()} words; expected single words")
 
 
 def set_first_output(nnet: Nnet, value: float) -> None:
