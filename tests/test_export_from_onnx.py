@@ -126,7 +126,7 @@ def test_statistics_that_training_changed(tmp_path: Path) -> None:
     running = nnet3py.export.onnx_stream.session(str(path))       # type: ignore[attr-defined]
     assert_close(computed(from_onnx(path), feats, None), running.run(None, {"input": feats})[0], TOLERANCE)
     bad = changed(tmp_path / "a.onnx", lambda name, x: -x if "test_scale" in name else x, tmp_path / "c.onnx")
-    with pytest.raises(Nnet3Error, match="what batch normalization cannot compute: its scales are above 0"):
+    with pytest.raises(Nnet3Error, match="scales that batch normalization cannot have: they are above 0"):
         from_onnx(bad)
 
 

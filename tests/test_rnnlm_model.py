@@ -72,7 +72,7 @@ def test_unknown_words(tmp_path: Path) -> None:
 def test_wrong_sentences_and_words(tmp_path: Path) -> None:
     folder = rnnlm_folder(tmp_path)
     model = nnet3py.RnnLanguageModel(folder)
-    for sentence, message in (([1, 18], "no word 18"), ([0], "number 0 is no word's"), ([-1], "number -1"),
+    for sentence, message in (([1, 18], "no word 18"), ([0], "with the number 0:"), ([-1], "number -1"),
                               ([1.5], "as words or as numbers"), ([[1, 2]], "of 2 dimensions"),
                               (["one", 2], "as words or as numbers")):
         with pytest.raises(ShapeError, match=message):

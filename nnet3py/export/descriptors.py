@@ -1,4 +1,4 @@
-"""Descriptors as operations: the rows that a node reads, and the times at which they can be computed."""
+"""Conversion of descriptors into operations that read rows of nodes, and masks of the times that can be computed."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -14,7 +14,13 @@ from nnet3py.network.structure import ComponentNode, DescriptorNode, InputNode
 
 @dataclass(frozen=True)
 class When:
-    """Vector of times between lo and E + hi, where E is the time of the last output."""
+    """Times of some rows, as a value of the graph.
+
+    Attributes
+    ----------
+    times : int64 vector of times
+    lo, hi : bounds: all times are from ``lo`` to E + ``hi``, where E is the time of the last output
+    """
 
     times: Value
     lo: int
@@ -22,14 +28,14 @@ class When:
 
 
 class Frames:
-    """Values of nodes outside recurrences, where all frames of a node exist at once; for reading at other times.
+    """Values of nodes outside recurrences, and the operations by which descriptors read their rows.
 
     Parameters
     ----------
-    builder : receives the operations
-    times : windows and intervals of the network
+    builder : list to which the operations are appended
+    times : times at which nodes are needed and can be computed
     streaming : whether nodes keep frames for later chunks
-    chunks : sizes of chunks if all chunks are alike, else None
+    chunks : sizes of the chunks if all have the same size, else None
     """
 
     def __init__(self, builder: Builder, times: Times, streaming: bool = False,
@@ -43,11 +49,14 @@ class Frames:
     # -- values ----------------------------------------------------------------------------------------------------
 
     def descriptor(self, descriptor: Descriptor, window: Window | None) -> Value:
-        """Return the parts of a descriptor side by side; ``window`` None: they are the same at all times."""
+        """Concatenate the columns of a descriptor's parts, at the times ``window``.
+
+        ``window`` is None for a descriptor whose value is the same at all times.
+        """
         return self.beside([self.part(part, window) for part in descriptor.parts], window)
 
     def beside(self, values: list[Value], window: Window | None) -> Value:
-        """Return values side by side; values with one frame are repeated if others have more."""
+        """Concatenate the columns of values; values with one frame are repeated if others have more."""
         if len(values) == 1:
             return values[0]
         if all(v.is_constant for v in values):            # for one sequence or for all
@@ -56,14 +65,14 @@ class Frames:
         return self.builder.op("concat", *values, dim=sum(v.dim for v in values))
 
     def expanded(self, value: Value, window: Window | None) -> Value:
-        """Return a value with all frames of the window."""
+        """Repeat a value that has one frame for all times of the window; return other values unchanged."""
         if not value.is_constant:
             return value
         assert window is not None
         return self.builder.op("expand", value, lo=window.lo, hi=window.hi, step=window.step, constant=False)
 
     def part(self, part: Part, window: Window | None) -> Value:
-        """Return the value of a part of a descriptor."""
+        """Return the value of a part of a descriptor at the times ``window``."""
         if isinstance(part, Leaf):
             return self.scaled(self.leaf(leaf_map(part), window), part)
         if isinstance(part, Const):
@@ -77,7 +86,7 @@ class Frames:
         return self.builder.op("add", *children)
 
     def scaled(self, value: Value, part: Part) -> Value:
-        """Multiply a value by the scale of a leaf's sources."""
+        """Multiply the value of a leaf by the scale of its sources."""
         scales = {source.scale for source in part.sources()}
         if scales == {1.0}:
             return value
@@ -86,12 +95,12 @@ class Frames:
         return self.builder.op("scale", value, by=scales.pop())
 
     def kept(self, value: Value, part: Part, window: Window | None) -> Value:
-        """Return the value where the part can be computed, else zero."""
+        """Replace a value by zero at the times at which ``part`` cannot be computed, as IfDefined() does."""
         mask = None if window is None else self.can_part(part, self.when(window))
         return value if mask is None else self.builder.op("keep", self.expanded(value, window), mask)
 
     def chosen(self, first: Value, second: Value, part: Part, window: Window | None) -> Value:
-        """Return ``first`` where the part can be computed, else ``second``."""
+        """Return ``first`` at the times at which ``part`` can be computed, else ``second``, as Failover() does."""
         mask = None if window is None else self.can_part(part, self.when(window))
         if mask is None:
             return first
@@ -99,7 +108,7 @@ class Frames:
                                dim=first.dim, constant=False)
 
     def leaf(self, table: LeafMap, window: Window | None) -> Value:
-        """Return the rows that a leaf forwards."""
+        """Return the rows of its source nodes that a leaf of a descriptor reads, at the times ``window``."""
         if all(self.times.constant[n] for n in table.nodes):
             if len(set(table.nodes)) == 1:
                 return self.values[table.nodes[0]]
@@ -120,19 +129,22 @@ class Frames:
         return rows
 
     def _by_residue(self, table: LeafMap, node: int, window: Window) -> Value:
-        """Return the rows of one node at times that depend on t modulo the leaf's modulus."""
+        """Return the rows of one node that a leaf reads, with an offset that depends on t modulo the leaf's modulus."""
         if self.times.constant[node]:
             return self.expanded(self.values[node], window)
         return self._rows_at(node, self._moved(table, node, self.when(window)))
 
     def _rows_at(self, node: int, when: When) -> Value:
-        """Return rows of a node at some times. Missing rows are copies of the first or last row."""
+        """Return the rows of a node at the times ``when``; rows that it lacks are copies of its first or last row."""
         value, source = self.available(node), self.times.windows[node]
         rows = self.builder.op("rows_of", when.times, value, lo=source.lo, hi=source.hi, step=source.step, dim=0)
         return self.builder.op("take_rows", value, rows)
 
     def row_numbers(self, node: int, times: Value, x: Value) -> Value:
-        """Return the numbers of the rows of ``x``, a value of the node, at some times; perhaps outside ``x``."""
+        """Return the index in ``x``, a value of the node, of the row for each of ``times``.
+
+        The index is negative or too large for times at which ``x`` has no row.
+        """
         source = self.times.windows[node]
         return self.builder.op("row_numbers", times, x, lo=source.lo, hi=source.hi, step=source.step, dim=0)
 
@@ -141,12 +153,12 @@ class Frames:
         source = self.times.windows[node]
         if self.kept_frames is None:
             return self.when(source)
-        self._know_time()
+        self._add_time_state()
         return When(self.builder.op("times_of", x, hi=source.hi, step=source.step, dim=0),
                     -ALWAYS if self.chunks else source.lo, source.hi)
 
     def _moved(self, table: LeafMap, node: int, when: When) -> When:
-        """Return the times at which a leaf reads a node."""
+        """Return the times at which a leaf reads a node, for the leaf's values at the times ``when``."""
         offsets = tuple(o if n == node else 0 for o, n in zip(table.offsets, table.nodes, strict=True))
         moved = self.builder.shared("table_int", when.times, table=offsets)
         if table.fixed:
@@ -154,7 +166,7 @@ class Frames:
         return When(self.builder.shared("int_sum", when.times, moved), when.lo + min(offsets), when.hi + max(offsets))
 
     def read(self, node: int, offset: int, window: Window) -> Value:
-        """Return rows of a node at the window's times plus an offset. Missing rows are copies of the first or last."""
+        """Return rows of a node at the window's times plus ``offset``; missing ones are copies of the first or last."""
         value = self.values[node]
         if value.is_constant:
             return value
@@ -182,7 +194,7 @@ class Frames:
         return (source.hi - source.lo) // source.step + 1 < self.kept_frames[node]
 
     def available(self, node: int) -> Value:
-        """Return all existing rows of a node: in a stream, the rows kept from earlier chunks and the new ones."""
+        """Return all rows of a node: in a stream, those kept from earlier chunks, followed by those of this chunk."""
         value, kept = self.values[node], self.kept_frames[node] if self.kept_frames else 0
         if value.is_constant or not kept:
             return value
@@ -196,12 +208,12 @@ class Frames:
 
     def when(self, window: Window) -> When:
         """Return the times of a window."""
-        self._know_time()
+        self._add_time_state()
         times = self.builder.shared("times", lo=window.lo, hi=window.hi, step=window.step)
         return When(times, window.lo, window.hi)
 
-    def _know_time(self) -> None:
-        """Add the state with the time at which a chunk of a stream begins, unless it exists."""
+    def _add_time_state(self) -> None:
+        """Add the state that holds the time at which a chunk of a stream begins, unless it exists already."""
         if self.kept_frames is not None and STREAM_TIME not in self.builder.names:
             state = self.builder.state(STREAM_TIME, 1, 1, 1)
             scope, self.builder.scope = self.builder.scope, ""
@@ -228,7 +240,7 @@ class Frames:
         return self.builder.shared("is_in", when.times, lo=max(interval.lo, -ALWAYS), hi=min(interval.hi, ALWAYS))
 
     def can_node(self, i: int, when: When) -> Value | None:
-        """Return a mask of the times at which a node can be computed; None for all times."""
+        """Return a mask, true for those of the times ``when`` at which a node can be computed; None: all of them."""
         interval, node = self.times.computable[i], self.nnet.nodes[i]
         if self.times.constant[i]:
             return None
@@ -236,8 +248,8 @@ class Frames:
         if interval.exact or is_statistics or isinstance(node, InputNode):
             return self._within(interval, when)
         if i in self._asked:
-            raise Nnet3Error(f"node '{node.name}' can be computed only where it can be computed earlier, which cannot "
-                             "be exported", "say IfDefined() in the recurrence")
+            raise Nnet3Error(f"node '{node.name}' can be computed only at times before or after which it can be "
+                             "computed, too; this cannot be exported", "use IfDefined() in the recurrence")
         self._asked.add(i)
         if isinstance(node, DescriptorNode):
             mask = self._all([self.can_part(part, when) for part in node.descriptor.parts])
@@ -248,7 +260,7 @@ class Frames:
         return mask
 
     def can_part(self, part: Part, when: When) -> Value | None:
-        """Return a mask of the times at which a part of a descriptor can be computed; None for all times."""
+        """Return a mask, true for those of the times ``when`` at which a part can be computed; None: all of them."""
         if isinstance(part, IfDefined | Const):
             return None
         if isinstance(part, Failover):

@@ -75,14 +75,14 @@ def export_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str 
 
 def write_onnx(model: Nnet | AcousticModel | str | os.PathLike[str], path: str | os.PathLike[str],
                options: ExportOptions) -> Graph:
-    """Write a model as an ONNX file; return its operations. Raises Nnet3Error for what cannot be exported."""
+    """Write a model as an ONNX file; return its operations. Raises Nnet3Error for a network that cannot be exported."""
     graph = graph_of(model, options)
     write_model(onnx_model(graph), path)
     return graph
 
 
 def onnx_model(graph: Graph) -> Any:
-    """Return the ONNX model of a graph, after onnx's check."""
+    """Convert a graph to an onnx ``ModelProto``, and check it with ``onnx.checker``."""
     onnx = import_onnx()
     model = OnnxWriter(graph).model()
     if weight_bytes(model) <= LARGEST_FILE:

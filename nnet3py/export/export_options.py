@@ -1,4 +1,4 @@
-"""Options of exporting a model. Light."""
+"""Options of exporting a model. Imports nothing heavy."""
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -71,9 +71,9 @@ def from_onnx(path: str | os.PathLike[str], like: AcousticModel | str | os.PathL
 
 
 def imported(file: OnnxFile, padding: str = PADDING[0]) -> tuple[Nnet, ForeignNetwork | None]:
-    """Return the network of a file, and its relation to the graph for a file of another program, else None.
+    """Return the network of a file; and, for a file of another program, how its frames correspond to the graph's.
 
-    Raises as :func:`from_onnx`.
+    The second result is None for a file of nnet3py. Raises as :func:`from_onnx`.
     """
     if file.is_own and NETWORK in file.metadata:
         return _own_network(file), None
@@ -170,7 +170,7 @@ def set_weights(nnet: Nnet, file: OnnxFile, options: ExportOptions) -> list[str]
 
 def _take_linear(graph: Graph, op: Op, initializers: dict[str, np.ndarray], arrays: dict[str, np.ndarray],
                  given: dict[str, np.ndarray]) -> None:
-    """Put the matrix of an affine component, or some of its columns, into ``given`` if it changed."""
+    """Store the matrix of an affine component, or some of its columns, in ``given`` if the file has other values."""
     name, target = linear_name(op.settings), op.settings["weight"]
     expected = linear_weight(graph, op.settings)
     if name not in initializers:
@@ -190,7 +190,7 @@ def _take_linear(graph: Graph, op: Op, initializers: dict[str, np.ndarray], arra
 
 
 def _batch_norm(graph: Graph, op: Op, initializers: dict[str, np.ndarray], component: Any) -> dict[str, np.ndarray]:
-    """Return the statistics of batch normalization if its scales or offsets in the file changed, else nothing."""
+    """Return the statistics of batch normalization if the file has other scales or offsets, else an empty dict."""
     names = op.settings["scale"], op.settings["offset"]
     expected = [graph.weights[name].array for name in names]
     arrays = [initializers.get(name, array) for name, array in zip(names, expected, strict=True)]
@@ -202,8 +202,8 @@ def _batch_norm(graph: Graph, op: Op, initializers: dict[str, np.ndarray], compo
     epsilon, rms = float(component.epsilon), float(component.target_rms)
     largest = rms / np.sqrt(epsilon)
     if not ((scale > 0.0) & (scale <= largest * (1.0 + STATISTICS))).all():
-        raise Nnet3Error(f"'{names[0]}' was changed to what batch normalization cannot compute: its scales are above 0 "
-                         f"and at most {largest:g}", "keep it as it is, and add what changes it as a layer")
+        raise Nnet3Error(f"'{names[0]}' was changed to scales that batch normalization cannot have: they are above 0 "
+                         f"and at most {largest:g}", "keep it unchanged, and add a layer for other scales")
     variance = np.maximum((rms / scale)**2 - epsilon, 0.0)
     return batch_norm_arrays(op.settings["component"], component, -offset / scale, variance)
 
@@ -218,7 +218,7 @@ def _not_one(name: str) -> Nnet3Error:
 
 
 def _options_of(metadata: dict[str, str], path: str) -> ExportOptions:
-    """Return the options with which the file was exported, as far as its weights depend on them."""
+    """Return those of the options of the export on which the weights in the file depend."""
     try:
         is_stream = metadata["streaming"] == "1"
         return ExportOptions(

@@ -29,7 +29,7 @@ def apply(builder: Builder, component: Component, name: str, x: Value) -> Value:
 def linear(builder: Builder, name: str, weight: np.ndarray, bias: np.ndarray | None, x: Value, *,
            columns: tuple[tuple[int, int], ...] | None = None,
            attributes: tuple[str, str] = ("linear_params", "bias_params"), is_parameter: bool = True) -> Value:
-    """Return x W' + b, with only some ranges of W's columns if ``columns`` is given.
+    """Append the operation x W' + b; with ``columns``, only these ranges (begin, end) of W's columns are used.
 
     ``weight`` is float32 (outputs, inputs), ``bias`` float32 (outputs,) or None.
     """
@@ -192,7 +192,7 @@ def _pnorm(b: Builder, c: Any, name: str, x: Value) -> Value:
 
 
 def _convolution(b: Builder, c: Any, name: str, x: Value) -> Value:
-    """Return the output of ConvolutionComponent: the patches under the filter, side by side, times the filters."""
+    """Compute ConvolutionComponent: concatenate the patches under the filter; multiply them by the filter matrix."""
     index = np.concatenate([start + c.taps for start, _ in c._places()])
     places = len(index) // c.taps.size
     patches = b.op("pick_columns", x, index=tuple(index.tolist()), dim=index.size)
@@ -289,7 +289,7 @@ At = Callable[[int], Value]      # the input at an offset from the output's time
 
 
 def _side_by_side(b: Builder, at: At, offsets: list[int]) -> Value:
-    """Return the columns of the input at these offsets, side by side."""
+    """Concatenate the columns of the input at each of ``offsets``, frames relative to the output."""
     frames = [at(offset) for offset in offsets]
     return frames[0] if len(frames) == 1 else b.op("concat", *frames, dim=sum(f.dim for f in frames))
 
@@ -300,7 +300,7 @@ def _tdnn(b: Builder, c: Any, name: str, at: At) -> Value:
 
 
 def _time_height_convolution(b: Builder, c: Any, name: str, at: At) -> Value:
-    """Return the patches under the filter for each height of the output, side by side, times the filters."""
+    """Compute TimeHeightConvolutionComponent: gather a patch for each output height; multiply it by the filters."""
     model = c.model
     times = model.time_offsets.tolist()
     x = _side_by_side(b, at, times)
@@ -352,9 +352,12 @@ RULES_OVER_TIME: dict[str, Callable[[Builder, Any, str, At], Value]] = {
 
 
 def _window_sum(frames: Frames, source: int, x: Value, first: Value, last: Value, period: int) -> Value:
-    """Return sums of the frames of ``x``, a value of node ``source``, from ``first`` to ``last``.
+    """Sum the frames of ``x``, a value of node ``source``, over windows.
 
-    Only frames at multiples of ``period`` count.
+    Parameters
+    ----------
+    first, last : vectors of the first and last time of each window
+    period : only frames at times that are multiples of it are summed
     """
     b = frames.builder
     own = frames.own_times(source, x)
@@ -370,7 +373,7 @@ def _window_sum(frames: Frames, source: int, x: Value, first: Value, last: Value
 
 
 def extraction(frames: Frames, c: Any, source: int, window: Window) -> Value:
-    """Return counts, sums and sums of squares over the period of each time (StatisticsExtractionComponent)."""
+    """Compute StatisticsExtractionComponent: frame counts, sums and sums of squares over periods of frames."""
     b = frames.builder
     every = c.output_period == 1
     x = b.op("double", frames.read(source, 0, window) if every else frames.available(source))
@@ -386,7 +389,7 @@ def extraction(frames: Frames, c: Any, source: int, window: Window) -> Value:
 
 
 def pooling(frames: Frames, c: Any, source: int, window: Window) -> Value:
-    """Return means, standard deviations and logarithms of counts (StatisticsPoolingComponent)."""
+    """Compute StatisticsPoolingComponent: log counts, means and standard deviations over a window around each time."""
     b, when = frames.builder, frames.when(window)
     first = b.op("int_add", when.times, value=-c.left_context)
     last = b.op("int_add", when.times, value=c.right_context)

@@ -89,8 +89,8 @@ def streaming_problems(nnet: Nnet, times: Times) -> Iterator[Problem]:
     """Yield the reasons why a network cannot be computed chunk by chunk."""
     for i in read_too_early(nnet, times, set(_chunk_dependent(times))):
         name = nnet.nodes[i].name.removesuffix("_input")
-        yield Problem(name, "node", "the second choice of its Failover() is for the beginning, but makes later chunks "
-                      "compute frames before those that they depend on are there")
+        yield Problem(name, "node", "the second choice of its Failover() is for the beginning of the stream, but makes "
+                      "later chunks compute frames whose inputs they do not have yet")
     if not any(nnet.is_input(i) for i in times.windows):
         yield Problem("output", "network", "it has no input of frames")
     for node in nnet.nodes:
@@ -99,13 +99,14 @@ def streaming_problems(nnet: Nnet, times: Times) -> Iterator[Problem]:
                 table = leaf_map(leaf)
                 if table.fixed and not all(times.constant[n] for n in table.nodes):
                     name = node.name.removesuffix("_input")
-                    yield Problem(name, "node", "it reads a frame with a fixed number, which later chunks have lost")
+                    yield Problem(name, "node", "it reads a frame with a fixed number, which later chunks do not have")
 
 
 def chunk_dependent(nnet: Nnet, times: Times) -> list[str]:
-    """Return nodes of a stream whose values depend on where chunks end, as they read later frames only if available.
+    """Return the names of the nodes whose values in a stream depend on where chunks end.
 
-    Among them are recurrences backward in time, which begin again at the end of each chunk.
+    They read later frames with IfDefined() or Failover(), which a chunk may not have. Among them are recurrences
+    backward in time, which begin again at the end of each chunk.
     """
     return list(dict.fromkeys(nnet.nodes[i].name.removesuffix("_input") for i in _chunk_dependent(times)))
 
@@ -121,9 +122,9 @@ def _chunk_dependent(times: Times) -> Iterator[int]:
 
 
 def remove_unread_choices(nnet: Nnet, times: Times) -> bool:
-    """Remove second choices of Failover() that are never read, in place; return whether there were any.
+    """Remove second arguments of Failover() that are never read, in place; return whether there were any.
 
-    Without them, less may be needed of other nodes, so that more second choices are never read.
+    Afterwards, nodes may be needed at fewer times, so that a second call may remove more.
     """
     changed = False
     for i, node in enumerate(nnet.nodes):
@@ -137,14 +138,15 @@ def remove_unread_choices(nnet: Nnet, times: Times) -> bool:
 
 
 def read_too_early(nnet: Nnet, times: Times, dependent: set[int]) -> Iterator[int]:
-    """Yield nodes with a Failover() that is impossible in a stream.
+    """Yield the indexes of nodes with a Failover() that cannot be computed in a stream.
 
-    Its second choice is read only at the beginning, but all chunks compute frames for it; some of these depend on where
-    chunks end, and come too early for nodes that read them later.
+    Its second argument is read only at the beginning of the stream, but every chunk computes the frames that it needs.
+    A node that depends on where chunks end would therefore compute frames too early, without the later frames that
+    other nodes expect it to have read.
 
     Parameters
     ----------
-    dependent : nodes whose values depend on where chunks end
+    dependent : indexes of nodes whose values depend on where chunks end
     """
     for i in times.windows if dependent else ():
         node = nnet.nodes[i]
@@ -160,14 +162,14 @@ def read_too_early(nnet: Nnet, times: Times, dependent: set[int]) -> Iterator[in
 
 
 def _first_choices(part: Any, i: int, times: Times) -> Any:
-    """Return the part without second choices that the end of a chunk never reads."""
+    """Remove second arguments of Failover() from a part of node i if they are read only at the start of a stream."""
     if isinstance(part, Failover) and times.is_sure(part.a, Window(ALWAYS, _used(i, times).hi)):
         return _first_choices(part.a, i, times)
     return _with_parts(part, lambda child: _first_choices(child, i, times))
 
 
 def _used(i: int, times: Times) -> Window:
-    """Return the times at which a node is read and can be computed."""
+    """Return the times at which node i is both needed and computable."""
     window, can = times.windows.get(i, Window(-ALWAYS, ALWAYS)), times.computable[i]
     return Window(max(window.lo, can.lo), min(window.hi, can.hi))
 
@@ -189,7 +191,12 @@ def _without_unread(part: Any, i: int, times: Times) -> Any:
 
 
 def _is_zero(second: Interval, first: Interval, own: Interval) -> bool:
-    """Return whether the second choice is never computable where the node is computable but not the first choice."""
+    """Return whether Failover(a, IfDefined(b)) is zero wherever ``a`` is not computable, since ``b`` is not either.
+
+    Parameters
+    ----------
+    second, first, own : times at which ``b``, ``a``, and the node itself can be computed
+    """
     if not (second.exact and first.exact and own.exact):
         return False
     before = own.lo >= first.lo or first.lo <= second.lo
@@ -205,11 +212,11 @@ MOST = 1 << 13          # most frames that are tried: 80 seconds
 def least_frames(nnet: Nnet, graph: Graph) -> int:
     """Return the least number of frames from which a graph of the network computes its outputs.
 
-    Without frames around the utterance, the compiler is asked.
+    With edges "none", it is found by binary search, with the compiler's test of which outputs are computable.
 
     Raises
     ------
-    Nnet3Error : no number suffices, since the outputs need frames before the first
+    Nnet3Error : with edges "none", outputs that need frames before the first
     """
     timed = next((spec for spec in graph.inputs if spec.has_time), None)
     if timed is None or graph.edges == "repeat":

@@ -61,7 +61,7 @@ def select_outputs(nnet: Nnet, output: str) -> Nnet:
 
 
 def in_test_mode(nnet: Nnet, collapse: bool) -> Nnet:
-    """Bring a network into the form that is exported, in place; return it."""
+    """Switch a network to test mode and, with ``collapse``, merge affine components, in place; return it."""
     if collapse:
         return prepare_for_test(nnet)
     set_batchnorm_test_mode(nnet, True)
@@ -70,7 +70,7 @@ def in_test_mode(nnet: Nnet, collapse: bool) -> Nnet:
 
 
 def begin_statistics(nnet: Nnet) -> None:
-    """Give batch normalization that has no statistics those of mean 0 and variance 1, in place, as PyTorch does."""
+    """Set mean 0 and variance 1, as PyTorch does, in batch normalization without statistics, in place."""
     for component in with_children(nnet.components):
         if isinstance(component, BatchNormComponent) and component.count[0] == 0:
             component.count[:], component.sumsq[:] = 1, 1
@@ -111,12 +111,12 @@ def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
 
 def _check_chunks(chunk_outputs: int, unit: int) -> None:
     if chunk_outputs % unit:
-        raise UsageError(f"--chunk-outputs={chunk_outputs}: the network repeats itself after {unit} rows of output",
+        raise UsageError(f"--chunk-outputs={chunk_outputs}: the network computes blocks of {unit} rows of output",
                          f"give a multiple, such as {chunk_outputs + -chunk_outputs % unit}")
 
 
 def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> dict[str, str]:
-    """Return the sizes of a stream's chunks, as far as they are fixed."""
+    """Return the metadata about the sizes of a stream's chunks; sizes that are not fixed are left out."""
     factor = graph.frame_subsampling_factor
     shift = options.chunk_outputs * factor
     if graph.fixed:
@@ -127,7 +127,10 @@ def _chunk_metadata(graph: Graph, options: ExportOptions, spec: InputSpec) -> di
 
 
 def _chunk_sizes(length: int, shift: int) -> dict[str, str]:
-    """Return the frames of the first and of later chunks, under all names that classes of sherpa-onnx use."""
+    """Return the metadata from which sherpa-onnx reads the size of a chunk: ``length`` frames, ``shift`` of them new.
+
+    The same sizes are repeated under each key that one of sherpa-onnx's model classes looks up.
+    """
     return {**dict.fromkeys(("chunk_length", "window_size", "T"), str(length)),
             **dict.fromkeys(("chunk_shift", "decode_chunk_len"), str(shift))}
 

@@ -1,4 +1,4 @@
-"""Data of the import rules: values of the graph as columns and frames of nodes, operators, the network being built."""
+"""Classes for the rules that import ONNX operators: values of the graph, operators, the network being built."""
 from __future__ import annotations
 
 import math
@@ -20,12 +20,18 @@ BATCH, TIME, FEATURES = "sequences", "frames", "columns"
 
 
 class CannotBe(Nnet3Error):
-    """Error for what no network can compute; the caller adds the operator and its node."""
+    """Error for an operator that no nnet3 network can compute; the caller adds the names of operator and node."""
 
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """Factor of the size of an axis: sequences, frames, or some columns."""
+    """Indivisible part of an axis: an axis of size 4 × 40 may be two atoms, of 4 and 40 columns.
+
+    Attributes
+    ----------
+    kind : BATCH, TIME or FEATURES
+    size : number of elements
+    """
 
     kind: str
     size: int
@@ -36,17 +42,17 @@ Axis = tuple[Atom, ...]      # row-major: the last atom varies fastest; () for a
 
 @dataclass(frozen=True, eq=False)
 class Tensor:
-    """Value of the graph.
+    """Value of the ONNX graph that depends on the network's input, and the nnet3 node that computes it.
 
-    Row r of its axis of frames is the value of node ``source`` at time ``step * r + shift``.
+    Row r along its axis of frames is the value of the descriptor ``source`` at time ``step * r + shift``.
 
     Attributes
     ----------
     axes : the atoms of each axis
     stored : atoms of the node's columns, the last varying fastest
-    source : descriptor without offset
-    before, after : rows of zeros at both ends of the axis of frames, which the node lacks
-    early, late : frames before the first and after the last row for which the node has values, too
+    source : descriptor of the node, without an offset
+    before, after : numbers of rows of zeros at the beginning and end of the axis of frames, which the node lacks
+    early, late : numbers of frames before the first and after the last row at which the node can be computed, too
     is_constant : whether the value is the same at all times
     is_input : whether the value is the network's input, perhaps with its axes in another order
     """
@@ -85,11 +91,11 @@ class Tensor:
 
     @property
     def time_axis(self) -> int:
-        """Number of the axis that has the frames and nothing else; -1 for none."""
+        """Index of the axis of frames; -1 if there is none, or if it is merged with others."""
         return next((i for i, axis in enumerate(self.axes) if [atom.kind for atom in axis] == [TIME]), -1)
 
     def is_columns(self, axis: int) -> bool:
-        """Return whether an axis has columns only, perhaps a single one."""
+        """Return whether an axis has neither sequences nor frames."""
         return all(atom.kind == FEATURES for atom in self.axes[axis])
 
     def with_node(self, source: str, axes: tuple[Axis, ...] | None = None, stored: Axis | None = None) -> Tensor:
@@ -104,7 +110,7 @@ class Tensor:
         return replace(self, axes=tuple(self.axes[i] for i in order))
 
     def reshaped(self, shape: Sequence[int]) -> Tensor:
-        """Reshape; atoms of columns are split where necessary. Raises CannotBe if frames would be split."""
+        """Reshape as numpy does. Raises CannotBe if frames or sequences would be split or mixed with columns."""
         if math.prod(shape) != math.prod(self.shape):
             raise CannotBe(f"its shape {self.shape} cannot become {tuple(shape)}", _FIXED)
         waiting = deque(atom for axis in self.axes for atom in axis)
@@ -134,7 +140,7 @@ class Tensor:
         return replace(self, axes=tuple(axis for i, axis in enumerate(self.axes) if i not in axes))
 
     def with_axes(self, places: Sequence[int]) -> Tensor:
-        """Insert axes of size 1 at these places of the result."""
+        """Insert axes of size 1, which have the indexes ``places`` in the result."""
         axes = deque(self.axes)
         rank = len(self.axes) + len(places)
         return replace(self, axes=tuple(() if i in places else axes.popleft() for i in range(rank)))
@@ -142,21 +148,21 @@ class Tensor:
     # -- columns ---------------------------------------------------------------------------------------------------
 
     def column_order(self, atoms: Axis | None = None) -> np.ndarray:
-        """Return int64 (dim,), for each column of the node its number in an array of ``atoms``.
+        """Return, for each column of the node, its index if the columns were ordered by ``atoms``: int64 (dim,).
 
-        ``atoms`` are those of the columns in any order; None for the order of the axes.
+        ``atoms`` is a permutation of the atoms of the columns; None for their order in the axes.
         """
         atoms = self.columns if atoms is None else atoms
         numbers = np.arange(self.dim).reshape([atom.size for atom in atoms])
         return numbers.transpose([atoms.index(atom) for atom in self.stored]).reshape(-1)
 
     def as_stored(self, array: np.ndarray) -> np.ndarray:
-        """Return float32 (dim,), a constant array in the order of the node's columns.
+        """Broadcast a constant array to the columns of the node, in their order: float32 (dim,).
 
-        Raises CannotBe for an array that differs between frames or sequences, or has other axes.
+        Raises CannotBe for an array that differs between frames or sequences, or has axes that the value lacks.
         """
         if array.ndim > len(self.axes):
-            raise CannotBe(f"an array of shape {array.shape} makes more axes than {len(self.axes)}")
+            raise CannotBe(f"an array of shape {array.shape} has more than {len(self.axes)} axes")
         array = array.reshape((1,) * (len(self.axes) - array.ndim) + array.shape)
         sizes: list[int] = []
         for number, axis in enumerate(self.axes):
@@ -219,7 +225,7 @@ class NetworkBuilder:
         self._inputs.append(f"input-node name={name} dim={dim}")
 
     def output(self, name: str, descriptor: str) -> None:
-        """Add an output node; the name of all but ``output`` is made unique."""
+        """Add an output node; another name than ``output`` is made unique."""
         name = name if name == "output" else self.new_name(name)
         self._outputs.append(f"output-node name={name} input={descriptor}")
 
@@ -244,7 +250,7 @@ class NetworkBuilder:
 
     def named_layer(self, name: str, kind: str, settings: str, descriptor: str,
                     arrays: Mapping[str, np.ndarray] | None = None) -> None:
-        """Add a component and node with a name from :meth:`new_name`, for nodes that are read before they are made."""
+        """Add a component and node whose name was made by :meth:`new_name` before, so that others could refer to it."""
         self._layers.append(Layer(name, kind, settings, descriptor, dict(arrays or {})))
 
     def affine(self, hint: str, weight: np.ndarray, bias: np.ndarray | None, descriptor: str) -> str:
@@ -312,7 +318,12 @@ _MADE_UP = re.compile(r"^(onnx::|val_|_v_|/|\d)")          # names of weights th
 
 @dataclass(frozen=True)
 class NotMade:
-    """Output of an operator without counterpart; ``reason`` is for the error of an operator that reads it."""
+    """Output of an operator that no nnet3 node can compute.
+
+    Attributes
+    ----------
+    reason : message of the error that is raised if an operator reads this output
+    """
 
     reason: str
 
@@ -350,7 +361,7 @@ class OnnxOp:
         return value
 
     def whole(self, number: int = 0) -> Tensor:
-        """Return an input that depends on the network's input, without rows of zeros."""
+        """Return an input that depends on the network's input. Raises CannotBe if it was padded with rows of zeros."""
         value = self.tensor(number)
         if value.before or value.after:
             raise CannotBe("it follows a Pad, after which a network can only have a convolution")
@@ -378,7 +389,7 @@ class OnnxOp:
 
     @property
     def module(self) -> str:
-        """Name of the module whose weights the operator has; "" if unknown."""
+        """Name of the PyTorch module that the operator's weights are named after; "" if unknown."""
         for name, value in zip(self.input_names, self.inputs, strict=True):
             module, _, last = name.rpartition(".")
             if isinstance(value, np.ndarray) and module and last.startswith(("weight", "bias")) \
@@ -408,7 +419,7 @@ class Cutter:
     steps: list[int]
 
     def part(self, axis: int, rank: int, size: int) -> range:
-        """Return the rows of an axis that remain."""
+        """Return the indexes along an axis, of ``size`` elements, that the Slice keeps; the value has ``rank`` axes."""
         rows = range(size)
         for place, start, end, step in zip(self.axes, self.starts, self.ends, self.steps, strict=True):
             if place % rank == axis:
@@ -423,12 +434,12 @@ class Context:
     Attributes
     ----------
     uses : number of operators and outputs of the graph that read each value
-    replicates : whether the first and last frames are repeated where the graph has zeros
-    repeated : frames before the first and after the last by which the graph repeats these
+    replicates : whether convolutions read copies of the first and last frames where the graph has zeros
+    repeated : numbers of copies of the first frame before it, and of the last frame after it, that the graph makes
     has_zeros : whether zeros stand for frames before the first or after the last
     is_recurrent : whether a frame depends on the previous or next one
     cutters : Slice operators by the value that they read
-    without_cut : outputs of Slice operators whose cut was done before
+    without_cut : outputs of Slice operators whose rows a convolution has left out already
     """
 
     network: NetworkBuilder
@@ -441,22 +452,28 @@ class Context:
     without_cut: set[str] = field(default_factory=set)
 
     def at(self, x: Tensor, offset: int) -> str:
-        """Return the descriptor of a value ``offset`` frames later."""
+        """Return the descriptor that reads a value ``offset`` frames later."""
         return x.source if x.is_constant else _later(x.source, offset)
 
     def node(self, x: Tensor, hint: str) -> Tensor:
-        """Return the value as a node, which dim-range nodes can read."""
+        """Return the value as the output of a node of its own, which a NoOpComponent copies if necessary."""
         if self.network.is_layer(x.source):
             return x
         return x.with_node(self.network.layer(hint, "NoOpComponent", f"dim={x.dim}", x.source))
 
     def copy(self, x: Tensor, hint: str) -> str:
-        """Return a second name for a value's node, since one part of a descriptor cannot scale a node twice."""
+        """Add a dim-range node with all columns of a value; return its name.
+
+        It is needed where a part of a descriptor reads the value with two scales, which one node may not have.
+        """
         x = self.node(x, hint)
         return self.network.dim_range(f"{hint}.needed", x.source, 0, x.dim)
 
     def limited(self, x: Tensor, hint: str) -> Tensor:
-        """Return the value as a node without values before its first row and after its last."""
+        """Return the value as a node that cannot be computed before its first row and after its last.
+
+        The node adds zero times the frames that these rows need, so that IfDefined() finds no others.
+        """
         if not (x.early or x.late):
             return x
         x = self.node(x, hint)
@@ -482,9 +499,10 @@ class Context:
         return self.stored_as(x, x.columns, hint)
 
     def together(self, op: OnnxOp, first: Tensor, second: Tensor) -> tuple[Tensor, str]:
-        """Match two values of the same frames and columns.
+        """Align two values of the same shape, to add or multiply them.
 
-        Returns the first, and the descriptor of the second at the times of the first.
+        Returns the first value, and the descriptor that reads the second at the times of the first. Raises CannotBe
+        for other shapes, or frames that do not match.
         """
         if first.is_constant and not second.is_constant:
             raise CannotBe("its first input is the same for all frames, and its second is not")
@@ -492,7 +510,7 @@ class Context:
         if second.is_constant:
             return first, second.source
         if first.step != second.step:
-            raise CannotBe(f"its inputs have another number of frames: every {first.step}th and every {second.step}th")
+            raise CannotBe(f"its inputs have different frame rates: every {first.step}th and every {second.step}th")
         first = replace(first, early=min(first.early, second.early), late=min(first.late, second.late))
         return first, self.at(second, second.shift - first.shift)
 
@@ -508,7 +526,7 @@ class Context:
                                "columns or frames")
         sizes = [atom.size for atom in first.columns], [atom.size for atom in second.columns]
         if sizes[0] != sizes[1]:
-            raise CannotBe(f"the columns of its inputs have other axes: {sizes[0]} and {sizes[1]}")
+            raise CannotBe(f"the columns of its inputs are axes of different sizes: {sizes[0]} and {sizes[1]}")
         partner = dict(zip(first.columns, second.columns, strict=True))
         return self.stored_as(second, tuple(partner[atom] for atom in first.stored), op.hint)
 

@@ -1,4 +1,4 @@
-"""The list of operations as an ONNX graph of standard operators, and ONNX models as files."""
+"""Conversion of the list of operations to an ONNX graph of standard operators, and writing of ONNX models to files."""
 from __future__ import annotations
 
 import os
@@ -83,7 +83,7 @@ class OnnxWriter:
         return model
 
     def _network(self) -> dict[str, str]:
-        """Return the metadata with the network: everything that the initializers lack."""
+        """Return the metadata from which the network can be restored: its text, and the arrays not in initializers."""
         if self.graph.network is None:
             return {}
         written = linear_weights(self.graph) | self.initializers.keys()
@@ -112,12 +112,12 @@ class OnnxWriter:
         return self._float_info(state.name, ["N", frames, state.dim])
 
     def _first_chunk(self) -> None:
-        """Add ``is_first``, (1,): whether the states have no frames, as in the first chunk."""
+        """Add the value ``is_first``, bool (1,): whether this is the first chunk, when the states have no frames."""
         state = next(s for s in self.graph.states if s.frames_at_start == 0)
         self._add("Equal", [self._rows(state.name), self._constant([0])], ["is_first"])
 
     def _by_chunk(self, first: int, later: int) -> str:
-        """Return a number, (1,), that differs between the first and later chunks."""
+        """Return a value, int64 (1,), that is ``first`` in the first chunk and ``later`` in all others."""
         if first == later or not self.graph.states:
             return self._constant([first])
         if self.graph.fixed:
@@ -134,7 +134,7 @@ class OnnxWriter:
         return outputs[0]
 
     def _constant(self, values: Any, dtype: Any = np.int64) -> str:
-        """Return the name of an initializer with these numbers; equal ones are shared."""
+        """Return the name of an initializer with these numbers, added unless there is an equal one."""
         array = np.asarray(values, dtype)
         key = array.dtype.str, array.shape, array.tobytes()
         if key not in self.constants:
@@ -146,7 +146,7 @@ class OnnxWriter:
         return self._constant(number, np.float64 if like in self.doubles else np.float32)
 
     def _name(self, name: str) -> str:
-        """Return the name of an operation's input; a weight becomes an initializer."""
+        """Return the name of an operation's input; if it is a weight, add its initializer."""
         weight = self.graph.weights.get(name)
         if weight is not None and name not in self.initializers:
             self.initializers[name] = weight.array
@@ -157,7 +157,7 @@ class OnnxWriter:
         return self._add("Slice", [self._add("Shape", [value]), *map(self._constant, ([1], [2]))])
 
     def _lengths(self) -> None:
-        """Add ``batch``, (1,), and ``end``, the time of the last output."""
+        """Add the values ``batch``, the number of sequences, (1,), and ``end``, the time of the last output."""
         spec = next((s for s in self.graph.inputs if s.has_time), self.graph.inputs[0])
         shape = self._add("Shape", [spec.name])
         self._add("Slice", [shape, *map(self._constant, ([0], [1]))], ["batch"])
@@ -179,11 +179,11 @@ class OnnxWriter:
         self._add("Mul", [self._add("Div", [last, self._constant(factor)]), self._constant(factor)], ["end"])
 
     def _stream_lengths(self, others: str) -> None:
-        """Add ``begin`` and ``end``, the times of a chunk's first and last output, and ``span``, the difference.
+        """Add ``begin`` and ``end``, the times of a chunk's first and last output, and ``span``, ``end - begin``.
 
         Parameters
         ----------
-        others : number of frames of a chunk beyond the span
+        others : name of the value to subtract from a chunk's number of frames to get ``span``
         """
         self._add("Squeeze", [self._add("Sub", ["num_frames", others])], ["span"])
         begin = self._constant(0)
@@ -371,7 +371,10 @@ class OnnxWriter:
         self._add("Identity", [self._row(i[0], i[1], s)], o)
 
     def _row(self, times: str, x: str, s: dict[str, Any]) -> str:
-        """Return the rows of x at some times; in a stream counted from the end, as the first rows may be gone."""
+        """Return the index in ``x`` of the row for each of ``times``.
+
+        In a stream it is counted from the last row, since the first rows may have been dropped.
+        """
         if self.graph.edges != "stream":
             row = self._add("Sub", [times, self._constant(s["lo"])])
             return row if s["step"] == 1 else self._add("Div", [row, self._constant(s["step"])])
@@ -409,7 +412,7 @@ class OnnxWriter:
     # -- recurrences -----------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop) -> None:
-        """Add a Scan over rounds of ``fold`` frames, each (N, fold, columns)."""
+        """Add a Scan, each of whose steps computes ``fold`` frames, (N, fold, columns)."""
         self.scope = loop.scope
         if not loop.scanned:
             raise Nnet3Error(f"the recurrence of '{loop.scope}' has no input that changes with time")
@@ -431,7 +434,7 @@ class OnnxWriter:
             self._add("Slice", [y, start, end, self._constant([1])], [value.name])
 
     def _folded(self, name: str, value: Value, loop: Loop, missing: str) -> str:
-        """Return frames in rounds, (N, rounds, fold, columns); incomplete rounds are padded with zeros."""
+        """Group the frames of a value by steps of the Scan, (N, steps, fold, columns), padded with zeros."""
         if loop.fold == 1:
             return self._add("Unsqueeze", [name, self._constant([2])])
         zero, zeros = self._constant([0]), self._constant([0, 0, 0])
@@ -472,7 +475,7 @@ def write_model(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def weights_beside(path: str) -> list[str]:
-    """Return the separate files with weights of an ONNX file; none if all weights are in the file."""
+    """Return the paths of the separate files in which an ONNX file keeps its weights; empty if they are inside."""
     onnx = import_onnx()
     names = {entry.value for each in onnx.load(path, load_external_data=False).graph.initializer
              for entry in each.external_data if entry.key == "location"}

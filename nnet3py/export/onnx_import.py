@@ -179,7 +179,7 @@ def _layouts(shape: list[int]) -> list[str]:
 
 
 class _Walk:
-    """Pass through the graph, for one layout of the input."""
+    """Conversion of the operators of a graph one by one, on the assumption of one layout of the input."""
 
     def __init__(self, model: Any, layout: str, shape: list[int], padding: str) -> None:
         self.onnx, self.model, self.layout, self.declared = import_onnx(), model, layout, shape
@@ -200,7 +200,7 @@ class _Walk:
                       for letter, size in zip(layout, shape, strict=True)}
 
     def add_input(self, name: str) -> None:
-        """Add the input of frames."""
+        """Add the input node for the features of frames."""
         axes: list[Axis] = []
         for letter, size in zip(self.layout, self.declared, strict=True):
             if letter == "c":
@@ -215,7 +215,7 @@ class _Walk:
         self.values[name] = Tensor(tuple(axes), stored, "input", is_input=True)
 
     def add_vectors(self, shapes: dict[str, list[int]]) -> None:
-        """Add the other inputs: one vector for each sequence, such as i-vectors."""
+        """Add input nodes for the other inputs, which have one vector for each sequence, such as i-vectors."""
         for number, (name, shape) in enumerate(shapes.items()):
             if len(shape) != 2 or shape[1] < 1 or number:
                 raise CannotBe(f"the input '{name}' has the shape {tuple(shape)}; beside the frames, a network has an "
@@ -261,7 +261,7 @@ class _Walk:
         if not isinstance(x, Tensor):
             raise CannotBe(f"the output '{name}' does not depend on the input")
         if x.before or x.after or not (x.is_constant or x.time_axis >= 0):
-            raise CannotBe(f"the output '{name}' has no axis of frames alone, or zeros around it")
+            raise CannotBe(f"the output '{name}' has no separate axis of frames, or is padded with zeros")
         return self.context.in_order(x, "output.order")
 
     def _run(self, nodes: Iterable[Any]) -> None:
@@ -272,7 +272,7 @@ class _Walk:
             try:
                 self._do(node, op)
             except _UNFIT as error:            # rules do not check everything in a damaged file
-                raise CannotBe(f"{_where(op)}: its inputs and attributes do not fit each other: {error}") from error
+                raise CannotBe(f"{_where(op)}: its inputs and attributes do not match: {error}") from error
             self.done += 1
 
     def _do(self, node: Any, op: OnnxOp) -> None:
@@ -295,7 +295,7 @@ class _Walk:
                       list(node.output), attributes)
 
     def _fold(self, node: Any, op: OnnxOp) -> None:
-        """Compute an operator that does not depend on the input."""
+        """Compute the constant outputs of an operator that does not depend on the network's input."""
         from onnx.reference import ReferenceEvaluator
 
         given = {name: value for name, value in zip(op.input_names, op.inputs, strict=True) if name}
@@ -317,7 +317,7 @@ class _Walk:
         return np.array(shape[op.get("start", 0):op.get("end", len(shape))], np.int64)
 
     def _branch(self, node: Any, op: OnnxOp) -> None:
-        """Take the branch of an If whose condition is known."""
+        """Convert the operators of the branch that an If takes; its condition must be constant."""
         condition = op.inputs[0]
         if not isinstance(condition, np.ndarray):
             raise CannotBe(f"{_where(op)} cannot become part of a network: its condition is computed")
@@ -345,7 +345,7 @@ class _Walk:
 
 
 def _text(value: Any) -> Any:
-    """Return an attribute with bytes decoded."""
+    """Decode an attribute if it is bytes; return any other one unchanged."""
     if isinstance(value, bytes):
         return value.decode(errors="replace")
     return [_text(each) for each in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""Import rules for ONNX operators that work frame by frame, and those that rearrange axes."""
+"""Rules for importing ONNX operators that work frame by frame, and those that rearrange axes."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ def _same(context: Context, op: OnnxOp) -> Value:
 
 def _cast(context: Context, op: OnnxOp) -> Value:
     if op.get("to") not in (1, 10, 11, 16):
-        raise CannotBe("numbers become another type than real numbers")
+        raise CannotBe("it converts numbers to a type other than real numbers")
     return op.inputs[0]
 
 
@@ -77,13 +77,13 @@ def _tile(context: Context, op: OnnxOp) -> Value:
 
 
 def _repeated(x: Tensor, shape: list[int]) -> Tensor:
-    """Repeat a value of a sequence, such as an i-vector, for each frame."""
+    """Broadcast a value that has no axis of frames, such as an i-vector, to a shape with one axis of frames more."""
     grown = [i for i, (size, own) in enumerate(zip(shape, x.shape, strict=True)) if size != own]
     if not grown:
         return x
     if len(grown) > 1 or x.axes[grown[0]] or not x.is_constant:
-        raise CannotBe(f"a value of shape {x.shape} is repeated to {tuple(shape)}; only what is the same for all "
-                       "frames can be, for each frame")
+        raise CannotBe(f"a value of shape {x.shape} is repeated to {tuple(shape)}; only a value that is the same for "
+                       "all frames can be repeated, once for each frame")
     axes = list(x.axes)
     axes[grown[0]] = (Atom(TIME, shape[grown[0]]),)
     return replace(x, axes=tuple(axes))
@@ -103,12 +103,12 @@ def _slice(context: Context, op: OnnxOp) -> Value:
 
 
 def _cut(context: Context, op: OnnxOp, x: Tensor, axis: int, part: slice) -> Tensor:
-    """Cut a range from an axis."""
+    """Return the elements ``part`` of an axis of frames or columns, as a Slice operator does."""
     rows = range(x.shape[axis])[part]
     if rows == range(x.shape[axis]):
         return x
     if not len(rows) or rows.step < 1:
-        raise CannotBe(f"{part.start}:{part.stop}:{part.step} of an axis of {x.shape[axis]}: nothing, or backwards")
+        raise CannotBe(f"{part.start}:{part.stop}:{part.step} of an axis of {x.shape[axis]}: empty, or in reverse")
     if axis == x.time_axis:
         return _cut_time(x, axis, rows)
     if not x.is_columns(axis) or rows.step != 1:
@@ -138,7 +138,7 @@ def _exchanged(axes: tuple[Axis, ...], place: int, axis: Axis) -> tuple[Axis, ..
 
 
 def columns(context: Context, op: OnnxOp, x: Tensor, axis: int, start: int, count: int) -> Tensor:
-    """Cut a range from an axis of columns."""
+    """Return ``count`` elements from ``start`` on of an axis of columns."""
     atoms = x.axes[axis]
     others = tuple(atom for atom in x.stored if atom not in atoms)
     x = context.node(context.stored_as(x, (*atoms, *others), op.hint), op.hint)
@@ -152,7 +152,7 @@ def _split(context: Context, op: OnnxOp) -> list[Value]:
     x = op.whole()
     axis, sizes = int(op.get("axis", 0)) % len(x.axes), op.optional_array(1, "sizes")
     if not x.is_columns(axis):
-        raise CannotBe("it takes frames or sequences apart")
+        raise CannotBe("it splits the axis of frames or sequences")
     number = len(op.output_names)
     each = -(-x.shape[axis] // number)
     parts = [min(each, x.shape[axis] - i * each) for i in range(number)] if sizes is None else sizes.tolist()
@@ -164,7 +164,7 @@ def _gather(context: Context, op: OnnxOp) -> Value:
     x, index = op.whole(), op.array(1, "index")
     axis = int(op.get("axis", 0)) % len(x.axes)
     if index.size != 1 or not x.is_columns(axis):
-        raise CannotBe("it picks frames, sequences or several columns by number")
+        raise CannotBe("it selects frames, sequences or several columns by index")
     number = int(index.reshape(-1)[0]) % x.shape[axis]
     x = columns(context, op, x, axis, number, 1) if x.shape[axis] > 1 else x
     return x.without_axes([axis]) if index.ndim == 0 else x
@@ -175,7 +175,7 @@ def _concat(context: Context, op: OnnxOp) -> Value:
     first = next((part for part in parts if not part.is_constant), parts[0])
     axis = int(op.get("axis", 0)) % len(first.axes)
     if not all(part.is_columns(axis) for part in parts):
-        raise CannotBe("it puts frames or sequences after each other; a network can only put columns side by side")
+        raise CannotBe("it concatenates frames or sequences; a network can only concatenate columns")
     descriptors = []
     others = tuple(atom for atom in first.stored if atom not in first.axes[axis])
     for part in parts:
@@ -194,7 +194,7 @@ def _simple(kind: str) -> Rule:
 
 
 def _node(context: Context, op: OnnxOp, kind: str) -> Tensor:
-    """Add a component as wide as its input."""
+    """Add a component of type ``kind`` whose only option is its dimension, that of the operator's input."""
     x = op.whole()
     return x.with_node(context.network.layer(op.hint, kind, f"dim={x.dim}", x.source))
 
@@ -218,7 +218,7 @@ def _clip(context: Context, op: OnnxOp) -> Value:
 
 
 def _leaky(context: Context, op: OnnxOp) -> Value:
-    """Compute relu(x) - a relu(-x)."""
+    """Import LeakyRelu or PRelu as relu(x) - slope relu(-x)."""
     x, network = op.whole(), context.network
     up = network.layer(f"{op.hint}.up", "RectifiedLinearComponent", f"dim={x.dim}", x.source)
     down = network.layer(f"{op.hint}.down", "RectifiedLinearComponent", f"dim={x.dim}", _scaled(x.source, -1.0))
@@ -290,7 +290,7 @@ def product(context: Context, hint: str, dim: int, first: str, second: str) -> s
 
 def _div(context: Context, op: OnnxOp) -> Value:
     if not isinstance(op.inputs[1], np.ndarray):
-        raise CannotBe("it divides by what is computed")
+        raise CannotBe("it divides by a value that is not constant")
     with np.errstate(divide="ignore"):
         return _times(context, op, op.whole(0), 1.0 / op.inputs[1].astype(np.float64))
 
@@ -306,7 +306,7 @@ def _check_finite(array: np.ndarray) -> None:
 
 
 def _plus(context: Context, op: OnnxOp, x: Tensor, array: np.ndarray) -> Tensor:
-    """Add a vector: to the bias of the linear map before it, if nothing else reads that map."""
+    """Add a constant vector to ``x``; if ``x`` is a linear map that nothing else reads, the vector becomes its bias."""
     _check_finite(array)
     vector = x.as_stored(array)
     if not vector.any():
@@ -349,7 +349,10 @@ def _gemm(context: Context, op: OnnxOp) -> Value:
 
 
 def affine(context: Context, op: OnnxOp, x: Tensor, axis: int, weight: np.ndarray, bias: np.ndarray | None) -> Tensor:
-    """Multiply an axis of columns by a matrix, float (outputs, inputs), for each column of other axes."""
+    """Add an affine map of one axis, whose size becomes ``outputs``; other axes of columns are treated separately.
+
+    ``weight`` is float (outputs, inputs), ``bias`` float (outputs,) or None.
+    """
     if axis < 0 or not x.is_columns(axis):
         raise CannotBe("its matrix multiplies frames or sequences, not columns")
     if x.shape[axis] != weight.shape[1]:
@@ -389,7 +392,7 @@ def _batch_norm(context: Context, op: OnnxOp) -> Value:
 
 
 def _scale_and_offset(context: Context, op: OnnxOp, x: Tensor, scale: np.ndarray, offset: np.ndarray) -> Tensor:
-    """Add trained scales and offsets, float (dim,), unless they are 1 and 0."""
+    """Add components for trained scales and offsets, float (dim,); none for scales of 1 or offsets of 0."""
     if (scale != 1.0).any():
         x = x.with_node(context.network.layer(f"{op.hint}.scale", "NaturalGradientPerElementScaleComponent",
                                               f"dim={x.dim}", x.source, {"scales": scale.astype(np.float32)}))
@@ -400,7 +403,10 @@ def _scale_and_offset(context: Context, op: OnnxOp, x: Tensor, scale: np.ndarray
 
 
 def _layer_norm(context: Context, op: OnnxOp) -> Value:
-    """Normalize the centered columns and a constant column, which brings epsilon into their rms."""
+    """Import LayerNormalization: center the columns, append a constant column, and normalize by their rms.
+
+    The constant column is sqrt(dim * epsilon), so that the rms contains epsilon.
+    """
     x, network = op.whole(), context.network
     scale, offset = op.array(1, "scale"), op.optional_array(2, "offset")
     axis = int(op.get("axis", -1)) % len(x.axes)

@@ -1,4 +1,4 @@
-"""Import rules for ONNX operators that read several frames: convolutions, pooling, padding, LSTM, GRU, RNN."""
+"""Rules for importing ONNX operators that read several frames: convolutions, pooling, padding, LSTM, GRU, RNN."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,16 +12,16 @@ from nnet3py.export.onnx_rules import Rule, product
 
 
 class Window(NamedTuple):
-    """Frames of ``x`` that an output reads.
+    """Frames that each row of a convolution's output reads, one for each element of the kernel (tap).
 
     Attributes
     ----------
-    offsets : for each tap, frames from the output's time
-    is_padding : for each tap, whether zeros replace missing frames
-    needed : offsets of required frames; with ``offsets``, these determine the times of outputs
+    offsets : for each tap, the frame that it reads, relative to the time of the output
+    is_padding : for each tap, whether a missing frame counts as zeros
+    needed : offsets of frames without which an output row is not computed; they set the first and last output
     rows : number of rows of the output
-    step, shift : times of the output's rows, ``step * r + shift``
-    early, late : frames before the first and after the last row for which all taps exist, too
+    step, shift : row r of the output has the time ``step * r + shift``
+    early, late : numbers of frames before the first and after the last row at which the output can be computed, too
     """
 
     offsets: list[int]
@@ -49,12 +49,17 @@ class Spatial(NamedTuple):
         return (self.size - 1) * self.dilation
 
     def outputs(self, size: int) -> int:
-        """Return the number of places of the kernel."""
+        """Return the number of outputs along an axis with ``size`` inputs."""
         return (size + self.before + self.after - self.reach - 1) // self.stride + 1
 
 
 def _spatial(op: OnnxOp, sizes: list[int], lengths: list[int]) -> list[Spatial]:
-    """Return the settings of each axis after the first two; ``sizes`` are those of the kernel."""
+    """Return the settings of a kernel for each axis after the first two.
+
+    Parameters
+    ----------
+    sizes, lengths : sizes of the kernel and of the input along these axes
+    """
     rank = len(sizes)
     strides, dilations = (op.get(key) or [1] * rank for key in ("strides", "dilations"))
     pads, auto = op.get("pads") or [0] * (2 * rank), op.get("auto_pad", "NOTSET")
@@ -67,7 +72,7 @@ def _spatial(op: OnnxOp, sizes: list[int], lengths: list[int]) -> list[Spatial]:
     for axis, length in zip(axes, lengths, strict=True):
         total = max(0, ((length - 1) // axis.stride) * axis.stride + axis.reach + 1 - length)
         if axis.stride > 1 and total:
-            raise CannotBe(f"auto_pad={auto} with strides pads as the length of the input asks for")
+            raise CannotBe(f"auto_pad={auto} with strides pads by a number that depends on the length of the input")
         small, large = total // 2, total - total // 2
         before, after = (small, large) if auto == "SAME_UPPER" else (large, small)
         result.append(axis._replace(before=before, after=after))
@@ -75,13 +80,13 @@ def _spatial(op: OnnxOp, sizes: list[int], lengths: list[int]) -> list[Spatial]:
 
 
 def _window(context: Context, x: Tensor, axis: Spatial, cut: tuple[int, int] = (0, 0)) -> Window:
-    """Return the frames that a kernel reads; ``cut`` rows of output are left out at both ends."""
+    """Return the frames that a kernel reads; the first ``cut[0]`` and last ``cut[1]`` rows of output are left out."""
     zeros_before, zeros_after = axis.before + x.before, axis.after + x.after
     first_tap = axis.stride * cut[0] - zeros_before
     spare = axis.reach - zeros_before - zeros_after + axis.stride * sum(cut)
     has_zeros = bool(zeros_before or zeros_after)
     if has_zeros and spare < 0:
-        raise CannotBe(f"its output is {-spare} frames longer than its input, which that of a network cannot be",
+        raise CannotBe(f"its output is {-spare} frames longer than its input, which a network cannot compute",
                        "pad less, or cut the output right after it")
     step = x.step * axis.stride
     shift = (x.shift + x.step * (spare // 2)) // step * step      # as many frames are lost before as after
@@ -101,7 +106,7 @@ def _window(context: Context, x: Tensor, axis: Spatial, cut: tuple[int, int] = (
 
 
 def _frames(context: Context, op: OnnxOp, x: Tensor, window: Window) -> list[str]:
-    """Return the descriptors of the taps; the first also reads the required frames, times 0."""
+    """Return a descriptor for each tap; the first one adds the frames ``window.needed`` times 0, to require them."""
     parts = [f"IfDefined({context.at(x, tap)})" if is_padding else context.at(x, tap)
              for tap, is_padding in zip(window.offsets, window.is_padding, strict=True)]
     more = [offset for offset in window.needed if offset not in window.offsets]
@@ -113,7 +118,12 @@ def _frames(context: Context, op: OnnxOp, x: Tensor, window: Window) -> list[str
 
 
 def _after(x: Tensor, window: Window, source: str, axes: tuple[Axis, ...], stored: Axis) -> Tensor:
-    """Return the output of a window, with its axis of frames inserted."""
+    """Return the value that the node ``source`` computes from the frames ``window`` of ``x``.
+
+    Parameters
+    ----------
+    axes, stored : axes of the new value, whose axis of frames is replaced, and order of its columns
+    """
     time = x.time_axis
     axes = (*axes[:time], (Atom(TIME, window.rows),), *axes[time + 1:])
     return replace(x, axes=axes, stored=stored, source=source, step=window.step, shift=window.shift, before=0, after=0,
@@ -163,7 +173,10 @@ def _names(x: Tensor) -> str:
 
 
 def _cut_off(context: Context, op: OnnxOp, x: Tensor, axis: Spatial) -> tuple[int, int]:
-    """Return the numbers of rows that a following Slice removes after padding, as in a causal convolution."""
+    """Return how many first and last rows of a padded convolution are removed by the Slice that reads it.
+
+    Causal convolutions are written so: padding on both sides, then a Slice.
+    """
     more = axis.before + axis.after + x.before + x.after - axis.reach
     cutter = context.cutters.get(op.output_names[0]) if more > 0 else None
     if cutter is None:
@@ -178,7 +191,7 @@ def _cut_off(context: Context, op: OnnxOp, x: Tensor, axis: Spatial) -> tuple[in
 
 def _in_groups(context: Context, op: OnnxOp, x: Tensor, axis: Spatial, weight: np.ndarray, bias: np.ndarray | None,
                groups: int, cut: tuple[int, int]) -> Tensor:
-    """Add a matrix for each group of columns; for groups of one column, a scale for each tap."""
+    """Add a grouped convolution: a block-diagonal matrix; for groups of one column, a vector of scales for each tap."""
     window, network = _window(context, x, axis, cut), context.network
     x = context.in_order(x, op.hint)
     parts, outputs = _frames(context, op, x, window), weight.shape[0]
@@ -205,7 +218,7 @@ def _in_groups(context: Context, op: OnnxOp, x: Tensor, axis: Spatial, weight: n
 
 
 def _nested(parts: list[str]) -> str:
-    """Return the descriptor of a sum; Sum() has two arguments."""
+    """Return a descriptor for the sum of any number of parts: nested Sum(), which has two arguments."""
     total = parts[-1]
     for part in parts[-2::-1]:
         total = f"Sum({part}, {total})"
@@ -224,7 +237,7 @@ def _over_heights(context: Context, op: OnnxOp, x: Tensor, spatial: list[Spatial
     x = context.stored_as(x, (*x.axes[axis], *x.axes[1]), op.hint)
     heights, places = x.shape[axis], height.outputs(x.shape[axis])
     if any(offset not in window.offsets for offset in window.needed):
-        raise CannotBe("the padding of its frames is not that of a kernel with a middle")
+        raise CannotBe("its frames are not padded symmetrically, as for a kernel with a middle frame")
     used = [j for j in range(height.size)
             if any(0 <= h * height.stride + j * height.dilation - height.before < heights for h in range(places))]
     pairs = [(tap, j * height.dilation - height.before) for tap in window.offsets for j in used]
@@ -343,16 +356,22 @@ class Direction(NamedTuple):
     hidden: int
 
     def before(self, node: str) -> str:
-        """Return the descriptor of a node one step before; zeros at first."""
+        """Return the descriptor of a node at the previous frame of this direction, zeros at the first frame."""
         return f"IfDefined(Offset({node}, {self.delay}))"
 
     def gate(self, matrix: np.ndarray, *numbers: int) -> np.ndarray:
-        """Return the rows of some gates, by number."""
+        """Return the rows of a weight matrix that belong to the gates ``numbers``."""
         return np.concatenate([matrix[number * self.hidden:(number + 1) * self.hidden] for number in numbers])
 
 
 def _recurrence(make: Callable[[Context, OnnxOp, Direction, int], str], activations: tuple[str, ...]) -> Rule:
-    """Return the rule of an operator; ``make`` adds one direction and returns the node of its outputs."""
+    """Return the rule for importing a recurrent operator.
+
+    Parameters
+    ----------
+    make : function that adds the nodes of one direction, and returns the name of the output node
+    activations : the only activation functions of one direction that are supported
+    """
     def rule(context: Context, op: OnnxOp) -> Value | list[Value]:
         x = context.limited(op.whole(), op.hint)
         weight, recurrent = op.array(1, "weights"), op.array(2, "recurrent weights")
@@ -384,16 +403,16 @@ def _recurrence(make: Callable[[Context, OnnxOp, Direction, int], str], activati
 
 
 def _check(op: OnnxOp, x: Tensor, activations: tuple[str, ...], num_directions: int) -> None:
-    """Raise CannotBe for settings that a network cannot have."""
+    """Raise CannotBe for settings of a recurrent operator that have no counterpart in nnet3."""
     if op.get("layout") or x.time_axis != 0 or len(x.axes) != 3 or not x.is_columns(2):
         raise CannotBe("its input is not (frames, sequences, columns)")
     if tuple(op.get("activations") or activations * num_directions) != activations * num_directions:
         raise CannotBe(f"its activations are {', '.join(op.get('activations'))}; expected {', '.join(activations)}")
     if op.get("clip") or op.get("input_forget"):
-        raise CannotBe("it clips, or has the input gate from the forget gate")
+        raise CannotBe("it clips, or couples the input gate to the forget gate")
     lengths = op.optional_array(4, "lengths of sequences")
     if lengths is not None and lengths.size and (lengths != x.shape[0]).any():
-        raise CannotBe("sequences have other lengths")
+        raise CannotBe("its sequences have different lengths")
     for number, what in ((5, "first output"), (6, "first cell")):
         first = op.optional_array(number, f"{what} (a state, which streams have)")
         if first is not None and first.any():

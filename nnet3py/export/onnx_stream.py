@@ -31,7 +31,7 @@ class NodeArg(Protocol):
 
 
 class OnnxSession(Protocol):
-    """Interface of an onnxruntime session, as far as it is used."""
+    """Methods of ``onnxruntime.InferenceSession`` that this module calls."""
 
     def get_modelmeta(self) -> ModelMeta: ...
     def get_inputs(self) -> Sequence[NodeArg]: ...
@@ -136,7 +136,7 @@ class OnnxStream:
         if feats.ndim != 3 or feats.shape[2] != self._input_dim or len(feats) != len(
                 feats if self._waiting is None else self._waiting):
             raise ShapeError(f"expected features (frames, {self._input_dim}), or (N, frames, {self._input_dim}) of "
-                             f"always as many streams, found an array of shape {feats.shape}")
+                             f"as many streams as before, found an array of shape {feats.shape}")
         if self._waiting is None or not self._num_frames:
             self._waiting = np.repeat(feats[:, :1], self._left, axis=1)
         self._waiting = np.concatenate((self._waiting, feats), axis=1)
@@ -182,7 +182,7 @@ class OnnxStream:
         return self._given_back(outputs)
 
     def _given_back(self, outputs: list[np.ndarray]) -> NDArray[np.float32]:
-        """Concatenate the outputs of chunks, with or without the axis of sequences, as the caller's arrays."""
+        """Concatenate the outputs of chunks, with an axis of sequences only if the caller's features have one."""
         num_streams = 1 if self._is_single else 0 if self._waiting is None else len(self._waiting)
         rows = np.concatenate([np.zeros((num_streams, 0, self._output_dim), np.float32), *outputs], axis=1)
         return rows[0] if self._is_single else rows
@@ -213,7 +213,7 @@ def utterance_output(running: Any, given: dict[str, np.ndarray], chunk_outputs: 
 
     Parameters
     ----------
-    given : by name of the input, float32 (N, frames, dim) or (N, dim), without context frames and states
+    given : inputs by name, float32 (N, frames, dim) or (N, dim), without context frames and states
     chunk_outputs : rows of output of each chunk of a stream, if the model leaves them open
     """
     metadata = running.get_modelmeta().custom_metadata_map

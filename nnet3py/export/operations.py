@@ -74,7 +74,15 @@ class Weight:
 
 @dataclass
 class Op:
-    """Operation of a kind in ``KINDS``; ``scope`` is the name of its node in the network."""
+    """Operation that computes one value.
+
+    Attributes
+    ----------
+    kind : key of ``KINDS``
+    inputs, output : names of the values and weights that it reads, and its result
+    scope : name of the node of the network that it belongs to
+    settings : further arguments, as described in ``KINDS``
+    """
 
     kind: str
     inputs: tuple[str, ...]
@@ -85,7 +93,7 @@ class Op:
 
 @dataclass
 class Carried:
-    """Value that a loop passes from each step to the next: zero at first, or given by the caller (streaming)."""
+    """Value that a loop passes from each step to the next; at the first step it is zero, or a state of the stream."""
 
     inside: str                     # name in the body
     next: str                       # value of the body that becomes ``inside`` in the next step
@@ -95,10 +103,17 @@ class Carried:
 
 @dataclass
 class Loop:
-    """Recurrence: its body is computed for ``fold`` frames at a time, forward or backward.
+    """Recurrence as a loop over time, each of whose steps computes ``fold`` frames.
 
-    ``scanned`` has pairs of a name outside and the value in the body, ``collected`` pairs of a value in the body and
-    one outside; matrices in the body have ``fold`` frames.
+    Attributes
+    ----------
+    body : operations of a step, on matrices of ``fold`` frames
+    carried : values passed from each step to the next
+    scanned : inputs that change with time: name of the whole value, and the value in the body
+    collected : results: the value in the body, and the value of all frames outside
+    fold : number of frames of a step
+    is_backward : whether the loop begins at the last frame
+    scope : name of the first node of the recurrence
     """
 
     body: list[Op]
@@ -112,7 +127,13 @@ class Loop:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """Input of the network: ``left`` and ``right`` frames of context are read; i-vectors have no time."""
+    """Input of the network.
+
+    Attributes
+    ----------
+    left, right : frames of context that are read before the first and after the last output
+    has_time : False for i-vectors, which have one row for each sequence
+    """
 
     name: str
     dim: int
@@ -169,9 +190,12 @@ class Graph:
 
 
 class Builder:
-    """Builder of a list of operations, whose names include the node's.
+    """Builder of a list of operations, whose results are named after the node ``scope`` of the network.
 
-    Operations on weights alone go to ``outer``, so that a loop does not repeat them.
+    Parameters
+    ----------
+    outer : for the body of a loop, the builder of the operations around the loop
+    fold : for the body of a loop, the number of frames of a step
     """
 
     def __init__(self, outer: Builder | None = None, fold: int = 0) -> None:
@@ -192,7 +216,14 @@ class Builder:
 
     def op(self, kind: str, *inputs: Value | str, dim: int = -1, constant: bool | None = None,
            **settings: Any) -> Value:
-        """Append an operation; columns and constancy are those of the first input unless given."""
+        """Append an operation, and return its result.
+
+        Parameters
+        ----------
+        dim : number of columns of the result; -1 for the largest number among the inputs
+        constant : whether the result has one frame for all times; None: if all inputs have
+        settings : further arguments of the operation
+        """
         assert kind in KINDS, kind
         values = [v for v in inputs if isinstance(v, Value)]
         if dim < 0:
@@ -205,7 +236,7 @@ class Builder:
         return output
 
     def shared(self, kind: str, *inputs: Value | str, **settings: Any) -> Value:
-        """Return the result of an operation of the outer list, which is appended only once."""
+        """Return the result of an operation outside all loops, appended unless there is an equal one already."""
         key = (kind, *inputs, *sorted(settings.items()))
         if key not in self._known:
             outer = self.outer
@@ -221,7 +252,10 @@ class Builder:
         return Value(name, dim)
 
     def next_state(self, name: str, before: Value, new: Value) -> Value:
-        """Return the state followed by the new frames; the last of these are the next chunk's state."""
+        """Append new frames to a state; the last frames of the result become the state of the next chunk.
+
+        Returns the state ``before`` with the frames ``new`` after it.
+        """
         joined = self.op("concat_time", before, new, dim=before.dim, constant=False)
         count = next(state.frames for state in self.states if state.name == name)
         self.set_next(name, self.op("last_rows", joined, count=count))
@@ -233,7 +267,7 @@ class Builder:
         self.states[place] = replace(self.states[place], next_value=value.name)
 
     def weight(self, component: str, attribute: str, array: np.ndarray, is_parameter: bool = True) -> str:
-        """Return the name of a weight, stored if it is new."""
+        """Return the name of a component's array, which is stored unless it is already."""
         name = f"{component}.{attribute}"
         if name not in self.weights:
             self.weights[name] = Weight(name, np.ascontiguousarray(array), component, attribute, is_parameter)

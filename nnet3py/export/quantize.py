@@ -96,7 +96,7 @@ def keep_as_integers(model: Any, kind: str) -> None:
 
 
 def _first_multiplied(graph: Any, matrices: Set[str]) -> set[str]:
-    """Return the matrices without another matrix between them and the input."""
+    """Return those of ``matrices`` that are the first on a path from the model's input."""
     first: set[str] = set()
     later: set[str] = set()
     for node in graph.node:
@@ -110,7 +110,7 @@ def _first_multiplied(graph: Any, matrices: Set[str]) -> set[str]:
 
 
 def _read_inside(node: Any) -> set[str]:
-    """Return the names that graphs inside an operator, such as a loop, read."""
+    """Return the names of the values that the subgraphs of an operator, such as a loop, read."""
     return {name for attribute in node.attribute if attribute.HasField("g") for inner in attribute.g.node
             for name in (*inner.input, *_read_inside(inner))}
 
@@ -169,8 +169,8 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
         integers and computed with as float32 (:func:`keep_as_integers`); ``float16``: everything is computed in float16
     inputs : utterances on which the loss is measured: features, float (frames, dim), or a pair of features and an
         i-vector, float (dim,), or several; or all inputs by name, float32 (1, frames, dim) or (1, dim). Without context
-        frames, even for models that read them, and for streams. By default random numbers, on which the loss says
-        little
+        frames, even for models that read them, and for streams. By default random numbers, for which the loss is
+        not typical
 
     Returns
     -------
@@ -193,14 +193,17 @@ def quantize(path: str | os.PathLike[str], target: str | os.PathLike[str], kind:
 
 def _several(inputs: Utterance | Sequence[Utterance | dict[str, np.ndarray]]
              ) -> list[Utterance | dict[str, np.ndarray]]:
-    """Return a list of utterances; a single one may be given alone."""
+    """Return a list of utterances, with one element if ``inputs`` is a single utterance."""
     is_pair = isinstance(inputs, tuple) and len(inputs) == 2 and getattr(inputs[1], "ndim", 0) < 2
     return cast("list[Utterance | dict[str, np.ndarray]]",
                 [inputs] if isinstance(inputs, np.ndarray) or is_pair else list(inputs))
 
 
 def _inputs_of(path: str, kind: str, utterances: Sequence[Utterance]) -> list[dict[str, np.ndarray]]:
-    """Return utterances as inputs of a file, by name; random numbers if there are none."""
+    """Return, for each utterance, the model's inputs by name; without utterances, one of random features.
+
+    Raises UsageError for a model with other inputs than features and i-vectors.
+    """
     running = session(path)
     inputs = running.get_inputs()
     dims = {each.name: each.shape[-1] for each in inputs}
@@ -269,7 +272,7 @@ def _outputs(path: str, inputs: Sequence[dict[str, np.ndarray]]) -> np.ndarray:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Silence the tools, which log unsuitable advice on the root logger."""
+    """Suppress the warnings that onnxruntime's tools log on the root logger."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

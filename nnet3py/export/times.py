@@ -25,7 +25,14 @@ ALWAYS = 1 << 40          # beyond any time
 
 
 class LeafMap(NamedTuple):
-    """Sources of a leaf for each residue of t: node, and offset from t, or the fixed time if ``fixed``."""
+    """Rows that a leaf of a descriptor reads, as a table by t modulo the length of the table.
+
+    Attributes
+    ----------
+    nodes : the node that is read
+    offsets : the row's time minus t; if ``fixed``, the row's time itself
+    fixed : whether the same rows are read at all t, as with ReplaceIndex()
+    """
 
     nodes: tuple[int, ...]
     offsets: tuple[int, ...]
@@ -38,7 +45,10 @@ class LeafMap(NamedTuple):
 
 
 def leaf_map(leaf: Leaf) -> LeafMap:
-    """Return the table of a leaf, of the length of its modulus. Raises Nnet3Error if only some times are fixed."""
+    """Return the rows that a leaf reads, for each t modulo the leaf's modulus.
+
+    Raises Nnet3Error if the rows for some t depend on t and those for others do not.
+    """
     modulus = leaf.modulus()
     indexes = np.zeros((2 * modulus, 3), np.int32)
     indexes[:, 1] = np.arange(2 * modulus)
@@ -54,7 +64,10 @@ def leaf_map(leaf: Leaf) -> LeafMap:
 
 
 class Interval(NamedTuple):
-    """Times lo to E + hi; exact: exactly these, for any E."""
+    """Interval of times from ``lo`` to E + ``hi``, where E is the time of the last output.
+
+    ``exact`` is False if it only bounds the times in question: they are not all in it, or depend on E otherwise.
+    """
 
     lo: int = -ALWAYS
     hi: int = ALWAYS
@@ -65,7 +78,7 @@ class Interval(NamedTuple):
         return Interval(max(self.lo, other.lo), min(self.hi, other.hi), self.exact and other.exact)
 
     def either(self, other: Interval) -> Interval:
-        """Return the union, inexact if there is a gap."""
+        """Return the union; it is not exact if there may be a gap between the intervals."""
         joined = self.lo <= other.hi + 1 and other.lo <= self.hi + 1
         return Interval(min(self.lo, other.lo), max(self.hi, other.hi), self.exact and other.exact and joined)
 
@@ -87,9 +100,14 @@ class Window:
 
 
 class Read(NamedTuple):
-    """Access of a node to rows of ``source`` from offset ``first`` to ``last``; optional: only to computable ones.
+    """Rows of another node that a node reads for its row at time t.
 
-    With a modulus, the rows are read only at times t = residue (mod modulus).
+    Attributes
+    ----------
+    source : index of the node that is read
+    first, last : the rows have the times t + first to t + last; if ``fixed``, first to last
+    is_optional : whether the node can be computed without them
+    residue, modulus : the rows are read only for t = residue (mod modulus)
     """
 
     source: int
@@ -137,8 +155,8 @@ class Times:
     Attributes
     ----------
     order : groups of nodes, sources first; a group of several nodes, or of one that reads itself, is a recurrence
-    windows : by node; missing for nodes that are not needed or constant
-    computable : intervals by node
+    windows : times at which each node is needed; nodes that are not needed, or constant, are missing
+    computable : by node, the times at which it can be computed
     constant : by node, whether its value is the same at all times
     left, right : context of the network in frames
     """
@@ -199,7 +217,7 @@ class Times:
             yield from self._part_reads(child, is_optional or isinstance(part, IfDefined | Failover))
 
     def reads(self, i: int) -> list[Read]:
-        """Return what node i reads, except constants."""
+        """Return the reads of node i, without those of nodes that have the same value at all times."""
         return [read for read in self._reads[i] if not self.constant[read.source]]
 
     def _find_constant(self) -> list[bool]:
@@ -222,7 +240,7 @@ class Times:
         return max(-first, 0), max(last, 0)
 
     def _required_reach(self) -> tuple[int, int]:
-        """Return the lowest and highest offset of inputs that the outputs require."""
+        """Return the lowest and highest time of input frames that the output at t = 0 requires."""
         reach: dict[int, tuple[int, int]] = dict.fromkeys(self.outputs, (0, 0))
         for group in reversed(self.order):
             for i in sorted(group, reverse=True):
@@ -288,7 +306,10 @@ class Times:
         return Interval(min(m.lo for m in moved), max(m.hi for m in moved), all(m == Interval() for m in moved))
 
     def _with_residue(self, interval: Interval, residue: int, modulus: int) -> Interval:
-        """Return the interval with its ends at times t = residue (mod modulus), as far as E's residue is known."""
+        """Shrink an interval so that it begins and ends at times t = residue (mod modulus).
+
+        The end is moved in streams only, where E is known up to multiples of the modulus.
+        """
         lo, hi, _ = interval
         if lo > -ALWAYS:
             lo += (residue - lo) % modulus
@@ -302,7 +323,7 @@ class Times:
         return sure.lo <= window.lo and window.hi <= sure.hi
 
     def _sure_part(self, part: Part) -> Interval:
-        """Return times at which a part can certainly be computed, perhaps not all of them."""
+        """Return an interval in which a part can be computed at all times; there may be more such times outside."""
         if isinstance(part, IfDefined | Const):
             return Interval()
         if isinstance(part, Failover):
@@ -317,13 +338,13 @@ class Times:
         return self._intersection(self._sure_residue(table, r) for r in range(len(table.nodes)))
 
     def _sure_residue(self, table: LeafMap, residue: int) -> Interval:
-        """Return times at which a leaf can certainly be computed, as far as times with this residue are concerned."""
+        """Return an interval in which a leaf can be computed at all times t = residue modulo the leaf's modulus."""
         lo, hi, _ = self._sure(table.nodes[residue]).shifted(table.offsets[residue])
         last_not = lo - 1 - (lo - 1 - residue) % len(table.nodes)
         return Interval(max(last_not + 1, -ALWAYS) if lo > -ALWAYS else lo, hi)
 
     def _sure(self, i: int) -> Interval:
-        """Return times at which a node can certainly be computed, perhaps not all of them."""
+        """Return an interval in which node i can be computed at all times; there may be more such times outside."""
         if self.computable[i].exact:
             return self.computable[i]
         node = self.nnet.nodes[i]
@@ -345,7 +366,7 @@ class Times:
     # -- steps and windows -----------------------------------------------------------------------------------------
 
     def _find_steps(self) -> list[tuple[int, int]]:
-        """Return (step, residue) of each node."""
+        """Return (step, residue) of each node: it is needed only at times t = residue (mod step)."""
         factor, nodes = self.factor, self.nnet.nodes
         if factor == 1 or self.nnet.modulus() > 1 or any(statistics_reach(c) for c in self.nnet.components):
             return [(factor if i in self.outputs else 1, 0) for i in range(len(nodes))]
@@ -365,7 +386,7 @@ class Times:
                 for i, r in enumerate(needed)]
 
     def _snapped(self, i: int, lo: int, hi: int) -> tuple[int, int]:
-        """Return the interval with its ends moved inward to the node's grid."""
+        """Shrink the interval from ``lo`` to ``hi`` so that both ends are at times at which node i is needed."""
         step, residue = self.steps[i]
         return lo + (residue - lo) % step, hi - (hi - residue) % step
 
@@ -420,7 +441,7 @@ class Times:
             self._set_window(i, min(lo, hi) + shifts[i], hi + shifts[i])
 
     def _limits(self, i: int) -> Interval:
-        """Return where a node begins and ceases to be computable, at those residues of t where it ever is."""
+        """Return the interval in which node i is computable, without residues of t at which it never is."""
         node, can = self.nnet.nodes[i], self.computable[i]
         leaves = node.descriptor.leaves() if isinstance(node, DescriptorNode) else []
         tables = [table for table in map(leaf_map, leaves) if not (table.is_plain or table.fixed)]
@@ -431,7 +452,7 @@ class Times:
         return Interval(can.lo if can.lo > -ALWAYS else lo, can.hi if can.hi < ALWAYS else hi)
 
     def _margin(self, group: list[int], shifts: dict[int, int], backward: bool) -> int:
-        """Return how much earlier a loop begins for always computable nodes that are read at later times."""
+        """Return by how many frames a recurrence must begin earlier, as it reads nodes computable at all times."""
         sign, total = -1 if backward else 1, 0
         for i in group:
             for read in self.reads(i):
@@ -441,7 +462,7 @@ class Times:
         return total - total % -self.factor
 
     def kept_frames(self) -> dict[int, int]:
-        """Return, by node, the number of frames that later chunks of a stream read; at least one node keeps one."""
+        """Return, by node, the number of its last frames that the next chunk of a stream reads; at least one is 1."""
         kept = dict.fromkeys(self.windows, 0)
         for group, is_loop in zip(self.order, self.is_loop, strict=True):
             for i in group:
@@ -461,10 +482,11 @@ class Times:
         return self._shifts_from(start, group, False) is None and self._shifts_from(start, group, True) is not None
 
     def _find_shifts(self, group: list[int], backward: bool, need: dict[int, tuple[int, int]]) -> dict[int, int]:
-        """Return shifts in time with which no member reads another at a later step. Raises Nnet3Error.
+        """Return a shift for each node of a recurrence, so that step s of the loop computes its row at s + shift.
 
-        A member's steps end with its last needed frame; frames that only later chunks of a stream need may require
-        input that is not there yet, and are left to these chunks.
+        They are chosen so that no node reads a row of a later step, and so that the last step of a node is the last
+        row that is needed: later ones may require input that a stream does not have yet. Raises Nnet3Error if there
+        are no such shifts.
         """
         ends = {}
         for i in group:
@@ -478,7 +500,7 @@ class Times:
         return shifts
 
     def _shifts_from(self, ends: dict[int, int], group: list[int], backward: bool) -> dict[int, int] | None:
-        """Return shifts, given where some members end; None if there are none."""
+        """Return shifts as :meth:`_find_shifts`; ``ends`` has the last times of some nodes. None if impossible."""
         sign = -1 if backward else 1
         shifts = {i: sign * ends[i] if i in ends else -ALWAYS for i in group}
         for _ in range(len(group) + 1):

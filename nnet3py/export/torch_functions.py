@@ -122,8 +122,8 @@ def loop_of_any_length(step: Callable[..., list[Tensor]], like: Tensor, scanned:
                        dims: tuple[list[int], list[int]], fold: int, is_backward: bool) -> list[Tensor]:
     """Run a recurrence as PyTorch's ``while_loop``, for a number of frames that is unknown during tracing.
 
-    Sizes are sums of the number of frames and of constants only, since the solver of ``torch.export`` fails on
-    quotients: frames are taken by number, and those beyond the ends fall into a margin that is cut off.
+    Sizes are only sums of the number of frames and constants, since ``torch.export`` fails on quotients: each step
+    indexes its frames, and a last incomplete step writes into a margin that is cut off afterwards.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def loop_of_any_length(step: Callable[..., list[Tensor]], like: Tensor, scanned:
     others : further arguments of each step, unchanged
     dims : columns of the results, and of the states, which are zero at first
     fold : frames of a step
-    is_backward : whether the last frames come first
+    is_backward : whether the steps go from the last frame to the first
 
     Returns
     -------

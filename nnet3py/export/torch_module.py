@@ -118,7 +118,7 @@ def _is_trained(component: Component) -> bool:
 
 
 def _put(nn: Any, module: Any, name: str, new: Any) -> Any:
-    """Return the submodule of a component, made from ``new`` if it does not exist."""
+    """Return the submodule ``name``, a path with dots; add ``new`` in its place if it does not exist."""
     *folders, last = name.split(".")
     for folder in folders:
         if folder not in module._modules:
@@ -240,7 +240,7 @@ def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
 
 
 def _component_and_attribute(name: str, components: dict[str, Component]) -> tuple[str, str]:
-    """Split a parameter's name, without prefixes of ``torch.compile`` and data parallelism."""
+    """Split the name of a parameter into component and attribute; drop prefixes of torch.compile and DataParallel."""
     component, _, attribute = name.rpartition(".")
     while component not in components and name.startswith(WRAPPERS):
         name = name.partition(".")[2]
@@ -249,14 +249,14 @@ def _component_and_attribute(name: str, components: dict[str, Component]) -> tup
 
 
 def _attribute(component: str, attribute: str, arrays: dict[str, np.ndarray]) -> str:
-    """Return the network's name of a module's parameter."""
+    """Return the key in ``arrays``, as of :func:`named_arrays`, of a module's parameter."""
     candidates = {"weight": ("linear_params", "params", "filter_params"), "bias": ("bias_params",)}.get(attribute, ())
     return next((f"{component}.{name}" for name in candidates if f"{component}.{name}" in arrays),
                 f"{component}.{attribute}")
 
 
 def _statistics(name: str, component: Any, values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Return statistics with the mean and variance of a module; none if they have not changed."""
+    """Return batch-normalization statistics with the mean and variance in ``values``; none if they are unchanged."""
     mean, variance = _moments(component)
     new_mean, new_variance = values.get("running_mean", mean), values.get("running_var", variance)
     if mean.shape != new_mean.shape or variance.shape != new_variance.shape:

@@ -63,7 +63,7 @@ class Network(TorchNetwork):
 
 
 def _in_order(inputs: list[InputSpec]) -> list[InputSpec]:
-    """Return the arguments of ``forward``: input, ivector, and others by name."""
+    """Sort inputs in the order of the arguments of ``forward``: ``input``, ``ivector``, then the others by name."""
     first = {"input": 0, IVECTOR: 1}
     return sorted(inputs, key=lambda spec: (first.get(spec.name, 2), spec.name))
 
@@ -91,8 +91,8 @@ class TorchSource:
 
     Attributes
     ----------
-    constants : names of weights by name of the buffer
-    columns : column numbers by name of the buffer
+    constants : weights that become buffers of the module: name of the buffer -> name of the weight
+    columns : column indexes that become buffers: name of the buffer -> indexes
     """
 
     def __init__(self, graph: Graph, least_frames: int = 1) -> None:
@@ -158,7 +158,7 @@ class TorchSource:
         return spec.left + spec.right if spec and self.graph.edges == "given" else 0
 
     def _checks(self, first: InputSpec | None) -> None:
-        """Add the checks of inputs."""
+        """Append the statements that check the inputs of ``forward``."""
         given = [(self.names[spec.name], spec) for spec in self.inputs]
         for name, spec in given[1:]:
             self._line(f"if {name} is None:")
@@ -204,7 +204,7 @@ class TorchSource:
         return last if factor == 1 else f"({last}) // {factor} * {factor}"
 
     def _value(self, name: str) -> str:
-        """Return the expression for a value or a weight."""
+        """Return the Python expression for a value or a weight."""
         weight = self.graph.weights.get(name)
         if weight is None:
             return self.names[name]
@@ -265,9 +265,10 @@ class TorchSource:
         return f"{inputs[0]}.index_select(-1, self.{name})"
 
     def _reshaped(self, op: Op) -> str:
-        """Return the expression of a reshaped value; blocks stay (sequences times frames, ...) until they are joined.
+        """Return the expression for a ``reshape`` operation.
 
-        ``torch.export`` expands products of sums of sizes, and then cannot divide by these sums.
+        Values split into blocks have the shape (sequences * frames, blocks, size) until the blocks are joined: with
+        separate axes, ``torch.export`` fails to simplify the sizes.
         """
         source, tail = op.inputs[0], list(op.settings["tail"])
         x, matrix = self.names[source], self.blocks.get(source)
@@ -303,7 +304,7 @@ class TorchSource:
     # -- recurrences -----------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop) -> None:
-        """Add the methods of a recurrence, and their call; its results get names in ``forward``."""
+        """Add the methods that compute a recurrence, and append their call to ``forward``."""
         number = len(self.loops) + 1
         scanned = [self._value(name) for name, _ in loop.scanned]
         others = self._from_outside(loop)
@@ -324,7 +325,7 @@ class TorchSource:
             self._line(f"{self._new(outside.name, outside.name)} = results[{place}]")
 
     def _from_outside(self, loop: Loop) -> list[str]:
-        """Return the values of other nodes that are the same for all steps."""
+        """Return the names of the values from outside a recurrence that are the same at all of its steps."""
         inside = {value.name for _, value in loop.scanned} | {c.inside for c in loop.carried} | {
             op.output.name for op in loop.body}
         return list(dict.fromkeys(self.names[name] for op in loop.body for name in op.inputs
@@ -345,7 +346,7 @@ class TorchSource:
         self.lines = forward
 
     def _all_steps(self, loop: Loop, number: int, scanned: list[str], others: list[str]) -> None:
-        """Add the loop over rounds of ``fold`` frames."""
+        """Add the method with the loop over all steps, each of ``fold`` frames."""
         forward, self.lines = self.lines, []
         fold, count = loop.fold, len(loop.collected)
         self._line(f"rows = {scanned[0]}.size(1)")

@@ -1,4 +1,4 @@
-"""Walk through a network, sources first, that makes the list of operations; recurrences become loops."""
+"""Conversion of a network into the list of operations, node by node, sources first; recurrences become loops."""
 from __future__ import annotations
 
 import math
@@ -52,7 +52,7 @@ def _parts(nnet: Nnet) -> Iterator[Part]:
 
 
 class Walk:
-    """Walk through one network, which is changed and so must be a copy."""
+    """Conversion of one network into operations; the network is changed and so must be a copy."""
 
     def __init__(self, nnet: Nnet, options: GraphOptions) -> None:
         self.nnet, self.options = nnet, options
@@ -68,7 +68,10 @@ class Walk:
         self.frames = Frames(self.builder, self.times, is_stream, self.chunks)
 
     def _without_unread(self, context: tuple[int, int] | None) -> Times:
-        """Return the times of the network after removing choices that are never read; its context stays."""
+        """Return the times of the network after removing second arguments of Failover() that are never read.
+
+        The context stays that of the original network, or ``context`` if given.
+        """
         is_stream, factor = self.options.edges == "stream", self.options.frame_subsampling_factor
         for find_windows in (False, True):         # a recurrence may have windows only without such choices
             times = Times(self.nnet, self.outputs, factor, context, is_stream, find_windows)
@@ -94,9 +97,9 @@ class Walk:
         return graph
 
     def _same_context(self) -> None:
-        """Give all inputs with time the frames of the network's context.
+        """Set the windows of all inputs with time to the network's context.
 
-        In a stream, also those that a recurrence reads ahead of the requested output.
+        In a stream the window also has the frames that a recurrence reads ahead of the requested output.
         """
         inputs = list(filter(self.nnet.is_input, self.times.windows))
         left, right = self.times.left, self.times.right
@@ -106,7 +109,10 @@ class Walk:
         self.times.windows.update(dict.fromkeys(inputs, Window(-left, right)))
 
     def _first_time(self) -> int:
-        """Return the time of the first output of a stream with equal chunks, whose context is all before it."""
+        """Return the time of the first output row of a stream with equal chunks, 0 or less.
+
+        The stream begins so early that all states are full when the chunk with t = 0 is computed.
+        """
         factor = self.options.frame_subsampling_factor
         before = max(window.hi + window.step - window.lo - factor for window in self.times.windows.values())
         chunk = self.options.fixed_chunk_outputs * factor
@@ -165,7 +171,7 @@ class Walk:
         return layers.apply(self.builder, component, name, source)
 
     def _at(self, i: int, window: Window) -> layers.At:
-        """Return a function that reads the input of node i at an offset; zero where it is missing and optional."""
+        """Return a function that reads the input of component node i at an offset; missing optional rows are zero."""
         offsets, required = component_offsets(self.nnet.component_of(i))
         is_required = dict(zip(offsets, required, strict=True))
 
@@ -178,7 +184,7 @@ class Walk:
         return at
 
     def _finished(self, i: int) -> Value:
-        """Return an output with all its frames, with log-softmax, priors and exponential as requested."""
+        """Return the value of output node i after log-softmax, subtraction of priors and exponential, if requested."""
         self.builder.scope = ""
         name = self.nnet.nodes[i].name
         value = self.frames.expanded(self.frames.values[i], self.times.windows.get(i, self._output_window()))
@@ -226,7 +232,10 @@ class Recurrence:
         self.after: list[tuple[int, str, Value, Value]] = []
 
     def _lag(self, i: int, source: int, offset: int) -> int:
-        """Return the number of frames of the loop from the value of ``source`` at an offset to its use by node i."""
+        """Return how many steps of one frame pass between the computation of a row of ``source`` and its use by node i.
+
+        The row is at ``offset`` from the time of node i.
+        """
         shifts = self.times.shifts
         lag = (shifts[source] - shifts[i] - offset) * (-1 if self.is_backward else 1)
         return lag // self.step
@@ -234,7 +243,7 @@ class Recurrence:
     # -- the loop --------------------------------------------------------------------------------------------------
 
     def make(self) -> None:
-        """Append the loop, and operations that it needs, to the outer list."""
+        """Append the loop, and the operations that compute its inputs, to the operations outside."""
         if any(read.fixed and read.source in self.members for i in self.group for read in self.times.reads(i)):
             raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported")
         for i in self._in_order():
@@ -250,9 +259,9 @@ class Recurrence:
                     inside = self.body.op("scale", self._full(inside), by=1.0, constant=False)
                 collected.append((inside, outside))
                 self.outer.values[i] = outside
-        carried = self._chains()
+        carried = self._carried_values()
         if self.outer.kept_frames is not None and not self.is_backward:
-            self._keep(carried, collected)
+            self._add_states(carried, collected)
         body = [op for op in self.body.ops if isinstance(op, Op)]
         self.outer.builder.ops.append(Loop(body, carried, list(self.scanned.items()), collected, self.fold,
                                            self.is_backward, scope))
@@ -266,7 +275,7 @@ class Recurrence:
         return self.body.op("expand", value, frames=self.fold, constant=False) if value.is_constant else value
 
     def _in_order(self) -> list[int]:
-        """Return the nodes, each after those that it reads in the same step."""
+        """Return the nodes of the recurrence, sorted so that each comes after those that it reads in the same step."""
         order: list[int] = []
         left = list(self.group)
         while left:
@@ -281,8 +290,8 @@ class Recurrence:
             left = [i for i in left if i not in ready]
         return order
 
-    def _chains(self) -> list[Carried]:
-        """Return the carried values: for each node that is read, its values one, two, ... rounds ago."""
+    def _carried_values(self) -> list[Carried]:
+        """Return the carried values: for each node that is read at earlier steps, its values 1, 2, ... steps ago."""
         carried: list[Carried] = []
         for node in sorted({node for node, _ in self.carried}):
             last = max(lag for n, lag in self.carried if n == node)
@@ -296,11 +305,11 @@ class Recurrence:
         return carried
 
     def _given(self) -> set[str]:
-        """Return the inputs of the body; none of them may be a result, because runtimes overwrite them."""
+        """Return the names of the inputs of the body, which must not also be results, as runtimes overwrite them."""
         return {value.name for value in (*self.scanned.values(), *self.carried.values())}
 
     def _from_the_start(self, node: int) -> Value:
-        """Return the values of a node, with zeros for rows before the first frame of a stream."""
+        """Return the value of a node in the body, with zeros in rows before the first frame of a stream."""
         value = self._full(self.values[node])
         mask = self._is_on(node)
         return value if mask is None else self.body.op("mul", value, self._mask(mask), dim=value.dim)
@@ -311,8 +320,11 @@ class Recurrence:
         window = self.times.windows[node]
         return self.outer.builder.shared("is_in", self.outer.when(window).times, lo=window.lo, hi=ALWAYS)
 
-    def _keep(self, carried: list[Carried], collected: list[tuple[Value, Value]]) -> None:
-        """Let a stream continue: the last rounds' values come from the previous chunk and go to the next."""
+    def _add_states(self, carried: list[Carried], collected: list[tuple[Value, Value]]) -> None:
+        """Add a state of the stream for each node read at earlier steps, so that the loop continues in the next chunk.
+
+        Sets the initial values of ``carried``, and appends to ``collected`` the nodes whose last frames are kept.
+        """
         outer = self.outer.builder
         for node in sorted({node for node, _ in self.carried}):
             lags = {lag: self.carried[node, lag].name for n, lag in self.carried if n == node}
@@ -326,7 +338,7 @@ class Recurrence:
             self.after.append((node, name, state, self._collect(node, collected)))
 
     def _collect(self, node: int, collected: list[tuple[Value, Value]]) -> Value:
-        """Return all values of a node, outside the loop."""
+        """Return the value of a node at all frames, outside the loop; append it to ``collected`` if it is new."""
         if node in self.outer.values:
             return self.outer.values[node]
         inside = self._full(self.values[node])
@@ -342,7 +354,7 @@ class Recurrence:
         return self.carried[key]
 
     def _inside(self, value: Value) -> Value:
-        """Return a value from outside, frame by frame."""
+        """Return the value in the body for a value from outside, of which each step reads its own frames."""
         if value.is_constant:
             return value
         if value.name not in self.scanned:
@@ -350,7 +362,7 @@ class Recurrence:
         return self.scanned[value.name]
 
     def _mask(self, mask: Value) -> Value:
-        """Return a vector of booleans, as numbers, frame by frame."""
+        """Return the value in the body for a mask from outside, one boolean per frame: 0 or 1, (1, fold, 1)."""
         return self._inside(self.outer.builder.shared("as_column", mask, dim=1, constant=False))
 
     # -- nodes -----------------------------------------------------------------------------------------------------
@@ -384,9 +396,10 @@ class Recurrence:
         return any(source.node in self.members for source in part.sources())
 
     def _split_affine(self, i: int) -> Value | None:
-        """Return an affine map: of outside columns for all frames at once, plus of the others inside the loop.
+        """Split the affine map of node i: columns from outside are multiplied for all frames at once, before the loop.
 
-        None if there is nothing to gain.
+        Only the other columns are multiplied in the loop. Returns the sum; None if the node is not an affine map, or
+        its columns are all from outside or all from the recurrence.
         """
         node = self.nnet.nodes[i]
         assert isinstance(node, ComponentNode)
@@ -433,7 +446,7 @@ class Recurrence:
         return self.body.op("add", a, b)
 
     def _starts_as_zero(self, part: Part, reader: Window) -> bool:
-        """Return whether a part is zero where it cannot be computed because the loop has not begun."""
+        """Return whether the zeros with which the loop begins already replace all missing rows of a part."""
         if isinstance(part, Const) or not isinstance(part, Leaf):
             return False
         table = leaf_map(part)
@@ -450,7 +463,7 @@ class Recurrence:
         if table.fixed:
             raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported")
         if table.is_plain:
-            return self.outer_scaled(self._read(i, table.nodes[0], table.offsets[0], window), leaf)
+            return self._scaled(self._read(i, table.nodes[0], table.offsets[0], window), leaf)
         when = self.outer.when(window)
         total = None
         for residue, (node, offset) in enumerate(zip(table.nodes, table.offsets, strict=True)):
@@ -460,15 +473,15 @@ class Recurrence:
             term = self.body.op("mul", value, mask, dim=value.dim, constant=False)
             total = term if total is None else self.body.op("add", total, term)
         assert total is not None
-        return self.outer_scaled(total, leaf)
+        return self._scaled(total, leaf)
 
-    def outer_scaled(self, value: Value, leaf: Leaf) -> Value:
-        """Multiply a value by the scale of the leaf."""
+    def _scaled(self, value: Value, leaf: Leaf) -> Value:
+        """Multiply the value of a leaf by the scale of its sources."""
         scales = {source.scale for source in leaf.sources()}
         return value if scales == {1.0} else self.body.op("scale", value, by=next(iter(scales)))
 
     def _read(self, i: int, source: int, offset: int, window: Window) -> Value:
-        """Return what node i reads of another node at an offset."""
+        """Return the value in the body of node ``source`` at an offset from the time of node i."""
         if source not in self.members:
             return self._inside(self.outer.read(source, offset, window))
         lag = self._lag(i, source, offset) // self.fold

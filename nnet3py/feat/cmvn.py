@@ -44,7 +44,7 @@ def accumulate_stats(features: np.ndarray, stats: np.ndarray, weights: np.ndarra
     ----------
     features : float (frames, dim)
     stats : float64 (2, dim + 1), as :func:`empty_stats` gives them; changed in place
-    weights : float (frames,), how much each frame counts; None: 1
+    weights : float (frames,), weight of each frame; None: 1
 
     Raises
     ------
@@ -62,7 +62,7 @@ def accumulate_stats(features: np.ndarray, stats: np.ndarray, weights: np.ndarra
 
 
 def fake_stats(stats: np.ndarray, dims: Sequence[int]) -> np.ndarray:
-    """Return a copy of ``stats`` with mean 0 and variance 1 for some dimensions, which normalization then leaves alone.
+    """Return a copy of ``stats`` with mean 0 and variance 1 in some dimensions, which normalization does not change.
 
     Raises UsageError for a dimension in ``dims`` that does not exist. Kaldi: FakeStatsForSomeDims.
     """
@@ -151,9 +151,9 @@ def _floored_variances(variances: np.ndarray) -> np.ndarray:
 
 
 class OnlineNormalizer:
-    """Online normalization: each frame by a window of the frames up to it. Kaldi: OnlineCmvn.
+    """Online normalization: each frame is normalized by a window that ends with it. Kaldi: OnlineCmvn.
 
-    A window that is not full is filled up with statistics of the speaker's earlier utterances, then with global ones.
+    To a window of too few frames, statistics of the speaker's earlier utterances are added, then global ones.
     A whole utterance (a call) and the same utterance in pieces (``accept``, ``finish``) give the same result; memory
     does not grow with the utterance.
 
@@ -191,7 +191,7 @@ class OnlineNormalizer:
         self._num_frames = 0
 
     def __call__(self, features: np.ndarray) -> np.ndarray:
-        """Normalize a whole utterance, which from then on counts as one of the speaker's.
+        """Normalize a whole utterance, and add it to the speaker's statistics.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class OnlineNormalizer:
         return self._normalize(frames) if self.options.norm_means else frames.copy()
 
     def _add(self, frames: np.ndarray) -> None:
-        """Extend the running sums; rows before the window are overwritten when there is no more room."""
+        """Append the running sums of frames, float32 (frames, dim); in a full buffer, drop rows before the window."""
         begin, end = self._end, self._end + len(frames)
         if end > len(self._totals):
             kept = self._totals[max(0, begin - self.options.cmn_window - 1):begin].copy()
@@ -235,13 +235,12 @@ class OnlineNormalizer:
         self._num_frames += len(frames)
 
     def finish(self) -> None:
-        """End the utterance, which from then on counts as one of the speaker's."""
+        """End the utterance, and add it to the speaker's statistics."""
         self.speaker_stats = self.stats()
         self._begin()
 
     def stats(self) -> np.ndarray:
-        """Return float64 (2, dim + 1), new: statistics of the speaker's utterances, this one as far as it was accepted.
-        """
+        """Return statistics of the speaker's utterances, the current one included: float64 (2, dim + 1), new."""
         stats = self.speaker_stats.copy()
         stats[:, :-1] += self._totals[self._end - 1].reshape(2, -1)
         stats[0, -1] += self._num_frames
@@ -266,7 +265,7 @@ class OnlineNormalizer:
 
 def normalize_sliding(features: np.ndarray, window: int = 600, least_window: int = 100, center: bool = False,
                       norm_vars: bool = False) -> np.ndarray:
-    """Subtract the mean over a window that is around each frame or ends with it. Kaldi: SlidingWindowCmn.
+    """Subtract from each frame the mean over a window around it, or ending with it. Kaldi: SlidingWindowCmn.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ MOST_DELTAS = 1000            # Kaldi's limit of order and window
 
 
 def splice(features: np.ndarray, left: int = 4, right: int = 4) -> np.ndarray:
-    """Put each frame beside its neighbors; the first and the last frame are repeated. Kaldi: SpliceFrames.
+    """Concatenate each frame with its neighbors; the first and the last frame are repeated. Kaldi: SpliceFrames.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ def splice(features: np.ndarray, left: int = 4, right: int = 4) -> np.ndarray:
 
 
 def windows(features: np.ndarray, width: int) -> np.ndarray:
-    """Return each ``width`` successive frames side by side: (frames - width + 1, width dim), new."""
+    """Concatenate each ``width`` successive frames to one row: (frames - width + 1, width dim), new."""
     features = np.ascontiguousarray(features)
     dim = features.shape[1]
     shape = max(0, len(features) - width + 1), width * dim
@@ -42,12 +42,12 @@ def windows(features: np.ndarray, width: int) -> np.ndarray:
 
 
 def delta_filters(order: int = 2, window: int = 2) -> list[np.ndarray]:
-    """Return the filters of :func:`add_deltas`: a slope, convolved with itself once for each further order.
+    """Return the filters of :func:`add_deltas`: that of the first derivative, convolved with itself for higher orders.
 
     Parameters
     ----------
     order : order of the highest derivative
-    window : frames on each side of a frame that the slope is computed from
+    window : frames on each side of a frame from which the first derivative is computed
 
     Returns
     -------
@@ -149,7 +149,7 @@ def subsample(features: np.ndarray, n: int, offset: int = 0) -> np.ndarray:
 
 
 def shift(features: np.ndarray, frames: int) -> np.ndarray:
-    """Move features in time. Their number stays: the first or the last frame is repeated.
+    """Delay features, or move them to earlier frames. The first or last frame is repeated to keep their number.
 
     Parameters
     ----------
@@ -164,7 +164,7 @@ def shift(features: np.ndarray, frames: int) -> np.ndarray:
 
 
 def paste(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Put features of several kinds side by side, cut to the shortest.
+    """Concatenate the columns of several features, cut to the shortest.
 
     Parameters
     ----------
@@ -220,14 +220,15 @@ def transform(features: np.ndarray, matrix: np.ndarray) -> np.ndarray:
 
 
 def add_shifted_deltas(features: np.ndarray, window: int = 1, shift: int = 3, blocks: int = 7) -> np.ndarray:
-    """Append shifted delta cepstra (SDC): slopes at this frame and at later ones. Kaldi: ShiftedDeltaFeatures.
+    """Append shifted delta cepstra (SDC): derivatives at this frame and at later ones. Kaldi: ShiftedDeltaFeatures.
 
     Parameters
     ----------
     features : float32 (frames, dim)
-    window : frames on each side that a slope is computed from; beyond the ends the first and last frame are repeated
-    shift : frames from one slope to the next
-    blocks : number of slopes
+    window : frames on each side from which a derivative is computed; beyond the ends the first and last frame are
+        repeated
+    shift : frames from one derivative to the next
+    blocks : number of derivatives
 
     Returns
     -------

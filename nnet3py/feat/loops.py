@@ -34,11 +34,12 @@ def normalize_frames(frames: Any, totals: Any, end: int, num_frames: int, window
     Parameters
     ----------
     frames : float32 (frames, dim)
-    totals, end : float64, running sums of :func:`add_frames`; the row after the one of the last frame
+    totals, end : float64 (rows, 2 dim), running sums of :func:`add_frames`; and 1 + the row of the last frame's sums
     num_frames : frames of the utterance so far
     window : frames of a window
-    speaker, assumed : float64 (2, dim + 1), the speaker's and global statistics, which fill up a window in this order
-    most_speaker, most_assumed : largest numbers of frames that they may count as
+    speaker, assumed : float64 (2, dim + 1), the speaker's and global statistics, which in this order are added to a
+        window of too few frames
+    most_speaker, most_assumed : largest numbers of frames to which these statistics are scaled
     norm_vars, floor : whether to normalize variances, too, and their floor
     result : float32 (frames, dim)
     """
@@ -145,7 +146,7 @@ NEAR = 2          # distance from the envelope's state up to which states are co
 
 def correlate_frames(signal: Any, first: int, starts: Any, ends: Any, window: int, first_lag: int, preemphasis: float,
               frame: Any, correlations: Any, energies: Any) -> None:
-    """Correlate frames of a signal with the signal at many lags, and multiply the energies of each such pair.
+    """Correlate frames of a signal with the signal at many lags, and compute the products of both energies.
 
     Parameters
     ----------
@@ -192,12 +193,13 @@ def correlate_frames(signal: Any, first: int, starts: Any, ends: Any, window: in
 
 
 def normalize_correlations(correlations: Any, energies: Any, ballasts: Any, nccf: Any) -> None:
-    """Normalize correlations by the energies (NCCF): float32 (frames, lags).
+    """Compute the normalized cross-correlation (NCCF), correlation / sqrt(energies + ballast).
 
     Parameters
     ----------
     correlations, energies : results of :func:`correlate_frames`
-    ballasts : float64 (frames,), added to the products of energies; where the sum is 0, so is the NCCF
+    ballasts : float64 (frames,); where the denominator is 0, so is the NCCF
+    nccf : float32 (frames, lags), result
     """
     for row in range(correlations.shape[0]):
         for lag in range(correlations.shape[1]):
@@ -206,13 +208,14 @@ def normalize_correlations(correlations: Any, energies: Any, ballasts: Any, nccf
 
 
 def interpolate_correlations(nccf: Any, starts: Any, sizes: Any, weights: Any, at_states: Any) -> None:
-    """Interpolate the NCCF at the lags of all states: float32 (frames, states).
+    """Interpolate the NCCF at the lags of all states of the pitch search.
 
     Parameters
     ----------
     nccf : float32 (frames, lags)
-    starts, sizes, weights : int32 (states,), int32 (states,), float32 (states, largest size): first measured lag and
-        number of measured lags that a state is interpolated from, and their weights
+    starts, sizes, weights : int32 (states,), int32 (states,), float32 (states, largest size): for each state, the first
+        lag, the number of lags, and the weights of the lags from which it is interpolated
+    at_states : float32 (frames, states), result
     """
     for row in range(nccf.shape[0]):
         for state in range(starts.shape[0]):
@@ -224,12 +227,13 @@ def interpolate_correlations(nccf: Any, starts: Any, sizes: Any, weights: Any, a
 
 def interpolate_along_path(nccf: Any, places: Any, states: Any, starts: Any, sizes: Any, weights: Any,
                            values: Any) -> None:
-    """Interpolate the NCCF at one state of each frame: float32 (frames,). Cf. :func:`interpolate_correlations`.
+    """Interpolate the NCCF at one state of each frame, with the weights of :func:`interpolate_correlations`.
 
     Parameters
     ----------
-    nccf, places : float32 (rows, lags); int64 (frames,), the row of each frame
-    states : int64 (frames,)
+    nccf, places : float32 (rows, lags); and int64 (frames,), the row of each frame
+    states : int64 (frames,), the state of each frame
+    values : float32 (frames,), result
     """
     for frame in range(states.shape[0]):
         row, state = places[frame], states[frame]
@@ -292,12 +296,12 @@ def search_pitch(nccf: Any, lags: Any, soft_min_f0: float, change_cost: float, c
 
 
 def follow_ancestors(back: Any, ancestors: Any, before: Any) -> None:
-    """Update, for further frames, the states in which the best paths were in an earlier frame.
+    """Update, after further frames, in which state of an earlier frame the best path to each state began.
 
     Parameters
     ----------
     back : int16 (frames, states), back pointers of the further frames
-    ancestors : int16 (states,), states in the earlier frame, changed in place
+    ancestors : int16 (states,), for each state of the last frame a state of the earlier frame, changed in place
     before : int16 (states,), scratch
     """
     num_states = back.shape[1]
@@ -309,9 +313,13 @@ def follow_ancestors(back: Any, ancestors: Any, before: Any) -> None:
 
 
 def trace_path(back: Any, places: Any, state: int, states: Any) -> None:
-    """Trace back the path that ends in a state: int64 (frames,).
+    """Trace back the best path that ends in a state.
 
-    ``back`` is int16 (rows, states), back pointers; ``places`` int64 (frames,), the row of each frame.
+    Parameters
+    ----------
+    back, places : int16 (rows, states), back pointers; and int64 (frames,), the row of each frame
+    state : state in the last frame
+    states : int64 (frames,), result: state in each frame
     """
     here = np.int64(state)
     for frame in range(places.shape[0] - 1, -1, -1):
@@ -320,7 +328,7 @@ def trace_path(back: Any, places: Any, state: int, states: Any) -> None:
 
 
 def paths_meeting(back: Any, places: Any, most: int) -> int:
-    """Return how many of the last frames, at most ``most``, lie after the frame in which all paths meet.
+    """Return how many of the last frames, at most ``most``, are after the last frame on which all best paths agree.
 
     Arguments as of :func:`trace_path`.
     """

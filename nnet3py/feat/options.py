@@ -1,4 +1,4 @@
-"""Options of features: normalization, voice activity, rooms, silence, windows and filters. Light."""
+"""Options of features: normalization, voice activity, rooms, silence, windows and filters. Imports nothing heavy."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Pitch of speech as sound arrives, with the normalized cross-correlation (NCCF) that says how voiced a frame is.
+"""Pitch of speech as sound arrives, with the normalized cross-correlation (NCCF), a measure of voicing.
 
 Ghahremani, BabaAli, Povey, Riedhammer, Trmal and Khudanpur, "A pitch extraction algorithm tuned for automatic speech
 recognition", ICASSP 2014. Kaldi: ``OnlinePitchFeature``.
@@ -53,14 +53,14 @@ def pitch_options(values: Mapping[str, OptionValue]) -> PitchOptions:
 
 
 class _Lags:
-    """Lags of the cross-correlation: the measured ones, and those of the search's states between them.
+    """Lags of the cross-correlation: whole samples, at which it is computed, and those of the states of the search.
 
     Attributes
     ----------
     seconds : float32 (states,), lags of the states, ascending
-    first, count : smallest measured lag in samples, and number of measured lags
-    starts, sizes, weights : for each state, the measured lags that its NCCF is interpolated from, as the loop
-        ``interpolate_correlations`` takes them
+    first, count : smallest computed lag in samples, and number of computed lags
+    starts, sizes, weights : for each state, the computed lags from which its NCCF is interpolated, and their weights;
+        arguments of :func:`~nnet3py.feat.loops.interpolate_correlations`
     """
 
     def __init__(self, options: PitchOptions) -> None:
@@ -84,7 +84,14 @@ class _Lags:
 
 
 class _Early(NamedTuple):
-    """NCCF (frames, states), mean squares and energies (frames,) by which the first frames were searched."""
+    """Data of the first frames, which are searched again when the loudness of the sound is better known.
+
+    Attributes
+    ----------
+    nccf : float32 (frames, states), with the ballast of the first search
+    squares : float64 (frames,), variance of the signal from which the ballast was computed
+    energies : float64 (frames,), mean of the products of energies over all lags
+    """
 
     nccf: np.ndarray
     squares: np.ndarray
@@ -137,7 +144,7 @@ class RowQueue:
 
 
 class _FrameRows:
-    """A queue with a row for each frame. Successive rows that are equal, as in silence, are stored once.
+    """Queue with a row for each frame; equal successive rows, as in silence, are stored once.
 
     Parameters
     ----------
@@ -172,7 +179,7 @@ class _FrameRows:
         self._dropped += unused
 
     def between(self, first: int, end: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the stored rows, a view; and int64 (end - first,), the numbers in it of these frames' rows."""
+        """Return all stored rows, a view; and int64 (end - first,), for each of the frames the index of its row."""
         return self._rows.array, self._places.array[first:end] - self._dropped
 
 
@@ -217,18 +224,18 @@ class PitchStream:
 
     @property
     def num_ready(self) -> int:
-        """Number of frames that may be asked for."""
+        """Number of frames that :meth:`frames` can return."""
         return self.num_frames - self._latency
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take more sound, float32 (samples,) in the range of 16 bits. Raises NumericError for NaN or infinity."""
+        """Accept more sound, float32 (samples,) in the range of 16 bits. Raises NumericError for NaN or infinity."""
         samples = np.asarray(samples, dtype=np.float32)
         if not np.isfinite(samples).all():
             raise NumericError("NaN or infinity among the samples")
         self._accept(self._resampler.accept(samples))
 
     def finish(self) -> None:
-        """End the sound: all frames are ready, and final."""
+        """End the sound; afterwards all frames are ready, and their results final."""
         if self._is_finished:
             return
         self._is_finished = True
@@ -238,7 +245,7 @@ class PitchStream:
         self._latency = 0
 
     def frames(self, first: int, end: int) -> np.ndarray:
-        """Return float32 (end - first, 2): NCCF, and pitch in Hz, as known now."""
+        """Return the current results of frames: NCCF, and pitch in Hz, float32 (end - first, 2)."""
         settled, skipped = self._settled.array[first:end], len(self._settled)
         if end <= max(first, skipped):
             return settled
@@ -249,7 +256,7 @@ class PitchStream:
         return np.concatenate((settled, self._results(begin, self._path[begin - untraced:end - skipped - untraced])))
 
     def _accept(self, signal: np.ndarray) -> None:
-        """Take more of the resampled signal, and search its frames."""
+        """Append to the resampled signal, and continue the search over its new frames."""
         sums = np.cumsum(np.stack((signal, np.square(signal, dtype=np.float64)), axis=1), axis=0, dtype=np.float64)
         self._sums = np.concatenate((self._sums, sums + self._sums[-1]))
         self._signal = np.concatenate((self._signal, signal))
@@ -287,12 +294,18 @@ class PitchStream:
         return frame * shift if self.options.snip_edges else (2 * frame + 1) * shift // 2 - self._full // 2
 
     def _mean_squares(self, ends: np.ndarray) -> np.ndarray:
-        """Return float64: for each of ``ends``, the variance of the signal up to that sample."""
+        """Return the variance of the signal from its beginning to each of the samples ``ends``: float64 (ends,)."""
         sums = self._sums[np.clip(ends - self._first, 0, len(self._signal))] / np.maximum(ends, 1)[:, None]
         return np.asarray(sums[:, 1] - np.square(sums[:, 0]))
 
     def _add(self, frames: np.ndarray, total: int) -> None:
-        """Compute the NCCF of the next frames, and search them."""
+        """Compute the NCCF of the next frames, and continue the search over them.
+
+        Parameters
+        ----------
+        frames : int (frames,), numbers of the frames
+        total : number of samples of the signal so far
+        """
         options, lags = self.options, self._lags
         starts = np.array([self._start_of(int(frame)) for frame in frames], dtype=np.int64)
         ends = np.full(len(frames), total, dtype=np.int64)
@@ -316,7 +329,7 @@ class PitchStream:
         return self.options.nccf_ballast * np.square(squares * self.options.window)
 
     def _search(self, nccf: np.ndarray) -> None:
-        """Continue the search with frames whose NCCF is float32 (frames, states)."""
+        """Continue the Viterbi search over frames, given their NCCF, float32 (frames, states)."""
         options, states = self.options, nccf.shape[1]
         back = np.empty(nccf.shape, dtype=np.int16)
         # Without a cost of changes all back pointers would be equally good; a tiny cost prefers the nearest state.
@@ -328,7 +341,10 @@ class PitchStream:
         self._path = self._path[:0]
 
     def _revise(self) -> None:
-        """Search the first frames again if the loudness of the whole sound differs from the one used before."""
+        """Repeat the search over the first frames, with the ballast for the loudness of all sound so far.
+
+        Nothing is done if the loudness is about the same as in the first search.
+        """
         self._may_revise = False
         if not self._early:
             return
@@ -347,14 +363,17 @@ class PitchStream:
         self._search(nccf)
 
     def _trace_back(self, first: int, end: int, state: int) -> np.ndarray:
-        """Return int64 (end - first,): the best path to a state of the last of these open frames."""
+        """Return the best path through open frames that ends in ``state``: int64 (end - first,), the states."""
         back, places = self._back.between(first, end)
         states = np.empty(end - first, dtype=np.int64)
         _trace(back, places, state, states)
         return states
 
     def _results(self, first: int, states: np.ndarray) -> np.ndarray:
-        """Return float32 (states, 2): NCCF and pitch along a path through the open frames from number ``first`` on."""
+        """Return NCCF and pitch in Hz along a path through open frames, the first of which is frame ``first``.
+
+        ``states`` is int64 (frames,), the state of each frame; the result float32 (frames, 2).
+        """
         lags, nccf = self._lags, np.empty(len(states), dtype=np.float32)
         _interpolate_along(*self._nccf.between(first, first + len(states)), states, lags.starts, lags.sizes,
                            lags.weights, nccf)
@@ -372,13 +391,13 @@ class PitchStream:
         self._begin_waiting()
 
     def _begin_waiting(self) -> None:
-        """Wait from now on until all paths come from one state of the frame that is now the last one."""
+        """Mark all open frames as those to settle next: when all best paths share a state in the last of them."""
         self._num_waiting = len(self._back)
         self._ancestors[:] = np.arange(len(self._ancestors))
 
 
 def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions | None = None) -> np.ndarray:
-    """Compute the pitch of a frames_of_sound sound. Kaldi: ComputeKaldiPitch.
+    """Compute the pitch of a whole sound. Kaldi: ComputeKaldiPitch.
 
     Parameters
     ----------
@@ -402,10 +421,14 @@ def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions | None
 
 
 def frames_of_sound(stream: Any, samples: np.ndarray, rate: float, options: PitchOptions) -> np.ndarray:
-    """Return the frames of a stream of pitch, raw or processed, for a whole sound.
+    """Pass a whole sound to a stream, and return all its frames.
 
-    With ``frames_per_chunk`` the sound is given in pieces; with ``simulate_first_pass_online`` too, each frame is taken
-    as it is first known. Raises Nnet3Error for another rate than that of the options.
+    With the option ``frames_per_chunk``, the sound is passed in pieces. With ``simulate_first_pass_online``, the result
+    of each frame is the first one that the stream has for it. Raises Nnet3Error for another rate than in the options.
+
+    Parameters
+    ----------
+    stream : PitchStream or ProcessedPitchStream
     """
     if rate != options.sample_frequency:
         raise Nnet3Error(f"the sound has {rate:g} samples a second, --sample-frequency is {options.sample_frequency:g}")

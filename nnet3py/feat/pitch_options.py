@@ -1,4 +1,4 @@
-"""Options of the search for pitch, and of features and curves made of it. Light."""
+"""Options of the search for pitch, and of features and curves made of it. Imports nothing heavy."""
 from __future__ import annotations
 
 import math

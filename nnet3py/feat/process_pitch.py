@@ -1,4 +1,4 @@
-"""Pitch features for networks: voicing, log pitch less its mean nearby, change of the pitch. Interpolation of pitch.
+"""Pitch features for networks: voicing, log pitch minus its local mean, delta pitch. Interpolation of pitch.
 
 Ghahremani et al., ICASSP 2014. Kaldi: ``OnlineProcessPitch``, ``interpolate-pitch``.
 """
@@ -42,7 +42,7 @@ def process_pitch_options(values: Mapping[str, OptionValue]) -> ProcessPitchOpti
 
 
 class _Processor:
-    """A converter of raw pitch to features, with the noise that it has drawn for each frame."""
+    """Converter of raw pitch to features; it stores the random noise of each frame, so that repeated calls agree."""
 
     def __init__(self, options: ProcessPitchOptions) -> None:
         options.check()
@@ -55,8 +55,8 @@ class _Processor:
 
         Parameters
         ----------
-        raw, raw_first : float32, NCCF and pitch of the frames from number ``raw_first`` on, as far as the contexts of
-            ``frames`` reach within the sound
+        raw, raw_first : float32 (raw frames, 2), NCCF and pitch of the frames from number ``raw_first`` on, which must
+            include the context of ``frames`` (:attr:`context`) except beyond the ends of the sound
         frames : int64 (frames,), numbers of the frames
         """
         options, rows = self._options, frames - raw_first
@@ -98,7 +98,7 @@ class _Processor:
 
 
 def _voicing_probabilities(nccf: np.ndarray) -> np.ndarray:
-    """Return float64: the probability that a frame is voiced. Kaldi: NccfToPov."""
+    """Return the probability that each frame is voiced, float64 (frames,). Kaldi: NccfToPov."""
     size = np.abs(nccf)
     odds = -5.2 + 5.4 * np.exp(7.5 * (size - 1)) + 4.8 * size - 2 * np.exp(-10 * size) + 4.2 * np.exp(20 * (size - 1))
     return np.asarray(1 / (1 + np.exp(-odds)))
@@ -114,8 +114,8 @@ def process_pitch(raw: np.ndarray, options: ProcessPitchOptions) -> np.ndarray:
 
     Returns
     -------
-    float32 (frames + delay, dim) : feature of voicing, log pitch less its mean nearby, change of the log pitch, log
-        pitch; those that the options ask for
+    float32 (frames + delay, dim) : feature of voicing, log pitch minus its local mean, delta of the log pitch, log
+        pitch; only those that the options select
 
     Raises
     ------
@@ -152,7 +152,7 @@ class ProcessedPitchStream:
 
     @property
     def num_ready(self) -> int:
-        """Number of frames that may be asked for."""
+        """Number of frames that :meth:`frames` can return."""
         ready, options = self._pitch.num_ready, self._options
         if not ready:
             return 0
@@ -161,16 +161,16 @@ class ProcessedPitchStream:
         return max(0, ready - options.normalization_right_context + options.delay)
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take more sound, float32 (samples,) in the range of 16 bits. Raises NumericError for NaN or infinity."""
+        """Accept more sound, float32 (samples,) in the range of 16 bits. Raises NumericError for NaN or infinity."""
         self._pitch.accept(samples)
 
     def finish(self) -> None:
-        """End the sound: all frames are ready, and final."""
+        """End the sound; afterwards all frames are ready, and their features final."""
         self._pitch.finish()
         self._is_finished = True
 
     def frames(self, first: int, end: int) -> np.ndarray:
-        """Return float32 (end - first, dim), as known now."""
+        """Return the current features of frames: float32 (end - first, dim)."""
         if end <= first:
             return np.zeros((0, self.dim), dtype=np.float32)
         before, after = self._processor.context
@@ -184,7 +184,13 @@ class ProcessedPitchStream:
 
 
 class InterpolatedPitch(NamedTuple):
-    """Voicing and pitch, float32 (frames, 2), and the numbers of frames that had no pitch, and whose pitch was changed.
+    """Result of interpolation.
+
+    Attributes
+    ----------
+    features : float32 (frames, 2), voicing and pitch
+    num_zero : number of frames whose pitch was 0
+    num_changed : number of other frames whose pitch was changed
     """
 
     features: np.ndarray
@@ -193,7 +199,7 @@ class InterpolatedPitch(NamedTuple):
 
 
 def check_pitch(features: np.ndarray) -> np.ndarray:
-    """Return a float32 copy of voicing and pitch, (frames, 2).
+    """Check features of voicing and pitch, (frames, 2); return a float32 copy.
 
     Raises ShapeError for an array of another shape, UsageError for a pitch that is neither 0 nor positive.
     """
@@ -205,7 +211,7 @@ def check_pitch(features: np.ndarray) -> np.ndarray:
 
 
 def interpolate_linearly(features: np.ndarray) -> np.ndarray:
-    """Replace pitches of 0 by lines between their neighbors: float32 (frames, 2). Raises as :func:`check_pitch`."""
+    """Replace pitches of 0 by linear interpolation over time: float32 (frames, 2). Raises as :func:`check_pitch`."""
     result = check_pitch(features)
     pitch = result[:, 1]
     edges = np.flatnonzero(np.diff(np.concatenate(([False], pitch == 0, [False]))))
@@ -221,7 +227,7 @@ def interpolate_linearly(features: np.ndarray) -> np.ndarray:
 
 
 def interpolate_pitch(features: np.ndarray, options: InterpolationOptions, random: CRandom) -> InterpolatedPitch:
-    """Find the likeliest smooth pitch by a Viterbi search; a step costs half its square in Hz.
+    """Find the likeliest smooth pitch by a Viterbi search, in which a change by d Hz between frames costs d² / 2.
 
     Parameters
     ----------

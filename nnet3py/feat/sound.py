@@ -72,7 +72,7 @@ class Resampler:
         self._num_inputs = self._num_outputs = 0
 
     def accept(self, samples: np.ndarray) -> np.ndarray:
-        """Take float32 (samples,); return the outputs that can be computed now, float32 (samples,)."""
+        """Accept float32 (samples,); return the outputs that have become computable, float32 (samples,)."""
         self._kept = np.concatenate((self._kept, np.asarray(samples, dtype=np.float64)))
         self._num_inputs += len(samples)
         return self._outputs(self._num_inputs * self._step_in - self._width)
@@ -82,7 +82,10 @@ class Resampler:
         return self._outputs(self._num_inputs * self._step_in)
 
     def _outputs(self, end: int) -> np.ndarray:
-        """Return the outputs before the time ``end``, in ticks, that were not returned yet."""
+        """Return the outputs before ``end`` that have not been returned yet.
+
+        ``end`` : time in ticks, of which each input and each output sample takes a whole number
+        """
         total = max(self._num_outputs, -(-end // self._step_out))
         result = np.empty(total - self._num_outputs, dtype=np.float32)
         padded = np.pad(self._kept, (0, self._reach + 2))                      # samples outside have weight 0
@@ -99,9 +102,13 @@ class Resampler:
 
 
 def lowpass_filter(seconds: np.ndarray, cutoff: float, zeros: int) -> np.ndarray:
-    """Return the values of a low-pass filter, a sinc under a raised cosine, at times: float64, as ``seconds``.
+    """Return the values of a low-pass filter, a sinc under a raised cosine, at some times. Kaldi: FilterFunc.
 
-    ``cutoff``: frequency in Hz. ``zeros``: zeros on each side. Kaldi: FilterFunc.
+    Parameters
+    ----------
+    seconds : float, times relative to the center, of any shape, which the result has, too
+    cutoff : cutoff frequency in Hz
+    zeros : number of zeros of the sinc on each side
     """
     raised = 0.5 * (1 + np.cos(2 * np.pi * cutoff / zeros * seconds))
     window = np.where(np.abs(seconds) < zeros / (2 * cutoff), raised, 0)
@@ -195,7 +202,7 @@ def convolve(samples: np.ndarray, response: np.ndarray) -> np.ndarray:
 
 
 def power(samples: np.ndarray) -> float:
-    """Return the mean square."""
+    """Return the mean square of samples."""
     values = samples.astype(np.float64, copy=False)
     return float(values @ values) / len(values)
 
@@ -273,10 +280,10 @@ def _add(sound: np.ndarray, rate: float, signal: AddedSignal, early_power: float
 
 
 def with_silence(samples: np.ndarray, rate: float, options: SilenceOptions) -> np.ndarray:
-    """Append silence to a channel of sound: float32 (count + length rate,) of (count,).
+    """Append silence of ``options.length`` seconds to a channel of sound, (samples,); return float32 (more samples,).
 
-    The silence is the quietest piece of the sound's beginning and end, repeated under windows that overlap by half. If
-    the sound is shorter than a piece, all of it is the piece. Raises UsageError for options that contradict each other.
+    The silence is the quietest piece of the sound's beginning and end, or all of a sound that is shorter than a piece,
+    repeated under windows that overlap by half. Raises UsageError for options that contradict each other.
     """
     seconds = (options.length, options.search, options.extract, options.shift)
     if not (all(0.0 < value * rate <= _MOST_SAMPLES for value in seconds) and options.extract < options.search):
@@ -296,7 +303,13 @@ def with_silence(samples: np.ndarray, rate: float, options: SilenceOptions) -> n
 
 
 def _quietest_piece(samples: np.ndarray, search: int, extract: int, shift: int) -> np.ndarray:
-    """Return the piece of ``extract`` samples with the least power, float64."""
+    """Return the piece with the least power among those at the beginning and end of a sound: float64 (extract,).
+
+    Parameters
+    ----------
+    search, extract, shift : numbers of samples: of the part at each end that is searched, of a piece, and from one
+        piece to the next
+    """
     last = len(samples) - extract
     begins = [*range(0, min(search - extract, last) + 1, shift),
               *range(max(0, len(samples) - search), last + 1, shift)] or [0]

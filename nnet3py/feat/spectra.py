@@ -36,7 +36,7 @@ class FrameOptions:
     def __init__(self, samp_freq: float, frame_length_ms: float, frame_shift_ms: float, dither: float,
                  preemph_coeff: float, remove_dc_offset: bool, window_type: str, round_to_power_of_two: bool,
                  blackman_coeff: float, snip_edges: bool) -> None:
-        """Take Kaldi's options by the names of its fields; raise UsageError for values out of range."""
+        """Check the options, which have the names of Kaldi's fields; raise UsageError for values out of range."""
         if not 0 < samp_freq < float("inf"):
             raise UsageError(f"--sample-frequency={samp_freq:g}: expected a positive number")
         for name, milliseconds, least in (("shift", frame_shift_ms, 1), ("length", frame_length_ms, 2)):
@@ -65,9 +65,9 @@ class FrameOptions:
         return frame * self.shift + self.shift // 2 - self.size // 2
 
     def num_frames(self, num_samples: int, is_over: bool) -> int:
-        """Return the number of windows in so many samples.
+        """Return the number of windows in ``num_samples`` samples.
 
-        Unless ``is_over``, only windows count that later samples do not change.
+        Unless ``is_over``, more samples may follow, and windows that these would change are not counted.
         """
         if self.snip_edges or not is_over:
             complete = 1 + (num_samples - self.size - self.first_sample(0)) // self.shift
@@ -102,7 +102,7 @@ class FrameWindows:
         self._first = self._done = 0
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take more samples, float32 (samples,)."""
+        """Accept more samples, float32 (samples,)."""
         self._kept = np.concatenate((self._kept, samples), dtype=np.float32) if len(self._kept) else np.array(
             samples, dtype=np.float32)
 
@@ -170,7 +170,7 @@ def inverse_mel(value: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Warp:
-    """A warp of the frequency axis for vocal tract length normalization (VTLN), linear but near the ends.
+    """Warp of the frequency axis for vocal tract length normalization (VTLN): piecewise linear, with two bends.
 
     Attributes
     ----------
@@ -268,7 +268,7 @@ _HALF = np.float32(0.5)
 
 
 def is_power_of_two(size: int) -> bool:
-    """Return whether :func:`real_transform` has this length."""
+    """Return whether :func:`real_transform` supports this length."""
     return size >= 4 and size & (size - 1) == 0
 
 
@@ -303,9 +303,9 @@ def real_transform(rows: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]
 
 
 def _complex_transform(real: np.ndarray, imaginary: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Transform complex numbers along the last axis.
+    """Compute the Fourier transform of complex numbers along the last axis, by the split-radix algorithm.
 
-    Half the length gives the even frequencies, quarters give the frequencies 4k + 1 and 4k + 3.
+    A transform of half the length gives the even frequencies, two of a quarter the frequencies 4k + 1 and 4k + 3.
     """
     size = real.shape[1]
     if size == 1:
@@ -326,7 +326,7 @@ def _complex_transform(real: np.ndarray, imaginary: np.ndarray) -> tuple[np.ndar
 
 
 def _times_roots(real: np.ndarray, imaginary: np.ndarray, size: int, step: int) -> tuple[np.ndarray, np.ndarray]:
-    """Multiply number k by exp(-2πi step k / size), with three real products for each."""
+    """Multiply element k of each row by exp(-2πi step k / size), with three real products for each element."""
     cosines, sums, differences = _root_tables(size, step)
     common = cosines * (real + imaginary)
     new_real, new_imaginary = differences * imaginary + common, sums * real + common
@@ -341,7 +341,7 @@ def _times_roots(real: np.ndarray, imaginary: np.ndarray, size: int, step: int) 
 
 @cache
 def _root_tables(size: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return float32 (size / 4,): cosines, minus the sums of cosines and sines, and sines less cosines."""
+    """Return cos a, -(cos a + sin a), and sin a - cos a, for a = 2π step k / size: float32 (size / 4,) each."""
     angles = (step * np.arange(size // 4) * (2 * math.pi) / size).astype(np.float32)
     cosines, sines = np.empty((2, len(angles)), dtype=np.float32)
     _cosines(angles, cosines, sines)
@@ -350,7 +350,10 @@ def _root_tables(size: int, step: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 @cache
 def _roots(size: int) -> np.ndarray:
-    """Return float32 (2, size / 4): powers of exp(-2πi / size), each from the one before, so that rounding adds up."""
+    """Return the powers of exp(-2πi / size), real and imaginary parts: float32 (2, size / 4).
+
+    As in Kaldi, each is computed from the previous one, with accumulating rounding errors.
+    """
     angle = np.array([-2 * math.pi / size], dtype=np.float32)
     cosine, sine = np.empty((2, 1), dtype=np.float32)
     _cosines(angle, cosine, sine)

@@ -84,7 +84,7 @@ def speech_options(kind: str, values: Mapping[str, OptionValue]) -> SpeechOption
 
 
 class SpeechFeatures:
-    """A computer of features of sounds.
+    """Computation of the MFCC, filterbank, PLP or spectrogram features of sounds.
 
     Parameters
     ----------
@@ -155,7 +155,7 @@ class SpeechFeatures:
         return frames if len(frames) else np.zeros((0, 0), dtype=np.float32)
 
     def begin(self, warp: float | None = None) -> FrameComputer:
-        """Begin to compute the frames of one sound of this rate as it arrives."""
+        """Return a new computer for the frames of one sound, of the rate :attr:`rate`, as it arrives."""
         return FrameComputer(FrameWindows(self.frame_options), self._transform(self._warp if warp is None else warp))
 
     def check_rate(self, rate: float) -> None:
@@ -174,7 +174,7 @@ class SpeechFeatures:
 
 
 def _with_defaults(values: Mapping[str, Any], table: Mapping[str, Setting]) -> dict[str, Any]:
-    """Fill up options with a table's defaults; raise UsageError for names that are not in the table."""
+    """Return options, with defaults from a table for missing ones; raise UsageError for names not in the table."""
     for name in values:
         if name not in table:
             raise UsageError(f"features have no option '{name}'",
@@ -183,17 +183,17 @@ def _with_defaults(values: Mapping[str, Any], table: Mapping[str, Setting]) -> d
 
 
 class FrameComputer:
-    """A computer of the frames of one sound as it arrives."""
+    """Computation of the feature frames of one sound as it arrives."""
 
     def __init__(self, windows: FrameWindows, transform: _Transform) -> None:
         self._windows, self._transform = windows, transform
 
     def accept(self, samples: np.ndarray) -> None:
-        """Take more samples, float32 (samples,) in the range of 16 bits."""
+        """Accept more samples, float32 (samples,) in the range of 16 bits."""
         self._windows.accept(np.asarray(samples, dtype=np.float32))
 
     def take(self) -> np.ndarray:
-        """Return the frames that are ready and were not taken before, float32 (frames, dim)."""
+        """Return the frames that are ready and have not been returned yet, float32 (frames, dim)."""
         return self._take(False)
 
     def finish(self) -> np.ndarray:
@@ -213,7 +213,7 @@ class FrameComputer:
 
 
 class _Transform:
-    """Base of the kinds of features: the spectrum, the filters, the energy.
+    """Base class of the kinds of features; computes power spectra and log energies.
 
     Attributes
     ----------
@@ -236,7 +236,7 @@ class _Transform:
         raise NotImplementedError
 
     def _power(self, windows: np.ndarray, use_power: bool = True) -> np.ndarray:
-        """Return float32 (frames, padded / 2): the power spectrum, or the magnitudes."""
+        """Return the power spectrum of windows, or magnitudes unless ``use_power``: float32 (frames, padded / 2)."""
         spectrum = np.fft.rfft(windows, self._frame.padded, axis=1)[:, :self._frame.padded // 2]
         power = np.square(spectrum.real) + np.square(spectrum.imag)
         return np.ascontiguousarray(power if use_power else np.sqrt(power), dtype=np.float32)

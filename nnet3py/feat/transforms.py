@@ -122,7 +122,14 @@ def _with_singular_values_below(matrix: np.ndarray, ceiling: float) -> np.ndarra
 
 
 class Pca(NamedTuple):
-    """Principal components: ``transform`` float32 (dim, input dim or one more), ``full`` with all rows, eigenvalues."""
+    """Principal components.
+
+    Attributes
+    ----------
+    transform : float32 (dim, input dim), or (dim, input dim + 1) with offsets in the last column
+    full : like ``transform``, with all rows
+    eigenvalues : eigenvalues of the covariance, descending
+    """
 
     transform: np.ndarray
     full: np.ndarray
@@ -131,7 +138,8 @@ class Pca(NamedTuple):
 
 @dataclass
 class PcaStats:
-    """Sums of vectors (dim,) and of their products (dim, dim), float64."""
+    """Statistics of vectors: their number, their sum (dim,), and the sum of their outer products (dim, dim), float64.
+    """
 
     count: float = 0.0
     sums: np.ndarray = field(default_factory=lambda: np.zeros(0))

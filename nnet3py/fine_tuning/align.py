@@ -66,8 +66,8 @@ class Aligner:
     ----------
     model : transition model
     words : table of words
-    graph_of : function from the numbers of words to their graph, from transition-ids, with costs
-    any_words : decoder with the graph of all words
+    graph_of : function that makes the alignment graph of a sequence of word numbers, from transition-ids, with costs
+    any_words : decoder with the graph of all words, which recognizes an utterance without regard to its text
     """
 
     model: TransitionModel
@@ -143,7 +143,7 @@ def _archive(aligned: Mapping[str, np.ndarray], scratch: Path) -> bytes:
 
 
 def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> GraphOf:
-    """Return the function that makes the graph of an utterance."""
+    """Return a function that makes the alignment graph of a text, given the numbers of its words."""
     lexicon_file, tree_file = work.lang / "L.fst", work.model / "tree"
     if lexicon_file.is_file() and tree_file.is_file():
         lexicon, tree = read_fst_file(lexicon_file), read_object(tree_file, ContextDependency.read)
@@ -175,7 +175,13 @@ def _graph_of_all_words(work: WorkFolder, folder: ModelFolder,
 
 def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticModel,
                 folder: ModelFolder) -> tuple[dict[str, np.ndarray], dict[str, str], dict[str, float]]:
-    """Return alignments of a part of the data, reasons of failures, and the excess of one copy of each utterance."""
+    """Align one part of the data.
+
+    Returns
+    -------
+    The alignments by utterance; the reasons for failures by utterance; and :meth:`Aligner.excess` by original
+    utterance, measured on its copy with unchanged speed.
+    """
     texts = {key: text.split() for key, text in read_list(work.features(part) / "text").items()}
     original_of = read_list(work.features(part) / "utt2uniq")
     judged = {_unchanged(original, original_of): original for original in original_of.values()}
@@ -195,7 +201,18 @@ def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticMo
 
 def _without(wrong: Mapping[str, str], done: Mapping[str, np.ndarray], failed: Mapping[str, str],
              original_of: Mapping[str, str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Return alignments without all copies of mismatched utterances, and all failures with their reasons."""
+    """Leave out all copies of utterances whose text does not fit.
+
+    Parameters
+    ----------
+    wrong : original utterance -> reason for leaving out its copies
+    done, failed : alignments, and reasons for failures, by utterance
+    original_of : original of each copy
+
+    Returns
+    -------
+    The remaining alignments; and ``failed`` with ``wrong`` added.
+    """
     return {key: ids for key, ids in done.items() if original_of[key] not in wrong}, {**failed, **wrong}
 
 
@@ -226,7 +243,7 @@ def mismatched_utterances(excess: Mapping[str, float], usual: Sequence[float]) -
     Parameters
     ----------
     excess : :meth:`Aligner.excess` by utterance
-    usual : the same values of the utterances that they are compared with; with fewer than 10, no utterance is returned
+    usual : values of :meth:`Aligner.excess` of the utterances to compare with; with fewer than 10, none is returned
     """
     if len(usual) < _FEW:
         return {}

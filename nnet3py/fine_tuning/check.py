@@ -34,13 +34,13 @@ Write = Callable[[str, np.ndarray], None]
 
 @dataclass
 class Checked:
-    """Data after the check.
+    """Result of checking the data.
 
     Attributes
     ----------
     utterances : usable utterances
     problems : problems of all utterances
-    unknown : counts of words that the model lacks, also in unusable utterances
+    unknown : occurrences of each word that the model lacks, also in unusable utterances
     seconds : duration of each usable utterance
     """
 
@@ -117,7 +117,7 @@ def more_text(folder: ModelFolder, options: FineTuneOptions) -> list[tuple[str, 
 
 
 class _Part(NamedTuple):
-    """Checked data of one part, and the entry of each utterance in wav.scp."""
+    """Checked data of one part (training, held-out, ...), and the entry of each utterance in its new wav.scp."""
 
     checked: Checked
     places: dict[str, str]
@@ -125,7 +125,10 @@ class _Part(NamedTuple):
 
 def _checked_into(ark: Path, name: str, options: FineTuneOptions, spelling: Spelling, limits: Limits,
                   mark: str) -> _Part:
-    """Check data, and write their sound into an archive. ``mark``: prefix of names of utterances and speakers."""
+    """Check the data ``name``, a path, and write the sound of usable utterances into the archive ``ark``.
+
+    ``mark`` : prefix that the names of utterances and speakers get
+    """
     data = read_data(name, options.speaker_column)
     data.utterances = [each._replace(key=mark + each.key, speaker=mark + each.speaker) for each in data.utterances]
     data = with_model_spelling(data, spelling, options)
@@ -140,7 +143,7 @@ def _checked_into(ark: Path, name: str, options: FineTuneOptions, spelling: Spel
 
 
 def with_model_spelling(data: SpeechData, spelling: Spelling, options: FineTuneOptions) -> SpeechData:
-    """Return data with texts in the model's spelling; faults of texts are added to the problems."""
+    """Return the data with texts converted to the model's spelling; problems of texts are added to the others."""
     texts = [utterance._replace(text=spelling.written(utterance.text)) for utterance in data.utterances]
     problems = [problem for utterance in texts for problem in text_problems(
         utterance, spelling, options.unknown_words == "leave-out")]
@@ -205,7 +208,7 @@ def raise_if_unusable(checked: Checked, name: str, options: FineTuneOptions, spe
 def split(utterances: Sequence[Utterance], part: float, seed: int) -> tuple[list[Utterance], list[Utterance]]:
     """Return training and held-out utterances: whole speakers are held out if there are four or more.
 
-    ``part`` : fraction of the utterances that is held out at least, 0 to 1
+    ``part`` : least fraction of the utterances to hold out, 0 to 1
     """
     chance = random.Random(seed)
     by_speaker: dict[str, list[Utterance]] = {}

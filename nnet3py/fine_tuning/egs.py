@@ -85,9 +85,9 @@ def make_graphs(work: WorkFolder, options: FineTuneOptions) -> None:
 
 
 def mixed(old: Sequence[np.ndarray], new: Sequence[np.ndarray], weight: float) -> Iterator[list[int]]:
-    """Yield old phone sequences once, and new ones repeated until they have about ``weight`` of all phones.
+    """Yield each old phone sequence once, and the new ones so often that they have about ``weight`` of all phones.
 
-    Each new sequence comes at least once.
+    Each new sequence is yielded at least once.
     """
     num_old, num_new = (sum(map(len, sequences)) for sequences in (old, new))
     times = 1
@@ -107,9 +107,10 @@ def _vectors(rspecifier: str) -> Iterator[np.ndarray]:
 
 
 def _aligned_phones(work: WorkFolder, model: TransitionModel) -> dict[str, list[np.ndarray]]:
-    """Return phone sequences by part of the data.
+    """Return the phone sequences of the alignments, by part of the data.
 
-    Different sequences of an utterance's copies (other pauses or variants) are all kept, equal ones once.
+    If the copies of an utterance have different sequences (other pauses or pronunciations), each of these is returned
+    once.
     """
     part_of: dict[str, tuple[str, str]] = {
         key: (part, original) for part in trained_parts(work)
@@ -125,14 +126,18 @@ def _aligned_phones(work: WorkFolder, model: TransitionModel) -> dict[str, list[
 
 
 def chunk_widths(lengths: Sequence[int]) -> str:
-    """Return widths of chunks for utterances of these numbers of frames, such as ``100,60,30``."""
+    """Choose the ``--chunk-width`` for utterances of these numbers of frames, such as ``100,60,30``."""
     least = np.sort(np.array(lengths))[int((1.0 - _LONGER) * (len(lengths) - 1))]
     fitting = [width for width in _WIDTHS if width <= least] or [_WIDTHS[-1]]
     return ",".join(map(str, fitting))
 
 
 def _together(work: WorkFolder) -> tuple[Path, Path | None, Path]:
-    """Write all aligned data as one data folder; return it, the folder of i-vectors, and the list of held-out keys."""
+    """Join the aligned parts of the data in one data folder.
+
+    Returns the data folder, the folder of i-vectors (None without i-vectors), and the file that lists the held-out
+    utterances.
+    """
     data, ivectors = work.path / "egs_data", work.path / "egs_ivectors"
     aligned: set[str] = set()
     with closing(SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)) as reader:

@@ -113,7 +113,7 @@ def _sounds(data: Path) -> Iterator[tuple[str, Wave]]:
 
 
 def _perturbed(wave: Wave, speed: float, key: str, volume_seed: int | None) -> np.ndarray:
-    """Return float32 (samples,) in the range of 16-bit integers."""
+    """Change the speed of a sound, and its volume at random; return float32 (samples,) in the range of 16 bits."""
     samples = with_speed(wave.samples[:1].astype(np.float32), speed)[0]
     return samples if volume_seed is None else samples * random_volume(volume_seed, key, *VOLUMES)
 

@@ -36,12 +36,12 @@ class WiderContext(Nnet3Error):
 
 
 class RecoveredTree(NamedTuple):
-    """Recovered tree, and how much of it the graph shows.
+    """Recovered tree.
 
     Attributes
     ----------
     tree : tree of all phones and pdfs of the model
-    num_seen : number of pairs of neighboring phones in the graph
+    num_seen : number of pairs (left phone, phone) in the graph; the pdfs of all other pairs are guesses
     """
 
     tree: ContextDependency
@@ -109,7 +109,13 @@ def neighbors(graph: Fst, model: TransitionModel) -> dict[tuple[int, int, int], 
 
 def _left_phones(phones: GraphPhones, arcs: np.ndarray, states: np.ndarray, lefts: np.ndarray,
                  ) -> tuple[np.ndarray, np.ndarray]:
-    """Repeat arcs for each phone before their source; return them with these left phones."""
+    """Return all pairs of an arc and a phone that can precede it, as an array of arcs and one of left phones.
+
+    Parameters
+    ----------
+    arcs : indexes of arcs on which a phone begins
+    states, lefts : pairs of a state and a phone before it, sorted by state (:meth:`GraphPhones.phones_before`)
+    """
     taken, repeats = places_among(phones.graph.sources[arcs], states)
     return np.repeat(arcs, repeats), lefts[taken]
 
@@ -120,10 +126,11 @@ def base_name(name: str) -> str:
 
 
 class _PdfGuesses:
-    """Guesses of the transition-state after a left phone that the graph lacks, from the most similar left phones.
+    """Guesses of the transition-states of pairs (left phone, phone) that the graph lacks.
 
-    Two left phones are similar if the same phones have the same pdfs after both. Position-dependent forms of a phone
-    count as one phone.
+    A guess is a vote of the left phones that the graph does have before the phone, weighted by their similarity. Two
+    left phones are similar if the phones after them have the same pdfs. Position-dependent forms of a phone, such as
+    ``a_B`` and ``a_E``, count as one phone.
     """
 
     def __init__(self, seen: Seen, model: TransitionModel, bases: Mapping[int, str]) -> None:
@@ -148,28 +155,33 @@ class _PdfGuesses:
         self._guesses: dict[tuple[str, int, int], int] = {}
 
     def guess(self, left: int, phone: int, hmm_state: int) -> int:
-        """Return the number of the most probable transition-state."""
+        """Return the most probable transition-state of an HMM state of ``phone`` after the phone ``left``."""
         key = self._bases[left], phone, hmm_state
         if key not in self._guesses:
             possible: dict[Pdfs, int] = self._states[phone, hmm_state]
             votes: dict[Pdfs, float] = defaultdict(float)
             for (other, pdfs), count in self._behind[self._bases[phone], hmm_state].items():
                 if pdfs in possible:
-                    votes[pdfs] += count * self._likeness(key[0], other) ** _SHARPNESS
+                    votes[pdfs] += count * self._similarity(key[0], other) ** _SHARPNESS
             best = max(possible, key=lambda pdfs: (votes[pdfs], -possible[pdfs]))
             self._guesses[key] = possible[best]
         return self._guesses[key]
 
-    def _likeness(self, phone: str, other: str) -> float:
-        """Return the fraction of phones with the same pdfs after both left phones, smoothed, 0 to 1."""
+    def _similarity(self, phone: str, other: str) -> float:
+        """Return the smoothed fraction of phones that have the same pdfs after both left phones, 0 to 1."""
         same, every = self._agreement.get((min(phone, other), max(phone, other)), (0, 0))
         return 1.0 if phone == other else (same + 0.5) / (every + 1)
 
 
 def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: TransitionModel) -> ContextDependency:
-    """Make the tree from left phones by transition-state. Pdfs after no left phone get left phones that do not exist.
+    """Make the tree.
 
-    So the tree has all pdfs of the model, as programs expect.
+    A transition-state without left phones is put after a phone number that does not exist, so that the tree has all
+    pdfs of the model, as programs expect.
+
+    Parameters
+    ----------
+    tables : (phone, HMM state) -> transition-state -> left phones after which the phone has it
     """
     unreal = max(model.topology.phones) + 1
     of_phone: list[Map | None] = [None] * unreal
@@ -188,7 +200,7 @@ def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: Tran
 
 
 def _by_left(groups: Sequence[tuple[int, list[int]]]) -> Map:
-    """Make questions about the left phone that lead to the pdf of its group."""
+    """Make a binary tree of questions about the left phone; ``groups`` are pairs of a pdf and its left phones."""
     if len(groups) == 1:
         return Constant(groups[0][0])
     half = len(groups) // 2

@@ -33,8 +33,8 @@ class GraphPhones:
     ----------
     graph : graph from transition-ids to words, with self-loops
     ids : int32 (arcs,), transition-ids; 0 for epsilons and for labels above the model's, such as disambiguation symbols
-    is_loop : bool (arcs,), self-loops of HMM states
-    begun : int32 (arcs,), the phone that begins on an arc; 0 for none
+    is_loop : bool (arcs,), whether the arc is a self-loop of an HMM state
+    begun : int32 (arcs,), the phone whose first HMM state the arc enters; 0 for none
     """
 
     graph: Fst
@@ -44,7 +44,7 @@ class GraphPhones:
 
     @classmethod
     def of(cls, graph: Fst, model: TransitionModel) -> GraphPhones:
-        """Make the arrays of a graph and its model. Raises Nnet3Error for a graph without phones."""
+        """Compute the arrays for a graph. Raises Nnet3Error for a graph without phones."""
         labels = graph.input_labels
         if graph.start < 0 or not graph.num_arcs or int(labels.min()) < 0:
             raise Nnet3Error("the graph has no arcs, or input labels that are not transition-ids")
@@ -57,9 +57,13 @@ class GraphPhones:
         return cls(graph, ids, is_loop, begun)
 
     def phones_before(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return pairs of a state and the last phone that began before it, int64 each, sorted; 0 at the start.
+        """Return all pairs of a state and a phone that is the last one on some path to it.
 
         Raises Nnet3Error for more than MOST_PAIRS pairs.
+
+        Returns
+        -------
+        States and phones, int64 (pairs,) each, sorted; the phone is 0 for a path without phones.
         """
         size = int(self.begun.max()) + 1
         begins = self.begun > 0
@@ -69,11 +73,16 @@ class GraphPhones:
         return states, phones
 
     def spread(self, pairs: np.ndarray, size: int, passing: np.ndarray) -> np.ndarray:
-        """Propagate sorted pairs ``state * size + value`` along arcs; return all pairs that are reached, sorted.
+        """Propagate values of states along arcs to all states that can be reached.
 
-        ``passing`` : bool (arcs,), arcs that values follow
+        Parameters
+        ----------
+        pairs : int64 (pairs,), sorted, ``state * size + value``
+        passing : bool (arcs,), whether values are propagated along the arc
 
-        Raises Nnet3Error for more than MOST_PAIRS pairs.
+        Returns
+        -------
+        All pairs, int64, sorted, those given included. Raises Nnet3Error for more than MOST_PAIRS pairs.
         """
         arcs = np.flatnonzero(passing)
         sources = self.graph.sources[arcs].astype(np.int64)
@@ -92,7 +101,7 @@ class GraphPhones:
 
 
 def sorted_unique(values: np.ndarray) -> np.ndarray:
-    """Return the different values, sorted, as ``numpy.unique`` does, which is many times slower for millions."""
+    """Return the sorted distinct values, as ``numpy.unique``, which is many times slower for millions of values."""
     values = np.sort(values)
     is_new = np.ones(len(values), dtype=bool)
     is_new[1:] = values[1:] != values[:-1]
@@ -100,7 +109,13 @@ def sorted_unique(values: np.ndarray) -> np.ndarray:
 
 
 def places_among(values: np.ndarray, sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the places of all equals of each value among sorted keys, concatenated; and their numbers by value."""
+    """Find all occurrences of some values in a sorted array.
+
+    Returns
+    -------
+    The indexes in ``sorted_keys`` of the keys equal to the first value, then to the second, and so on; and int64
+    (values,), the number of such keys for each value.
+    """
     values = values.astype(sorted_keys.dtype, copy=False)        # otherwise numpy converts all keys
     first = np.searchsorted(sorted_keys, values)
     repeats = np.searchsorted(sorted_keys, values, side="right") - first
@@ -112,9 +127,9 @@ def places_among(values: np.ndarray, sorted_keys: np.ndarray) -> tuple[np.ndarra
 
 logger = logging.getLogger(__name__)
 
-MOST_PLACES = 300                # arcs with a word's label that are followed; static graphs have some words everywhere
-_AT_ONCE = 4000                  # such arcs that are followed together
-_MOST_ARCS_OF_WORD = 400                   # arcs of a word
+MOST_PLACES = 300                # arcs per word from which its phones are searched; static graphs may have thousands
+_AT_ONCE = 4000                  # such arcs in one vectorized search
+_MOST_ARCS_OF_WORD = 400         # longest path through a word
 _UNKNOWN = 1 << 30
 _ROOM = 16                       # initial room for the phones of a path
 _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], dtype=np.uint64)
@@ -138,7 +153,10 @@ class GraphWords:
 
     @classmethod
     def of(cls, phones: GraphPhones, kinds: Mapping[int, str]) -> GraphWords:
-        """Make the arrays from the kind of each phone. Raises Nnet3Error for a phone of the graph without a kind."""
+        """Compute the arrays. Raises Nnet3Error for a phone of the graph that has no entry in ``kinds``.
+
+        ``kinds`` : position in the word (begin, end, internal, singleton, nonword) of each phone
+        """
         used = sorted_unique(phones.begun)
         unknown = [phone for phone in used.tolist() if phone and phone not in kinds]
         if unknown:
@@ -159,10 +177,10 @@ class GraphWords:
 
     @cached_property
     def open_words(self) -> np.ndarray:
-        """int32 (states,), words begun before a state minus labels before it.
+        """Number of words that begin before each state, minus the number of output labels before it: int32 (states,).
 
-        Negative where labels come before their words, a large number for unreachable states. Raises Nnet3Error if paths
-        to a state differ.
+        It is negative where a label precedes its word, and a large number for unreachable states. Raises Nnet3Error if
+        it is not the same on all paths to a state.
         """
         graph, sources = self.phones.graph, self.phones.graph.sources
         change = self.begins.astype(np.int32) - (self._labels != 0)
@@ -182,14 +200,15 @@ class GraphWords:
 
     def pronunciations(self, wanted: Collection[int] | None = None,
                        most_places: int = MOST_PLACES) -> dict[int, list[tuple[int, ...]]]:
-        """Return phones by word, numbers with their position in the word; the most frequent pronunciations first.
+        """Return the pronunciations of words, numbers of position-dependent phones, the most frequent ones first.
 
         Parameters
         ----------
-        wanted : words to look for; None for all. Words that the graph lacks are not in the result
-        most_places : number of arcs of each word that are followed; with few, rare pronunciations are missed
+        wanted : numbers of the words to look for; None for all. Words that the graph lacks are not in the result
+        most_places : most arcs with a word's label from which its phones are searched; if it is small, rare
+            pronunciations are missed
 
-        Raises Nnet3Error if no pronunciation of any of its words is complete.
+        Raises Nnet3Error if no complete pronunciation of any word is found.
         """
         arcs = self._places(wanted, most_places)
         counts: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -207,7 +226,7 @@ class GraphWords:
         return pronunciations
 
     def _places(self, wanted: Collection[int] | None, most: int) -> np.ndarray:
-        """Return arcs with labels, up to ``most`` of each label, spread over the graph."""
+        """Return arcs with output labels in ``wanted``, at most ``most`` per label, evenly chosen from all of them."""
         arcs = np.flatnonzero(self._labels)
         if wanted is not None:
             arcs = arcs[np.isin(self._labels[arcs], np.fromiter(wanted, dtype=np.int64, count=len(wanted)))]
@@ -220,7 +239,7 @@ class GraphWords:
     # -- search along arcs ---------------------------------------------------------------------------------------------
 
     def leaving(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the arcs that leave each of some states, without self-loops; and their numbers by state."""
+        """Return the arcs that leave some states, concatenated, without self-loops; and their number for each state."""
         return self._onward(states)
 
     @cached_property
@@ -234,7 +253,10 @@ class GraphWords:
                          arcs[np.argsort(self.phones.graph.next_states[arcs], kind="stable")])
 
     def _spoken(self, arcs: np.ndarray) -> Iterator[tuple[int, tuple[int, ...], int]]:
-        """Yield words with their phones around arcs with their labels, and the numbers of such paths."""
+        """Search the pronunciations of the words whose labels are on ``arcs``.
+
+        Yields the word, its phones, and the number of paths on which the word has these phones.
+        """
         begun = self._phones_before_label(arcs)
         is_over = self.ends[begun.first_arcs]
         whole = [begun.chosen(is_over).reversed_phones(),
@@ -248,7 +270,7 @@ class GraphWords:
                 yield label, tuple(spoken[:length]), count
 
     def _phones_before_label(self, arcs: np.ndarray) -> _Paths:
-        """Return the phones of the words whose labels are on ``arcs``, from these arcs back to the first phone."""
+        """Search backward from arcs with labels to the first phone of the label's word; phones are in reverse order."""
         sources, begun = self.phones.graph.sources, self.phones.begun
         waiting = self.open_words[sources[arcs]] + self.begins[arcs]     # words to go back over, including the label's
         arcs, waiting = arcs[waiting > 0], waiting[waiting > 0]
@@ -272,7 +294,7 @@ class GraphWords:
         return _Paths.together(finished)
 
     def _phones_after_label(self, paths: _Paths) -> _Paths:
-        """Extend the phones of each path from the arc with the label to the last phone of the word."""
+        """Search forward from the arc with the label, and append phones up to the last one of the word."""
         next_states, begun = self.phones.graph.next_states, self.phones.begun
         paths, finished = paths.chosen(np.arange(len(paths.roots)), next_states[paths.roots]), []
         for _ in range(_MOST_ARCS_OF_WORD):
@@ -291,16 +313,16 @@ class GraphWords:
 
 @dataclass(eq=False)
 class _Paths:
-    """Partial paths through a graph, each with the arc where the search began.
+    """Partial paths of a search through a graph.
 
     Attributes
     ----------
-    roots : the arcs where the search began
-    states : the current state of each path
-    phones : (paths, room), phones in the order of the search
-    lengths : numbers of phones
-    codes : hash of the phones; two sequences have the same only by a chance of 1 in 2 ** 64
-    first_arcs : the arc of the first phone in the order of the search
+    roots : int (paths,), the arc where the search began
+    states : int (paths,), the state that the search has reached
+    phones : int32 (paths, longest possible), phones in the order of the search, padded with zeros
+    lengths : int64 (paths,), numbers of phones
+    codes : uint64 (paths,), a hash of the phones, by which paths are compared
+    first_arcs : int64 (paths,), the arc of the first phone in the order of the search
     """
 
     roots: np.ndarray
@@ -318,12 +340,12 @@ class _Paths:
                    nothing.copy())
 
     def chosen(self, which: np.ndarray, states: np.ndarray | None = None) -> _Paths:
-        """Return some of the paths, by a mask or by their numbers; ``states`` replaces their current states."""
+        """Return the paths selected by a mask or by indexes; ``states``, if given, replaces their states."""
         return _Paths(self.roots[which], self.states[which] if states is None else states, self.phones[which],
                       self.lengths[which], self.codes[which], self.first_arcs[which])
 
     def add(self, which: np.ndarray, phones: np.ndarray, arcs: np.ndarray) -> None:
-        """Append a phone to each path for which ``which`` is true."""
+        """Append ``phones[i]``, which began on ``arcs[i]``, to each path i for which ``which[i]`` is true."""
         rows = np.flatnonzero(which)
         if len(rows) and int(self.lengths[rows].max()) == self.phones.shape[1]:
             self.phones = np.concatenate((self.phones, np.zeros_like(self.phones)), axis=1)
@@ -346,7 +368,7 @@ class _Paths:
 
     @classmethod
     def together(cls, parts: list[_Paths]) -> _Paths:
-        """Concatenate several sets of paths, of which there may be none."""
+        """Concatenate several sets of paths; an empty list gives an empty set."""
         parts = parts or [cls.of(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))]
         room = max(part.phones.shape[1] for part in parts)
         phones = [np.pad(part.phones, ((0, 0), (0, room - part.phones.shape[1]))) for part in parts]
@@ -357,7 +379,16 @@ class _Paths:
 
 
 def by_state(states: np.ndarray, arcs: np.ndarray) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
-    """Return a function from states to their arcs and the numbers of arcs; ``arcs``: in the order of ``states``."""
+    """Return a function that looks up the arcs of states.
+
+    Its argument is an array of states; its results are the arcs of all these states, concatenated, and the number of
+    arcs of each state.
+
+    Parameters
+    ----------
+    states : the state of each arc of the graph, such as its source
+    arcs : the arcs to look up, sorted by their state
+    """
     keys = states[arcs]
 
     def of_states(wanted: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -368,7 +399,7 @@ def by_state(states: np.ndarray, arcs: np.ndarray) -> Callable[[np.ndarray], tup
 
 
 def _hashed(*columns: np.ndarray) -> np.ndarray:
-    """Return uint64, a hash of each row of several columns."""
+    """Return a hash of the i-th elements of several arrays, for each i: uint64, as long as the arrays."""
     code = np.zeros(len(columns[0]), dtype=np.uint64)
     for column in columns:
         code = (code ^ column.astype(np.uint64)) * _FACTORS[0] + _FACTORS[1]
@@ -378,7 +409,7 @@ def _hashed(*columns: np.ndarray) -> np.ndarray:
 
 
 def _first_places(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the place of the first of equal keys, and the number of equal keys."""
+    """Return, for each distinct key, the index of its first occurrence, and the number of its occurrences."""
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     is_new = np.ones(len(order), dtype=bool)
@@ -400,8 +431,9 @@ class GraphLexicon(NamedTuple):
 
     Attributes
     ----------
-    pronunciations : by word, its phones, numbers with their position in the word; the most frequent ones first
-    silence : the most frequent phone between words; 0 if there is none
+    pronunciations : number of a word -> its pronunciations, each the numbers of position-dependent phones; the most
+        frequent pronunciation is first
+    silence : the most frequent phone outside words; 0 if there is none
     """
 
     pronunciations: dict[int, list[tuple[int, ...]]]
@@ -409,7 +441,7 @@ class GraphLexicon(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """Path through a graph: numbers of words, and of all phones including silences between words."""
+    """Sentence as the numbers of its words, and of its phones including silences."""
 
     words: tuple[int, ...]
     phones: tuple[int, ...]
@@ -424,7 +456,7 @@ def recover_lexicon(graph: Fst, model: TransitionModel, kinds: Mapping[int, str]
     graph : graph from transition-ids to words, with self-loops
     kinds : kind of each phone, as :func:`~nnet3py.lattices.word_alignment.read_word_boundaries` reads them
     wanted : numbers of the words to look for; None for all words of the graph
-    others : further words, of which one or a few pronunciations are enough
+    others : further words, which are searched less thoroughly: rare pronunciations may be missed
 
     Raises Nnet3Error if the kinds of the phones do not fit the graph's words.
     """
@@ -444,9 +476,9 @@ def draw_texts(grammar: Fst, count: int, seed: int = 0) -> list[tuple[int, ...]]
 
 
 def spoken(texts: Iterable[tuple[int, ...]], lexicon: GraphLexicon, seed: int = 0) -> Iterator[Sentence]:
-    """Yield sentences with their first pronunciations; sentences with words outside the lexicon are left out.
+    """Add phones to sentences: the first pronunciation of each word; skip sentences with words outside the lexicon.
 
-    Half of the places between words, and at both ends, have a silence, as in Kaldi's graphs.
+    With probability 0.5, as in Kaldi's graphs, there is a silence at the beginning and after each word.
     """
     random = np.random.default_rng([seed, 1])
     for words in texts:
@@ -460,9 +492,9 @@ def spoken(texts: Iterable[tuple[int, ...]], lexicon: GraphLexicon, seed: int = 
 
 
 def draw_sentences(graph: Fst, model: TransitionModel, count: int, seed: int = 0) -> Iterator[Sentence]:
-    """Yield ``count`` random sentences with the graph's probabilities, without very long ones.
+    """Draw ``count`` random sentences from a decoding graph, by the probabilities of its arcs; skip very long ones.
 
-    The probabilities are those of language model, pronunciations and silences. Raises Nnet3Error if no path ends.
+    Raises Nnet3Error if no path reaches a final state.
     """
     phones = GraphPhones.of(graph, model)
     for taken in draw_paths(graph, np.flatnonzero(~phones.is_loop), count, seed):
@@ -471,9 +503,9 @@ def draw_sentences(graph: Fst, model: TransitionModel, count: int, seed: int = 0
 
 
 def draw_paths(graph: Fst, kept: np.ndarray, count: int, seed: int) -> Iterator[np.ndarray]:
-    """Yield the arcs of ``count`` random paths over the arcs ``kept``; very long paths are left out.
+    """Draw ``count`` random paths that use only the arcs ``kept``; yield the arcs of each. Skip very long paths.
 
-    Raises Nnet3Error if no path ends.
+    Raises Nnet3Error if no path reaches a final state.
     """
     finals = np.flatnonzero(graph.is_final)
     # Final weights count as arcs to no state.

@@ -23,8 +23,8 @@ from nnet3py.hmm.tree import ContextDependency
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_binary import const_tables
 
-_WALKS = 32                   # random words after each state from which the cost of beginning a word is estimated
-_MOST_WALKS = 500_000
+_WALKS = 32                   # random paths of a word from each state, to estimate the cost of beginning a word
+_MOST_WALKS = 500_000         # such paths in all
 _LONGEST = 400                # arcs of a word
 _NUM_OUTPUT_EPSILONS = STATE_WORDS - 1
 
@@ -60,7 +60,7 @@ def obstacle_to_new_words(model: TransitionModel, tree: ContextDependency) -> st
 
 @dataclass(frozen=True, eq=False)
 class _Hmms:
-    """Transition-ids of phones after left phones, and their costs in a graph."""
+    """Transition-ids of phones in the context of a left phone, and the costs of HMM transitions in a graph."""
 
     model: TransitionModel
     tree: ContextDependency
@@ -68,7 +68,7 @@ class _Hmms:
 
     @classmethod
     def of(cls, words: GraphWords, model: TransitionModel, tree: ContextDependency) -> _Hmms:
-        """Find the scale of self-loops in a graph. Raises Nnet3Error if words cannot be added."""
+        """Estimate the ``--self-loop-scale`` that a graph was made with. Raises Nnet3Error if words cannot be added."""
         problem = obstacle_to_new_words(model, tree)
         if problem:
             raise Nnet3Error(f"a graph cannot get new words: {problem}")
@@ -78,7 +78,7 @@ class _Hmms:
         return cls(model, tree, float(np.median(ratios)) if len(ratios) else 1.0)
 
     def ids(self, left: int, phone: int) -> tuple[int, int]:
-        """Return the transition-ids of entering a phone after a left phone and of its self-loop; 0 for no self-loop."""
+        """Return the transition-ids with which a phone after a left phone begins, and of its self-loop; 0: no loop."""
         window = (left, phone)[-self.tree.context_width:]
         state = self.model.topology.entries[self.model.topology.entry_of_phone[phone]][0]
         forward = self.tree.pdf(window, state.forward_pdf_class)
@@ -89,11 +89,14 @@ class _Hmms:
         return next(each for each in range(first, last) if each != staying), staying
 
     def staying(self, loops: np.ndarray) -> np.ndarray:
-        """Return float64, the costs of these self-loops."""
+        """Return the scaled costs of self-loops, given by their transition-ids: float64 (loops,)."""
         return -self.self_loop_scale * self.model.log_probs[loops].astype(np.float64)
 
     def leaving(self, loops: np.ndarray) -> np.ndarray:
-        """Return float64, the costs of leaving the states with these self-loops; 0 for the self-loop 0 (none)."""
+        """Return the scaled costs of leaving the HMM states that have these self-loops: float64 (loops,).
+
+        ``loops`` : transition-ids; 0, for a state without a self-loop, has the cost 0
+        """
         states = self.model.transition_id_to_state[loops]
         return -self.self_loop_scale * self.model.non_self_loop_log_probs[states].astype(np.float64) * (loops > 0)
 
@@ -104,8 +107,8 @@ class _Branch:
 
     Attributes
     ----------
-    labels : labels of all words below, sorted
-    branches : subtree by the next phone
+    labels : labels of all words in the subtree, sorted
+    branches : next phone -> subtree
     ending : labels of the words that end at this node
     """
 
@@ -115,7 +118,7 @@ class _Branch:
 
     @classmethod
     def of(cls, new_words: Collection[NewWord]) -> _Branch:
-        """Make the prefix tree of the words' phones."""
+        """Make the prefix tree of the pronunciations of some words; return its root."""
         root = cls()
         for label, phones in sorted(new_words):
             branch = root
@@ -136,7 +139,14 @@ class _Arc(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """Successors of a word's last phone: arcs (target, labels, cost), a final cost, and an old state with the same."""
+    """Continuation after the last phone of a word, copied from a state of the old graph.
+
+    Attributes
+    ----------
+    arcs : target state, input label, output label and cost of each arc
+    final : cost of ending there
+    like : the state of the old graph
+    """
 
     arcs: list[tuple[int, int, int, float]]
     final: float
@@ -151,7 +161,8 @@ class _HclWithWords:
         self._first = self._graph.num_states
         self._arcs: list[_Arc] = []
         self._finals: list[float] = []
-        self._reach: list[tuple[list[int], set[int]]] = []      # by new state: labels, states whose labels follow
+        # of each new state: labels that can come next, and old states whose next labels can come next, too
+        self._reach: list[tuple[list[int], set[int]]] = []
         self._endings: dict[int, int] = {}
         loops = np.zeros(self._first, dtype=np.int64)
         places = np.flatnonzero(words.phones.is_loop)
@@ -163,7 +174,7 @@ class _HclWithWords:
         self._left[states] = lefts
 
     def result(self) -> Lookahead:
-        """Make HCL with the new words."""
+        """Return HCL with the new words added."""
         beginnings = self._beginnings()
         costs = self._costs_of_beginning(beginnings)
         entries = self._add_beginnings(self._left[beginnings])
@@ -182,7 +193,7 @@ class _HclWithWords:
     # -- the old graph -------------------------------------------------------------------------------------------------
 
     def _beginnings(self) -> np.ndarray:
-        """Return the states where words begin, without labels of earlier words still to come."""
+        """Return the states where words begin and the labels of all earlier words have been output."""
         states = sorted_unique(self._words.phones.graph.sources[self._words.begins])
         states = states[self._words.open_words[states] == 0]
         if not len(states):
@@ -190,7 +201,7 @@ class _HclWithWords:
         return states
 
     def _costs_of_beginning(self, states: np.ndarray) -> np.ndarray:
-        """Return the median cost of words from each state to their end, without the costs of their HMMs."""
+        """Return the median cost of a path of one word from each state, without HMM costs: float64 (states,)."""
         of_state, of_words = self._costs_of_words(states)
         if not len(of_state):
             raise Nnet3Error("no word of the graph could be followed to its end")
@@ -202,7 +213,12 @@ class _HclWithWords:
         return usual
 
     def _costs_of_words(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return costs of random words after each state, and the number of the state of each."""
+        """Draw random paths of one word from each state.
+
+        Returns
+        -------
+        For each path, the index of its first state in ``states``, and its cost without HMM costs.
+        """
         words, graph, chance = self._words, self._words.phones.graph, np.random.default_rng(0)
         times = max(1, min(_WALKS, _MOST_WALKS // len(states)))
         of_state, here = np.repeat(np.arange(len(states)), times), np.repeat(states, times)
@@ -232,7 +248,7 @@ class _HclWithWords:
 
     @cached_property
     def _after_words(self) -> dict[int, int]:
-        """By the last phone of words, a state directly after a word, with typical costs of its successors."""
+        """A state of the old graph directly after a word, with typical costs of its arcs, by the word's last phone."""
         words, graph = self._words, self._words.phones.graph
         ended = sorted_unique(graph.next_states[words.ends])
         is_ended = np.zeros(self._first, dtype=bool)
@@ -257,7 +273,8 @@ class _HclWithWords:
         return by_phone
 
     def _ending(self, phone: int) -> _Ending:
-        """Return the successors of words with this last phone; if there are none, those of the most similar phone."""
+        """Return the continuation after words with this last phone; if there are none, that of the most similar phone.
+        """
         phone = phone if phone in self._after_words else self._most_alike(phone)
         like = self._after_words[phone]
         graph, leaving = self._graph, float(self._leaving[like])
@@ -277,13 +294,20 @@ class _HclWithWords:
     # -- the new words -------------------------------------------------------------------------------------------------
 
     def _state(self, labels: list[int], after: Collection[int] = (), final: float = float(NO_WEIGHT)) -> int:
-        """Add a state; ``labels`` can come next, and those after the states ``after``."""
+        """Add a state, and return its number.
+
+        Parameters
+        ----------
+        labels : labels of words that can be output next
+        after : states of the old graph; their next labels can be output next, too
+        final : cost of ending at the state
+        """
         self._finals.append(final)
         self._reach.append((labels, set(after)))
         return self._first + len(self._finals) - 1
 
     def _add_beginnings(self, lefts: np.ndarray) -> np.ndarray:
-        """Add all words; return the state from which they begin after each left phone."""
+        """Add all new words; return, for each of the phones ``lefts``, the state where they begin after it."""
         firsts = sorted(self._root.branches)
         entry_of_ids: dict[tuple[tuple[int, int], ...], int] = {}
         state_of: dict[tuple[int, tuple[int, int]], int] = {}
@@ -301,9 +325,16 @@ class _HclWithWords:
             entry_of_left[left] = entry_of_ids[ids]
         return np.array([entry_of_left[left] for left in lefts.tolist()])
 
-    def _add_phone(self, branch: _Branch, phone: int, loop: int, is_told: bool) -> int:
-        """Add the state of a phone and all its successors; ``is_told``: whether the label was before."""
-        labels = [] if is_told else sorted(set(branch.labels))
+    def _add_phone(self, branch: _Branch, phone: int, loop: int, has_label: bool) -> int:
+        """Add the state of a phone, and everything after it up to the ends of words; return the state.
+
+        Parameters
+        ----------
+        branch : node of the prefix tree that the phone leads to
+        loop : transition-id of the phone's self-loop; 0 for none
+        has_label : whether the word's label was output on an earlier arc
+        """
+        labels = [] if has_label else sorted(set(branch.labels))
         state = self._state(labels)
         if loop:
             self._arcs.append(_Arc(state, loop, 0, float(self._hmms.staying(np.array([loop]))[0]), state))
@@ -311,20 +342,20 @@ class _HclWithWords:
         after: set[int] = set()
         for following, its in sorted(branch.branches.items()):
             entering, staying = self._hmms.ids(phone, following)
-            output = 0 if is_told else _common_label(its.labels)
-            target = self._add_phone(its, following, staying, is_told or bool(output))
+            output = 0 if has_label else _common_label(its.labels)
+            target = self._add_phone(its, following, staying, has_label or bool(output))
             self._arcs.append(_Arc(state, entering, output, leaving, target))
             after |= self._reach[target - self._first][1]
         if branch.ending:
             ending = self._end_of_word(phone)
             after |= self._reach[ending - self._first][1]
-            for label in [0] if is_told else sorted(set(branch.ending)):
+            for label in [0] if has_label else sorted(set(branch.ending)):
                 self._arcs.append(_Arc(state, 0, label, leaving, ending))
-        self._reach[state - self._first] = (labels, after if is_told else set())
+        self._reach[state - self._first] = (labels, after if has_label else set())
         return state
 
     def _end_of_word(self, phone: int) -> int:
-        """Return the state after words with this last phone, added if it is new."""
+        """Return the state after new words with this last phone; add it unless it exists already."""
         if phone not in self._endings:
             ending = self._ending(phone)
             state = self._endings[phone] = self._state([], [ending.like], ending.final)
@@ -336,7 +367,16 @@ class _HclWithWords:
 
     def _with_entries(self, states: np.ndarray, entries: np.ndarray,
                       costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the tables of the old graph with one more arc, the first, from each of some states."""
+        """Insert an arc without labels before the first arc of some states of the old graph.
+
+        Parameters
+        ----------
+        states, entries, costs : source, target and cost of each new arc
+
+        Returns
+        -------
+        The new tables of states and arcs of the old graph.
+        """
         old_states, old_arcs = self._lookahead.states, self._lookahead.arcs
         rows = np.stack((np.zeros(len(states)), np.zeros(len(states)), np.zeros(len(states)), entries),
                         axis=1).astype(np.int32)
@@ -351,7 +391,14 @@ class _HclWithWords:
         return new_states, arcs
 
     def _intervals(self, beginnings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the intervals of labels that can come next: new labels are added where a word can begin."""
+        """Return, for all states, the intervals of the labels that can be output next, for the lookahead.
+
+        New labels are added to the intervals of old states at or before a state of ``beginnings``.
+
+        Returns
+        -------
+        int (states + 1,), index of each state's first interval; and int32 (intervals, 2), begin and end.
+        """
         starts, pairs = self._lookahead.interval_table()
         new = _intervals_of_labels(sorted(set(self._root.labels)))
         can_begin = self._before(beginnings)
@@ -366,7 +413,8 @@ class _HclWithWords:
         return np.concatenate(([0], np.cumsum(counts))), np.concatenate((old, added)).astype(np.int32)
 
     def _before(self, states: np.ndarray) -> np.ndarray:
-        """Return bool (states,), states with a path without output labels to some states, and these states."""
+        """Return whether each state of the graph has a path without output labels to one of ``states``: bool (states,).
+        """
         graph = self._graph
         silent = np.flatnonzero(graph.output_labels == 0)
         silent = silent[np.argsort(graph.next_states[silent], kind="stable")]
@@ -380,12 +428,12 @@ class _HclWithWords:
 
 
 def _common_label(labels: Sequence[int]) -> int:
-    """Return the label if all are equal, else 0."""
+    """Return the first label if all labels are equal, else 0."""
     return labels[0] if len(set(labels)) == 1 else 0
 
 
 def _intervals_of_labels(labels: Sequence[int]) -> list[tuple[int, int]]:
-    """Return half-open intervals of sorted labels."""
+    """Return the disjoint half-open intervals that contain exactly these labels."""
     return _union([(label, label + 1) for label in labels])
 
 

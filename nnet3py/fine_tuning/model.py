@@ -65,14 +65,14 @@ NUM_LEARNED = 5000               # words of a large graph from which pronouncing
 
 @dataclass
 class ModelParts:
-    """ModelParts of a model besides its network; None for those that cannot be recovered.
+    """Parts of a model besides its network; None for a part that can be neither read nor recovered.
 
     Attributes
     ----------
     phones : table of phones
     kinds : kind (begin, end, ...) of each phone; None if phones are not position-dependent
     tree : the decision tree
-    lexicon : (word, phones), phones without position marks
+    lexicon : pairs of a word and its phones, without position marks
     silence : name of the phone between words; empty for none
     sentences : random sentences from the graph
     notes : what was recovered and what was not, one line each
@@ -168,7 +168,10 @@ def read_parts(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wan
 
 
 def _needed(words: SymbolTable, wanted: Collection[str], seed: int) -> set[int]:
-    """Return the numbers of wanted words; if some are unknown, also random words from which pronouncing is learned."""
+    """Return the numbers of the words whose pronunciations are needed: those of ``wanted`` that the model has.
+
+    If the model lacks some, random words are added, from whose pronunciations those of the missing ones are learned.
+    """
     needed = {words[word] for word in wanted if word in words}
     if len(needed) < len(set(wanted)):
         names = sorted(word for word in grammar_words(words) if not word.startswith(MARKS))
@@ -177,9 +180,9 @@ def _needed(words: SymbolTable, wanted: Collection[str], seed: int) -> set[int]:
 
 
 def words_graph(folder: ModelFolder, model: TransitionModel) -> tuple[Fst, Fst | None]:
-    """Return the graph from transition-ids to words, and None.
+    """Return the decoding graph of a folder, from transition-ids to words, and the grammar of a lookahead graph.
 
-    For a lookahead graph: its first part, which allows words in any order, and its second part, the grammar.
+    For a lookahead graph the first result is HCL, which allows words in any order; for others the second is None.
     """
     if not folder.is_lookahead:
         return read_fst_file(folder.graph), None
@@ -246,7 +249,7 @@ def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: M
 
 
 def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
-    """Return the first of the phones that the folder's options list as silence; "" if there is none."""
+    """Return the name of the first phone in the folder's option ``endpoint.silence-phones``; "" if there is none."""
     listed = str(folder.options.get("endpoint.silence-phones", "")).replace(",", ":").split(":")
     numbers = [int(number) for number in listed if number.isdecimal()]
     return next((phones.names[number] for number in numbers if number in phones.names), "")
@@ -289,7 +292,11 @@ def _contradicts(name: str, kind: str) -> bool:
 
 
 def _by_number(model: TransitionModel, kinds: Mapping[int, str] | None) -> dict[int, str]:
-    """Return names ``p`` and a number, that of the first of consecutive phones that differ in kind only."""
+    """Return names such as ``p11_B`` for the model's phones.
+
+    Consecutive phones of different kinds are taken for the position-dependent forms of one phone, and get the number
+    of the first of them.
+    """
     names: dict[int, str] = {}
     first, used = 0, set[str]()
     for phone in sorted(model.topology.phones):
@@ -334,7 +341,10 @@ def check_report(options: FineTuneOptions) -> CheckReport:
 
 
 def _try_model(options: FineTuneOptions, spoken_words: set[str]) -> list[str]:
-    """Return notes on the model's tree and lexicon for these words. Raises Nnet3Error as stages 2 and 3 would."""
+    """Try to read or recover the model's parts, and to make a lexicon of these words; return notes on the model.
+
+    Raises Nnet3Error as stages 2 and 3 would.
+    """
     folder = read_model_folder(options.model)
     parts = read_parts(folder, known_files(folder), options.srand, spoken_words, with_sentences=False)
     check_trainable(parts, options.model)

@@ -57,7 +57,7 @@ class Problem(NamedTuple):
 
 @dataclass
 class SpeechData:
-    """Utterances, and the problems of those that were checked."""
+    """Utterances of the data, and the problems found so far."""
 
     utterances: list[Utterance] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)

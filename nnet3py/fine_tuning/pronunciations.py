@@ -53,7 +53,7 @@ def pronounce(words: Iterable[str], lexicon: Sequence[tuple[str, Phones]], given
     ----------
     lexicon : lexicon of the model: words and phones without position marks
     given : pronunciations that the user gives
-    may_spell : whether letters may stand for phones where nothing is learned
+    may_spell : whether a word that neither ``given`` nor the learned model can pronounce is spelled, letter by phone
 
     Raises Nnet3Error for a given pronunciation with a phone that the model's lexicon lacks.
     """
@@ -96,7 +96,7 @@ def _learned(lexicon: Sequence[tuple[str, Phones]], seed: int) -> GraphemeModel 
 
 
 def spell(word: str, phones: set[str]) -> Phones:
-    """Return a pronunciation by the letters of a word in Latin script; empty if phones have other names."""
+    """Return a pronunciation by the letters of a word in Latin script; empty if ``phones`` has none for a letter."""
     bare = {_STRESS.sub("", phone): phone for phone in sorted(phones, reverse=True)}
     bare.update((phone, phone) for phone in phones)
     rules = max(_RULES, key=lambda rules: sum(name in bare for name in rules.values()))
@@ -204,7 +204,10 @@ def _name(pair: Pair) -> str:
 
 
 def _steps(word: str, phones: Phones) -> Iterator[tuple[int, int, Pair, tuple[int, int]]]:
-    """Yield all steps of a segmentation, sorted by place: letters and phones before it, the pair, and its size."""
+    """Yield all pairs of letters and phones that may be part of a segmentation of a word, from left to right.
+
+    Each is the number of letters and of phones before the pair; the pair; and its numbers of letters and phones.
+    """
     for i in range(len(word) + 1):
         for j in range(len(phones) + 1):
             for move in _MOVES:
@@ -227,7 +230,14 @@ def _pair_chances(entries: Sequence[tuple[str, Phones]]) -> dict[Pair, float]:
 
 def _add_expected(counts: Counter[Pair], letters: int, phones: int,
                   steps: Sequence[tuple[int, int, Pair, tuple[int, int]]], chances: Mapping[Pair, float]) -> None:
-    """Add the expected counts of pairs in a word, by the forward-backward algorithm."""
+    """Add the expected counts of pairs in a word to ``counts``, by the forward-backward algorithm.
+
+    Parameters
+    ----------
+    letters, phones : numbers of letters and phones of the word
+    steps : result of :func:`_steps`
+    chances : probability of each pair
+    """
     forward = [[0.0] * (phones + 1) for _ in range(letters + 1)]
     backward = [[0.0] * (phones + 1) for _ in range(letters + 1)]
     forward[0][0] = backward[letters][phones] = 1.0

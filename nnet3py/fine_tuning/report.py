@@ -45,7 +45,7 @@ class Scores:
     ----------
     old, new : errors of the old and the new model by part, ``held_out`` and perhaps ``old_test``
     is_accepted : whether the new model is moved to ``--out``
-    warnings : higher error rates, and rates of too few words
+    warnings : messages about higher error rates, and about rates measured on too few words
     """
 
     old: dict[str, WordErrors] = field(default_factory=dict)
@@ -117,7 +117,7 @@ def decide(scored: dict[str, tuple[Scored, Scored]], max_forgetting: float) -> S
 
 
 def publish(work: WorkFolder, out: str) -> None:
-    """Move the new folder to ``out`` atomically; the folder of an earlier run is replaced."""
+    """Move the new model folder to ``out`` by renaming, in place of one from an earlier run."""
     partial, earlier = f"{out}.partial", f"{out}.earlier"
     try:
         write_text(str(work.published), f"{os.path.abspath(out)}\n")
@@ -186,7 +186,7 @@ class _Facts:
         return rows
 
     def set_aside(self) -> Rows:
-        """Return kinds of problems with the numbers of unused utterances."""
+        """Return a row for each kind of problem: its name, and the number of utterances that were not used for it."""
         counts: dict[str, int] = {}
         for problem in json.loads(self.work.problems_json.read_text(encoding="utf-8")):
             if problem["is_fatal"]:
@@ -203,7 +203,7 @@ class _Facts:
         return read_lines(str(path)) if path.is_file() else []
 
     def times(self) -> Rows:
-        """Return the duration of each stage, and the largest memory."""
+        """Return rows with the duration of each stage, their sum, and the memory of the largest process."""
         path = self.work.times
         times = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         rows = [(name, f"{seconds:.1f} s") for name, seconds in times.items()]
@@ -213,7 +213,7 @@ class _Facts:
         return rows if largest is None else [*rows, ("memory of the largest process", f"{largest / 2**20:.0f} MB")]
 
     def settings(self) -> Rows:
-        """Return the options, and the choices of training."""
+        """Return rows with the name and value of each option, and of what training chose, such as the learning rate."""
         rows = [("model", self.options.model), ("data", self.options.data), ("out", self.options.out)]
         rows += [(name, str(value)) for name, value in self.options.binding().items() if value is not None]
         choice = self.work.choice
@@ -223,7 +223,7 @@ class _Facts:
         return rows
 
     def verdict(self) -> str:
-        """Return the first sentence of the report."""
+        """Return the first sentence of the report: word error rates before and after, and which model stays."""
         before, after = self.scores.old[HELD_OUT], self.scores.new[HELD_OUT]
         stays = f"it is in {self.options.out}" if self.scores.is_accepted else "the old model stays"
         return (f"Word error rate on the {NAMES[HELD_OUT]}: {rate(before):.2f} % before, {rate(after):.2f} % after "

@@ -1,4 +1,4 @@
-"""Files of a model folder that fine-tuning needs, and what fine-tuning can do with the folder. Light."""
+"""Files of a model folder that fine-tuning needs, and which of its steps are possible. Imports nothing heavy."""
 from __future__ import annotations
 
 import os
@@ -16,7 +16,7 @@ NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt"
 
 @dataclass
 class Requirements:
-    """Possibilities of fine-tuning with a model folder.
+    """Result of examining a model folder: which steps of fine-tuning are possible with it.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ def known_files(folder: ModelFolder) -> dict[str, str]:
 
 
 def requirements(path: str | os.PathLike[str]) -> Requirements:
-    """Find out what fine-tuning can do with a model folder. Raises Nnet3Error for any other folder."""
+    """Find out what fine-tuning can do with a model folder. Raises Nnet3Error if ``path`` is not a model folder."""
     folder = look_at_folder(path)
     needed = Requirements(files={**known_files(folder), **{
         kind: file for kind, file in (("model", folder.model), ("words", folder.words), ("graph", folder.graph))

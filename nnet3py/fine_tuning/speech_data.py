@@ -37,7 +37,14 @@ _FOLDERS_OF_SOUNDS = ("", "clips", "wavs", "audio")      # folders beside a tabl
 
 
 class _Raw(NamedTuple):
-    """Utterance as the data have it; ``where`` is its place for messages."""
+    """Utterance as read from the data, before it gets a key.
+
+    Attributes
+    ----------
+    where : file and line, for messages
+    sound : sound file, or an entry of wav.scp
+    start, end : in seconds
+    """
 
     where: str
     sound: str
@@ -101,7 +108,7 @@ def _kaldi_folder(path: str) -> SpeechData:
 
 
 def _kaldi_list(folder: str, name: str, problems: list[Problem]) -> dict[str, str]:
-    """Return the rest of each line by its first field; empty for a missing file."""
+    """Read a file of lines KEY REST: key -> rest; empty if the file is missing."""
     path = os.path.join(folder, name)
     entries: dict[str, str] = {}
     if not os.path.isfile(path):
@@ -206,7 +213,10 @@ def _rows(path: str, problems: list[Problem]) -> Iterator[tuple[int, Mapping[str
 
 
 def _column(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
-    """Return the first of some columns that exists; of a mapping (Hugging Face's sound), its path."""
+    """Return the value of the first of ``names`` that the row has; None if it has none of them.
+
+    Of a value that is a mapping, as Hugging Face's column of sounds, the element ``path`` is returned.
+    """
     for name in names:
         value = row.get(name)
         if isinstance(value, dict):
@@ -217,7 +227,10 @@ def _column(row: Mapping[str, Any], names: tuple[str, ...]) -> str | None:
 
 
 def _beside(table: str, sound: str) -> str:
-    """Return the path of a file named in a table: beside the table or in a usual folder; the ending may lack."""
+    """Find a sound file that a table names: in the table's folder or a usual subfolder, perhaps without its ending.
+
+    Returns the name unchanged if there is no such file.
+    """
     folder = os.path.dirname(os.path.abspath(table))
     for place in (*(os.path.join(folder, name) for name in _FOLDERS_OF_SOUNDS), ""):
         for ending in ("", ".wav", ".flac", ".mp3"):
@@ -337,7 +350,7 @@ def _opened(name: str) -> Sound:
 
 
 class _Blocks:
-    """Sound that is read once; segments are taken in the order of their beginnings."""
+    """Sound file that is read once, block by block; its segments must be cut in the order of their beginnings."""
 
     def __init__(self, sound: Sound) -> None:
         self._sound, self._blocks = sound, sound.blocks()
@@ -346,10 +359,10 @@ class _Blocks:
         self._is_over = False
 
     def cut(self, start: float, end: float, longest: float) -> np.ndarray:
-        """Return float32 (samples,) from ``start`` to ``end`` seconds.
+        """Return the samples from ``start`` to ``end`` seconds: float32 (samples,).
 
-        With an end of -1 the rest, but little more than ``longest`` seconds. Raises Nnet3Error for a segment beyond the
-        end.
+        With an end of -1, all samples from ``start`` on are returned, but at most ``longest`` + 1 seconds. Raises
+        Nnet3Error for a segment that ends after the sound.
         """
         rate = self._sound.rate
         first = max(0, round(start * rate))
@@ -369,7 +382,10 @@ class _Blocks:
 
 
 def _length_fault(utterance: Utterance, seconds: float, limits: Limits) -> Problem | None:
-    """Return the problem of the segment's times, as far as it is known before reading; None for no problem."""
+    """Return the problem of an utterance with invalid times or too long a segment, None if there is none.
+
+    ``seconds`` : duration of the sound file, 0 if unknown
+    """
     if utterance.end >= 0 and utterance.end <= utterance.start or utterance.start < 0:
         return Problem(utterance.key, "odd time", f"from {utterance.start:g} to {utterance.end:g} seconds", True)
     end = utterance.end if utterance.end >= 0 else seconds or utterance.start
@@ -426,7 +442,7 @@ def _faults(utterance: Utterance, samples: np.ndarray, seconds: float, limits: L
 
 
 def _clipped(samples: np.ndarray, peak: float) -> float:
-    """Return the fraction of samples in runs at the limit."""
+    """Return the fraction of samples that are clipped: the last of several successive samples near the ``peak``."""
     if peak < _LOUD:
         return 0.0
     at_limit = np.abs(samples) >= _FLAT * peak

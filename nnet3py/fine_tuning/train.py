@@ -68,7 +68,10 @@ def run(work: WorkFolder, options: FineTuneOptions, executor: Executor, terminal
 
 
 class _Round(ChainTraining):
-    """Round of training with given graphs; after every iteration, parameters move a little to the old ones."""
+    """Round of chain training with given graphs.
+
+    After each iteration, the parameters are interpolated with the old ones, which get the weight ``way_back``.
+    """
 
     graphs: ClassVar[Path]
     old: ClassVar[Path]
@@ -92,7 +95,7 @@ class _Round(ChainTraining):
 
 
 class _Rounds:
-    """Rounds of a training, in folders ``train/round.N``."""
+    """Rounds of training, each in a folder ``train/round.N``; those that lower the held-out objective are discarded."""
 
     def __init__(self, work: WorkFolder, options: FineTuneOptions, executor: Executor, terminal: IO[str] | None,
                  factor: int) -> None:
@@ -100,7 +103,7 @@ class _Rounds:
         self.old = work.train / "old.raw"
 
     def prepare(self, nnet: Nnet) -> None:
-        """Write the initial network of the first round; rounds of a training with other options are removed."""
+        """Write the network ``old.raw``, from which the first round begins; remove rounds made with other options."""
         settings, kept = json.dumps(self.options.binding(), sort_keys=True), self.work.train / "settings.json"
         if not kept.is_file() or kept.read_text(encoding="utf-8") != settings:
             for path in (*self.work.train.glob("round.*"), self.work.train / "log", self.work.train / "forgetting"):
@@ -176,7 +179,10 @@ class _Rounds:
         return value
 
     def way_back(self, best: Path, objective: float) -> tuple[Path, float, float]:
-        """Return the best of a network and its interpolations with the old one, its objective, and the old part."""
+        """Interpolate the best network with the old one, as long as that raises the held-out objective.
+
+        Returns the path of the resulting network, its objective, and the weight of the old parameters.
+        """
         back = 0.0
         if best == self.old:
             return best, objective, back
@@ -192,19 +198,20 @@ class _Rounds:
 
 
 def _learning(nnet: Nnet) -> dict[str, UpdatableComponent]:
-    """Return the components with parameters, by name, in the order of the network."""
+    """Return the updatable components by name, in the order of their nodes."""
     indexes = dict.fromkeys(node.component_index for node in nnet.nodes if isinstance(node, ComponentNode))
     return {nnet.component_names[index]: component for index in indexes
             if isinstance(component := nnet.components[index], UpdatableComponent)}
 
 
 def rate_factors(nnet: Nnet, layers: str) -> dict[str, float]:
-    """Return factors of the learning rate of all components with parameters, in the order of the network.
+    """Return the factor of the learning rate of each updatable component, by name; 0 for frozen components.
 
-    ``layers`` : ``last``: 1 for components named output or prefinal (or for the last component), 0 for others;
-        ``upper``,
-    ``lower``: 1 for that half, 0 for the other; ``all``: 1 for the upper half, 0.5 for the lower half. Frozen
-    components stay frozen.
+    Parameters
+    ----------
+    layers : ``last``: 1 for components named output or prefinal (or for the last component), 0 for others;
+        ``upper``, ``lower``: 1 for this half of the network, 0 for the other; ``all``: 1 for the upper half, 0.5 for
+        the lower half
 
     Raises
     ------
@@ -227,7 +234,8 @@ def rate_factors(nnet: Nnet, layers: str) -> dict[str, float]:
 
 
 def _restored(nnet: Nnet, old: Nnet) -> Nnet:
-    """Set test modes, and the training settings of the old network."""
+    """Switch test modes on, and copy learning rates and l2-regularize from the old network, in place; return ``nnet``.
+    """
     for component, before in zip(_learning(nnet).values(), _learning(old).values(), strict=True):
         for setting in ("learning_rate_factor", "learning_rate", "l2_regularize"):
             setattr(component, setting, getattr(before, setting))
@@ -248,7 +256,7 @@ class Interpolation(NamedTuple):
     ----------
     nnet : the interpolated network
     part : fraction of the old parameters, 0 to 1; 1 for the old network
-    errors : word errors on the old test data, by fraction; 1 has those of the old model
+    errors : fraction of the old parameters -> number of word errors on the old test data
     words : number of words of the old test data
     """
 
@@ -259,7 +267,7 @@ class Interpolation(NamedTuple):
 
 
 def interpolated(nnet: Nnet, old: Nnet, part: float) -> Nnet:
-    """Interpolate the parameters of a network with those of ``old``, which count ``part`` (0 to 1)."""
+    """Return a network with the parameters ``(1 - part) * nnet + part * old``."""
     return average_nnets([("the new network", nnet.copy()), ("the old one", old)], [1.0 - part, part])
 
 

@@ -226,7 +226,7 @@ def write_lookahead_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolT
 
 
 def words_file(folder: ModelFolder) -> str:
-    """Return the table of words beside Gr.fst, which may contain one itself; "" if there is none."""
+    """Return the path of a folder's words.txt; "" if its words are only in a symbol table inside Gr.fst."""
     if os.path.abspath(folder.words) != os.path.abspath(folder.grammar):
         return folder.words
     beside = os.path.join(os.path.dirname(folder.grammar), "words.txt")
@@ -235,7 +235,10 @@ def words_file(folder: ModelFolder) -> str:
 
 def _new_numbers(graph: LookaheadGraph, words: SymbolTable,
                  new: Collection[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return HCL's labels of new words, and the words' numbers: equal if HCL's labels are the words' numbers."""
+    """Choose the labels of new words in HCL, and their numbers in words.txt, after the largest old ones.
+
+    Both are equal if the grammar is an n-gram FST, in which labels are numbers of words.
+    """
     hcl = graph.lookahead
     label = 1 + max(hcl.final_label, int(hcl.arcs[:, ARC_OUTPUT].max()), int(graph.label_of_word.max()))
     number = 1 + max(words.names)
@@ -247,7 +250,7 @@ def _new_numbers(graph: LookaheadGraph, words: SymbolTable,
 
 def _phones_of(new: Mapping[str, Sequence[tuple[str, ...]]], phones: SymbolTable,
                labels: Mapping[str, int]) -> list[tuple[int, tuple[int, ...]]]:
-    """Return labels and numbers of phones of all pronunciations."""
+    """Return each pronunciation as the label of its word and the numbers of its position-dependent phones."""
     lexicon = positioned([Pronunciation(word, its) for word, every in sorted(new.items()) for its in every], phones)
     return [(labels[entry.word], tuple(phones[phone] for phone in entry.phones)) for entry in lexicon]
 
@@ -275,8 +278,8 @@ class _NewText(NamedTuple):
     Attributes
     ----------
     model : n-gram model
-    label_of : HCL's labels of its words
-    labels, numbers : labels and numbers of the new words
+    label_of : label in HCL of each word of the model
+    labels, numbers : label in HCL, and number in words.txt, of each new word
     """
 
     model: Ngram
@@ -286,7 +289,10 @@ class _NewText(NamedTuple):
 
 
 def _write_grammar(target: Path, source: str, text: _NewText, weight: float) -> None:
-    """Write Gr.fst with the new text: interpolated if the old grammar is an n-gram model, else as a union."""
+    """Write Gr.fst with the new text added, which gets the weight ``weight``.
+
+    If the old grammar is an n-gram model, both models are interpolated; otherwise the result is their union.
+    """
     with open_input(source) as stream:
         content = FileContent(stream)
         ngram = NgramFst.of_content(content)
@@ -309,7 +315,8 @@ def _write_grammar(target: Path, source: str, text: _NewText, weight: float) -> 
 
 
 def _with_names(stored: Stored | None, text: _NewText) -> Stored | None:
-    """Add the new words to the symbol tables: labels to that of input symbols, numbers to the other."""
+    """Add the new words to the symbol tables stored in an FST: their labels to the input, numbers to the output table.
+    """
     if stored is None or not stored.flags:
         return stored
     additions = [names for flag, names in ((INPUT_SYMBOLS, text.labels), (OUTPUT_SYMBOLS, text.numbers))
@@ -318,7 +325,15 @@ def _with_names(stored: Stored | None, text: _NewText) -> Stored | None:
 
 
 def _interpolated_grammar(old: Fst, new: NgramFst, new_numbers: Mapping[int, int], weight: float) -> Fst:
-    """Combine a grammar from labels to words with an n-gram model of labels. ``new_numbers``: by new label."""
+    """Interpolate a grammar, whose input labels are HCL's and whose output labels are words, with an n-gram model.
+
+    A grammar that is not an n-gram model is united with the new model instead.
+
+    Parameters
+    ----------
+    new : n-gram model of HCL's labels, which gets the weight ``weight``
+    new_numbers : label of each new word -> its number
+    """
     number_of = np.zeros(1 + max([int(old.input_labels.max(initial=0)), *new_numbers]), dtype=np.int32)
     number_of[old.input_labels] = old.output_labels
     for label, number in new_numbers.items():
@@ -334,7 +349,13 @@ def _interpolated_grammar(old: Fst, new: NgramFst, new_numbers: Mapping[int, int
 
 
 def _to_words(model: Fst, number_of: np.ndarray, backoff: int) -> Fst:
-    """Make an n-gram model of labels output words, with the label ``backoff`` on backoff arcs."""
+    """Convert an n-gram model of labels to an FST from labels to words.
+
+    Parameters
+    ----------
+    number_of : number of the word for each label
+    backoff : input label for arcs without a label, which are backoff arcs
+    """
     inputs = np.where(model.input_labels == 0, backoff, model.input_labels)
     return arc_sorted(dataclasses.replace(model, input_labels=inputs.astype(np.int32),
                                           output_labels=number_of[model.input_labels], stored=None))
@@ -344,10 +365,9 @@ def _to_words(model: Fst, number_of: np.ndarray, backoff: int) -> Fst:
 
 
 def union_of_graphs(old: Fst, new: Fst, weight: float) -> Fst:
-    """Make a graph of the sentences of both, with probabilities times 1 - ``weight`` and ``weight``.
+    """Make the union of two graphs: old sentences have their probability times 1 - ``weight``, new ones ``weight``.
 
-    So sentences of the old graph stay about as probable as before. Labels must be of one model and one table of words;
-    ``weight`` must be between 0 and 1.
+    Labels of both graphs must belong to one model and one table of words; ``weight`` is from 0 to 1.
     """
     first_old, first_new = 1, 1 + old.num_states
     graphs = ((old, first_old, 1.0 - weight), (new, first_new, weight))

@@ -161,7 +161,10 @@ class GmmStats:
 
     @staticmethod
     def _about_means(occupancy: np.ndarray, means: np.ndarray) -> np.ndarray:
-        """Return the part of the sums of products that is due to the means."""
+        """Return, for each Gaussian, occupancy times the product of the mean with itself, packed: (gaussians, packed).
+
+        ``means`` are sums of features. Kaldi's files have sums of products from which this is subtracted.
+        """
         safe = np.where(occupancy != 0, occupancy, 1.0)[:, None]
         return np.where(occupancy[:, None] != 0, outer_products(means) / safe, 0.0)
 
@@ -199,7 +202,7 @@ class Estimated(NamedTuple):
 
 
 def _learned(stats: GmmStats, min_weight: float, min_occupancy: float) -> np.ndarray:
-    """Return bool (gaussians,): Gaussians with enough frames."""
+    """Return whether each Gaussian has enough frames to be estimated: bool (gaussians,)."""
     total = stats.occupancy.sum()
     return (stats.occupancy > min_occupancy) & (stats.occupancy > min_weight * total)
 
@@ -210,7 +213,7 @@ def _new_weights(stats: GmmStats, learned: np.ndarray, min_weight: float, old: n
 
 
 def _without_low_count(gmm: AnyGmm, learned: np.ndarray) -> AnyGmm:
-    """Return a mixture of the Gaussians that are ``learned``; of the last one if none is."""
+    """Remove the Gaussians that are not ``learned``, bool (gaussians,), and renormalize weights; keep at least one."""
     if learned.all():
         return gmm
     if learned.any():
@@ -329,7 +332,9 @@ def _with_floored_eigenvalues(covariances: np.ndarray, options: FullOptions) -> 
 
 
 def split(gmm: DiagGmm, num_gaussians: int, perturbation: float, random: CRandom) -> DiagGmm:
-    """Halve the heaviest Gaussians and move the halves apart at random, up to ``num_gaussians``. Kaldi: DiagGmm::Split.
+    """Split Gaussians with the largest weights in two, until there are ``num_gaussians``. Kaldi: DiagGmm::Split.
+
+    The means of both halves are moved apart at random, by ``perturbation`` standard deviations.
     """
     weights, means, inv_vars = [*gmm.weights], [*gmm.means_inv_vars], [*gmm.inv_vars]
     while len(weights) < num_gaussians:
@@ -344,7 +349,7 @@ def split(gmm: DiagGmm, num_gaussians: int, perturbation: float, random: CRandom
 
 
 class FrameSample:
-    """A random sample of at most ``most`` of the frames that are offered. Kaldi: gmm-global-init-from-feats."""
+    """Random sample of at most ``most`` frames of a stream (reservoir). Kaldi: gmm-global-init-from-feats."""
 
     def __init__(self, most: int, random: CRandom) -> None:
         self._most, self._random = most, random
@@ -352,7 +357,7 @@ class FrameSample:
         self.num_kept = self.num_seen = 0
 
     def add(self, features: np.ndarray) -> None:
-        """Offer frames, float32 (frames, dim)."""
+        """Add frames of the stream, float32 (frames, dim), each of which may replace one in the sample."""
         if self._kept is None:
             self._kept = np.empty((0, features.shape[1]), dtype=np.float32)
         elif features.shape[1] != self._kept.shape[1]:
@@ -374,7 +379,7 @@ class FrameSample:
         self._kept[place] = row
 
     def frames(self) -> np.ndarray:
-        """Return the sample, float32 (kept, dim). Raises Nnet3Error if no frames were offered."""
+        """Return the sample, float32 (kept, dim). Raises Nnet3Error if no frames were added."""
         if self._kept is None or not self.num_kept:
             raise Nnet3Error("expected features of one frame or more, found none")
         return self._kept[:self.num_kept]
@@ -402,7 +407,15 @@ def begin_mixture(frames: np.ndarray, num_gaussians: int, random: CRandom) -> Di
 
 
 class Iteration(NamedTuple):
-    """An iteration: log-likelihood per frame and its increase; ``split_to`` Gaussians after it, 0 if none was split."""
+    """Iteration of training a mixture.
+
+    Attributes
+    ----------
+    number : number of the iteration, from 0
+    log_like, improvement : log-likelihood per frame before the iteration, and its increase
+    split_to : number of Gaussians after splitting; 0 if none was split
+    gmm : the mixture after the iteration
+    """
 
     number: int
     log_like: float
@@ -413,7 +426,10 @@ class Iteration(NamedTuple):
 
 def train_mixture(frames: np.ndarray, gmm: DiagGmm, num_gaussians: int, num_iters: int, options: DiagOptions,
                   random: CRandom) -> Iterator[Iteration]:
-    """Train a mixture by expectation and maximization, with more and more Gaussians; yield each iteration."""
+    """Train a mixture by expectation and maximization, splitting Gaussians up to ``num_gaussians``.
+
+    Yields each iteration; ``frames`` are float32 (frames, dim).
+    """
     current = len(gmm.weights)
     step = (num_gaussians - current) // max(num_iters // 2, 1) if num_iters > 1 else 0
     for number in range(num_iters):
@@ -429,7 +445,13 @@ def train_mixture(frames: np.ndarray, gmm: DiagGmm, num_gaussians: int, num_iter
 
 def add_frames(stats: GmmStats, gmm: DiagGmm | FullGmm, features: np.ndarray,
                weights: np.ndarray | None = None) -> float:
-    """Add frames with the posteriors of all Gaussians; return the sum of the (weighted) log-likelihoods."""
+    """Add frames to statistics, with the posteriors of all Gaussians; return the sum of the log-likelihoods.
+
+    Parameters
+    ----------
+    features : float32 (frames, dim)
+    weights : float (frames,), weights of the frames, also in the sum; None for 1
+    """
     total = 0.0
     for first in range(0, len(features), _BLOCK_FRAMES):
         block = features[first:first + _BLOCK_FRAMES]

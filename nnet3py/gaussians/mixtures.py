@@ -202,7 +202,7 @@ class FullGmm:
 
     @classmethod
     def of_diagonal(cls, gmm: DiagGmm) -> FullGmm:
-        """Make the same mixture as a diagonal one. Kaldi: FullGmm::CopyFromDiagGmm."""
+        """Convert a mixture with diagonal covariances. Kaldi: FullGmm::CopyFromDiagGmm."""
         inverses = np.zeros((len(gmm.weights), gmm.dim, gmm.dim), dtype=np.float32)
         diagonal = np.arange(gmm.dim)
         inverses[:, diagonal, diagonal] = gmm.inv_vars
@@ -300,7 +300,12 @@ Mixture: TypeAlias = "DiagGmm | FullGmm"
 
 
 class PrunedPosteriors(NamedTuple):
-    """Posteriors of the likeliest Gaussians of each frame, and float32 (frames,), log-likelihoods by these Gaussians.
+    """Posteriors of the likeliest Gaussians of each frame.
+
+    Attributes
+    ----------
+    posterior : Gaussians and posteriors by frame
+    log_likes : float32 (frames,), log-likelihood of each frame, summed over these Gaussians only
     """
 
     posterior: Posterior
@@ -327,7 +332,10 @@ def pruned_posteriors(log_likes: np.ndarray, most: int, least: float | np.ndarra
 
 
 def _likeliest(log_likes: np.ndarray, most: int) -> np.ndarray:
-    """Return int64 (frames, most): the likeliest Gaussians, descending; of equal ones the higher number first."""
+    """Return the ``most`` likeliest Gaussians of each frame: int64 (frames, most), by descending likelihood.
+
+    Of equally likely ones, that with the higher number is first.
+    """
     count = log_likes.shape[1]
     if most < count:
         candidates = np.sort(np.argpartition(log_likes, count - most, axis=1)[:, count - most:], axis=1)
@@ -342,7 +350,12 @@ Selection: TypeAlias = "Sequence[np.ndarray]"      # for each frame, numbers of 
 
 
 class SelectedGaussians(NamedTuple):
-    """Numbers int64 (frames, n) by likelihood, descending, and float32 (frames,), log-likelihoods by these Gaussians.
+    """Likeliest Gaussians of each frame.
+
+    Attributes
+    ----------
+    numbers : int64 (frames, n), numbers of Gaussians by descending likelihood
+    log_likes : float32 (frames,), log-likelihood of each frame, summed over these Gaussians only
     """
 
     numbers: np.ndarray
@@ -367,8 +380,8 @@ def log_sum(values: np.ndarray) -> np.ndarray:
 def preselected_log_likelihoods(gmm: Mixture, features: np.ndarray, selection: Selection) -> list[np.ndarray]:
     """Compute the log-likelihoods of the Gaussians that are listed for each frame: float32 (listed,) per frame.
 
-    If covariances are diagonal, a list whose first and last numbers are as far apart as the list is long is read as
-    consecutive numbers, as by Kaldi (DiagGmm::LogLikelihoodsPreselect).
+    As in Kaldi (DiagGmm::LogLikelihoodsPreselect), if covariances are diagonal and a list of n numbers ends with its
+    first number + n - 1, it is taken for consecutive numbers, whatever is in between.
     """
     log_likes = gmm.log_likelihoods(features)
     table = _selection_table(selection, log_likes.shape[1])
@@ -385,8 +398,7 @@ def preselected_log_likelihoods(gmm: Mixture, features: np.ndarray, selection: S
 
 
 def _selection_table(selection: Selection, num_gaussians: int) -> np.ndarray | None:
-    """Return int (frames, n) if all lists have one length, as from gmm-gselect; None for others, or for wrong numbers.
-    """
+    """Return a selection as int (frames, n) if all frames have n Gaussians; None if not, or for invalid numbers."""
     if not len(selection) or len({len(listed) for listed in selection}) > 1 or not len(selection[0]):
         return None
     table = np.array(selection)
@@ -394,7 +406,7 @@ def _selection_table(selection: Selection, num_gaussians: int) -> np.ndarray | N
 
 
 def _numbers_read_by_kaldi(gmm: Mixture, table: np.ndarray) -> np.ndarray:
-    """Return the Gaussians (frames, n) whose likelihoods Kaldi takes for the listed ones."""
+    """Replace rows that Kaldi takes for consecutive numbers (:func:`preselected_log_likelihoods`): int (frames, n)."""
     count = table.shape[1]
     consecutive = table[:, -1] + 1 - table[:, 0] == count
     if not isinstance(gmm, DiagGmm) or not consecutive.any():
@@ -403,7 +415,10 @@ def _numbers_read_by_kaldi(gmm: Mixture, table: np.ndarray) -> np.ndarray:
 
 
 def select_among(gmm: Mixture, features: np.ndarray, selection: Selection, most: int) -> tuple[list[np.ndarray], float]:
-    """Select the ``most`` likeliest of the Gaussians listed for each frame; return the sum of log-likelihoods, too."""
+    """Select the ``most`` likeliest of the Gaussians listed for each frame.
+
+    Returns the selected Gaussians, int32 (selected,) per frame, and the sum of the frames' log-likelihoods over these.
+    """
     chosen, total = [], 0.0
     for listed, values in zip(selection, preselected_log_likelihoods(gmm, features, selection), strict=True):
         numbers = np.asarray(listed)
@@ -423,7 +438,12 @@ def softmax(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def dense_posteriors(gmm: Mixture, features: np.ndarray, selection: Selection) -> tuple[np.ndarray, np.ndarray]:
-    """Return posteriors of the listed Gaussians, float32 (frames, gaussians); and log-likelihoods by them, (frames,).
+    """Compute the posteriors of the Gaussians that are listed for each frame.
+
+    Returns
+    -------
+    float32 (frames, gaussians), posteriors, 0 for Gaussians that are not listed; and float32 (frames,), the
+    log-likelihood of each frame, summed over the listed Gaussians.
     """
     likelihoods = preselected_log_likelihoods(gmm, features, selection)
     dense = np.zeros((len(features), len(gmm.weights)), dtype=np.float32)

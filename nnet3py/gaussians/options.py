@@ -1,4 +1,4 @@
-"""Options of estimating mixtures of Gaussians. Light."""
+"""Options of estimating mixtures of Gaussians. Imports nothing heavy."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from nnet3py.option_fields import like, opt
 
 @dataclass(frozen=True)
 class DiagOptions:
-    """Limits of Gaussians with diagonal covariance. Gaussians with less data are removed, or stay as they were."""
+    """Options of estimating Gaussians with diagonal covariances."""
 
     min_weight: float = opt("min-gaussian-weight", 1.0e-5, "Least weight of a Gaussian that is kept")
     min_occupancy: float = opt("min-gaussian-occupancy", 10.0, "Frames that a Gaussian must have")
@@ -19,7 +19,7 @@ class DiagOptions:
 
 @dataclass(frozen=True)
 class FullOptions:
-    """Limits of Gaussians with full covariance, whose eigenvalues are floored."""
+    """Options of estimating Gaussians with full covariances, whose eigenvalues are floored."""
 
     min_weight: float = like(DiagOptions, "min_weight")
     min_occupancy: float = like(DiagOptions, "min_occupancy", default=100.0)

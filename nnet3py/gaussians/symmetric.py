@@ -83,7 +83,10 @@ def symmetric_eigen(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _tridiagonal(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return both diagonals of T, tridiagonal, and the rows of Q, for matrix = Qᵀ T Q; the matrix is overwritten."""
+    """Reduce a symmetric matrix to Qᵀ T Q with a tridiagonal T; the matrix is overwritten.
+
+    Returns the diagonal and the subdiagonal of T, and Q, whose rows are orthonormal.
+    """
     count = len(matrix)
     diagonal, beside, vectors = np.empty(count), np.empty(max(count - 1, 0)), np.eye(count)
     for k in range(count - 1, 0, -1):
@@ -100,7 +103,7 @@ def _tridiagonal(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 def _reflector(x: np.ndarray) -> tuple[float, np.ndarray, float]:
-    """Return b, v and |x|: I - b v vᵀ turns ``x`` into (0, …, 0, |x|); the last of v is 1."""
+    """Return b, v and |x| of the Householder reflection I - b v vᵀ, which maps ``x`` to (0, …, 0, |x|); v ends in 1."""
     largest = float(np.abs(x).max())
     v = x / largest if largest > 0 else x.copy()
     rest, end = float(v[:-1] @ v[:-1]), float(v[-1])
@@ -114,7 +117,13 @@ def _reflector(x: np.ndarray) -> tuple[float, np.ndarray, float]:
 
 
 def _qr_step(diagonal: np.ndarray, beside: np.ndarray, vectors: np.ndarray, first: int, last: int) -> None:
-    """Make one QR step on rows ``first`` to ``last`` of the tridiagonal matrix, in place."""
+    """Make one implicit QR step on rows ``first`` to ``last`` of a tridiagonal matrix, in place.
+
+    Parameters
+    ----------
+    diagonal, beside : diagonal and subdiagonal of the matrix
+    vectors : rows, to which the same rotations are applied
+    """
     half, corner = 0.5 * (diagonal[last - 1] - diagonal[last]), beside[last - 1]
     root = math.hypot(half, corner)
     shift = diagonal[last] - corner * corner / (half + root if half >= 0 else half - root)
@@ -134,7 +143,7 @@ def _qr_step(diagonal: np.ndarray, beside: np.ndarray, vectors: np.ndarray, firs
 
 
 def _rotation(x: float, z: float) -> tuple[float, float]:
-    """Return cosine and sine of the rotation that makes ``z``, below ``x``, 0."""
+    """Return cosine and sine of the Givens rotation that maps (x, z) to (r, 0)."""
     if z == 0:
         return 1.0, 0.0
     if abs(z) > abs(x):

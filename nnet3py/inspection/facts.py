@@ -36,7 +36,7 @@ class Layer:
     nodes : list of str
         Component nodes that use the component; empty for an unused one.
     frames : float or None
-        Number of rows in the statistics; None for a component without statistics.
+        Number of frames that the component's statistics count; None for a component without statistics.
     learning_rate : float or None
         None for a component that is not trained.
     test_mode : bool or None
@@ -62,10 +62,10 @@ class NetworkFacts:
     ----------
     left_context, right_context : frames that an output frame needs; None if they are undefined (``context_note``)
     context_note : reason why the contexts are undefined
-    modulus : smallest shift of t, in frames, under which the network computes the same
+    modulus : smallest number of frames by which inputs can be shifted so that the outputs are shifted, too
     is_recurrent : whether values depend on those of the same node at other times
     memory_bytes : bytes of parameters, statistics and fixed matrices
-    frames : largest number of rows in any component's statistics; None if no component has statistics
+    frames : largest number of frames that any component's statistics count; None if no component has statistics
     not_finite : names of components with NaN or infinity
     without_statistics : names of batch-normalization components without statistics
     is_gradient : whether the parameters are derivatives
@@ -191,7 +191,7 @@ class FolderFacts:
 
 @dataclass
 class Lack:
-    """Something that is missing (``what``), and the remedy (``do``)."""
+    """Something that a model or folder lacks: what it is, and what to do about it, often a command."""
 
     what: str
     do: str
@@ -199,12 +199,12 @@ class Lack:
 
 @dataclass
 class Readiness:
-    """Readiness of a model for a purpose.
+    """Result of checking whether a model can be used for a purpose, such as training.
 
     Attributes
     ----------
-    takes : inputs of each use, such as features of a dimension
-    missing : necessary things that are missing
+    takes : inputs that this use needs, such as features of a dimension
+    missing : necessary things that are missing; empty if the model is ready
     notes : warnings and hints
     """
 
@@ -234,7 +234,7 @@ class Inspection:
     path : the path, as given
     model : description of the model; None for a folder without a model
     folder : description of the folder; None for a file
-    frame_subsampling_factor : input frames per output frame in decoding; None if nothing gives it
+    frame_subsampling_factor : input frames per output frame in decoding; None if no file of the folder has it
     computing, training, decoding : readiness for each purpose
     recognition : readiness for recognizing sound; empty for a file
     fine_tuning : readiness for fine-tuning; None except for a folder that can recognize sound
@@ -270,7 +270,7 @@ class Inspection:
 
 
 def _plain(value: Any) -> Any:
-    """Return the value with None in place of NaN and infinity, which JSON does not have."""
+    """Replace NaN and infinity by None in nested lists and dicts, as JSON lacks them."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -279,7 +279,7 @@ def _plain(value: Any) -> Any:
 
 
 def inspection_text(inspection: Inspection) -> str:
-    """Return facts, layers and missing things for each purpose as text that ends with a newline."""
+    """Format an inspection as text of at most 80 columns, which ends with a newline."""
     lines: list[str] = []
     if inspection.folder is not None:
         lines += [f"{inspection.path}: a model folder", "", *_folder_lines(inspection, inspection.folder), ""]

@@ -58,7 +58,7 @@ _NUMBERED = re.compile(r"(\d+)\.(mdl|raw)")
 
 
 def model_names(folder: Path) -> list[str]:
-    """Return the model files of a folder, or else of its ``am/``, in the order in which decoding prefers them.
+    """Return the names of the model files in a folder, or else in its ``am/``, in the order of preference.
 
     ``final`` comes first, then the highest number; an acoustic model precedes a raw network of the same name.
     """
@@ -106,7 +106,7 @@ def folder_facts(folder: Path, problems: list[str]) -> FolderFacts:
 
 
 def _texts(folder: Path, names: tuple[str, ...], problems: list[str]) -> dict[str, str]:
-    """Return the texts of the small files that exist."""
+    """Read those of the files ``names`` that exist in a folder: name -> text."""
     texts = {}
     for name in names:
         if (folder / name).is_file():
@@ -194,7 +194,7 @@ def _readable(path: Path) -> list[str]:
 
 
 def _subsampling(folder: FolderFacts, problems: list[str]) -> int | None:
-    """Return the frame subsampling factor of the folder or its examples; None if nothing gives it."""
+    """Return the frame subsampling factor from the folder's files or those about its examples; None without these."""
     places = {"frame_subsampling_factor": folder.settings.get("frame_subsampling_factor"),
               "egs/info/frame_subsampling_factor": folder.egs.get("frame_subsampling_factor"),
               "conf/model.conf, --frame-subsampling-factor,": _options(folder.settings.get("conf/model.conf", "")).get(

@@ -57,7 +57,7 @@ def _read_model(reader: TokenReader) -> Contents:
 
 
 def network_facts(nnet: Nnet) -> NetworkFacts:
-    """Describe a network; contexts are measured where they are defined."""
+    """Describe a network."""
     left, right, note = _contexts(nnet)
     orphans = set(orphan_nodes(nnet))
     nodes: list[list[str]] = [[] for _ in nnet.components]
@@ -89,7 +89,7 @@ def network_facts(nnet: Nnet) -> NetworkFacts:
 
 
 def _contexts(nnet: Nnet) -> tuple[int | None, int | None, str]:
-    """Left and right context, and the reason if they cannot be told."""
+    """Compute the left and right context; return None for both, with the reason, if they are not defined."""
     from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
     if not nnet.is_simple():
@@ -109,7 +109,10 @@ def _layer(name: str, component: Component, nodes: list[str]) -> Layer:
 
 
 def _frames(component: Any) -> float | None:
-    """Return the number of rows in a component's statistics; for a composite the largest of its children."""
+    """Return the number of frames that a component's statistics count, None without statistics.
+
+    For a composite component it is the largest number of its children.
+    """
     inner = [frames for child in getattr(component, "children", ()) if (frames := _frames(child)) is not None]
     for attribute in ("counters", "count"):      # the first counter counts rows
         if attribute in component.STATISTICS:
@@ -135,5 +138,5 @@ def transition_facts(transitions: TransitionModel) -> TransitionFacts:
 
 
 def prior_facts(priors: np.ndarray) -> PriorFacts:
-    """Describe priors, float32 (pdfs,); none of them may be missing."""
+    """Describe priors, float32 (pdfs,), which must not be empty."""
     return PriorFacts(priors.size, float(priors.sum(dtype=np.float64)), float(priors.min()), float(priors.max()))

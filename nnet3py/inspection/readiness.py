@@ -23,7 +23,7 @@ MOST_NAMES = 3     # components that a message names
 
 
 def judge(inspection: Inspection) -> None:
-    """Fill in computing, training and decoding of an inspection, in place."""
+    """Set ``computing``, ``training`` and ``decoding`` of an inspection, in place."""
     model = inspection.model
     if model is None:
         for purpose in (inspection.computing, inspection.training, inspection.decoding):
@@ -67,7 +67,7 @@ def _computing(inspection: Inspection, model: ModelFacts, network: NetworkFacts)
 
 
 def _features(inspection: Inspection, network: NetworkFacts, ready: Readiness) -> None:
-    """Fill in the inputs of each utterance."""
+    """Append to ``ready.takes`` the features and i-vectors that the network reads for each utterance."""
     folder = inspection.folder or FolderFacts("")
     for port in network.inputs:
         if port.name == "input":
@@ -82,7 +82,7 @@ def _features(inspection: Inspection, network: NetworkFacts, ready: Readiness) -
 
 
 def _made_by(folder: FolderFacts) -> str:
-    """Return the command that makes features with a folder's conf files; empty without them."""
+    """Return words such as ", by compute-mfcc-feats --config=FILE" for the folder's conf file; "" without one."""
     pitch = next((name for name in PITCH_CONFS if name in folder.settings), "")
     for name in ("conf/mfcc.conf", "conf/fbank.conf", "conf/plp.conf", "mfcc.conf"):
         if name in folder.settings:
@@ -95,7 +95,7 @@ def _made_by(folder: FolderFacts) -> str:
 
 
 def _usable_network(model: ModelFacts, network: NetworkFacts, ready: Readiness) -> None:
-    """Fill in what nnet3-compute and all decoders require of a network."""
+    """Append to ``ready.missing`` what a network lacks for nnet3-compute and all decoders."""
     _names_of_ports(model, network, ready)
     if network.is_simple and network.left_context is None:
         ready.missing.append(Lack(f"an output that can be computed: {network.context_note}",
@@ -234,7 +234,7 @@ def _folder_for_decoding(inspection: Inspection, model: ModelFacts, network: Net
 
 
 def _graph(folder: FolderFacts, ready: Readiness) -> None:
-    """Fill in the folder's graph."""
+    """Append the folder's decoding graph to ``ready.takes``, and a note if it is a lookahead graph."""
     ready.takes.append(f"the graph {folder.path}/{folder.graphs[0]}")
     if folder.graphs[0].endswith("HCLr.fst"):
         ready.notes.append("the graph is composed of HCLr.fst and Gr.fst while decoding: nnet3-latgen-faster-lookahead")
@@ -264,7 +264,7 @@ _ADVICE = (
 
 
 def judge_recognition(inspection: Inspection) -> None:
-    """Fill in recognition of a folder's inspection, in place; nothing for a file."""
+    """Set ``recognition``, and ``fine_tuning`` if recognition is possible, of a folder's inspection, in place."""
     from nnet3py.recognition.model_folder import look_at_folder
 
     if inspection.folder is None:
@@ -273,7 +273,7 @@ def judge_recognition(inspection: Inspection) -> None:
     try:
         folder = look_at_folder(inspection.folder.path)
     except Nnet3Error as error:
-        ready.missing.append(Lack(str(error), "see the message"))
+        ready.missing.append(Lack(str(error), "correct what the message names"))
         return
     ready.missing += [Lack(what, _advice(what)) for what in folder.missing]
     ready.takes.append("sound of any sampling rate: nnet3-transcribe FOLDER SOUND, nnet3py.Recognizer(FOLDER)")
@@ -291,7 +291,7 @@ def judge_recognition(inspection: Inspection) -> None:
 
 
 def _fine_tuning(folder: ModelFolder) -> Readiness:
-    """Return the readiness for fine-tuning of a folder that can recognize sound."""
+    """Return whether a folder that can recognize sound can be fine-tuned, and with which data."""
     from nnet3py.fine_tuning.requirements import requirements
 
     needed = requirements(folder.path)
@@ -307,7 +307,7 @@ def _advice(what: str) -> str:
 
 
 def _dimensions(inspection: Inspection, network: NetworkFacts, folder: ModelFolder) -> None:
-    """Fill in dimensions of the network's inputs that the folder's options do not produce."""
+    """Append to what is missing for recognition the inputs of other dimensions than the folder's options produce."""
     missing = inspection.recognition.missing
     options, wanted = folder.features, network.input_dim("input")
     if folder.feature_kind == "fbank":

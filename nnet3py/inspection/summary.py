@@ -29,7 +29,7 @@ class Row:
     Attributes
     ----------
     type : type of the component, without the word Component; or ``input``, ``output``, ``range``
-    takes : sources of the node, each with the frames that are read, relative to the node's own, if others than that
+    takes : nodes that the node reads, each with the frames, such as (−1, 0, +1), unless it is only the same frame
     input_dim, output_dim : number of columns; ``input_dim`` is 0 for inputs
     num_parameters : trainable parameters of the component; 0 where an earlier node has the same component
     """
@@ -49,9 +49,9 @@ class Row:
 
 @dataclass(frozen=True, repr=False)
 class Summary(Shown):
-    """Nodes of a network in order, with the facts of :func:`nnet3py.inspect` about the whole.
+    """Nodes of a network in order, and the description of the whole network by :func:`nnet3py.inspect`.
 
-    It prints as a table, also as the last line of a notebook's cell.
+    ``print`` and notebooks show it as a table.
     """
 
     nnet: Nnet
@@ -126,8 +126,8 @@ class ComponentDifference:
 
     Attributes
     ----------
-    difference : ``none``; ``numbers``; ``form`` for type, dimensions or settings other than of training;
-        ``only in the first``, ``only in the second``
+    difference : ``none``; ``numbers`` if only numbers differ; ``form`` if type, dimensions or settings differ, except
+        those of training; ``only in the first`` or ``only in the second`` network
     absolute : largest absolute difference of two numbers; NaN where they cannot be compared
     relative : largest difference of two numbers, relative to the larger one
     array : name of the array with the largest absolute difference, such as ``linear_params``; empty if there is none
@@ -160,11 +160,11 @@ class Comparison:
 
     @property
     def same(self) -> bool:
-        """True if the networks are equal; then ``a == b``, if the order of components is the same, too."""
+        """True if no component differs, and the nodes are equal."""
         return self.same_nodes and not self.different
 
     def __bool__(self) -> bool:
-        """Return whether the networks are equal."""
+        """Return :attr:`same`."""
         return self.same
 
     def __str__(self) -> str:
@@ -221,7 +221,7 @@ def _difference(name: str, mine: Component | None, theirs: Component | None) -> 
 
 
 def _sizes(mine: np.ndarray, theirs: np.ndarray) -> tuple[float, float]:
-    """Return the largest absolute and relative difference; infinite where only one of two numbers is NaN."""
+    """Return the largest absolute and relative difference of two arrays; infinite if NaN is in only one of them."""
     if np.array_equal(mine, theirs, equal_nan=True):
         return 0.0, 0.0
     first, second = mine.astype(np.float64), theirs.astype(np.float64)

@@ -168,7 +168,9 @@ class IvectorExtractor:
 
     @cached_property
     def doubled_inverses(self) -> np.ndarray:
-        """Inverse covariances, float64 (gaussians, dim (dim + 1) / 2), whose product with a packed matrix is the trace.
+        """Inverse covariances, packed, with off-diagonal elements doubled: float64 (gaussians, dim (dim + 1) / 2).
+
+        The dot product of a row with a packed symmetric matrix S is tr(Σ⁻¹ S).
         """
         rows, cols = lower_triangle(self.dim)
         return np.ascontiguousarray(packed(self.inverses) * np.where(rows == cols, 1.0, 2.0))
@@ -219,7 +221,7 @@ class IvectorExtractor:
         return Distribution(mean, covariance)
 
     def weight_terms(self, gamma: np.ndarray, ivector: np.ndarray) -> WeightTerms:
-        """Compute the terms of the Gaussians' weights near an i-vector, by a quadratic approximation.
+        """Compute the quadratic approximation, near an i-vector, of the log-likelihood of the Gaussians' weights.
 
         Parameters
         ----------
@@ -287,7 +289,10 @@ class IvectorExtractor:
 
 
 class WeightTerms(NamedTuple):
-    """Linear and quadratic factors of weight projections, and weights at the i-vector: float64 (gaussians,) each."""
+    """Factors of a quadratic approximation for weights that depend on the i-vector, float64 (gaussians,) each.
+
+    These are the linear and quadratic factors of the weight projections, and the weights at the i-vector.
+    """
 
     linear: np.ndarray
     quadratic: np.ndarray
@@ -295,7 +300,7 @@ class WeightTerms(NamedTuple):
 
 
 def _floored_inverse(matrix: np.ndarray) -> np.ndarray:
-    """Return the inverse of a symmetric matrix whose eigenvalues are at least 1 up to rounding."""
+    """Invert a symmetric matrix whose eigenvalues should be 1 or more; smaller ones are rounding errors, set to 1."""
     values, vectors = np.linalg.eigh(matrix)
     repaired: np.ndarray = (vectors / np.maximum(values, 1.0)) @ vectors.T
     return repaired

@@ -37,7 +37,13 @@ _PITCH_COLUMNS = 3                     # columns of pitch that may follow the fe
 
 
 class Terms(NamedTuple):
-    """Number of frames, linear float64 (ivector dim,) and packed quadratic terms: a part of :class:`EstimationStats`.
+    """Contribution of some frames to :class:`EstimationStats`.
+
+    Attributes
+    ----------
+    frames : number of frames, weighted by posteriors
+    linear : float64 (ivector dim,)
+    quadratic : float64 (ivector dim (ivector dim + 1) / 2,), packed lower triangle
     """
 
     frames: float
@@ -164,18 +170,18 @@ class EstimationStats:
         return float(gained - default) / self.count
 
     def copy(self) -> EstimationStats:
-        """Return a copy."""
+        """Return a copy that shares no arrays."""
         return deepcopy(self)
 
 
 @dataclass
 class OnlineModels(OnlineSettings):
-    """Models and settings for estimating i-vectors online; ``OnlineSettings`` by name.
+    """Models and settings for estimating i-vectors online; the settings are the fields of ``OnlineSettings``.
 
     Attributes
     ----------
     extractor : model of i-vectors
-    ubm : mixture of Gaussians that frames belong to
+    ubm : universal background model, a mixture whose Gaussians' posteriors are computed for each frame
     lda : float32 (dim, spliced dim), or (dim, spliced dim + 1) with offsets, applied to spliced features
     global_stats : float64 (2, base dim + 1), normalization statistics
     cmvn : options of normalization
@@ -188,7 +194,7 @@ class OnlineModels(OnlineSettings):
     cmvn: OnlineOptions = field(default_factory=OnlineOptions)
 
     def check(self) -> None:
-        """Raise UsageError for settings out of range, ShapeError for models of other dimensions than each other."""
+        """Raise UsageError for settings out of range, ShapeError for models whose dimensions do not match."""
         check_online(self.extractor)
         if self.period < 1 or self.num_gselect < 1 or not 0 <= self.min_post < 0.5 or not (
                 0 < self.posterior_scale <= 1) or self.max_remembered_frames < 0 or self.max_count < 0:
@@ -208,7 +214,7 @@ class OnlineModels(OnlineSettings):
 
     @property
     def base_dim(self) -> int:
-        """Dimension of the features that are given."""
+        """Dimension of the features, before splicing and without pitch."""
         return self.global_stats.shape[1] - 1
 
     def without_pitch(self, features: np.ndarray) -> np.ndarray:
@@ -231,10 +237,13 @@ class OnlineModels(OnlineSettings):
         return self.ubm.log_constants()
 
     def posteriors(self, features: np.ndarray, weights: np.ndarray) -> PrunedPosteriors:
-        """Compute scaled posteriors of normalized, transformed features, and the frames' log-likelihoods.
+        """Compute scaled posteriors of the UBM's Gaussians for each frame, and the log-likelihoods of the frames.
 
-        ``weights``, float32 (frames,), are factors of the frames, which may be negative. Of frames with little weight
-        fewer posteriors are kept.
+        Parameters
+        ----------
+        features : float32 (frames, dim), normalized and transformed
+        weights : float32 (frames,), factors of the posteriors, which may be negative; for a small weight fewer
+            posteriors are kept
         """
         with np.errstate(divide="ignore"):
             least = np.minimum(_MOST_MIN_POST, np.float32(self.min_post) / np.abs(weights))
@@ -249,7 +258,7 @@ class OnlineModels(OnlineSettings):
 
 @dataclass
 class AdaptationState:
-    """Statistics of a speaker's utterances for the speaker's next one.
+    """Statistics of a speaker's utterances, with which the i-vector of the speaker's next utterance begins.
 
     Attributes
     ----------

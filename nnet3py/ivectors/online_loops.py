@@ -75,7 +75,7 @@ def conjugate_gradients(matrix: Any, right: Any, solution: Any, work: Any, most:
 
 def sum_terms(features: Any, starts: Any, ids: Any, weights: Any, projections: Any, quadratics: Any, sums: Any,
               gamma: Any, used: Any, linear: Any, quadratic: Any) -> float:
-    """Add the frames' ``linear`` and packed ``quadratic`` terms; return the number of frames that they count as.
+    """Add the terms of frames to ``linear`` and packed ``quadratic``; return the sum of their posteriors.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Options of estimating i-vectors and of training extractors. Light."""
+"""Options of estimating i-vectors and of training extractors. Imports nothing heavy."""
 from __future__ import annotations
 
 from dataclasses import dataclass

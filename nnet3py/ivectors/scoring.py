@@ -187,13 +187,14 @@ class Plda:
         Parameters
         ----------
         vectors : float (vectors, dim)
-        counts : int (vectors,), number of vectors that each is the mean of
-        normalize_length : whether to multiply the vectors by the factors
-        simple : whether factors make all lengths √dim, rather than the lengths that the model expects
+        counts : int (vectors,), number of vectors of which each is the mean
+        normalize_length : whether to normalize the lengths of the transformed vectors
+        simple : whether all normalized lengths are √dim, rather than those that the model expects for ``counts``
 
         Returns
         -------
-        Vectors, float32 (vectors, dim), and factors, float64 (vectors,).
+        The vectors, float32 (vectors, dim); and the factors that normalize their lengths, float64 (vectors,), which are
+        applied only if ``normalize_length``.
 
         Raises
         ------
@@ -212,7 +213,9 @@ class Plda:
         return moved.astype(np.float32), factors
 
     def log_ratios(self, enrolled: np.ndarray, count: float, tested: np.ndarray) -> np.ndarray:
-        """Compute log-likelihoods of one speaker over two speakers: float64 (tests,). Kaldi: LogLikelihoodRatio.
+        """Compute log-likelihood ratios, same speaker against different speakers: float64 (tests,).
+
+        Kaldi: LogLikelihoodRatio.
 
         Parameters
         ----------
@@ -230,7 +233,9 @@ class Plda:
         return ratios
 
     def smoothed(self, factor: float) -> Plda:
-        """Return a model with a part of the variance between speakers added within. Kaldi: SmoothWithinClassCovariance.
+        """Return a model with ``factor`` times the variance between speakers added to that within speakers.
+
+        Kaldi: SmoothWithinClassCovariance.
         """
         if not 0.0 <= factor <= 1.0:
             raise Nnet3Error(f"expected a smoothing factor from 0 to 1, found {factor:g}")
@@ -304,7 +309,7 @@ class PldaTraining:
         self.between = np.eye(self._dim)
 
     def iterate(self) -> None:
-        """Make one iteration."""
+        """Update the covariances by one iteration of expectation and maximization."""
         inverse_between, inverse_within = np.linalg.inv(self.between), np.linalg.inv(self.within)
         within, between = self._scatter.copy(), np.zeros_like(self._scatter)
         away = self._means - self._mean
@@ -328,8 +333,8 @@ class PldaTraining:
 def dense_ratios(plda: Plda, vectors: np.ndarray, target_energy: float) -> np.ndarray:
     """Compute log-likelihood ratios of all pairs of vectors: float32 (vectors, vectors).
 
-    The vectors are first projected to the principal components that have the part ``target_energy`` of their variance;
-    not if it is within a thousandth of 1. Kaldi: ivector-plda-scoring-dense.
+    The vectors are first projected to as many principal components as have the fraction ``target_energy`` of their
+    variance, unless this fraction is within 0.001 of 1. Kaldi: ivector-plda-scoring-dense.
     """
     if abs(target_energy - 1.0) > 1.0e-3:
         matrix = _main_directions(vectors, target_energy)

@@ -77,7 +77,7 @@ class ExtractorStats:
             self.flush()
 
     def flush(self) -> None:
-        """Add the waiting utterances: products of many utterances at once cost less."""
+        """Add the statistics of buffered utterances, which :meth:`add` collects since larger products are faster."""
         if not self._waiting:
             return
         gammas = np.stack([stats.gamma for stats, _, _ in self._waiting])
@@ -90,7 +90,11 @@ class ExtractorStats:
 
     def _add_samples(self, extractor: IvectorExtractor, stats: UtteranceStats, distribution: Distribution, count: int,
                      random: CRandom) -> None:
-        """Add statistics for the weights, from i-vectors drawn from the distribution and shifted to its mean."""
+        """Add statistics for weights that depend on the i-vector.
+
+        They are computed for ``count`` i-vectors drawn from the distribution, and shifted so that their mean is its
+        mean.
+        """
         factor = np.linalg.cholesky(distribution.covariance)
         noise = random.normal_matrix(count, len(distribution.mean)).astype(np.float64)
         away = (noise - noise.mean(axis=0)) * np.sqrt(count / (count - 1.0)) @ factor.T
@@ -260,9 +264,10 @@ def estimate(extractor: IvectorExtractor, stats: ExtractorStats, options: Estima
 
 
 def _maximize_quadratic(quadratic: np.ndarray, linear: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """Maximize tr(Mᵀ linear) - ½ tr(M quadratic Mᵀ) from ``start``; directions of small eigenvalues move only in part.
+    """Return the M that maximizes tr(Mᵀ linear) - ½ tr(M quadratic Mᵀ). Kaldi: SolveQuadraticMatrixProblem.
 
-    ``linear`` and ``start`` are (rows, dim), ``quadratic`` (dim, dim). Kaldi: SolveQuadraticMatrixProblem.
+    Eigenvalues of ``quadratic`` are floored, so that M stays near ``start`` in directions in which they are small.
+    ``linear`` and ``start`` are (rows, dim), ``quadratic`` (dim, dim).
     """
     scale = np.sqrt(np.maximum(np.diagonal(quadratic), 1.0e-300))
     values, vectors = np.linalg.eigh(quadratic / np.outer(scale, scale))
@@ -274,13 +279,16 @@ def _maximize_quadratic(quadratic: np.ndarray, linear: np.ndarray, start: np.nda
 
 
 def _quadratic_objective(quadratic: np.ndarray, linear: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Return the matrix (rows, rows) whose product with a weight is the objective of :func:`_maximize_quadratic`."""
+    """Return linear Mᵀ - ½ M quadratic Mᵀ, (rows, rows), for M = ``at``, (rows, dim).
+
+    The trace of its product with a matrix of weights is the weighted objective of :func:`_maximize_quadratic`.
+    """
     product: np.ndarray = linear @ at.T - 0.5 * (at @ quadratic @ at.T)
     return product
 
 
 def _gaussians_with_data(stats: ExtractorStats, options: EstimationOptions) -> np.ndarray:
-    """Return the numbers of the Gaussians with enough frames."""
+    """Return the indexes of the Gaussians with enough frames."""
     few = np.flatnonzero(stats.gamma < options.gaussian_min_count)
     for number in few.tolist():
         logger.warning("Skipping Gaussian index %d because count %.6g is below min-count.", number, stats.gamma[number])
@@ -348,7 +356,10 @@ def _new_inverses(extractor: IvectorExtractor, stats: ExtractorStats, projection
 
 def _to_standard_prior(extractor: IvectorExtractor, stats: ExtractorStats,
                     options: EstimationOptions) -> tuple[IvectorExtractor, float]:
-    """Change the coordinates of i-vectors so that their distribution is the prior; return the gain, too."""
+    """Transform the space of i-vectors so that their distribution is the prior, of unit covariance.
+
+    Returns the extractor in the new coordinates, and the gain in log-likelihood by the new prior.
+    """
     mean = stats.ivector_sum / stats.num_ivectors
     covariance = unpacked(stats.ivector_scatter) / stats.num_ivectors - np.outer(mean, mean)
     values, rows = symmetric_eigen(covariance)

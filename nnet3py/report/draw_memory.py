@@ -30,13 +30,15 @@ Point = tuple[float, float]
 
 
 class Callouts:
-    """Tags inside a frame, each at the first place around its bar where it hides nothing.
+    """Placement of tags: small boxes with a text, each joined by a line to the bar that it names.
+
+    A tag takes the first place near its bar where neither box nor line covers anything.
 
     Parameters
     ----------
-    frame : area of the tags
+    frame : area that contains all tags
     taken : areas that no tag may cover
-    texts : areas of texts, which no line may cross
+    texts : areas of texts, which no line may cross either
     """
 
     def __init__(self, frame: Area, taken: Sequence[Area], texts: Sequence[Area]) -> None:
@@ -46,7 +48,7 @@ class Callouts:
         self.lines: list[tuple[Point, Point]] = []
 
     def place(self, drawing: Drawing, text: str, bar: Area) -> bool:
-        """Draw a tag for ``bar``; False if there is no place for it."""
+        """Draw a tag with a text for the bar with the area ``bar``; return False if there is no free place near it."""
         width, height = text_width(text, TAG_SIZE) + 4, TAG_SIZE + 3
         for distance in _DISTANCES:
             for anchor in _anchors(bar):
@@ -106,7 +108,7 @@ def wrapped(text: str, room: float) -> list[str]:
 
 
 def _anchors(bar: Area) -> list[Point]:
-    """Return the middle of a bar, and points near its ends."""
+    """Return the points of a bar at which the line to its tag may begin: its middle, and points near both ends."""
     left, top, right, bottom = bar
     inset = min(4.0, (right - left) / 2)
     return [(x, (top + bottom) / 2) for x in ((left + right) / 2, left + inset, right - inset)]
@@ -211,7 +213,7 @@ class _Picture:
             drawing.text(-12, y + 5, bytes_text(byte), 14, "end")
 
     def _names(self, drawing: Drawing) -> None:
-        """Write a name in each bar that has room, else beside it or as a tag; the list below has shortened names."""
+        """Write a name in each bar where it fits, else beside it or as a tag; list below the drawing what has none."""
         shown: dict[int, str] = {}
         beside = []
         for life, area in zip(self.lives, self.bars, strict=True):
@@ -235,7 +237,10 @@ class _Picture:
         draw_list(drawing, "By number (∂: derivative of)", self._listed(shown), WIDTH)
 
     def _listed(self, shown: Mapping[int, str]) -> list[str]:
-        """Return texts about bars that show a number or nothing; for the latter with their commands."""
+        """Return a line of the list for each content of matrices whose bars show only their number, or nothing.
+
+        Matrices whose bars show nothing have their first and last command. ``shown`` : name on each matrix's bar.
+        """
         groups: dict[str, list[str]] = {}
         for life in sorted(self.lives, key=lambda life: life.matrix):
             short = f"m{life.matrix}"
@@ -245,7 +250,7 @@ class _Picture:
         return [f"{', '.join(matrices)}: {words}" for words, matrices in groups.items()]
 
     def _name_beside(self, drawing: Drawing, life: Lifetime, area: Area) -> str:
-        """Write the name to the right or left of a bar; return it, or "" if there is no room."""
+        """Write the longest name that fits to the right or left of a bar; return it, or "" if none fits."""
         middle = (area[1] + area[3]) / 2
         for name in _wordings(life):
             width = text_width(name, _SMALLEST)
@@ -259,7 +264,7 @@ class _Picture:
         return ""
 
     def _peak(self, drawing: Drawing) -> None:
-        """Draw a line at the command with the most memory in use, and the memory in use above the bars."""
+        """Plot the memory in use over the commands, above the bars, and mark the command with the most."""
         used = np.zeros(self.num_commands, np.int64)
         for life in self.lives:
             used[life.begin:life.end] += life.num_bytes
@@ -294,7 +299,7 @@ def _bar(drawing: Drawing, life: Lifetime, area: Area) -> None:
 
 
 def _wordings(life: Lifetime) -> list[str]:
-    """Return possible names of a bar, the longest first; a derivative is never named by its node alone."""
+    """Return possible names of a bar, the longest first: ``m3 derivative of tdnn1``, ``m3 ∂tdnn1``, ``m3``."""
     if life.kind == "derivative" or life.contents.startswith("derivative"):
         return [f"m{life.matrix} derivative of {life.nodes}", f"m{life.matrix} ∂{life.nodes}", f"m{life.matrix}"]
     return [f"m{life.matrix} {life.nodes}", f"m{life.matrix}"]
@@ -305,7 +310,7 @@ def _overlap(first: Area, second: Area) -> bool:
 
 
 def _last_use_of_givers(computation: Computation, nnet: Nnet) -> dict[int, int]:
-    """Return the command after the last use of each matrix that is swapped away and gives up its place."""
+    """Return, for each matrix whose memory another one takes by a swap, the command after its last use."""
     matrix_of = [sub.matrix for sub in computation.submatrices]
     givers = {matrix_of[command.args[1]] for command in computation.commands if command.type == CommandType.SWAP_MATRIX}
     if not givers:

@@ -38,7 +38,15 @@ _SHORT_TYPES = {"NaturalGradientAffine": "affine", "Affine": "affine", "Rectifie
 
 @dataclass
 class Unit:
-    """Box of a drawing: name, kind (input, output, component, range), lines of text, nodes."""
+    """Box of a drawing.
+
+    Attributes
+    ----------
+    name : heading
+    kind : "input", "output", "component" or "range"
+    lines : lines of text below the heading
+    nodes : indexes of the nodes that the box stands for
+    """
 
     name: str
     kind: str
@@ -48,7 +56,13 @@ class Unit:
 
 @dataclass
 class Link:
-    """Arrow of a drawing: relative times of the rows in use (``-1``, ``0``, ``t=0``); whether all are optional."""
+    """Arrow of a drawing.
+
+    Attributes
+    ----------
+    shifts : times of the rows that are read, relative to the reader's: ``−1``, ``0``, or ``t=0`` for a fixed time
+    optional : whether all of them are read only if they are defined
+    """
 
     shifts: list[str] = field(default_factory=list)
     optional: bool = True
@@ -139,13 +153,13 @@ def _node_text(nnet: Nnet, i: int) -> tuple[str, list[str]]:
 
 
 def _parameters(components: Iterable[Any]) -> list[str]:
-    """Return a line with the number of parameters; none where there are none."""
+    """Return a list with one line of text, the number of parameters; an empty list if there are none."""
     count = sum(component.num_parameters() for component in components)
     return [f"{count:,} parameter{'s' if count != 1 else ''}"] if count else []
 
 
 def own_offsets(component: Any) -> str:
-    """Return the time offsets of a component that looks at other times by itself."""
+    """Return words such as " at −1, 0, +1" for a component that reads frames at several offsets; "" for others."""
     offsets = getattr(component, "time_offsets", None)
     return f" at {', '.join(minus(f'{int(t):+d}') if t else '0' for t in offsets)}" if offsets is not None else ""
 
@@ -167,9 +181,10 @@ def _wrapped(text: str, most: int, blank: str = " ") -> list[str]:
 
 
 def network_units(nnet: Nnet, most: int = MOST_NODES) -> tuple[list[Unit], Links]:
-    """Return boxes and arrows of a network: nodes, or layers if there are more than ``most`` nodes.
+    """Return the boxes and arrows of a network's drawing.
 
-    A layer is what shares a name up to the first dot. Runs of layers that look the same become one box.
+    There is a box for each node; or, if these are more than ``most``, for each layer: nodes whose names are equal up to
+    the first dot. If layers are too many as well, successive layers with the same text become one box.
     """
     units, links = node_units(nnet)
     if len(units) <= most:
@@ -221,7 +236,11 @@ def _merged(nnet: Nnet, units: list[Unit], links: Links, groups: list[list[int]]
 
 
 def _bypassed(count: int, links: Links, group_of: Mapping[int, int]) -> set[int]:
-    """Return the groups with an input both at the beginning and past it, where one arrow cannot show both."""
+    """Return the groups of boxes with a bypass that merging hides.
+
+    Another group is read both by the first boxes of such a group and, past these, by later ones. After merging, a
+    single arrow stands for both.
+    """
     edges = [edge for edge in links if edge[0] != edge[1]]
     past = bypasses(edges, backward_edges(count, edges))
     kinds: dict[tuple[int, int], set[bool]] = {}
@@ -245,7 +264,10 @@ def _layer_words(nnet: Nnet, nodes: set[int]) -> list[str]:
 
 
 def _runs(units: list[Unit], links: Links) -> list[list[int]]:
-    """Return the layers in order; neighbors with equal text and equal kinds of incoming arrows become one."""
+    """Group successive layers with equal text and equal incoming arrows, if there are at least LEAST_RUN of them.
+
+    Returns lists of indexes into ``units``.
+    """
     def look(i: int) -> tuple[Any, ...]:
         into = sorted((i - a, link.label()) for (a, b), link in links.items() if b == i)
         return units[i].kind, tuple(units[i].lines), tuple(into)
@@ -268,7 +290,7 @@ _BETWEEN_HEADS = 12.0      # of arrows that end at the same side of a box
 
 
 def draw_network(nnet: Nnet, title: str = "Network", most: int = MOST_NODES) -> Drawing:
-    """Draw a network, inputs above; with more than ``most`` nodes by layers, equal neighbors in one box."""
+    """Draw a network, with the inputs at the top; the boxes are those of :func:`network_units`."""
     units, links = network_units(nnet, most)
     sizes = [_size(unit, links, i) for i, unit in enumerate(units)]
     edges = [edge for edge in links if edge[0] != edge[1]]
@@ -356,7 +378,10 @@ def _draw_links(drawing: Drawing, layout: Layout, sizes: list[tuple[float, float
 
 
 def _ports(layout: Layout, sizes: list[tuple[float, float]], edges: list[Edge]) -> dict[tuple[Edge, int], float]:
-    """Return x at which each edge touches the boxes at its ends, spread over the side in order of the other ends."""
+    """Return, for each edge and each of its two boxes, the x at which the edge meets the box.
+
+    Edges at the same side of a box are evenly spaced, in the order of their other ends.
+    """
     sides: dict[tuple[int, bool], list[tuple[float, Edge]]] = {}
     for edge in edges:
         route = layout.routes[edge]

@@ -65,7 +65,7 @@ def draw_graph(nnet: Nnet, request: ComputationRequest, title: str = "Computatio
 
 
 def _columns(graph: Graph) -> np.ndarray:
-    """Return the distinct (t, x) of the sequences of the first shape."""
+    """Return the distinct (t, x) of the first sequence, n = 0: int (columns, 2)."""
     return np.unique(graph.indexes[graph.indexes[:, 0] == 0][:, 1:], axis=0)
 
 
@@ -112,7 +112,7 @@ class _Picture:
         return np.unique(sources).tolist()
 
     def _is_pointwise(self, node: int) -> bool:
-        """Return whether each row of a node depends on one row of another node, with the same index."""
+        """Return whether each row of a node depends only on the row with the same index of another node."""
         if self.nnet.is_input(node) or node in self.outputs:
             return False
         for c in range(*self.graph.rows(node).indices(len(self.nodes))):
@@ -122,7 +122,7 @@ class _Picture:
         return True
 
     def _sources(self, c: int) -> list[int]:
-        """Return the visible cindexes on which a visible one depends."""
+        """Return the cindexes in the drawing on which cindex ``c`` depends, directly or through nodes left out."""
         sources: list[int] = []
         for source in self._direct_sources(c):
             sources += self._sources(source) if int(self.nodes[source]) in self.hidden else [source]
@@ -164,7 +164,7 @@ class _Picture:
         return color
 
     def _arrows(self, drawing: Drawing, sources: list[Cell], target: Cell) -> None:
-        """Draw the arrows to a cell, side by side at its upper and at its lower side."""
+        """Draw the arrows that end at a cell, evenly spaced on its upper and lower side."""
         for above in (True, False):
             ends = sorted((source for source in sources if (source[0] <= target[0]) == above), key=lambda cell: cell[1])
             between = min(_BETWEEN_HEADS, (_WIDTH - 6) / max(len(ends), 1))

@@ -24,7 +24,14 @@ _MEDIAN = 6                  # its place among the 13 percentiles of a summary
 
 
 class Problem(NamedTuple):
-    """Problem of a training: kind (the same as long as it lasts), place, and message."""
+    """Problem of a training.
+
+    Attributes
+    ----------
+    kind : short name, such as ``diverged``
+    place : component or job; with ``kind`` it identifies the problem in later iterations
+    text : message
+    """
 
     kind: str
     place: str
@@ -38,7 +45,10 @@ class Monitor:
         self._told: set[tuple[str, str]] = set()
 
     def check(self, iterations: Sequence[Iteration]) -> list[str]:
-        """Return new problems after ``iterations`` (all up to now, in order), one per line."""
+        """Return messages about the problems that earlier calls have not reported.
+
+        ``iterations`` : all iterations so far, in order
+        """
         lines = []
         for problem in find_problems(iterations):
             if (problem.kind, problem.place) not in self._told:
@@ -48,7 +58,7 @@ class Monitor:
 
 
 def find_problems(iterations: Sequence[Iteration]) -> list[Problem]:
-    """Return all problems at the last of ``iterations``; an empty list for a healthy training."""
+    """Return all problems at the last of ``iterations``; an empty list if there are none."""
     if not iterations:
         return []
     last = iterations[-1]
@@ -140,7 +150,7 @@ def _saturated(component: ComponentLine) -> Iterator[Problem]:
 
 
 def mean_derivatives(component: ComponentLine) -> Iterator[tuple[str, Summary]]:
-    """Yield the mean derivatives of a sigmoid or tanh, or of those inside a recurrent cell."""
+    """Yield the name and the average derivatives of a sigmoid or tanh component, or of each one in a recurrent cell."""
     own = component.summary("deriv-avg")
     if own is not None and component.type in _LARGEST_DERIVATIVE:
         yield component.type, own

@@ -24,7 +24,7 @@ _RANGE = re.compile(r"([^:,\s]+):([+-]?\d{1,10})(?::([+-]?\d{1,10})(?::(\d{1,10}
 
 
 def parse_request(text: str, path: str = "") -> ComputationRequest:
-    """Read a request from a text with a line for each input, output and flag.
+    """Parse a request from a text with a line for each input, output and flag.
 
     Raises
     ------
@@ -67,8 +67,8 @@ def range_request(inputs: str, outputs: str, num_sequences: int, train: bool = F
     Parameters
     ----------
     inputs, outputs : ``NAME:T``, ``NAME:FIRST:LAST`` or ``NAME:FIRST:LAST:STEP`` (both ends included), with commas
-    train : derivatives of all outputs are given, those of the model wanted
-    input_derivs : the inputs whose derivatives are wanted
+    train : whether the request is for training: with derivatives of all outputs as inputs, and of the model as results
+    input_derivs : the inputs whose derivatives are requested
 
     Raises
     ------
@@ -120,7 +120,7 @@ def _request(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray], num_
 
 
 def _rows(num_sequences: int, times: np.ndarray) -> np.ndarray:
-    """Return all times of sequence 0, then of sequence 1, …: int64 (rows, 3)."""
+    """Return indexes (n, t, x), all times of sequence 0, then of sequence 1, …: int64 (rows, 3)."""
     rows = np.zeros((num_sequences * len(times), 3), np.int64)
     rows[:, 0] = np.repeat(np.arange(num_sequences), len(times))
     rows[:, 1] = np.tile(times, num_sequences)
@@ -133,7 +133,7 @@ def natural_request(nnet: Nnet, frames: int, num_sequences: int = 1, frame_subsa
                     extra_right_context: int = 0) -> ComputationRequest:
     """Make the request of chunks of ``frames`` frames, with the context that the network needs, as in training.
 
-    An ``ivector`` is given at the times at which the network looks at it, which is t = 0 in most.
+    An input ``ivector`` has the times at which the network reads it, in most networks only t = 0.
 
     Raises
     ------
@@ -155,7 +155,12 @@ def natural_request(nnet: Nnet, frames: int, num_sequences: int = 1, frame_subsa
 
 
 def _times_used(nnet: Nnet, name: str, times: np.ndarray, wanted: np.ndarray, outputs: Sequence[str]) -> np.ndarray:
-    """Return the times at which the outputs use input ``name``."""
+    """Return the times at which the outputs read the input ``name``: int64 (times,).
+
+    Parameters
+    ----------
+    times, wanted : times of the input ``input``, and of the outputs
+    """
     margin = np.arange(times[0] - nnet.modulus(), times[-1] + nnet.modulus() + 1)
     request = ComputationRequest([IoSpecification("input", _rows(1, times)), IoSpecification(name, _rows(1, margin))],
                                  [IoSpecification(output, _rows(1, wanted)) for output in outputs])

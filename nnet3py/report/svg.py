@@ -32,7 +32,7 @@ def fitted(text: str, room: float, size: float, bold: bool = False, mono: bool =
 
 
 class Drawing:
-    """Shapes in a coordinate system with y downwards; the page takes their bounds and a margin.
+    """Shapes in a coordinate system with y downwards; the page has the size of their bounds and a margin.
 
     ``texts`` keeps the boxes (left, top, right, bottom) of all texts, for checks.
     """
@@ -78,7 +78,7 @@ class Drawing:
 
     def line(self, points: Sequence[Point], color: str = GRAY, width: float = 1.5, dashed: bool = False,
              arrow: bool = False) -> None:
-        """Draw a line through ``points``, with an arrow's head at the last one on request."""
+        """Draw a line through ``points``; ``arrow`` : whether the last point has an arrowhead."""
         ends = list(points)
         if arrow:
             self._head(ends[-2], ends[-1], color, width)
@@ -88,7 +88,7 @@ class Drawing:
 
     def curve(self, start: Point, control1: Point, control2: Point, end: Point, color: str = GRAY, width: float = 1.5,
               dashed: bool = False, arrow: bool = False) -> None:
-        """Draw a cubic Bézier curve, with an arrow's head at its end on request."""
+        """Draw a cubic Bézier curve; ``arrow`` : whether its end has an arrowhead."""
         last = end
         if arrow:
             self._head(control2, end, color, width)
@@ -118,7 +118,7 @@ class Drawing:
             " ".join(f"{_n(x)},{_n(y)}" for x, y in points), color))
 
     def legend(self, entries: Sequence[tuple[str, str]], x: float, y: float, size: float = 14.0) -> None:
-        """Draw boxes of colors with words beside them, in one row from (x, y)."""
+        """Draw a legend, colored boxes with words, in one row from (x, y); ``entries`` : colors and words."""
         for color, words in entries:
             self.box(x, y - 0.8 * size, 1.3 * size, size, color, radius=3.0)
             self.text(x + 1.8 * size, y, words, size)
@@ -151,7 +151,7 @@ def _page(title: str, bounds: tuple[float, float, float, float], shapes: Sequenc
 
 
 def _shortened(before: Point, tip: Point) -> Point:
-    """Return the end of the line under an arrow's head, so that the line does not stick out at its tip."""
+    """Return the point where the line of an arrow ends, a little before the tip, so that the head covers the end."""
     dx, dy = tip[0] - before[0], tip[1] - before[1]
     length = math.hypot(dx, dy) or 1.0
     return tip[0] - 0.7 * _HEAD * dx / length, tip[1] - 0.7 * _HEAD * dy / length
@@ -173,8 +173,8 @@ class Layout:
     Attributes
     ----------
     x, y : centers of the vertices
-    routes : points that each edge passes, with its two ends
-    backward : edges that lead upwards, in cycles
+    routes : points of each edge, from the center of its first vertex to that of its last
+    backward : edges that are drawn upward, since they close a cycle
     """
 
     x: list[float] = field(default_factory=list)
@@ -215,7 +215,7 @@ def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: 
 
 
 def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
-    """Return the edges that a depth-first search finds leading back; without them there is no cycle."""
+    """Return edges without which the graph has no cycle: those to a vertex on the path of a depth-first search."""
     followers: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
         followers[a].append(b)
@@ -241,7 +241,7 @@ def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
 
 
 def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
-    """Return the edges beside which a longer way leads to the same vertex; ``backward`` edges do not count."""
+    """Return the edges a → b beside which a longer path leads from a to b, over edges that are not ``backward``."""
     after: dict[int, set[int]] = {}
     waiting: dict[int, int] = {}            # vertex -> edges out of it to vertices that are not done
     before: dict[int, list[int]] = {}
@@ -264,7 +264,7 @@ def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
 
 
 def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
-    """Return the layer of each vertex: below all its predecessors; sources stand just above their first user."""
+    """Return the layer of each vertex, below those of all its predecessors; for a source, just above its successors."""
     before: list[list[int]] = [[] for _ in range(count)]
     after: list[list[int]] = [[] for _ in range(count)]
     for a, b in edges:
@@ -286,7 +286,7 @@ def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
 
 
 def _ordered_rows(layer: Sequence[int], links: Sequence[Edge]) -> list[list[int]]:
-    """Return the vertices of each layer from left to right, near the middle of their neighbors."""
+    """Return the vertices of each layer from left to right, ordered by the mean position of their neighbors."""
     rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
     for vertex, number in enumerate(layer):
         rows[number].append(vertex)
@@ -315,7 +315,7 @@ def _neighbors(count: int, links: Sequence[Edge]) -> tuple[list[list[int]], list
 
 
 def _positions(rows: list[list[int]], widths: Sequence[float], links: Sequence[Edge], gap: float) -> list[float]:
-    """Return x of each vertex, near the mean of its neighbors, in the given order, without overlaps."""
+    """Return x of each vertex, near the mean of its neighbors; rows keep their order, and vertices do not overlap."""
     above, below = _neighbors(len(widths), links)
     x = [0.0] * len(widths)
     for row in rows:
@@ -329,7 +329,10 @@ def _positions(rows: list[list[int]], widths: Sequence[float], links: Sequence[E
 
 
 def _spread(row: list[int], wish: dict[int, float], widths: Sequence[float], gap: float, x: list[float]) -> None:
-    """Set x of a row as near to the wishes as order and widths allow (least squares by pooling neighbors)."""
+    """Set x of the vertices of a row as near as possible to the positions ``wish``, without overlaps.
+
+    The row keeps its order; the sum of squared distances is minimized by pooling adjacent violators.
+    """
     offset, offsets = 0.0, []
     for i, vertex in enumerate(row):
         if i:

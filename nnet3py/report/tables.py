@@ -47,17 +47,20 @@ _PER_ROW: dict[str, Callable[[Any], int]] = {
 
 
 def multiplications_per_row(component: Component) -> int:
-    """Return the multiplications in matrix products of ``propagate`` per row of output, padding included."""
+    """Return the number of multiplications in matrix products of ``propagate``, per output row, padding included."""
     count = _PER_ROW.get(type(component).__name__)
     return int(count(component)) if count else 0
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of each command, int64 (commands,): ``operations`` of matrix products, ``elements`` written.
+    """Costs of the commands of a computation.
 
-    A product of m × k and k × n elements has 2mnk operations. Natural gradient is not counted. A fused command writes
-    once what several of its parts write.
+    Attributes
+    ----------
+    operations : int64 (commands,), operations of matrix products: 2mnk for m × k times k × n elements. Natural gradient
+        is not counted
+    elements : int64 (commands,), matrix elements written; those that several parts of a fused command write count once
     """
 
     operations: np.ndarray
@@ -101,7 +104,14 @@ def _elements(computation: Computation, parts: Sequence[Command]) -> int:
 
 @dataclass(frozen=True)
 class Share:
-    """Part of a component, or of a kind of row operation, in a computation: number of commands, costs."""
+    """Costs of one component, or of one kind of row operation, in a computation.
+
+    Attributes
+    ----------
+    name, kind : name and type of the component; or name of the command, and ``row operation``
+    commands : number of commands
+    operations, elements : sums over these commands, see :class:`Costs`
+    """
 
     name: str
     kind: str
@@ -137,9 +147,16 @@ _NAMES = 3     # nodes of a matrix that are named
 
 @dataclass(frozen=True)
 class Lifetime:
-    """Matrix between the commands that allocate (or accept) and free it; ``end`` is one past the last without one.
+    """Lifetime of a matrix in a computation.
 
-    ``kind`` is ``input``, ``output``, ``value`` or ``derivative``; ``contents`` says which rows of which nodes.
+    Attributes
+    ----------
+    matrix : index of the matrix
+    begin : command that allocates it, or accepts it as input
+    end : command that frees it; the number of commands if none does
+    kind : ``input``, ``output``, ``value`` or ``derivative``
+    nodes : names of the nodes whose rows it has
+    contents : text with these nodes and the indexes of the rows
     """
 
     matrix: int
@@ -229,9 +246,9 @@ Step = tuple[str, "Computation"]
 
 
 def compilation_steps(nnet: Nnet, request: ComputationRequest, options: OptimizeOptions) -> Iterator[Step]:
-    """Yield the unoptimized computation, then the result of each pass, with the option names of passes.
+    """Yield the unoptimized computation, then the result of each optimization pass, as pairs (name, computation).
 
-    The last one is what runs.
+    The name of a pass is that of its option; the last computation is the one that runs.
 
     Raises
     ------
@@ -248,7 +265,7 @@ def compilation_steps(nnet: Nnet, request: ComputationRequest, options: Optimize
 
 
 def chosen_passes(text: str, steps: Sequence[Step]) -> list[str]:
-    """Read names of steps with commas, ``all`` for all; UsageError for a step that did not run."""
+    """Parse a comma-separated list of names of steps, or ``all``. Raises UsageError for a step that did not run."""
     names = list(dict.fromkeys(name for name, _ in steps))
     chosen = [word.strip() for word in text.split(",") if word.strip()]
     if chosen == ["all"]:
@@ -343,7 +360,7 @@ def shares_table(computation: Computation, nnet: Nnet) -> str:
 
 
 def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
-    """Return the listings after the ``chosen`` steps, each under a heading; a pass may run several times."""
+    """Return the computation after each of the ``chosen`` steps as text under a heading; passes may run repeatedly."""
     texts = []
     for number, (name, computation) in enumerate(steps):
         if name in chosen:
@@ -354,7 +371,10 @@ def listings(steps: Sequence[Step], nnet: Nnet, chosen: Sequence[str]) -> str:
 
 
 def changes(before: Computation, after: Computation, nnet: Nnet) -> str:
-    """Return the commands that ``after`` lost (``-``) and gained (``+``), a blank line for each gap."""
+    """Return the commands only in ``before`` (``- COMMAND``) and only in ``after`` (``+ COMMAND``).
+
+    Groups of changes are separated by a blank line.
+    """
     from difflib import SequenceMatcher  # slow to load
 
     old, new = ([CommandPrinter(computation, nnet).line(c).partition(": ")[2].rstrip("\n")

@@ -37,11 +37,11 @@ _LOG_FILE = re.compile(r"(train|compute_prob_train|compute_prob_valid|progress)\
 
 
 class NoLogs(UsageError):
-    """Error: a folder has no logs of training yet."""
+    """Error for a folder that has no logs of training yet."""
 
 
 class Summary(NamedTuple):
-    """Vector as component lines shorten it: 13 percentiles (0 to 100), mean and standard deviation."""
+    """Summary of a vector in a component's line: 13 percentiles (from 0 to 100), mean and standard deviation."""
 
     percentiles: tuple[float, ...]
     mean: float
@@ -50,7 +50,13 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class ComponentLine:
-    """Line ``component name=…`` of nnet3-info; a field is a number, a summary, a text, or fields of a part."""
+    """Line ``component name=…`` of nnet3-info.
+
+    Attributes
+    ----------
+    name, type : name and type of the component
+    fields : the other fields by name: a number, a summary of a vector, a text, or a dict of fields in braces
+    """
 
     name: str
     type: str
@@ -77,7 +83,7 @@ class TrainLog:
     frames : output -> frames (their weights' sum)
     max_change : component -> per cent of minibatches with a limited change; "" for the whole network
     seconds, threads : duration and threads of the job by its launcher; NaN and 0 if unknown
-    learning_rate : the effective rate times the number of jobs, from the command; NaN where it does not say
+    learning_rate : the effective rate times the number of jobs, from the command; NaN if it is not there
     """
 
     objectives: dict[str, float] = field(default_factory=dict)
@@ -101,13 +107,13 @@ class ProgressLog:
 
 @dataclass
 class Iteration:
-    """Logs of an iteration: I of ``train.I.J.log``, whose diagnostics are of the model before it.
+    """Logs of an iteration I.
 
     Attributes
     ----------
-    jobs : job number -> its log
-    train, valid : (output, "objective" or "accuracy") -> value per frame of model I, before the iteration
-    progress : progress of model I; None without its log
+    jobs : job number -> its log ``train.I.J.log``
+    train, valid : (output, "objective" or "accuracy") -> value per frame of model I, from which the iteration begins
+    progress : content of ``progress.I.log``; None without this file
     """
 
     number: int
@@ -125,9 +131,9 @@ def series(iterations: Sequence[Iteration], data: str, output: str, kind: str) -
 
 
 def diagnosed_outputs(iterations: Sequence[Iteration], kind: str) -> list[str]:
-    """Return the outputs with an "objective" or "accuracy" in diagnostics, in order of appearance.
+    """Return the outputs whose ``kind``, "objective" or "accuracy", is in the diagnostics, in order of appearance.
 
-    ``output`` comes first: it is the one that counts, others regularize or belong to other languages.
+    ``output`` comes first, since others serve regularization or other languages.
     """
     outputs = dict.fromkeys(key[0] for iteration in iterations for key in [*iteration.train, *iteration.valid]
                             if key[1] == kind)
@@ -148,7 +154,7 @@ def _lines(path: Path) -> Iterator[str]:
 
 
 def read_train_log(path: Path) -> TrainLog:
-    """Read ``train.I.J.log``; of an unfinished log, or a failed job, as far as it goes."""
+    """Read ``train.I.J.log``; values that an unfinished log, or that of a failed job, lacks are left out."""
     log = TrainLog()
     for line in _lines(path):
         if matched := _TRAIN.search(line):
@@ -168,7 +174,7 @@ def read_train_log(path: Path) -> TrainLog:
 def read_compute_prob_log(path: Path) -> dict[tuple[str, str], float]:
     """Read ``compute_prob_SET.I.log``: (output, "objective" or "accuracy") -> the mean per frame.
 
-    Outputs with a quadratic objective have no accuracy: the logs have a number, but it means nothing.
+    The accuracy of outputs with a quadratic objective is left out: the logs have one, but it is meaningless.
     """
     values = {}
     quadratic = set()
@@ -221,7 +227,7 @@ def _fields(text: str) -> dict[str, float | str | Summary | dict]:
 
 
 def read_iterations(folder: Path) -> list[Iteration]:
-    """Read all logs of a training, by iteration; NoLogs if there are none."""
+    """Read all logs of a training, by iteration. Raises NoLogs if there are none."""
     iterations: dict[int, Iteration] = {}
     for path in sorted((folder / "log").glob("*.log")) if (folder / "log").is_dir() else []:
         matched = _LOG_FILE.fullmatch(path.name)
@@ -297,7 +303,7 @@ def seconds_before(iterations: Sequence[Iteration]) -> dict[int, float]:
 
 
 def _before(iterations: Sequence[Iteration], amounts: Sequence[float]) -> dict[int, float]:
-    """Return the sum of the amounts before each iteration."""
+    """Return, for each iteration number, the sum of the ``amounts`` of all earlier iterations."""
     sums, total = {}, 0.0
     for iteration, amount in zip(iterations, amounts, strict=True):
         sums[iteration.number] = total
@@ -343,7 +349,7 @@ def _shown(value: Any) -> str:
 
 
 def _seconds(folder: Path) -> float:
-    """Return the time between the earliest and the latest time in logs of jobs."""
+    """Return the seconds from the earliest to the latest time in the logs of jobs; NaN if there is none."""
     times = []
     for path in (folder / "log").glob("train.*.log"):
         with open(path, encoding="utf-8", errors="replace") as stream:

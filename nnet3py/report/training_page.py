@@ -203,7 +203,7 @@ def training_table(trainings: Trainings) -> str:
 
 
 def _labels(folders: Sequence[Path]) -> list[str]:
-    """Return the last names of folders, or whole paths where two are the same."""
+    """Return labels for trainings: the names of their folders, or the whole paths if two names are equal."""
     names = [folder.resolve().name for folder in folders]
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
@@ -214,7 +214,7 @@ def _warnings(iterations: Sequence[Iteration]) -> list[str]:
 
 
 def _network(folder: Path, iterations: Sequence[Iteration], output: Path) -> str:
-    """Draw the last model in the folder, by layers; a sentence where there is none."""
+    """Draw the last model in a folder, write ``network.svg``, and return it as HTML; without a model, a sentence."""
     names = ["final.mdl", "final.raw", *(f"{number}.{ending}" for number in _numbers(iterations)
                                          for ending in ("mdl", "raw"))]
     for name in names:
@@ -274,7 +274,7 @@ def _figures(drawings: Mapping[str, str]) -> str:
 
 
 def _axis_choice(axes: Sequence[str]) -> str:
-    """Return a button for each axis; the style of the page shows the figures of the pressed one."""
+    """Return HTML with a radio button for each axis; the page's style sheet shows the figures of the chosen one."""
     return "Over " + "".join(
         f'<input type="radio" name="axis" id="axis-{axis}"{" checked" * (axis == axes[0])}>'
         f'<label class="axis" for="axis-{axis}"> {axis if axis.endswith("s") else axis + "s"}</label>' for axis in axes)
@@ -299,7 +299,7 @@ def _state(overview: Overview, iterations: Sequence[Iteration]) -> str:
 
 
 def _how(overview: Overview) -> str:
-    """Return the command and the folded options; nothing if they are unknown."""
+    """Return HTML with the command of the training and, collapsed, its options; "" if they are unknown."""
     parts = []
     if overview.command:
         parts.append(f"<h2>Command</h2><pre>{html.escape(_lines(overview.command))}</pre>")
@@ -319,7 +319,7 @@ def _lines(command: str) -> str:
 
 
 def _folded_list(lines: Sequence[str]) -> str:
-    """Return the first lines; the rest is unfolded by a click."""
+    """Return an HTML list of the first lines, and of the others in a collapsed element."""
     rest = lines[_SHOWN_WARNINGS:]
     more = f"<details><summary>{len(rest)} more</summary>{list_of(rest)}</details>" if rest else ""
     return list_of(lines[:_SHOWN_WARNINGS]) + more
@@ -335,7 +335,7 @@ def _inline(svg: str, prefix: str = "network") -> str:
 
 
 def _summary(trainings: Trainings, overviews: Overviews) -> str:
-    """Return a table with a column for each training, without a heading if there is one."""
+    """Return an HTML table with a column for each training; there are no headings for a single one."""
     results = [_results(iterations, overviews[label]) for label, iterations in trainings.items()]
     efforts = [_effort(iterations, overviews[label]) for label, iterations in trainings.items()]
     names = list(dict.fromkeys(name for facts in (*results, *efforts) for name in facts))
@@ -349,7 +349,7 @@ def _summary(trainings: Trainings, overviews: Overviews) -> str:
 
 
 def _results(iterations: Sequence[Iteration], overview: Overview) -> dict[str, str]:
-    """Return the results: word errors, then frames, on held-out data before training data."""
+    """Return rows of the summary, name -> text: word error rates, then objectives and accuracies per frame."""
     facts = {f"word error rate, {name}": f"{rate:.2f} % ({errors:,} of {words:,})"
              for name, (rate, errors, words) in overview.word_errors.items()}
     kinds = ("objective", "accuracy")
@@ -366,7 +366,7 @@ def _results(iterations: Sequence[Iteration], overview: Overview) -> dict[str, s
 
 
 def _effort(iterations: Sequence[Iteration], overview: Overview) -> dict[str, str]:
-    """Return time, epochs, frames, machines and size."""
+    """Return rows of the summary, name -> text, about duration, epochs, frames, jobs, and size of the network."""
     jobs = [job for iteration in iterations for job in iteration.jobs.values()]
     facts = {"duration": _duration(overview.seconds)} if math.isfinite(overview.seconds) else {}
     seconds = [max((job.seconds for job in iteration.jobs.values()), default=math.nan) for iteration in iterations

@@ -38,8 +38,8 @@ class Axis:
     Attributes
     ----------
     name : one of AXES
-    places : label of a training -> iteration -> place on the axis; empty for an axis of iterations
-    rows : values in lines below the numbers of iterations
+    places : label of a training -> iteration -> position on the axis; empty for an axis of iterations
+    rows : further lines of tick labels below the iterations: name of the line -> iteration -> value
     """
 
     name: str
@@ -47,14 +47,14 @@ class Axis:
     rows: Values = field(default_factory=dict)
 
     def points(self, label: str, values: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
-        """Return (place, value) pairs for (iteration, value) pairs; iterations of unknown place are left out."""
+        """Convert (iteration, value) pairs to (position on the axis, value); skip iterations of unknown position."""
         if not self.places:
             return [(float(number), value) for number, value in values]
         places = self.places[label]
         return [(places[number], value) for number, value in values if number in places]
 
     def label(self, axes: Any) -> None:
-        """Label matplotlib's ``axes``."""
+        """Set the label and the ticks of the horizontal axis of matplotlib's ``axes``."""
         if self.places:
             axes.set_xlabel("epochs" if self.name == EPOCH else f"{self.name} in training jobs")
         elif not self.rows:
@@ -66,7 +66,11 @@ class Axis:
 
 
 def choose_axes(trainings: Trainings, epochs: Epochs) -> list[Axis]:
-    """Return the axes: one for one training; for several all known ones of epochs, iterations, time."""
+    """Choose the horizontal axes of plots.
+
+    One training has an axis of iterations, with epochs and time as further tick labels. Several have an axis of
+    epochs, one of iterations, and one of time, of which the first and last are left out if unknown.
+    """
     seconds = {label: seconds_before(iterations) for label, iterations in trainings.items()}
     longest = max((value for times in seconds.values() for value in times.values()), default=0.0)
     size, unit = next((size, unit) for least, size, unit in _UNITS if longest >= least)
@@ -83,7 +87,7 @@ def choose_axes(trainings: Trainings, epochs: Epochs) -> list[Axis]:
 
 
 def figure_name(name: str, axis: Axis, axes: Sequence[Axis]) -> str:
-    """Return the name of a plot over ``axis``; for the first of ``axes`` the plot's name alone."""
+    """Return the name of a figure, from the name of the plot and of the axis; without the latter for ``axes[0]``."""
     return name if axis is axes[0] else f"{name}{_BY}{axis.name}"
 
 
@@ -94,14 +98,14 @@ def split_name(name: str) -> tuple[str, str]:
 
 
 def whole_iterations(axes: Any) -> None:
-    """Keep ticks at half iterations away from ``axes``."""
+    """Let the horizontal axis of matplotlib's ``axes`` have ticks at integers only."""
     from matplotlib.ticker import MaxNLocator
 
     axes.xaxis.set_major_locator(MaxNLocator(_TICKS, integer=True, min_n_ticks=1))
 
 
 def _label_rows(axes: Any, rows: Values) -> None:
-    """Write iterations below the axis, and the values of ``rows`` in lines below."""
+    """Label the ticks with iterations and, in further lines, the values of ``rows``."""
     limits = axes.get_xlim()
     labeled = set.intersection(*(set(row) for row in rows.values()))
     ticks = [round(tick) for tick in axes.xaxis.get_major_locator().tick_values(*limits) if round(tick) in labeled]
@@ -113,13 +117,13 @@ def _label_rows(axes: Any, rows: Values) -> None:
 
 
 def _short(value: float, row: Mapping[int, float]) -> str:
-    """Return numbers as text with one decimal, or two where the whole row is small."""
+    """Format a value of a row of tick labels: two decimals if all values of the row are below 2, else one."""
     text = f"{value:.2f}" if max(row.values()) < 2.0 else f"{value:.1f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def leave_out_the_start(axes: Any) -> None:
-    """Let the axis of values start at later values if the first ones would take most of it, and say so.
+    """Let the vertical axis leave out the first values if they would take most of it, and write that on the plot.
 
     Beside the untrained model all later ones look alike. In long trainings the first tenth is left out, too.
     """
@@ -149,10 +153,10 @@ _STYLE = {"font.size": 10.0, "axes.titlesize": 11.5, "axes.edgecolor": GRAY, "ax
 
 
 def training_plots(trainings: Trainings, epochs: Epochs | None = None) -> dict[str, Figure]:
-    """Make the plots by name, in the order in which to look at them, as far as the logs have values.
+    """Make all plots for which the logs have values, by name, the most important first.
 
     Objectives, accuracies and learning rates are of all ``trainings``, the rest of the first one. The former are drawn
-    over each axis that :func:`~nnet3py.report.training_plots.choose_axes` finds; ``split_name`` there says which.
+    over each axis of :func:`~nnet3py.report.training_plots.choose_axes`, which is part of the name (``split_name``).
     Raises Nnet3Error where matplotlib is not installed.
     """
     first = next(iter(trainings.values()))
@@ -187,7 +191,7 @@ def _style() -> Any:
 
 
 def why_no_plots() -> str:
-    """Return what to install where matplotlib is missing; "" where it is installed."""
+    """Return a sentence on how to install matplotlib if it is missing, else ""."""
     try:
         _matplotlib()
     except Nnet3Error as error:
@@ -207,7 +211,7 @@ def _figure(width: float, height: float) -> Any:
 
 
 def _plain_numbers(axis: Any) -> None:
-    """Show 0.0015 and not 1.5 × 10⁻³ along a logarithmic axis, unless numbers are very small or large."""
+    """Format tick labels of a logarithmic axis as 0.0015 rather than 1.5 × 10⁻³."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     low, high = axis.get_view_interval()
@@ -217,7 +221,7 @@ def _plain_numbers(axis: Any) -> None:
 
 
 def _curves(trainings: Trainings, output: str, kind: str, axis: Axis) -> Figure:
-    """Plot training data as thin, held-out data as thick lines."""
+    """Plot the objective or accuracy of an output: on training data as thin lines, on held-out data as thick ones."""
     with _style():
         figure = _figure(_WIDTH, _HEIGHT)
         axes = figure.subplots()
@@ -265,7 +269,7 @@ def effective_rates(iterations: Sequence[Iteration]) -> list[tuple[int, float]]:
 
 
 def component_values(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Values, bool]]:
-    """Return the values of maps: name -> (title, values by component, whether colors are logarithmic)."""
+    """Return the data of all heat maps: name -> (title, values by component and iteration, whether colors are log)."""
     return {
         "relative-change": ("Relative change of parameters",
                             _of_progress(iterations, lambda log: log.relative_changes), True),
@@ -281,7 +285,7 @@ def component_values(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Va
 
 
 def _max_change(iterations: Sequence[Iteration]) -> Values:
-    """Return means over an iteration's jobs; a limit that is not in its log was never active."""
+    """Return the per cent of minibatches whose change was limited, the mean over jobs, by component and iteration."""
     limits = {iteration.number: [job.max_change for job in iteration.jobs.values() if job.objectives]
               for iteration in iterations}
     names = sorted({name for jobs in limits.values() for job in jobs for name in job})
@@ -299,7 +303,10 @@ def _of_progress(iterations: Sequence[Iteration], pick: Callable[[Any], dict[str
 
 
 def _of_components(iterations: Sequence[Iteration], pick: Callable[[Mapping[str, Any]], float]) -> Values:
-    """Return one value of each component that has it, and of each part inside a recurrent cell."""
+    """Return a value by component and iteration; parts of recurrent cells have entries of their own.
+
+    ``pick`` : function from the fields of a component's line to the value; NaN is left out
+    """
     values: Values = {}
     for iteration in iterations:
         for component in iteration.progress.components.values() if iteration.progress is not None else ():
@@ -326,7 +333,7 @@ def _mean(fields: Mapping[str, Any], key: str) -> float:
 
 
 def _map(title: str, values: Values, log: bool) -> Figure:
-    """Plot a map: a row for each component, a column for each iteration, values as colors."""
+    """Plot a heat map with a row for each component and a column for each iteration."""
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
@@ -357,7 +364,7 @@ def _map(title: str, values: Values, log: bool) -> Figure:
 
 
 def _bands(iterations: Sequence[Iteration], key: str) -> dict[str, dict[int, Summary]]:
-    """Return the summaries of each nonlinearity's values or derivatives, by iteration."""
+    """Return the summaries in the field ``key`` (values or derivatives) of nonlinearities, by name and iteration."""
     summaries: dict[str, dict[int, Summary]] = {}
     for iteration in iterations:
         for component in iteration.progress.components.values() if iteration.progress is not None else ():
@@ -371,7 +378,7 @@ def _bands(iterations: Sequence[Iteration], key: str) -> dict[str, dict[int, Sum
 
 
 def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:
-    """Plot the median unit of each nonlinearity, and the band that holds nine units of ten."""
+    """Plot, for each nonlinearity, the median over its units, and the band from the 5th to the 95th percentile."""
     rows = -(-len(bands) // _GRID_COLUMNS)
     with _style():
         figure = _figure(_WIDTH, 0.5 + _GRID_HEIGHT * rows)

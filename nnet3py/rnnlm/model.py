@@ -57,7 +57,7 @@ class RnnLanguageModel:
 
     Raises
     ------
-    Nnet3Error : a file is missing or cannot be read, or the files do not fit each other
+    Nnet3Error : a file is missing or cannot be read, or network, embedding and options are not of one model
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, words: str | os.PathLike[str] | None = None,
@@ -112,7 +112,7 @@ class RnnLanguageModel:
         Raises
         ------
         FormatError : a word that the model lacks, if the model has no unknown word
-        ShapeError : a number that is no word's
+        ShapeError : a number that no word has
         UsageError : words, but the model has no words.txt
         """
         parts: Sequence[str] | Sequence[int] | np.ndarray = sentence.split() if isinstance(sentence, str) else sentence
@@ -124,12 +124,12 @@ class RnnLanguageModel:
             raise ShapeError("expected a sentence as words or as numbers of words, found "
                              f"{numbers.dtype} of {numbers.ndim} dimensions")
         if not numbers.min() > 0:
-            raise ShapeError(f"number {numbers.min()} is no word's: words are numbered from 1")
+            raise ShapeError(f"there is no word with the number {numbers.min()}: words are numbered from 1")
         self.embedding.check(numbers)
         return numbers.tolist()
 
     def log_probs(self, sentence: Sentence) -> NDArray[np.float64]:
-        """Compute natural log-probabilities of a sentence's words and of its end.
+        """Compute the natural log-probability of each word of a sentence, and of its end.
 
         Parameters
         ----------

@@ -57,7 +57,7 @@ class RnnlmNetwork:
 
     Raises
     ------
-    ShapeError, UsageError : the network, the embedding and the options do not fit each other
+    ShapeError, UsageError : network, embedding and options whose dimensions or numbers of words do not match
     """
 
     def __init__(self, nnet: Nnet, embedding: WordEmbedding, options: RnnlmOptions, device: str = "cpu", *,
@@ -79,7 +79,7 @@ class RnnlmNetwork:
         return f"<RnnlmNetwork: {self.embedding.num_words:,} words, {self.embedding.dim} dimensions>"
 
     def normalized(self) -> RnnlmNetwork:
-        """Return the same network with normalized probabilities; the network itself if its are."""
+        """Return the same network with normalized probabilities; itself if its probabilities are normalized already."""
         if self.options.normalize:
             return self
         other = copy.copy(self)
@@ -89,11 +89,11 @@ class RnnlmNetwork:
 
     @cached_property
     def start(self) -> History:
-        """History of a sentence's beginning: ``<s>`` only."""
+        """The history at the beginning of a sentence, which contains only ``<s>``."""
         return self._compute([Chunk(self._looped.new_state(), self.embedding.rows(np.array([self.options.bos])))])[0]
 
     def advance(self, histories: Sequence[History], words: Sequence[int]) -> list[History]:
-        """Compute each history with one more word; raise ShapeError for a number that is no word's."""
+        """Compute each history with one more word; raise ShapeError for a number that no word has."""
         longer: list[History] = []
         for begin in range(0, len(words), MOST_TOGETHER):
             part = slice(begin, begin + MOST_TOGETHER)
@@ -115,7 +115,7 @@ class RnnlmNetwork:
                 for chunk, output, log_sum in zip(chunks, outputs, sums, strict=True)]
 
     def log_prob(self, history: History, word: int) -> float:
-        """Compute the log-probability of a word after a history; raise ShapeError for a number that is no word's."""
+        """Compute the log-probability of a word after a history; raise ShapeError for a number that no word has."""
         return float(np.dot(history.output, self.embedding.row(word))) - history.log_sum
 
     def log_probs(self, histories: Sequence[History], which: np.ndarray, words: np.ndarray) -> np.ndarray:
@@ -151,8 +151,8 @@ def _check_network(nnet: Nnet, embedding: WordEmbedding) -> None:
 def sentence_log_probs(network: RnnlmNetwork, sentences: Sequence[Sequence[int]]) -> list[np.ndarray]:
     """Compute log-probabilities of the words of sentences and of their ends, float64 (words + 1,) for each sentence.
 
-    Sentences go without ``<s>`` and ``</s>``. The histories of common beginnings are computed once. Raises ShapeError
-    for a number that is no word's.
+    ``sentences`` are numbers of words, without ``<s>`` and ``</s>``. Histories that several sentences share are
+    computed once. Raises ShapeError for a number that no word has.
     """
     scores = [np.empty(len(sentence) + 1) for sentence in sentences]
     nodes = {0: network.start}                     # histories of ``place`` words, by number

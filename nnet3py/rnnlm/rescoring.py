@@ -52,16 +52,16 @@ class CutHistories:
         return len(self.parents)
 
     def longer(self, sequence: tuple[int, ...], word: int) -> tuple[int, ...]:
-        """Append a word to a sequence, and cut it."""
+        """Append a word to a sequence of words, and keep its last ``max_ngram_order - 1`` words."""
         whole = (*sequence, word)
         return whole if self._most is None else whole[max(0, len(whole) - self._most):]
 
     def number_of(self, sequence: tuple[int, ...]) -> int | None:
-        """Return the number of a cut sequence, or None if it has none yet."""
+        """Return the number of the history with these last words, or None if there is no such history yet."""
         return self._numbers.get(sequence)
 
     def after(self, history: int, word: int) -> int:
-        """Return the number of a history with one more word, a new one if need be."""
+        """Return the number of a history with one more word; number it if it is new."""
         sequence = self.longer(self.sequences[history], word)
         number = self._numbers.setdefault(sequence, len(self.sequences))
         if number == len(self.sequences):
@@ -72,7 +72,7 @@ class CutHistories:
 
 
 def composed_with_rnnlm(lattice: CompactLattice, network: RnnlmNetwork, max_ngram_order: int) -> CompactLattice:
-    """Compose a lattice with a model: add the model's costs to the graph costs; trimmed.
+    """Compose a lattice with a model: the result has the model's costs added to the graph costs, and is trimmed.
 
     Raises LatticeError for a lattice with a cycle or a composition that is too large, ShapeError for a word that the
     model lacks. Kaldi: ComposeCompactLatticeDeterministic with KaldiRnnlmDeterministicFst.
@@ -84,9 +84,10 @@ def composed_with_rnnlm(lattice: CompactLattice, network: RnnlmNetwork, max_ngra
 
 
 class _Composition:
-    """States and arcs of a composition, breadth first, arcs of a state ordered by word.
+    """States and arcs of the composition of a lattice with a model: pairs of a lattice state and a history.
 
-    In this order the history that stands for all with the same last words is the same as in Kaldi.
+    They are visited breadth first, with the arcs of a state ordered by word. Thus the first of several histories with
+    the same last words, which stands for all of them, is the same as in Kaldi.
     """
 
     def __init__(self, lattice: CompactLattice, histories: CutHistories) -> None:
@@ -127,11 +128,14 @@ class _Composition:
 
 
 def _log_probs(network: RnnlmNetwork, histories: CutHistories, before: np.ndarray, words: np.ndarray) -> np.ndarray:
-    """Compute log-probabilities of ``words``, float64 (n,), each after a history.
-
-    ``before`` int (n,) has the numbers of the histories.
+    """Compute the log-probability of each word after its history: float64 (n,).
 
     Only the histories of two consecutive lengths are in memory at a time.
+
+    Parameters
+    ----------
+    before : int (n,), numbers of the histories
+    words : int (n,), numbers of the words
     """
     lengths = np.zeros(len(histories), dtype=np.int64)
     for number, parent in enumerate(histories.parents):                  # a parent's number is smaller
@@ -155,12 +159,12 @@ def _log_probs(network: RnnlmNetwork, histories: CutHistories, before: np.ndarra
 
 
 class _Node:
-    """A history in the tree of histories, computed or not.
+    """Node of the tree of histories, in which each history extends its parent by one word.
 
     Attributes
     ----------
     parent, word : the one-word-shorter history, and the word appended to it
-    longer : one-word-longer histories, by the appended word
+    longer : appended word -> the one-word-longer history
     history : state and output of the network; None before they are computed
     """
 
@@ -198,7 +202,7 @@ class HistoryLm:
         self.start = 0
 
     def arc(self, state: int, word: int) -> tuple[int, float] | None:
-        """Return the next state after a word, and the word's cost; raise ShapeError for a number that is no word's."""
+        """Return the next state after a word, and the word's cost; raise ShapeError for a number that no word has."""
         cost = -self._network.log_prob(self._history(state), word)
         target = self._cut.after(state, word)
         if target == len(self._nodes):
@@ -217,7 +221,10 @@ class HistoryLm:
         return node.history
 
     def prepare(self, state: int, likely: Likely) -> None:
-        """Compute the history of a state, if need be, together with those that the lookups in ``likely()`` need."""
+        """Compute the history of a state unless it has been, together with those for probable later lookups.
+
+        ``likely()`` yields these lookups, each a state and words after it; it is called only if it is needed.
+        """
         if self._nodes[state].history is not None:
             return
         levels: dict[_Node, int] = {}
@@ -240,12 +247,12 @@ class HistoryLm:
 
     @staticmethod
     def _want(node: _Node, levels: dict[_Node, int]) -> None:
-        """Enter a history that is not computed: at level 0 if its parent is, else one level after it."""
+        """Add a history that is not computed yet to ``levels``: at level 0, or one level above its parent's."""
         if node.history is None and node not in levels:
             levels[node] = levels[node.parent] + 1 if node.parent in levels else 0
 
     def _compute(self, nodes: list[_Node]) -> None:
-        """Compute histories whose parents are computed."""
+        """Compute histories together; those of their parents must have been computed."""
         shorter = [node.parent.history for node in nodes if node.parent is not None]
         histories = self._network.advance([history for history in shorter if history is not None],
                                           [node.word for node in nodes])

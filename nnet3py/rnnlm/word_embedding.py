@@ -120,7 +120,7 @@ class WordEmbedding:
     def __init__(self, matrix: np.ndarray, features: SparseMatrix | None = None) -> None:
         if features is not None and features.num_rows and features.num_cols != len(matrix):
             raise ShapeError(f"words have features up to {features.num_cols - 1}, but the embedding of features has "
-                             f"{len(matrix)} rows", "do the two files belong together?")
+                             f"{len(matrix)} rows", "are the two files of one model?")
         self._matrix, self._features = np.ascontiguousarray(matrix, dtype=np.float32), features
         if not np.isfinite(self._matrix).all():
             raise NumericError("the embedding of words has NaN or infinite values", "has its training diverged?")
@@ -140,7 +140,7 @@ class WordEmbedding:
         return f"<WordEmbedding: {self.num_words:,} words, {self.dim} dimensions>"
 
     def row(self, word: int) -> np.ndarray:
-        """Return the vector of a word, float32 (dim,); raise ShapeError for a number that is no word's."""
+        """Return the vector of a word, float32 (dim,); raise ShapeError for a number that no word has."""
         if self._features is None and 0 <= word < self.num_words:
             vector: np.ndarray = self._matrix[word]
             return vector
@@ -148,7 +148,7 @@ class WordEmbedding:
         return self.rows(np.array([word]))[0] if cached is None else cached
 
     def rows(self, words: np.ndarray) -> np.ndarray:
-        """Return the vectors of words, float32 (n, dim); raise ShapeError for a number that is no word's."""
+        """Return the vectors of words, float32 (n, dim); raise ShapeError for a number that no word has."""
         self.check(words)
         if self._features is None:
             return self._matrix[words]
@@ -173,7 +173,7 @@ class WordEmbedding:
         return vectors
 
     def check(self, words: np.ndarray) -> None:
-        """Raise ShapeError if a number among ``words`` is no word's."""
+        """Raise ShapeError if ``words`` contains a number that no word has."""
         if len(words) and not (words.min() >= 0 and words.max() < self.num_words):
             wrong = int(words.max() if words.max() >= self.num_words else words.min())
             raise ShapeError(f"the language model has no word {wrong}: its words have numbers up to "
@@ -196,7 +196,10 @@ class WordEmbedding:
         return self._log_sums(self._sparse(), np.ascontiguousarray(self._matrix @ outputs.T))
 
     def _log_sums(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Compute log of the sums over all rows but the first of exp(rows · columns), a block of rows at a time."""
+        """Compute log of the sum of exp(rows[i] · columns[:, j]) over i > 0, for each j: float64 (n,).
+
+        The product is computed for a block of rows at a time.
+        """
         sums = np.full(columns.shape[1], -np.inf)
         for begin in range(1, self.num_words, _WORDS_AT_ONCE):
             scores = rows[begin:begin + _WORDS_AT_ONCE] @ columns
@@ -206,7 +209,7 @@ class WordEmbedding:
         return sums
 
     def _sparse(self) -> np.ndarray:
-        """Return the features as a matrix of scipy's."""
+        """Return the features as a scipy sparse matrix."""
         from scipy.sparse import csr_matrix
 
         assert self._features is not None

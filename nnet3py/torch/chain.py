@@ -51,11 +51,11 @@ Supervised: TypeAlias = Supervision | NnetChainSupervision
 
 @dataclass(frozen=True)
 class Group:
-    """Sequences with equal numbers of frames, weights and kinds of supervision.
+    """Sequences of a minibatch that are computed together: their supervisions can be merged.
 
     Attributes
     ----------
-    places : int64 (sequences,), their places in the minibatch
+    places : int64 (sequences,), their indexes in the minibatch
     supervision : their merged supervision
     deriv_weights : float32 (frames, sequences), factors of derivatives, or None
     """
@@ -72,7 +72,7 @@ class Group:
 
 def grouped(supervised: Supervised | Sequence[Supervised], shape: tuple[int, int],
             lengths: Sequence[int] | None) -> list[Group]:
-    """Return the sequences of a minibatch in groups.
+    """Divide the sequences of a minibatch into groups whose supervisions can be merged.
 
     Parameters
     ----------
@@ -129,7 +129,7 @@ def _check_lengths(frames: np.ndarray, num_frames: int, lengths: Sequence[int] |
 
 
 def _deriv_weights(parts: Sequence[Supervised]) -> np.ndarray | None:
-    """Concatenate the weights of several supervisions; missing ones are 1. None if all are missing."""
+    """Concatenate the derivative weights of several supervisions; 1 where missing. Return None if all are missing."""
     weights = [part.deriv_weights if isinstance(part, NnetChainSupervision) else np.zeros(0) for part in parts]
     if not any(len(each) for each in weights):
         return None
@@ -303,7 +303,8 @@ class _ChainFunction(_function.Function):        # type: ignore[misc, name-defin
 
 
 class _Derivative(_function.Function):        # type: ignore[misc, name-defined]
-    """Derivative of the loss, without a derivative itself: torch would otherwise treat it as a constant."""
+    """Function of autograd for the derivative of the loss, which raises UsageError if a second derivative is requested.
+    """
 
     @staticmethod
     def forward(ctx: Any, deriv_of_value: Any, tensor: Any, deriv: Any, memory: ReusedMemory) -> Any:
@@ -314,14 +315,20 @@ class _Derivative(_function.Function):        # type: ignore[misc, name-defined]
 
     @staticmethod
     def backward(ctx: Any, _: Any) -> Any:
-        """Raise UsageError."""
+        """Raise UsageError: there is no second derivative."""
         raise UsageError("ChainLoss has no second derivative", "leave out create_graph=True, or take the derivative "
                                                                "of the output as a constant, by detach()")
 
 
 def _compute(computation: ChainObjectiveComputation, memory: ReusedMemory, group: Group, output: Any,
              xent_output: Any, with_derivative: bool) -> tuple[list[float], tuple[Any, Any]]:
-    """Return the sums of a group, and the derivatives by output and xent_output, (frames, sequences, pdfs), or None."""
+    """Compute the objective of a group.
+
+    Returns
+    -------
+    The fields of :class:`ChainSums`; and the derivatives with respect to ``output`` and ``xent_output``, float32
+    (frames, sequences, pdfs), None for those that are not needed.
+    """
     ops = computation.ops
     rows = _by_frame(output, group, memory)
     deriv = memory.empty(rows.shape, rows.device) if with_derivative else None

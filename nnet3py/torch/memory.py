@@ -46,7 +46,7 @@ class ReusedMemory:
             return _torch.from_numpy(block)[:size].reshape(shape)
 
     def _unused(self, size: int) -> np.ndarray:
-        """Return a block of ``size`` numbers or up to twice as many, a new one if there is none."""
+        """Return an unused block of ``size`` to 2 ``size`` numbers; make a new one if there is none."""
         free = [place for place in range(len(self._blocks)) if sys.getrefcount(self._blocks[place]) <= _ONLY_HERE]
         fitting = [place for place in free if size <= len(self._blocks[place]) <= 2 * size]
         if fitting:

@@ -52,7 +52,7 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
 
     Parameters
     ----------
-    module : module whose trainable parameters are changed; weight and bias of a layer count together
+    module : module whose trainable parameters are changed; weight and bias of a layer share one limit
     lr : learning rate; Kaldi's are for derivatives that are summed over frames, see :meth:`step`
     momentum : 0 or more and below 1; as in Kaldi, changes are scaled by (1 - momentum)
     max_change_per_layer : limit on the 2-norm of a layer's change; 0 for none. The default is xconfig's for most layers
@@ -138,7 +138,7 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
         return value
 
     def _direction(self, layer: _Layer, group: dict[str, Any], num_frames: float) -> list[Any]:
-        """Return a layer's change before limits, float32, one tensor for each parameter, including momentum."""
+        """Return the change of a layer with momentum, before the limits: a float32 tensor for each parameter."""
         if layer.preconditioners is None:
             changes = [_torch.zeros_like(parameter, dtype=_torch.float32) if parameter.grad is None
                        else parameter.grad.float() * (-group["lr"] * num_frames) for parameter in layer.parameters]
@@ -172,7 +172,7 @@ class NaturalGradient(_torch.optim.Optimizer):        # type: ignore[misc, name-
 
 
 class _Note:
-    """Forward hook that records the rows of a layer; in a copy of the module it does nothing."""
+    """Forward hook that records inputs and output derivatives of a layer; in a copy of the module it does nothing."""
 
     def __init__(self, layer: _Layer) -> None:
         self._layer = layer
@@ -195,7 +195,7 @@ def _note_nothing(*_: Any) -> None:
 
 
 def _layers_of(module: Any) -> list[_Layer]:
-    """Return modules with own trainable parameters; a shared parameter belongs to its first module."""
+    """Return the modules that have trainable parameters of their own; a shared one belongs to its first module."""
     layers, taken = [], set()
     for name, part in module.named_modules():
         own = [parameter for parameter in part.parameters(recurse=False)
@@ -241,10 +241,10 @@ def _preconditioned(layer: _Layer, inner: OnlineNaturalGradient, outer: OnlineNa
 
 
 def _conv_rows(conv: Any, x: Any, deriv: Any) -> tuple[Any, Any]:
-    """Return inputs and derivatives of a convolution as a matrix product, as in Kaldi's TDNN layers.
+    """Return the inputs and output derivatives of a convolution as matrices, as in Kaldi's TDNN layers.
 
-    Inputs at all offsets are side by side. ``x`` and ``deriv`` are (sequences, channels, frames), or without the first
-    axis.
+    Both are matrices with a row for each output frame; a row of the first has the inputs at all offsets, concatenated.
+    ``x`` and ``deriv`` are (sequences, channels, frames), or without the first axis.
     """
     x, deriv = (tensor[None] if tensor.ndim == 2 else tensor for tensor in (x, deriv))
     width, dilation = conv.kernel_size[0], conv.dilation[0]
@@ -260,7 +260,9 @@ def _conv_rows(conv: Any, x: Any, deriv: Any) -> tuple[Any, Any]:
 
 
 def orthonormal_constraint_(weight: _torch.Tensor, scale: float = -1.0) -> _torch.Tensor:
-    """Move a matrix M a step towards M Mᵀ = s² I, in place. Kaldi: ``ConstrainOrthonormal``, in one of four steps.
+    """Move a matrix M a step towards M Mᵀ = s² I, in place. Kaldi: ``ConstrainOrthonormal``.
+
+    Kaldi does this in about one of four minibatches, chosen at random.
 
     Parameters
     ----------

@@ -32,7 +32,15 @@ class _Question:
 
 @dataclass
 class _Node:
-    """A leaf that may be split, or a node that was split by ``question``."""
+    """Node of a growing tree.
+
+    Attributes
+    ----------
+    members : int (events,), indexes of the events that reach the node
+    leaf : number of the leaf
+    question : question that splits the node with the largest gain; None if none has a gain
+    yes, no : children; None for a leaf
+    """
 
     members: np.ndarray
     leaf: int
@@ -42,7 +50,7 @@ class _Node:
 
     @property
     def best_gain(self) -> np.float32:
-        """The largest gain among the leaves below, or the node's own."""
+        """The largest gain in objective by which this leaf, or a leaf below this node, can be split; 0 if none can."""
         if self.yes is not None and self.no is not None:
             return max(self.yes.best_gain, self.no.best_gain)
         return self.question.gain if self.question is not None else np.float32(0)
@@ -50,14 +58,14 @@ class _Node:
 
 @dataclass
 class Grown:
-    """Trees grown below the leaves of a tree.
+    """Result of splitting the leaves of a tree.
 
     Attributes
     ----------
-    trees : dict, by original leaf, with the numbers of the new leaves
-    num_leaves, num_splits : int
-    gain : float32, gain of all splits
-    smallest : float32, least gain of a split; 1e20 if there was none
+    trees : dict, original leaf -> the tree that replaces it
+    num_leaves, num_splits : int, leaves after splitting, and splits
+    gain : float32, gain in objective of all splits
+    smallest : float32, smallest gain of a split; 1e20 if there was none
     """
 
     trees: dict[int, Map]
@@ -69,14 +77,14 @@ class Grown:
 
 def grow(stats: TreeStats, leaves: np.ndarray, num_leaves: int, questions: Questions, threshold: float,
          max_leaves: int) -> Grown:
-    """Split leaves, the leaf that gains most first. Kaldi: SplitDecisionTree.
+    """Split the leaves of a tree by questions, always the one with the largest gain. Kaldi: SplitDecisionTree.
 
     Parameters
     ----------
     leaves : int (events,), the leaf of each event
-    num_leaves : int, leaves of the tree so far
-    threshold : float, a split must gain more
-    max_leaves : int, most leaves; 0 or less: no limit
+    num_leaves : int, number of leaves of the tree so far
+    threshold : float, gain in objective that a split must exceed
+    max_leaves : int, largest number of leaves; 0 or less for no limit
     """
     grower = _Grower(stats, questions)
     roots = [grower.node(np.flatnonzero(leaves == leaf), leaf)
@@ -105,14 +113,14 @@ def _tree(node: _Node) -> Map:
 
 
 class _Grower:
-    """A search for the best question of a set of events."""
+    """Search for the question that splits a set of events with the largest gain in objective."""
 
     def __init__(self, stats: TreeStats, questions: Questions) -> None:
         self._stats, self._questions, self._floor = stats, questions, stats.var_floor
         self._tables: dict[tuple[int, int], np.ndarray] = {}
 
     def node(self, members: np.ndarray, leaf: int) -> _Node:
-        """Return a leaf with its best question, if a question gains anything."""
+        """Return a leaf with the events ``members``, int (events,), and its best question, None if none has a gain."""
         best: _Question | None = None
         for key in sorted(self._questions.by_key) if len(members) >= _BOTH else ():
             question = self._best_for_key(members, key)
@@ -121,7 +129,7 @@ class _Grower:
         return _Node(members, leaf, best)
 
     def split(self, node: _Node, new_leaf: int) -> None:
-        """Split a node by its question."""
+        """Split a leaf by its question, in place; the side "no" becomes the leaf ``new_leaf``."""
         assert node.question is not None
         values = self._stats.events[node.members, node.question.key + 1]
         is_yes = np.isin(values, list(node.question.values))
@@ -148,7 +156,7 @@ class _Grower:
         return _Question(key, chosen, gain) if gain > 0 else None
 
     def _membership(self, key: int, num_values: int) -> np.ndarray:
-        """Return which values each question names, bool (questions, values)."""
+        """Return whether each question about a key contains each value: bool (questions, values)."""
         table = self._tables.get((key, num_values))
         if table is None:
             sets = self._questions.by_key[key].sets
@@ -159,9 +167,16 @@ class _Grower:
         return table
 
     def _gains(self, by_value: np.ndarray, present: np.ndarray, membership: np.ndarray) -> np.ndarray:
-        """Return the gain of each question, float32 (questions,).
+        """Return the gain in objective of each question: float32 (questions,).
 
-        The side with fewer values is summed, the other side is the difference from the total.
+        As in Kaldi, the moments of the side with fewer values are summed, and those of the other side are the
+        difference from the total.
+
+        Parameters
+        ----------
+        by_value : float64 (values, 1 + 2 dim), moments of the events with each value
+        present : bool (values,), values that occur
+        membership : result of :meth:`_membership`
         """
         total = by_value.sum(0)
         num_yes = np.count_nonzero(membership & present, axis=1)
@@ -173,7 +188,7 @@ class _Grower:
 
     def _refined(self, by_value: np.ndarray, questions: QuestionsForKey, gain: np.float32,
                  chosen: frozenset[int]) -> tuple[np.float32, frozenset[int]]:
-        """Return the question after values were moved between yes and no, with its gain."""
+        """Improve a question by moving single values from one side to the other; return its gain and its values."""
         assignment = np.zeros(len(by_value), dtype=np.int64)
         assignment[[value for value in chosen if value < len(by_value)]] = 1
         clusters = np.zeros((_BOTH, by_value.shape[1]))
@@ -188,7 +203,7 @@ _MULTIPLE = 8          # leaves, when their number is rounded to a multiple
 
 
 def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
-    """Parse roots, lines ``shared|not-shared split|not-split PHONE …``; FormatError for other lines."""
+    """Parse a roots file, lines ``shared|not-shared split|not-split PHONE …``. Raises FormatError for other lines."""
     roots = []
     for number, line in enumerate(lines, 1):
         words = line.split()
@@ -240,7 +255,7 @@ def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
 
 
 def substituted(tree: Map | None, by_leaf: Mapping[int, Map]) -> Map | None:
-    """Return the tree with other trees in place of its leaves; leaves without one stay. Kaldi: EventMap::Copy."""
+    """Return a copy of a tree in which the trees ``by_leaf`` replace leaves. Kaldi: EventMap::Copy."""
     if tree is None:
         return None
     if isinstance(tree, Constant):
@@ -251,7 +266,7 @@ def substituted(tree: Map | None, by_leaf: Mapping[int, Map]) -> Map | None:
 
 
 def _numbers(tree: Map | None) -> list[int]:
-    """Return the leaves of a tree, ascending, each once."""
+    """Return the distinct numbers of the leaves of a tree, ascending."""
     if tree is None:
         return []
     if isinstance(tree, Constant):
@@ -261,7 +276,7 @@ def _numbers(tree: Map | None) -> list[int]:
 
 
 def _renumbered(tree: Map | None) -> tuple[Map | None, int]:
-    """Return the tree with its leaves numbered from 0 without gaps, in their order; and their number."""
+    """Renumber the leaves of a tree from 0 without gaps, in the same order; return it and the number of leaves."""
     numbers = _numbers(tree)
     return substituted(tree, {old: Constant(new) for new, old in enumerate(numbers)}), len(numbers)
 
@@ -275,7 +290,7 @@ def _per_leaf(moments: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def total_objective(stats: TreeStats, tree: Map | None) -> np.float32:
-    """Return the objective of statistics whose events are told apart by a tree. Kaldi: ObjfGivenMap."""
+    """Return the sum over the leaves of a tree of the objective of their statistics. Kaldi: ObjfGivenMap."""
     return sum_float32(objective(_per_leaf(stats.moments, leaves_of(tree, stats.events))[1], stats.var_floor))
 
 
@@ -301,14 +316,22 @@ def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: fl
 
 
 def _to_first(numbers: np.ndarray, assignment: np.ndarray) -> dict[int, Map]:
-    """Map leaves of one root so that those of its c-th cluster become its c-th leaf, as in Kaldi."""
+    """Return the new leaf for each leaf of one root: all leaves of cluster c become the c-th leaf, as in Kaldi.
+
+    Parameters
+    ----------
+    numbers, assignment : int (leaves,), numbers of the leaves, ascending, and the cluster of each
+    """
     clusters = np.unique(assignment, return_inverse=True)[1].ravel()
     return {int(number): Constant(int(numbers[cluster])) for number, cluster in
             zip(numbers, clusters, strict=True)}
 
 
 def _rounded(stats: TreeStats, tree: Map | None, roots: np.ndarray, num_roots: int, target: int) -> _Merge:
-    """Merge leaves of one root until ``target`` are left. Kaldi: ClusterEventMapToNClustersRestrictedByMap."""
+    """Merge leaves that have the same root until ``target`` leaves are left.
+
+    Kaldi: ClusterEventMapToNClustersRestrictedByMap. ``roots`` int (events,): the root of each event.
+    """
     if target < num_roots:
         logger.warning("num-clusters-required is less than size of map. Not doing anything.")
         return _Merge(tree, 0)
@@ -332,7 +355,8 @@ def _rounded(stats: TreeStats, tree: Map | None, roots: np.ndarray, num_roots: i
 
 
 class _Stub(NamedTuple):
-    """A tree of the roots, and the statistics of events that may be split further."""
+    """Tree with one leaf for each root (and pdf class, if not shared), and the statistics of events in ``split`` roots.
+    """
 
     tree: Map
     num_leaves: int
@@ -375,7 +399,7 @@ def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, to
 
 def _build(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
            options: BuildOptions) -> tuple[Map | None, int]:
-    """Return the root of a tree, and the number of its leaves."""
+    """Build a tree as :func:`build_tree`; return its root and the number of its leaves."""
     if options.threshold <= 0 and options.max_leaves <= 0:
         raise Nnet3Error("a tree needs a threshold above 0 or a greatest number of leaves",
                          "look at --thresh and --max-leaves")
@@ -421,11 +445,11 @@ def _say_gain(stats: TreeStats, split: TreeStats, grown: Grown, num_leaves: int)
 def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Questions, topology: HmmTopology,
                     options: BuildOptions, max_leaves_second: int,
                     cluster_leaves: bool = True) -> tuple[ContextDependency, np.ndarray]:
-    """Build a tree of ``options.max_leaves`` leaves and split it further. Kaldi: BuildTreeTwoLevel.
+    """Build a tree of ``options.max_leaves`` leaves, and split it to ``max_leaves_second``. Kaldi: BuildTreeTwoLevel.
 
     Returns
     -------
-    The second tree, and int32 (leaves,), each leaf's leaf of the first tree.
+    The second tree; and int32 (leaves,), for each of its leaves the leaf of the first tree that it was split from.
     """
     logger.info("****BuildTreeTwoLevel: building first level tree")
     first, num_first = _build(stats, roots, questions, topology, options)
@@ -455,7 +479,16 @@ def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Question
 
 def _by_parent(tree: Map | None, leaves: np.ndarray, parents_of_events: np.ndarray,
                num_leaves: int) -> tuple[Map | None, np.ndarray]:
-    """Return the tree with its leaves ordered by their leaves of the first tree, and these."""
+    """Renumber the leaves of the second tree so that their leaves of the first tree ascend.
+
+    Parameters
+    ----------
+    leaves, parents_of_events : int (events,), leaf of each event in the second and in the first tree
+
+    Returns
+    -------
+    The tree; and int32 (leaves,), the leaf of the first tree for each of its leaves.
+    """
     parents = np.full(num_leaves, -1, dtype=np.int32)
     parents[leaves] = parents_of_events
     if (parents < 0).any():
@@ -466,7 +499,7 @@ def _by_parent(tree: Map | None, leaves: np.ndarray, parents_of_events: np.ndarr
 
 
 def say_low_counts(stats: TreeStats, tree: ContextDependency, least: float = 100.0) -> None:
-    """Log the pdfs with few frames."""
+    """Log the pdfs with fewer than ``least`` frames."""
     numbers, sums = _per_leaf(stats.moments, leaves_of(tree.to_pdf, stats.events))
     for pdf, frames in zip(numbers.tolist(), sums[:, 0].tolist(), strict=True):
         if frames < least:
@@ -474,7 +507,7 @@ def say_low_counts(stats: TreeStats, tree: ContextDependency, least: float = 100
 
 
 def warn_of_phones(stats: TreeStats, roots: Sequence[Root], topology: HmmTopology, position: int) -> None:
-    """Warn of phones that only some of roots, topology and statistics have."""
+    """Log warnings about phones that the roots have and topology or statistics lack, or that only the topology has."""
     of_roots = {phone for root in roots for phone in root.phones}
     if of_roots != set(topology.phones):
         logger.warning("The phones of roots and topology differ: %s",

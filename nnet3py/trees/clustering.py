@@ -1,9 +1,8 @@
-"""Clustering of statistics: by moving points, k-means, top down and bottom up; and the questions found by it.
+"""Clustering of statistics by k-means, top down and bottom up; and questions for decision trees, found by clustering.
 
-Points and clusters are moments, float64 (…, 1 + 2 dim), see :mod:`nnet3py.trees.stats`. Sums of objectives are float32,
-as
-Kaldi's are: with objectives of millions, rounding makes gains equal, and then the order decides. Questions are sets of
-values of a key that tree nodes may ask for. Kaldi: ``cluster-utils.h``, ``Questions``.
+Points and clusters are moments, float64 (…, 1 + 2 dim), see :mod:`nnet3py.trees.stats`. Sums of objectives are float32
+as in Kaldi: with objectives of millions, rounding makes gains equal, and then the order decides. A question is a set of
+values of a key, the pdf class or a phone of the window. Kaldi: ``cluster-utils.h``, ``Questions``.
 """
 from __future__ import annotations
 
@@ -26,11 +25,10 @@ _FEW = 3          # this many are sorted by insertion
 
 
 def nth_element(items: MutableSequence[Any], nth: int) -> None:
-    """Reorder in place: the item that belongs at ``nth`` stands there, and no item before it is greater.
+    """Reorder items in place so that ``items[nth]`` is what sorting would put there, with no greater item before it.
 
-    The order left is that of libstdc++'s ``std::nth_element`` (introselect; Musser, 1997), which decides which of
-    equally
-    good candidates comes first.
+    The order of the other items is that of libstdc++'s ``std::nth_element`` (introselect; Musser, 1997), which decides
+    which of equally good candidates is first.
     """
     first, last = 0, len(items)
     if not 0 <= nth < last:
@@ -74,7 +72,14 @@ _EQUAL = 1e-5                                        # relative: a distance that
 
 @dataclass
 class _Candidate:
-    """A cluster that a point may move to: ``value``, its objective with the point, as of ``time``."""
+    """Cluster that a point may move to.
+
+    Attributes
+    ----------
+    cluster : index of the cluster
+    time : number of moves that had been made when ``value`` was computed
+    value : objective of the cluster with the point added; for the point's own cluster, with the point removed
+    """
 
     cluster: int
     time: int
@@ -82,11 +87,10 @@ class _Candidate:
 
 
 class _Refinement:
-    """A search that moves points between clusters as long as that gains something. Kaldi: RefineClusterer.
+    """Refinement of a clustering by moving single points while that raises the objective. Kaldi: RefineClusterer.
 
-    Points without statistics, such as phones that never occur, gain by rounding and may go to and fro in every pass.
-    They
-    change no cluster, so once only they have moved in a pass, no other point will.
+    By rounding errors, moving a point without statistics, such as a phone that never occurs, may seem to raise the
+    objective in every pass. It changes no cluster: after a pass in which only such points moved, others will not move.
     """
 
     def __init__(self, points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, nearest: int,
@@ -118,7 +122,7 @@ class _Refinement:
             candidate.value, candidate.time = self._value(candidate.cluster, point), self._time
 
     def run(self, passes: int) -> np.float32:
-        """Go over the points, at most ``passes`` times; return the gain."""
+        """Try to move each point, in at most ``passes`` passes over all points; return the gain in objective."""
         gained = np.float32(0)
         points: Sequence[int] = range(len(self._points))
         for _ in range(passes):
@@ -132,7 +136,7 @@ class _Refinement:
         return gained
 
     def _move(self, point: int) -> np.float32:
-        """Move a point to the first cluster that gains something; return the gain, or 0."""
+        """Move a point to the first candidate that raises the objective; return the gain, 0 if there is none."""
         candidates, source = self._candidates[point], int(self._assignment[point])
         own = next(candidate for candidate in candidates if candidate.cluster == source)
         self._refresh(own, point)
@@ -157,13 +161,15 @@ class _Refinement:
 
 def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, passes: int, nearest: int,
            var_floor: float) -> np.float32:
-    """Move points to better clusters, in place; return the gain. Kaldi: RefineClusters.
+    """Move points to other clusters while that raises the objective; return the gain. Kaldi: RefineClusters.
 
     Parameters
     ----------
+    points : float64 (points, 1 + 2 dim), moments
     clusters : float64 (clusters, 1 + 2 dim), moments, changed in place
-    assignment : int (points,), changed in place
-    nearest : int, clusters that are tried for each point, its own among them
+    assignment : int (points,), cluster of each point, changed in place
+    passes : int, largest number of passes over all points
+    nearest : int, number of clusters that are tried for each point, its own included
     """
     if passes <= 0 or len(clusters) < 2:
         return np.float32(0)
@@ -172,29 +178,29 @@ def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, pas
 
 @dataclass
 class Clusters:
-    """A clustering.
+    """Result of clustering.
 
     Attributes
     ----------
-    assignment : int64 (points,)
+    assignment : int64 (points,), cluster of each point
     clusters : float64 (clusters, 1 + 2 dim), moments
-    gain : float32, over a single cluster of all points
-    rounds : objective before, and gain, of each round of refinement
+    gain : float32, objective minus that of a single cluster of all points
+    rounds : for each round of refinement, the objective before it, and its gain
     """
 
     assignment: np.ndarray
     clusters: np.ndarray
     gain: np.float32
-    rounds: list[tuple[np.float32, np.float32]]      # objective before, and gain, of each round of refinement
+    rounds: list[tuple[np.float32, np.float32]]
 
 
 def k_means(points: np.ndarray, num_clusters: int, tries: int, random: CRandom, var_floor: float) -> list[Clusters]:
-    """Cluster points ``tries`` times; the first try with the largest gain is the result. Kaldi: ClusterKMeans."""
+    """Cluster points by k-means ``tries`` times; return all results, for :func:`best_of`. Kaldi: ClusterKMeans."""
     return [_k_means_once(points, num_clusters, random, var_floor) for _ in range(tries)]
 
 
 def best_of(tries: Sequence[Clusters]) -> Clusters:
-    """Return the clustering with the largest gain, the first of several."""
+    """Return the clustering with the largest gain; of equal ones, the first."""
     return max(tries, key=lambda clustering: clustering.gain)
 
 
@@ -222,7 +228,15 @@ def _k_means_once(points: np.ndarray, num_clusters: int, random: CRandom, var_fl
 
 @dataclass(eq=False)
 class _Node:
-    """A set of points that may be split in two."""
+    """Leaf of a growing cluster tree.
+
+    Attributes
+    ----------
+    points : indexes of its points
+    leaf : number of the leaf
+    halves : for each of the points, half 0 or 1 of the best split; None for a single point
+    gain : gain in objective of this split
+    """
 
     points: np.ndarray
     leaf: int
@@ -232,12 +246,12 @@ class _Node:
 
 @dataclass
 class ClusterTree:
-    """A binary tree of points. Kaldi: TreeCluster.
+    """Binary tree of clusters of points. Kaldi: TreeCluster.
 
     Attributes
     ----------
     leaves : int64 (points,), the leaf of each point
-    nodes : the points of each inner node, in the order in which they were split
+    nodes : indexes of the points of each inner node, in the order in which the nodes were split
     """
 
     leaves: np.ndarray
@@ -245,7 +259,7 @@ class ClusterTree:
 
 
 def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTree:
-    """Split points in two, the most profitable set first, until no split gains anything."""
+    """Split a set of points in two again and again, always the set with the largest gain, until no split has a gain."""
 
     def node(members: np.ndarray, leaf: int) -> _Node:
         new_node = _Node(members, leaf)
@@ -269,12 +283,12 @@ def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTr
 
 @dataclass
 class Merged:
-    """Clusters of a bottom-up clustering.
+    """Result of bottom-up clustering.
 
     Attributes
     ----------
-    assignment : int64 (points,), clusters, renumbered from 0
-    change : float32, of the objective, at most 0
+    assignment : int64 (points,), cluster of each point, from 0
+    change : float32, change of the objective, at most 0
     """
 
     assignment: np.ndarray
@@ -284,14 +298,17 @@ class Merged:
 
 def bottom_up(points: np.ndarray, groups: np.ndarray, threshold: float, min_clusters: int,
               var_floor: float, queue_equal: bool = False) -> Merged:
-    """Merge the nearest points of a group until they are ``threshold`` apart, or ``min_clusters`` are left.
+    """Merge the nearest two clusters of a group, beginning with single points, as long as they are near enough.
 
     Kaldi: ClusterBottomUp, ClusterBottomUpCompartmentalized.
 
     Parameters
     ----------
-    groups : int (points,); only points of one group are put together; clusters are numbered over all groups
-    queue_equal : bool, distances equal to the threshold count in the beginning
+    points : float64 (points, 1 + 2 dim), moments
+    groups : int (points,), group of each point; only points of the same group are merged
+    threshold : float, distance (loss of objective) from which clusters are not merged
+    min_clusters : int, number of clusters in all groups together at which merging ends
+    queue_equal : bool, whether single points whose distance equals the threshold are merged, too
     """
     clusters = points.copy()
     parents = np.arange(len(points))
@@ -344,7 +361,13 @@ _FEW_KEPT = 10            # keeping less than a tenth of the statistics is worth
 
 @dataclass
 class QuestionsForKey:
-    """Sets of values, ascending, and how many times a chosen set is refined at each node."""
+    """Questions about one key.
+
+    Attributes
+    ----------
+    sets : the questions, each a set of values in ascending order
+    num_iters_refine : number of passes in which a node's best question is refined by moving single values
+    """
 
     sets: list[tuple[int, ...]] = field(default_factory=list)
     num_iters_refine: int = 0
@@ -352,7 +375,7 @@ class QuestionsForKey:
 
 @dataclass
 class Questions:
-    """Questions by key: the pdf class (-1) and positions in the window."""
+    """Questions by key: -1 for the pdf class, or the position of a phone in the window."""
 
     by_key: dict[int, QuestionsForKey]
 
@@ -401,7 +424,12 @@ def _read_key(reader: TokenReader) -> QuestionsForKey:
 
 def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classes: int,
                        num_iters_refine: int) -> Questions:
-    """Return all sets of phones as questions of every position, and the first pdf classes as questions of the class."""
+    """Make questions: at each position each set of phones; about the pdf class, whether it is less than 1, 2, ….
+
+    Parameters
+    ----------
+    width : number of phones of the window
+    """
     ordered = sorted({tuple(sorted(phones)) for phones in sets})
     if len(ordered) < len(sets):
         logger.warning("%d duplicate questions present", len(sets) - len(ordered))
@@ -412,11 +440,16 @@ def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classe
 
 def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int],
                   position: int) -> np.ndarray:
-    """Return moments of phones at ``position``, in some pdf classes, summed by set, float64 (sets, 1 + 2 dim).
+    """Sum the statistics of each set of phones: float64 (sets, 1 + 2 dim), moments.
+
+    Parameters
+    ----------
+    pdf_classes : pdf classes whose statistics are summed
+    position : position in the window of the phone that is in the set
 
     Raises
     ------
-    FormatError : a phone in no set, or in two, or no statistics left
+    FormatError : no statistics have these pdf classes, or a phone at this position
     """
     kept = np.isin(stats.events[:, 0], np.asarray(pdf_classes))
     if position + 1 >= stats.events.shape[1]:
@@ -446,9 +479,10 @@ def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
 
 def question_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int],
                   position: int) -> list[tuple[int, ...]]:
-    """Return sets of phones that sound alike: the nodes of a binary tree of the given sets.
+    """Find questions: sets of phones with similar statistics, the nodes of a binary tree over the given sets.
 
-    Nnet3Error if there is nothing to split. Kaldi: AutomaticallyObtainQuestions.
+    Raises Nnet3Error if the sets cannot be split. Arguments as of :func:`stats_of_sets`. Kaldi:
+    AutomaticallyObtainQuestions.
     """
     points = stats_of_sets(stats, sets, pdf_classes, position)
     tree = top_down(points, CRandom(), stats.var_floor)
@@ -467,11 +501,12 @@ def question_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
 
 def phone_classes(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int], position: int,
                   num_classes: int) -> tuple[list[tuple[int, ...]], list[Clusters], float]:
-    """Cluster phones in ``num_classes`` classes by k-means. Kaldi: KMeansClusterPhones.
+    """Cluster sets of phones into ``num_classes`` classes by k-means. Kaldi: KMeansClusterPhones.
 
     Returns
     -------
-    The classes, both tries, and the number of frames.
+    The phones of each class; the results of both runs of k-means, of which the better one made the classes; and the
+    number of frames.
     """
     points = stats_of_sets(stats, sets, pdf_classes, position)
     tries = k_means(points, num_classes, 2, CRandom(), stats.var_floor)

@@ -13,14 +13,20 @@ _PLAIN, _ON_PATH = ("black", 1), ("red", 3)          # color and width of lines
 
 
 class _Drawing:
-    """A writer of nodes, depth first."""
+    """Writer of a tree in GraphViz's language, depth first."""
 
     def __init__(self, tree: ContextDependency, names: Mapping[int, str], tooltips: bool) -> None:
         self._tree, self._names, self._tooltips = tree, names, tooltips
         self._ids = count()
 
     def node(self, tree: Map, number: int, event: Sequence[int] | None) -> Iterator[str]:
-        """Yield the lines of a node and of its subtree; ``event``: pdf class and phones of a path to show, or None."""
+        """Yield the lines of a node and of its subtree.
+
+        Parameters
+        ----------
+        number : id of the node in the drawing
+        event : pdf class and phones whose path is highlighted, if it passes this node, else None
+        """
         color, width = _PLAIN if event is None else _ON_PATH
         if isinstance(tree, Constant):
             yield f"{number}[shape=doublecircle, label={tree.answer},color={color}, penwidth={width}];"
@@ -88,8 +94,9 @@ def drawing(tree: ContextDependency, names: Mapping[int, str], event: Sequence[i
 
     Parameters
     ----------
-    names : dict, names by phone
-    event : a pdf class and the phones of a window, whose path is shown in red; None for none
+    names : dict, number of a phone -> its name
+    event : pdf class and phones of a window, whose path through the tree is red; None for no path
+    tooltips : bool, whether the values of a question are shown only when the mouse is on it
 
     Raises
     ------
@@ -99,7 +106,7 @@ def drawing(tree: ContextDependency, names: Mapping[int, str], event: Sequence[i
 
 
 def parsed_query(text: str, numbers: Mapping[str, int], width: int) -> list[int]:
-    """Return the event that ``CLASS/PHONE/…`` names. Nnet3Error for other text."""
+    """Parse an event ``CLASS/PHONE/…``: return pdf class and numbers of phones. Raises Nnet3Error for other text."""
     first, *phones = text.split("/")
     if not (first.isascii() and first.isdigit()) or len(phones) != width:
         raise Nnet3Error(f"expected a query such as 0{'/PHONE' * width}, found '{text}'")
@@ -116,7 +123,15 @@ _PATH_COLOR, _OTHER_COLOR = "#c0392b", "#7f8c8d"
 
 @dataclass
 class _Node:
-    """A node with its text, and the answer that leads to it."""
+    """Node of a tree in an SVG picture.
+
+    Attributes
+    ----------
+    text : question, or pdf
+    answer : answer to the parent's question that leads to the node
+    on_path : whether the node is on the highlighted path
+    line : vertical position, in lines of text
+    """
 
     text: str
     answer: str
@@ -161,9 +176,10 @@ def _nodes(tree: ContextDependency, names: Mapping[int, str], event: Sequence[in
 
 
 def svg_picture(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None = None) -> str:
-    """Return a picture of a tree as SVG; the path of ``event``, a pdf class and the phones of a window, is red.
+    """Return a picture of a tree as SVG.
 
-    Long questions are cut, and shown whole when the pointer is on them. Nnet3Error for a phone without a name.
+    The path of ``event``, a pdf class and the phones of a window, is red. Long questions are shortened; the mouse shows
+    them in full. Raises Nnet3Error for a phone without a name.
     """
     root = _nodes(tree, names, event)
     num_lines, depth = _place(root, 0, 0)
@@ -175,13 +191,13 @@ def svg_picture(tree: ContextDependency, names: Mapping[int, str], event: Sequen
 
 
 def html_page(picture: str, title: str) -> str:
-    """Return a page that shows a picture."""
+    """Return an HTML page with a title and a picture, SVG text."""
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title></head>\n'
             f"<body>\n{picture}</body></html>\n")
 
 
 def _place(node: _Node, first: int, depth: int) -> tuple[int, int]:
-    """Give lines to a node and its subtree, from ``first`` on; return the next free line and the depth."""
+    """Set the lines of a node and its subtree, from ``first`` on; return the next free line and the largest depth."""
     if not node.children:
         node.line = first
         return first + 1, depth

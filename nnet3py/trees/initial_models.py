@@ -29,7 +29,7 @@ _MAX_CLASSES = 2           # pdf classes that a biphone tree can have
 
 @dataclass
 class OldModel:
-    """A tree and a model to copy pdfs from."""
+    """Older tree and model, from which pdfs are copied."""
 
     tree: ContextDependency
     model: GmmModel
@@ -37,15 +37,20 @@ class OldModel:
 
 def model_of_stats(tree: ContextDependency, stats: TreeStats, topology: HmmTopology, var_floor: float,
                    old: OldModel | None = None) -> tuple[GmmModel, np.ndarray]:
-    """Return a model with a Gaussian for each pdf from its statistics, or with copies of an old model's pdfs.
+    """Make a model with one Gaussian for each pdf of a tree, estimated from its statistics.
+
+    Parameters
+    ----------
+    var_floor : float, least variance
+    old : model from which each pdf is copied instead; None to estimate Gaussians
 
     Returns
     -------
-    The model, and float32 (pdfs,), the frames of each pdf.
+    The model; and float32 (pdfs,), number of frames of each pdf.
 
     Raises
     ------
-    Nnet3Error : statistics, tree and topology that do not belong together
+    Nnet3Error : statistics, tree and topology of different systems
     """
     check_not_empty(stats)
     transition_model = initial_transition_model(tree, topology)
@@ -74,7 +79,7 @@ def _warn_of_counts(counts: np.ndarray, model: TransitionModel) -> None:
 
 
 def _gaussian(moments: np.ndarray, var_floor: float) -> DiagGmm:
-    """Return the Gaussian of moments, in single precision as Kaldi computes it."""
+    """Return the Gaussian with the mean and variance of moments, float64 (1 + 2 dim,), in single precision as Kaldi."""
     frames, dim = np.float32(moments[0]), len(moments) // 2
     mean = moments[1:1 + dim].astype(np.float32) * (np.float32(1) / frames)
     square = moments[1 + dim:].astype(np.float32) * (np.float32(1) / frames)
@@ -82,7 +87,7 @@ def _gaussian(moments: np.ndarray, var_floor: float) -> DiagGmm:
 
 
 def _copied(old: OldModel, tree: ContextDependency, stats: TreeStats, leaves: np.ndarray) -> list[DiagGmm]:
-    """Return, for each pdf of the tree, a copy of the old model's pdf that has most of its frames."""
+    """Return, for each pdf of the tree, the old model's pdf to which the old tree assigns most of its frames."""
     shift = tree.central_position - old.tree.central_position
     width = old.tree.context_width
     if shift < 0 or shift + width > tree.context_width:
@@ -96,9 +101,9 @@ def _copied(old: OldModel, tree: ContextDependency, stats: TreeStats, leaves: np
 
 
 def global_gaussian(stats: np.ndarray) -> DiagGmm:
-    """Return the Gaussian of all frames in normalization statistics.
+    """Return the Gaussian with the mean and variance of normalization statistics, float64 (2, dim + 1).
 
-    Nnet3Error if there are no frames, or a column that does not vary.
+    Raises Nnet3Error if there are no frames, or a variance is 0.
     """
     if not stats[0, -1]:
         raise Nnet3Error("there are no features", "look at --train-feats")
@@ -126,7 +131,7 @@ def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagG
 
 @dataclass(frozen=True)
 class BiphoneCounts:
-    """Counts of phones and biphones, and how many suffice for own pdfs.
+    """Counts of phones and biphones, and the counts that they need to get pdfs of their own.
 
     Attributes
     ----------
@@ -165,11 +170,18 @@ class BiphoneCounts:
 
 def biphone_tree(topology: HmmTopology, sets: Sequence[Sequence[int]], ci_phones: Sequence[int],
                  counts: BiphoneCounts | None = None) -> ContextDependency:
-    """Return the tree of all pairs of sets of phones, left and central, with pdfs of their own.
+    """Make a tree with separate pdfs for each pair of a set of left phones and a set of central phones.
 
-    ``ci_phones`` have their own pdfs whatever comes before. Raises Nnet3Error for phones with more than two pdf
-    classes.
     Kaldi: BiphoneContextDependencyFull.
+
+    Parameters
+    ----------
+    ci_phones : context-independent phones, whose pdfs do not depend on the left phone
+    counts : counts by which rare pairs share pdfs; None: none do
+
+    Raises
+    ------
+    Nnet3Error : phones with more than two pdf classes
     """
     classes = {topology.num_pdf_classes(phone) for phone in topology.phones}
     if not classes <= set(range(1, _MAX_CLASSES + 1)):
@@ -189,7 +201,7 @@ class _BiphoneTree:
         self._of_all: Map | None = None
 
     def tree(self) -> ContextDependency:
-        """Return the tree of all phones; log how many pdfs it has."""
+        """Make the tree; log how many pdfs it has."""
         by_phone: dict[int, Map] = {phone: self._new() for phone in self._ci_phones}
         for number, phones in enumerate(self._sets):
             table = self._left_table(phones, number)
@@ -204,7 +216,7 @@ class _BiphoneTree:
         return Table(PDF_CLASS, tuple(Constant(next(self._pdfs)) for _ in range(self._num_classes)))
 
     def _left_table(self, phones: Sequence[int], number: int) -> Map:
-        """Return the table by left phone for a set of central phones."""
+        """Return the table from the left phone to pdfs, for the set ``phones`` of central phones, set ``number``."""
         if self._num_classes == 1:
             of_left: dict[int, Map] = {0: Constant(next(self._pdfs))}
             for left_set in self._sets:
@@ -234,7 +246,7 @@ class _BiphoneTree:
 
 
 def phone_sets(lines: Iterator[Sequence[int]] | Sequence[Sequence[int]], path: str = "") -> list[tuple[int, ...]]:
-    """Return sets of phones, one per line; FormatError for an empty set, and for a phone given twice."""
+    """Check and return sets of phones, one per line. Raises FormatError for an empty set, or a phone in two sets."""
     sets = [tuple(line) for line in lines]
     every = [phone for phones in sets for phone in phones]
     if not all(sets) or len(set(every)) < len(every) or min(every, default=1) < 1:

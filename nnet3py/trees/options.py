@@ -1,4 +1,4 @@
-"""Options of building trees. Light."""
+"""Options of building trees. Imports nothing heavy."""
 from __future__ import annotations
 
 from dataclasses import dataclass

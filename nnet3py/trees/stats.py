@@ -30,8 +30,8 @@ class TreeStats:
 
     Attributes
     ----------
-    events : int32 (events, width + 1): the pdf class, then the phones of the window; ABSENT (-1) for what an event does
-        not say; in Kaldi's order
+    events : int32 (events, width + 1): the pdf class, then the phones of the window, in Kaldi's order of events; ABSENT
+        (-1) for a phone that is left open, such as a neighbor of a context-independent phone
     moments : float64 (events, 1 + 2 dim): frames, sum of the features, sum of their squares
     floors : float64 (events,), least variance of each event
     """
@@ -45,11 +45,11 @@ class TreeStats:
 
     @property
     def var_floor(self) -> float:
-        """The least variance of sums of these statistics: that of the first event."""
+        """The variance floor for sums of these statistics: that of the first event, 0 without events."""
         return float(self.floors[0]) if len(self.floors) else 0.0
 
     def chosen(self, which: np.ndarray) -> TreeStats:
-        """Return the statistics of some events, by number or by mask."""
+        """Return the statistics of the events selected by indexes or by a mask."""
         return TreeStats(self.events[which], self.moments[which], self.floors[which])
 
     @classmethod
@@ -98,7 +98,7 @@ class TreeStats:
 
 
 def _pairs(values: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Return an event as Kaldi orders it: pairs of key and value."""
+    """Convert a row of ``events`` to Kaldi's form, pairs of key and value, without absent values."""
     return tuple((column - 1, value) for column, value in enumerate(values) if value != ABSENT)
 
 
@@ -126,7 +126,7 @@ def _read_gaussian(reader: TokenReader) -> tuple[float, np.ndarray]:
 
 
 class Accumulator:
-    """A sum of statistics, utterance by utterance; memory grows with the number of events only.
+    """Accumulator of tree statistics over utterances; its memory grows only with the number of different events.
 
     Parameters
     ----------
@@ -147,7 +147,13 @@ class Accumulator:
         self._moments: list[np.ndarray] = []
 
     def add(self, features: np.ndarray, ids: np.ndarray) -> bool:
-        """Add an utterance: float32 (frames, dim) and int32 (frames,) transition-ids; False if phones are cut off."""
+        """Add an utterance; return False, and add nothing, if its alignment is empty or ends inside a phone.
+
+        Parameters
+        ----------
+        features : float32 (frames, dim)
+        ids : int32 (frames,), transition-ids of the alignment
+        """
         if not len(ids):
             return False
         starts, complete = phone_starts(self._model, ids)
@@ -187,7 +193,7 @@ class Accumulator:
         return np.column_stack((classes, of_frame)).astype(np.int32)
 
     def stats(self) -> TreeStats:
-        """Return the statistics accumulated."""
+        """Return the sum of the statistics of all utterances added so far."""
         events = np.frombuffer(b"".join(self._numbers), dtype=np.int32).reshape(-1, self._width + 1)
         moments = np.array(self._moments).reshape(len(events), -1)
         return in_order(TreeStats(events, moments, np.full(len(events), self._floor)))
@@ -235,9 +241,14 @@ def summed(parts: Iterable[TreeStats]) -> TreeStats:
 
 
 def objective(moments: np.ndarray, var_floor: float) -> np.ndarray:
-    """Return the log-likelihood of the frames that moments (…, 1 + 2 dim) sum, under their own Gaussian, float32 (…,).
+    """Return the log-likelihood of frames under the Gaussian that is estimated from them: float32 (…,).
 
-    0 where there are no frames. Kaldi: GaussClusterable::Objf.
+    It is 0 if there are no frames. Kaldi: GaussClusterable::Objf.
+
+    Parameters
+    ----------
+    moments : float64 (…, 1 + 2 dim), number of frames, their sum, and the sum of their squares
+    var_floor : least variance
     """
     dim = moments.shape[-1] // 2
     counts = moments[..., 0]
@@ -251,13 +262,16 @@ def objective(moments: np.ndarray, var_floor: float) -> np.ndarray:
 
 
 def distance(first: np.ndarray, second: np.ndarray, var_floor: float) -> np.ndarray:
-    """Return the loss in objective by merging statistics, float32, at least 0. Kaldi: Clusterable::Distance."""
+    """Return by how much merging two clusters lowers :func:`objective`: float32, at least 0.
+
+    Kaldi: Clusterable::Distance. ``first`` and ``second`` are moments, float64 (…, 1 + 2 dim).
+    """
     apart = objective(first, var_floor) + objective(second, var_floor)
     return np.maximum(apart - objective(first + second, var_floor), np.float32(0))
 
 
 def sum_float32(values: Iterable[np.float32]) -> np.float32:
-    """Return the sum in single precision, in order, as Kaldi adds objectives."""
+    """Add numbers one after the other in single precision, as Kaldi adds objectives."""
     total = np.float32(0)
     for value in values:
         total = np.float32(total + value)

@@ -45,7 +45,7 @@ class OutputLine(Layer):
         self.add_output_node(lines, self.input)
 
     def add_output_node(self, lines: ConfigLines, source: str) -> None:
-        """Append the line of the output node, with the delay if any."""
+        """Append the line of the output node, which reads ``source`` with the option ``output-delay``."""
         delay = self.integer("output-delay")
         source = f"Offset({source}, {delay})" if delay else source
         lines.add(f"output-node name={self.name} input={source} objective={self.string('objective-type')}")

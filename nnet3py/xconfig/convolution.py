@@ -15,7 +15,10 @@ PASSED_ON: dict[str, Value] = {
 
 
 class ConvolutionLayer(Layer):
-    """Component per word of the type's name, for images of height times filters columns."""
+    """Layers such as ``conv-relu-batchnorm-layer``: one component for each word of the name, on images.
+
+    An image has height times filters columns.
+    """
 
     OPTIONS = {"input": "[-1]", "height-in": -1, "height-subsample-out": 1, "height-out": -1, "height-offsets": "",
                "time-offsets": "", "required-time-offsets": "", "num-filters-out": -1, "target-rms": 1.0,
@@ -119,7 +122,7 @@ class ResidualBlock(Layer):
         return f"{geometry} {padding} {self.pairs(*PASSED_ON, 'l2-regularize')}"
 
     def step(self, lines: ConfigLines, operation: str, n: int, height: int, filters: int, source: str) -> str:
-        """Append batch normalization, scale-and-offset or rectification number ``n``."""
+        """Append component and node of batch normalization, scale-and-offset or rectification number ``n``."""
         name, settings = self.at(f"{operation}{n}"), f"dim={height * filters} block-dim={filters}"
         if operation == "relu":
             threshold = self.number(f"self-repair-lower-threshold{n}")

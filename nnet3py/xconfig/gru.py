@@ -23,7 +23,7 @@ DROPOUT: dict[str, Value] = {"dropout-proportion": NO_DROPOUT, "dropout-per-fram
 
 
 class GruBase(RecurrentLayer):
-    """Base of GRU layers."""
+    """Base class of GRU layers."""
 
     NORMALIZED = False      # whether the output is batch-normalized and the recurrence renormalized
     OUTPUT_GATE = False     # whether there is an output gate instead of a reset gate
@@ -36,7 +36,7 @@ class GruBase(RecurrentLayer):
                        f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')}{l2}")
 
     def gate_dims(self) -> dict[str, int]:
-        """Return the gates and their dimensions."""
+        """Return the dimension of each gate, by its letter."""
         return {"z": self.cell, "o": self.cell} if self.OUTPUT_GATE else {"z": self.cell, "r": self.projected[0]}
 
     def add_gate_components(self, lines: ConfigLines) -> None:
@@ -115,7 +115,7 @@ class GruLayer(GruBase):
         self.component(lines, "y", "NoOpComponent", f"dim={self.cell}")
 
     def add_proposal(self, lines: ConfigLines) -> None:
-        """Append the nodes from the input and the gated recurrence to h_t."""
+        """Append the nodes that compute the proposal ``h_t`` from the input and the gated recurrence."""
         self.node(lines, "h1_t", "h1", f"Append({self.at('r_t')}, {self.delayed('s_t')})")
         self.node(lines, "h_t_pre", "W_h.UW", f"Append({self.input}, {self.at('h1_t')})")
         self.node(lines, "h_t", "h", self.at("h_t_pre"))

@@ -175,7 +175,7 @@ class Layer:
     # -- for layer types to define -----------------------------------------------------------------------------------
 
     def derive(self) -> None:
-        """Complete the options that follow from others, and check them all."""
+        """Set options whose default depends on others, and check all options."""
 
     def output(self) -> str:
         """Return the node or descriptor that other layers take as this layer's output."""
@@ -186,7 +186,7 @@ class Layer:
         return self.integer("dim")
 
     def auxiliary(self, part: str) -> tuple[str, int]:
-        """Return node and dimension of an output of ``AUXILIARY``."""
+        """Return the node and the dimension of the auxiliary output ``part``, one of ``AUXILIARY``."""
         raise NotImplementedError
 
     def build(self, lines: ConfigLines) -> None:
@@ -194,7 +194,10 @@ class Layer:
         raise NotImplementedError
 
     def expanded(self, normalized: bool) -> str:
-        """Return the line with all options; ``normalized`` writes out offsets and names of the input."""
+        """Return the layer's line with all options, also those that have their defaults.
+
+        ``normalized`` : whether ``input=`` is written with the names of layers, and Offset() for ``@``
+        """
         values = {key: str(value) for key, value in sorted(self.values.items())}
         if normalized and self.input:
             values["input"] = self.descriptor.text(str)
@@ -233,7 +236,10 @@ class EarlierLayers:
         return names[-count]
 
     def find(self, name: str, line: XconfigLine) -> tuple[str, int]:
-        """Return descriptor text and dimension of ``layer`` or ``layer.auxiliary-output``. Raises ConfigError."""
+        """Return the descriptor and the dimension of an output: ``layer``, or ``layer.auxiliary-output``.
+
+        Raises ConfigError if there is no such layer or output.
+        """
         if name in self.layers:
             return self._main_output(self.layers[name], line), self.layers[name].output_dim()
         for dot in re.finditer(r"\.", name):

@@ -122,7 +122,7 @@ class Descriptor:
     arguments: tuple[Argument, ...]
 
     def text(self, spell: Callable[[str], str]) -> str:
-        """Return the expression with each layer's name spelled by ``spell``."""
+        """Format the expression; ``spell`` maps the name of each layer to the text that replaces it."""
         if not self.operator:
             return spell(str(self.arguments[0]))
         parts = (argument.text(spell) if isinstance(argument, Descriptor) else str(argument)
@@ -130,7 +130,10 @@ class Descriptor:
         return f"{self.operator}({', '.join(parts)})"
 
     def dim(self, dim_of: Callable[[str], int]) -> int:
-        """Return the number of columns. Raises ValueError for arguments of unequal dimensions."""
+        """Return the dimension of the expression's value; ``dim_of`` maps the name of a layer to its dimension.
+
+        Raises ValueError for arguments of unequal dimensions.
+        """
         if not self.operator:
             return dim_of(str(self.arguments[0]))
         if self.operator == "Const":
@@ -144,13 +147,19 @@ class Descriptor:
 
 
 class LayerNames(Protocol):
-    """Layers that an expression may name: :class:`~nnet3py.xconfig.layer.EarlierLayers`."""
+    """Interface for looking up the layers that an expression names.
+
+    :class:`~nnet3py.xconfig.layer.EarlierLayers` implements it.
+    """
 
     def previous(self, count: int, line: XconfigLine) -> str:
         """Return the name of the layer ``count`` lines before."""
 
     def find(self, name: str, line: XconfigLine) -> tuple[str, int]:
-        """Return descriptor text and dimension of ``layer`` or ``layer.auxiliary-output``. Raises ConfigError."""
+        """Return the descriptor and the dimension of an output: ``layer``, or ``layer.auxiliary-output``.
+
+        Raises ConfigError if there is no such layer or output.
+        """
 
 
 def parse_descriptor(text: str, line: XconfigLine, earlier: LayerNames) -> Descriptor:
@@ -191,7 +200,7 @@ class _Parser:
         return self.tokens[self.next] if self.next < len(self.tokens) else ""
 
     def take(self, expected: str = "") -> str:
-        """Return the next token, which must be ``expected`` if that is given."""
+        """Consume and return the next token. Raises ConfigError if it is not ``expected``, where that is given."""
         token = self.peek()
         if expected and token != expected or not token:
             found_text = f"found '{token}'" if token else "it ends"
@@ -200,7 +209,7 @@ class _Parser:
         return token
 
     def descriptor(self, depth: int) -> Descriptor:
-        """Parse the expression that begins at the next token, inside ``depth`` operators."""
+        """Parse the expression that begins at the next token; ``depth`` operators enclose it."""
         if depth > DEEPEST:
             raise self.error(f"operators are nested more than {DEEPEST} deep")
         token = self.take()
@@ -250,7 +259,7 @@ class _Parser:
         return Descriptor(operator, tuple(arguments))
 
     def kind(self, operator: str, form: str, position: int) -> str:
-        """Return the letter of ``_FORMS`` for the argument at ``position``."""
+        """Return the kind of an operator's argument at ``position``, a letter of its ``form`` in ``_FORMS``."""
         if form.endswith("+"):
             return "d"
         form = form.rstrip("?")
@@ -259,7 +268,7 @@ class _Parser:
         return form[position]
 
     def argument(self, kind: str, depth: int) -> Argument:
-        """Parse an argument of a kind of ``_FORMS``."""
+        """Parse an argument of the given kind, a letter of ``_FORMS``."""
         if kind == "d":
             return self.descriptor(depth + 1)
         if kind == "i":

@@ -71,7 +71,7 @@ class RecurrentLayer(Layer):
     # -- pieces of config lines --------------------------------------------------------------------------------------
 
     def delayed(self, node: str) -> str:
-        """Return the descriptor of the layer's node ``node`` ``delay`` frames away, zero where that is not defined."""
+        """Return the descriptor of the node ``layer.node`` at an offset of ``delay`` frames, zero where undefined."""
         return f"IfDefined(Offset({self.at(node)}, {self.integer('delay')}))"
 
     def with_delayed(self, node: str) -> str:
@@ -88,7 +88,7 @@ class RecurrentLayer(Layer):
         return f"self-repair-scale={self.number('self-repair-scale-nonlinearity'):.10f}"
 
     def per_element_options(self) -> str:
-        """Return the settings of per-element scales, peephole weights, which begin at random by default."""
+        """Return the settings of per-element scales (peephole weights), which by default are initialized at random."""
         options = self.string("ng-per-element-scale-options")
         if "param-mean" in options or "param-stddev" in options:
             return options
@@ -126,7 +126,7 @@ LSTM: dict[str, Value] = {**RECURRENCE, "l2-regularize": 0.0, "decay-time": -1.0
 
 
 class LstmBase(RecurrentLayer):
-    """Base of LSTM layers, whose memory may decay."""
+    """Base class of LSTM layers; adds the option of a decay of the cell's memory."""
 
     def derive(self) -> None:
         super().derive()
@@ -178,7 +178,7 @@ class LstmLayer(LstmBase):
         self.component(lines, "c", "BackpropTruncationComponent", f"dim={cell} {self.truncation()}")
 
     def add_nodes(self, lines: ConfigLines) -> None:
-        """Append the nodes of the gates and of the cell, up to m_t, with blanks where Kaldi has them."""
+        """Append the nodes of the gates and of the cell, up to the output ``m_t``; blanks are as in Kaldi's configs."""
         x_and_r, c_before = self.with_delayed("r_t"), self.delayed("c_t")
         self.node(lines, "c_t", "c", self.sum("c1_t", "c2_t"))
         for gate in "ifo":

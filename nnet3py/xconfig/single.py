@@ -26,7 +26,7 @@ class SameDimLayer(Layer):
 
 
 class NoOpLayer(SameDimLayer):
-    """``no-op-component``: copy of the input, for example of an Append that several layers take."""
+    """``no-op-component``: copy of the input, for example of an Append() that several layers read."""
 
     OPTIONS = {"input": "[-1]"}
 

@@ -4,7 +4,7 @@ Xu, Li, Wang, Wang, Kang, Chen, Povey, Khudanpur: "Neural network language model
 importance sampling", ICASSP 2018.
 
 ``train_rnnlm`` (``run.py``) does all of it and writes the folder. ``vocabulary.py`` has the words and their features,
-``text.py`` reads sentences and puts them into minibatches, ``objective.py`` compares outputs with words (all of them,
+``text.py`` reads sentences and puts them into minibatches, ``objective.py`` computes the objective (over all words,
 or a sample), ``trainer.py`` makes the network, trains it with the embedding (``RnnlmTrainer``) and measures perplexity.
-``options.py`` is light. Nothing here imports ``nnet3py.recognition``.
+``options.py`` imports nothing heavy. Nothing here imports ``nnet3py.recognition``.
 """

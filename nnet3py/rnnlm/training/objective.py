@@ -96,7 +96,7 @@ def compare(outputs: np.ndarray, vectors: np.ndarray, targets: np.ndarray, weigh
 
 
 def estimate_arpa(sentences: Sentences, vocabulary: Vocabulary, order: int) -> Arpa:
-    """Estimate an n-gram model of a text, or of evenly chosen sentences if it is long."""
+    """Estimate an n-gram model of a text, of a long one from every n-th sentence."""
     step = -(-sentences.num_tokens // _MOST_WORDS)
     names = vocabulary.table.names
 
@@ -109,7 +109,7 @@ def estimate_arpa(sentences: Sentences, vocabulary: Vocabulary, order: int) -> A
 
 
 class WordDistribution:
-    """Mean distribution of an n-gram model over some histories.
+    """Distribution of the next word by an n-gram model, averaged over several histories.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ class WordDistribution:
                 self._read_triples(arpa.sections[2])
 
     def _read_pairs(self, section: Section) -> None:
-        """Keep the probabilities of bigrams, minus what backing off would give."""
+        """Store, for each bigram, its probability minus the one by backing off to the unigram, if that is positive."""
         before, word = section.words[:, 0].astype(np.int64), section.words[:, 1]
         probs = np.exp(section.log_probs.astype(np.float64))
         excess = np.maximum(probs - self._backoff[before] * self._unigram[word], 0.0)
@@ -146,7 +146,7 @@ class WordDistribution:
         self._pair_backoff = np.exp(section.backoffs.astype(np.float64))[order]
 
     def _read_triples(self, section: Section) -> None:
-        """Keep the probabilities of trigrams, minus what backing off would give."""
+        """Store, for each trigram, its probability minus the one by backing off to the bigram, if that is positive."""
         words = section.words.astype(np.int64)
         place = self._place(words[:, 0], words[:, 1])
         words, log_probs, place = (array[place >= 0] for array in (words, section.log_probs, place))
@@ -162,10 +162,14 @@ class WordDistribution:
         return np.where(self._pairs[place] == keys, place, -1) if len(self._pairs) else np.full(len(keys), -1)
 
     def mean(self, before_last: np.ndarray, last: np.ndarray) -> np.ndarray:
-        """Compute the mean probability of each word after some histories, float64 (words,).
+        """Compute the probability of each word, averaged over some histories: float64 (words,).
 
-        ``before_last`` and ``last``, int (histories,), are the last words of the histories, -1 in the first for a
-        history of one word. The sum is 1, or less if the n-gram model has words that the vocabulary lacks.
+        The sum is 1, or less if the n-gram model has words that the vocabulary lacks.
+
+        Parameters
+        ----------
+        before_last, last : int (histories,), the last two words of each history; -1 in ``before_last`` for a history of
+            one word
         """
         place = np.where(before_last >= 0, self._place(np.maximum(before_last, 0), last), -1)
         has_pair = place >= 0
@@ -179,7 +183,12 @@ class WordDistribution:
 
 
 class Sample(NamedTuple):
-    """Sample of words: ``words`` int64 (drawn,), increasing; ``log_counts`` float32 (drawn,), as for :func:`compare`.
+    """Sample of words.
+
+    Attributes
+    ----------
+    words : int64 (drawn,), increasing
+    log_counts : float32 (drawn,), log of the number of words that each stands for, as for :func:`compare`
     """
 
     words: np.ndarray
@@ -187,7 +196,10 @@ class Sample(NamedTuple):
 
 
 def inclusion_probs(weights: np.ndarray, count: int) -> np.ndarray:
-    """Compute inclusion probabilities: proportional to positive weights, at most 1, with the sum ``count``."""
+    """Compute the probability of each item to be in a sample of ``count``, proportional to ``weights``, at most 1.
+
+    ``weights`` are positive, float64 (items,); so is the result, whose sum is ``count``.
+    """
     if count >= len(weights):
         return np.ones(len(weights))
     probs = weights * (count / weights.sum())
@@ -208,7 +220,7 @@ def draw(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 class WordSampler:
-    """Sampler of the words that the outputs of a minibatch are compared with.
+    """Sampler of the words over which the objective of a minibatch is computed.
 
     Parameters
     ----------
@@ -223,7 +235,13 @@ class WordSampler:
 
     def sample(self, before_last: np.ndarray, last: np.ndarray, targets: np.ndarray,
                rng: np.random.Generator) -> Sample:
-        """Draw words after some histories, as for :meth:`WordDistribution.mean`; the sample has all targets."""
+        """Draw words that are probable after some histories; the sample contains all targets.
+
+        Parameters
+        ----------
+        before_last, last : int (histories,), as for :meth:`WordDistribution.mean`
+        targets : int (histories,), the word that follows each history
+        """
         certain = np.unique(targets)
         weights = self._distribution.mean(before_last, last) * (1.0 - _UNIFORM) + _UNIFORM / self._size
         others = np.ones(self._size, dtype=bool)

@@ -127,7 +127,7 @@ class TrainRnnlmOptions(CheckedOptions):
         return values
 
     def samples_of(self, num_words: int) -> int:
-        """Return the number of words to sample from a vocabulary; 0: outputs are compared with all words."""
+        """Return the number of words to sample from a vocabulary; 0: the objective is computed over all words."""
         wanted = self.num_samples
         if wanted < 0:
             wanted = DEFAULT_SAMPLES if num_words > EXACT_UP_TO else 0

@@ -137,7 +137,8 @@ class RnnlmEpoch:
     ----------
     epoch : number of the epoch, from 1
     learning_rate : learning rate at the end
-    train_perplexity : perplexity of the words trained on, before each update; an estimate if words are sampled
+    train_perplexity : perplexity of the training text, each minibatch measured before its update; an estimate if words
+        are sampled
     perplexity, mean_log_z, log_z_deviation : of the held-out text after the epoch, see :class:`Measured`
     words_per_second : speed of training
     seconds : duration, measuring included
@@ -228,13 +229,13 @@ def train_rnnlm(texts: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 
 def train_on(paths: Sequence[str], options: TrainRnnlmOptions) -> RnnlmHistory:
-    """Train with all options, ``dir`` included, in a structure; raises as :func:`train_rnnlm`."""
+    """Train with options in a structure, whose field ``dir`` is the folder; raises as :func:`train_rnnlm`."""
     options.check()
     return _Training(paths, options).run()
 
 
 class _Training:
-    """Training of a model on some texts: ``run`` does it."""
+    """Training of a model on some texts, by :meth:`run`."""
 
     def __init__(self, paths: Sequence[str], options: TrainRnnlmOptions) -> None:
         self._options = options
@@ -396,7 +397,7 @@ def _warn_of_unknown(sentences: Sentences, vocabulary: Vocabulary, where: str) -
 
 
 def _read_arpa(path: str, vocabulary: Vocabulary) -> Arpa:
-    """Read an n-gram model with the vocabulary's numbers; n-grams of other words are left out."""
+    """Read an n-gram model, with words as numbers of the vocabulary; n-grams of other words are left out."""
     ids = {word.encode("utf-8", "surrogateescape"): number for word, number in vocabulary.table.ids.items()}
     return read_arpa(path, WordIds(ids), Warner(0))
 

@@ -155,7 +155,14 @@ class WordMinibatch:
 
 @dataclass
 class _Pieces:
-    """Pieces of sentences: first target, number of targets, number of words of context; int64 (pieces,)."""
+    """Pieces of sentences.
+
+    Attributes
+    ----------
+    starts : int64 (pieces,), index of the first target among all words
+    lengths : int64 (pieces,), numbers of targets
+    contexts : int64 (pieces,), numbers of words before them that are context
+    """
 
     starts: np.ndarray
     lengths: np.ndarray
@@ -163,7 +170,8 @@ class _Pieces:
 
 
 def _cut(sentences: Sentences, chunk_length: int, rng: np.random.Generator | None = None) -> _Pieces:
-    """Cut sentences into pieces of at most ``chunk_length`` targets; with ``rng`` the first cut is random."""
+    """Cut sentences into pieces of at most ``chunk_length`` targets; with ``rng``, the first piece is randomly shorter.
+    """
     lengths = sentences.lengths
     short = lengths <= chunk_length
     starts, sizes = [sentences.starts[:-1][short]], [lengths[short]]
@@ -179,7 +187,7 @@ def _cut(sentences: Sentences, chunk_length: int, rng: np.random.Generator | Non
 
 
 def sequence_lengths(longest: int) -> np.ndarray:
-    """Return the lengths that sequences are padded to: each length is compiled once."""
+    """Return the lengths, up to ``longest``, that sequences are padded to; few, since each needs a compilation."""
     lengths, length = [], 1
     while length < longest:
         lengths.append(length)

@@ -1,4 +1,4 @@
-"""An RNN language model's network and embedding: how they begin, how they are trained, how they are measured.
+"""An RNN language model's network and embedding: their initialization, training and perplexity.
 
 Kaldi: RnnlmTrainer, RnnlmEmbeddingTrainer, rnnlm-compute-prob.
 """
@@ -106,7 +106,7 @@ def check_network(nnet: Nnet) -> None:
                           "write earlier words as IfDefined(-1) in layers, as IfDefined(Offset(input, -1)) in config "
                           "lines")
     if nnet.modulus() != 1:
-        raise ConfigError(f"the network computes blocks of {nnet.modulus()} words, but they come one by one")
+        raise ConfigError(f"the network computes blocks of {nnet.modulus()} words; expected single words")
 
 
 def set_first_output(nnet: Nnet, value: float) -> None:
@@ -216,13 +216,13 @@ def words_request(num_sequences: int, length: int, trains: bool) -> ComputationR
 
 @dataclass
 class _Group:
-    """Rows of the output that are compared with the same words.
+    """Rows of the output for which the objective is computed over the same sample of words, or over all words.
 
     Attributes
     ----------
     rows : indexes of the rows
-    words : indexes of the words among the minibatch's words
-    targets : int64 (rows,), for each row the index of the following word among ``words``
+    words : indexes of the sampled words in the minibatch's words (:attr:`_Comparisons.words`)
+    targets : int64 (rows,), for each row the index in ``words`` of the word that follows
     log_counts : float32 (words,), as for :func:`compare`; None for all words
     """
 
@@ -233,14 +233,14 @@ class _Group:
 
 
 class _Comparisons:
-    """Words of a minibatch, inputs, targets and samples together, with their vectors and gradients.
+    """Objective of a minibatch: its words, their vectors, and the derivatives with respect to these.
 
     Attributes
     ----------
-    words : int64 (words,), increasing
-    vectors : float32 (words, dim)
-    inputs : int64 (rows,), indexes of the input's words among ``words``
-    groups : rows and the words that they are compared with
+    words : int64 (words,), increasing, all words that are inputs, targets or sampled
+    vectors : float32 (words, dim), their vectors
+    inputs : int64 (rows,), index in ``words`` of each input
+    groups : rows of the output, and the words over which their objective is computed
     """
 
     def __init__(self, eg: WordMinibatch, embedding: TrainedEmbedding, sampler: WordSampler | None,
@@ -263,7 +263,17 @@ class _Comparisons:
 
     def compare(self, outputs: np.ndarray, weights: np.ndarray,
                 self_normalize: float) -> tuple[float, float, np.ndarray]:
-        """Return both parts of the objective of all rows, and its derivative with respect to the outputs."""
+        """Compute the objective of all rows; accumulate its derivative with respect to the words' vectors.
+
+        Parameters
+        ----------
+        outputs, weights, self_normalize : as for :func:`compare`
+
+        Returns
+        -------
+        Log-probability, penalty (as in :class:`Comparison`), and float32 (rows, dim), the derivative with respect to
+        the outputs.
+        """
         log_prob, penalty, output_deriv = 0.0, 0.0, np.empty_like(outputs)
         for group in self.groups:
             compared = compare(outputs[group.rows], self.vectors[group.words], group.targets, weights[group.rows],
@@ -275,7 +285,10 @@ class _Comparisons:
         return log_prob, penalty, output_deriv
 
     def gradient(self, input_deriv: np.ndarray) -> np.ndarray:
-        """Compute the derivative with respect to the words' vectors, as outputs and as inputs; float32 (words, dim)."""
+        """Return the derivative of the objective with respect to the words' vectors: float32 (words, dim).
+
+        It is the sum of that by :meth:`compare` and of ``input_deriv``, float32 (rows, dim), for the inputs.
+        """
         rows = len(self.inputs)
         of_row = csr_matrix((np.ones(rows, dtype=np.float32), self.inputs, np.arange(rows + 1)),
                             shape=(rows, len(self.words)))
@@ -283,14 +296,14 @@ class _Comparisons:
 
 
 def _rows_together(num_sequences: int, length: int) -> list[np.ndarray]:
-    """Return the rows that share a sample of words: those of a few consecutive times."""
+    """Divide the rows of a minibatch into groups that share a sample of words: each has a few consecutive times."""
     steps = max(1, _ROWS_TOGETHER // num_sequences)
     rows = np.arange(num_sequences * length).reshape(num_sequences, length)
     return [rows[:, begin:begin + steps].reshape(-1) for begin in range(0, length, steps)]
 
 
 class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
-    """Trainer of a network together with the embedding of its input and output words, in place.
+    """Trainer of a network and of the embedding of its input and output words, both of which it changes in place.
 
     Parameters
     ----------
@@ -298,7 +311,7 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
     embedding : embedding of the features of words
     options : options of the network's training; the device is the CPU
     self_normalize : as for :func:`compare`
-    sampler : sampler of the words that outputs are compared with; None: all words
+    sampler : sampler of the words over which the objective is computed; None: all words
     """
 
     def __init__(self, nnet: Nnet, embedding: TrainedEmbedding, options: TrainerOptions | None = None,
@@ -311,13 +324,13 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
         self._last_computer: Computer | None = None
 
     def set_learning_rate(self, rate: float) -> None:
-        """Set the learning rate of network and embedding, which their own factors multiply."""
+        """Set the learning rate, which the factors of components and of the embedding multiply."""
         self.learning_rate = rate
         for network in (self.nnet, self.delta):
             set_learning_rate(network, rate)
 
     def totals(self) -> tuple[float, float]:
-        """Return the sum of log-probabilities of all words trained on, before each update, and their number."""
+        """Return the sum of the log-probabilities of all words trained on so far, and the number of these words."""
         stats = self.objectives.get("output")
         return (stats.total_objective, stats.total_weight) if stats else (0.0, 0.0)
 
@@ -360,8 +373,8 @@ class Measured:
     ----------
     perplexity : exp of minus the mean normalized log-probability of words and ends of sentences
     num_words : number of words and ends of sentences
-    mean_log_z, log_z_deviation : mean and standard deviation of log Z, in nats: score minus log-probability; 0 where
-        scores are normalized
+    mean_log_z, log_z_deviation : mean and standard deviation of log Z, the log of the sum of exp(score) over all words,
+        in nats; 0 for an n-gram model
     """
 
     perplexity: float
@@ -399,7 +412,9 @@ def measure(nnet: Nnet, vectors: np.ndarray, sentences: Sentences, vocabulary: V
 
 
 def measure_arpa(arpa: Arpa, sentences: Sentences, vocabulary: Vocabulary) -> Measured:
-    """Measure the perplexity of a text by an n-gram model with the vocabulary's numbers, without words that it lacks.
+    """Measure the perplexity of a text by an n-gram model; words that the model lacks are left out.
+
+    ``arpa`` has the numbers of words of ``vocabulary``.
 
     Raises UsageError if the n-gram model has none of the words.
     """
@@ -415,5 +430,5 @@ def measure_arpa(arpa: Arpa, sentences: Sentences, vocabulary: Vocabulary) -> Me
 
 
 def perplexity_of(surprise: float) -> float:
-    """Return exp of a mean surprise in nats; infinity where that is too large."""
+    """Return the perplexity, exp(surprise), for a mean negative log-probability in nats; infinity if it overflows."""
     return math.exp(surprise) if surprise < 700.0 else math.inf

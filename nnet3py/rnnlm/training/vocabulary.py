@@ -141,7 +141,7 @@ def pieces(word: str, min_order: int, max_order: int) -> Iterator[tuple[str, str
 
 
 def _scale(mean_square: float, max_rms: float) -> float:
-    """Return the factor that limits a feature's root mean square."""
+    """Return the factor, at most 1, that makes the root mean square of a feature at most ``max_rms``."""
     rms = math.sqrt(mean_square)
     return max_rms / rms if rms > max_rms else 1.0
 
@@ -172,12 +172,15 @@ def choose_features(vocabulary: Vocabulary, options: FeatureOptions) -> list[Fea
 
 
 def _special_words(vocabulary: Vocabulary) -> list[int]:
-    """Words that are described by a feature of their own and nothing else."""
+    """Return the numbers of the words whose only feature, besides the constant, is one of their own."""
     return [number for number in (vocabulary.bos, vocabulary.eos, vocabulary.brk, vocabulary.unk) if number >= 0]
 
 
 def _unigram_feature(probs: np.ndarray, max_rms: float) -> Feature:
-    """The log-probability, with mean 0 and a root mean square of at most ``max_rms`` over the text."""
+    """Return the feature of log-probabilities, scaled to mean 0 and a standard deviation of at most ``max_rms``.
+
+    ``probs`` : probabilities of the words that have this feature, by which mean and deviation are weighted
+    """
     logs, total = np.log(probs), probs.sum()
     mean = float((probs * logs).sum() / total)
     deviation = math.sqrt(float((probs * (logs - mean) ** 2).sum()))
@@ -209,7 +212,13 @@ def word_features(vocabulary: Vocabulary, features: list[Feature]) -> csr_matrix
 
 def _counts(word: str, log_prob: float, column: dict[tuple[str, str], int],
             bounds: tuple[int, int]) -> dict[int, float]:
-    """Return the unscaled values of a word's features, by column."""
+    """Return the unscaled values of a word's features: column -> value.
+
+    Parameters
+    ----------
+    column : (kind, text) of a feature -> its column
+    bounds : lengths of the shortest and longest letter n-grams among the features
+    """
     counts = {column[CONSTANT, ""]: 1.0}
     if (SPECIAL, word) in column:
         return {**counts, column[SPECIAL, word]: 1.0}
