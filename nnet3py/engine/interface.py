@@ -1,4 +1,4 @@
-"""The interface between compiled code and the process: layouts of objects, symbols, and memory that lasts.
+"""The interface between compiled code and the process: layouts of objects, symbols, and memory that is never freed.
 
 The layouts are parts of both libraries' published interfaces: ``PyObject``, ``PyFloatObject``, ``PyArrayObject``,
 ``PyArray_Descr``. Light: no numba, no numpy.
@@ -23,7 +23,7 @@ CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400     # of an array's flags
 
 
 def description() -> str:
-    """Return a line with all that machine code takes for granted about Python, numpy and the system."""
+    """Return a line with the object layouts of Python and numpy, and other facts, that machine code depends on."""
     sizes = [ctypes.sizeof(kind) for kind in (ctypes.c_int, ctypes.c_long, ctypes.c_void_p)]
     return (f"{sys.platform} {sys.byteorder} {sizes} {sys.implementation.name} {HEAD} "
             f"{[DATA, DIMENSIONS, SHAPE, STRIDES, DTYPE, FLAGS, BYTE_ORDER, TYPE_NUMBER]}")
@@ -31,7 +31,7 @@ def description() -> str:
 
 @cache
 def check_arrays() -> None:
-    """Check on a sample that numpy's fields lie at these offsets. Raises Nnet3Error."""
+    """Check on a sample array that numpy's fields are at these offsets. Raises Nnet3Error if not."""
     import numpy as np
 
     sample = np.zeros((2, 3), dtype=np.float32)
@@ -82,10 +82,9 @@ T = TypeVar("T")
 
 
 def lasting(thing: T) -> T:
-    """Return an object after making sure that it is never freed, for memory that compiled code uses.
+    """Make sure that an object, whose memory compiled code uses, is never freed; return it.
 
-    At its end Python frees modules in an order of its own, while threads of the team may still look for work, and
-    before functions made of compiled code.
+    When Python exits it frees modules in an unspecified order, while worker threads may still read such memory.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
     return thing

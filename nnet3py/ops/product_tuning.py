@@ -68,7 +68,7 @@ def measure(seconds: Callable[[Callable[[], object]], float] | None = None) -> I
 
 
 def rule_of(results: list[Measured]) -> int:
-    """Return the rule (``engine/product_rule.py``) with the faster way for each class, from all :func:`measure` yields."""
+    """Return the rule (``engine/product_rule.py``) with the faster way for each class, from :func:`measure`."""
     return sum(1 << number for number, result in enumerate(results) if result.chosen == "BLAS")
 
 

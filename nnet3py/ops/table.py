@@ -96,7 +96,7 @@ class Device(Memory, Protocol):
         """Return a context manager whose value is copies of host arrays in device memory, valid inside the ``with``."""
 
     def read_later(self, src: DeviceArray) -> Callable[[], np.ndarray]:
-        """Queue a copy of a vector to the host; return a function that waits for it and returns it, to be called once."""
+        """Queue a copy of a vector to the host; return a function that waits for it and returns it. Call it once."""
 
     def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
         """Queue an operation that returns a number, and return a function that waits for the number and returns it."""

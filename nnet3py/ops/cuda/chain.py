@@ -115,7 +115,7 @@ def _sum_over_rows(shared, value):
 
 @device_function
 def _finished_sum(shared, work, first_row, column):
-    """Return the sum of the parts that all blocks stored by ``_leave_part``; all threads of a block call it together."""
+    """Return the sum of the parts that blocks stored by ``_leave_part``; all threads of a block call it together."""
     part = ZERO
     if column < work.shape[1]:
         for block in range(cuda.threadIdx.y, cuda.gridDim.y, cuda.blockDim.y):

@@ -63,7 +63,7 @@ def _paths() -> Iterator[str]:
         pathfinder = importlib.import_module("cuda.pathfinder")
         try:
             yield pathfinder.load_nvidia_dynamic_lib("cublas").abs_path
-        except Exception as error:          # its own classes; it says at length where it looked
+        except Exception as error:          # of cuda.pathfinder's own classes, with a long list of searched folders
             logger.debug("cuda.pathfinder: %s", error)
     for folder in _folders():
         yield from (str(folder / name) for name in _names() if (folder / name).is_file())

@@ -299,7 +299,7 @@ class Copies:
         return host
 
     def read_later(self, src: Any) -> Callable[[], np.ndarray]:
-        """Queue a copy of a vector to the host; return a function that waits for it and returns it, to be called once."""
+        """Queue a copy of a vector to the host; return a function that waits for it and returns it. Call it once."""
         touch_host()
         size = src.size * src.dtype.itemsize
         if not self._free_places or self._free_places[-1][0].size < size:
