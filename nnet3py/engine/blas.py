@@ -1,4 +1,4 @@
-"""Products of matrices by scipy's ``sgemm``, called from compiled code for the products that ``product_rule.py`` names."""
+"""Products of matrices by scipy's ``sgemm``, called from compiled code; ``product_rule.py`` decides when it is used."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,8 +11,8 @@ from nnet3py.engine import interface
 from nnet3py.engine.jit import inline
 from nnet3py.engine.product_rule import LARGE, RULE, SGEMM, integer_bits
 
-# A product is computed in pieces of at most so many rows and columns. BLAS may sum in another order for other shapes, and
-# then results would depend on how threads share a product.
+# A product is computed in pieces of at most so many rows and columns. BLAS may sum in another order for other shapes,
+# and then results would depend on how threads share a product.
 PIECE = 256
 _I64, _INT = ir.IntType(64), ir.IntType(integer_bits())
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))

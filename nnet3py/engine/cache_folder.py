@@ -110,8 +110,8 @@ _gave_up = False            # after it has waited once for so long, this process
 def alone(path: Path) -> Iterator[None]:
     """Hold a lock for ``path`` inside the ``with``, so that one process at a time compiles it.
 
-    A process continues without the lock if files cannot be locked, or after waiting for :data:`PATIENCE_S` seconds. Only
-    one thread of a process may call it at a time.
+    A process continues without the lock if files cannot be locked, or after waiting for :data:`PATIENCE_S` seconds.
+    Only one thread of a process may call it at a time.
     """
     descriptor = _lock_file() if system.can_lock() and not _gave_up else None
     place = crc32(os.fsencode(path)) & 0x7FFFFFFF

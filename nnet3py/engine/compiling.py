@@ -168,8 +168,8 @@ def _python_entry(result: Any, name: str, arguments: list[str]) -> ir.Function:
 
 
 POINTER, I8, I32, I64, DOUBLE = cgutils.voidptr_t, ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
-# arguments: the array, a text with what is expected, a bit for each allowed type number, number of dimensions, flags, and
-# memory that is filled with address, shape and strides
+# arguments: the array, a text with what is expected, a bit for each allowed type number, number of dimensions, flags,
+# and memory that is filled with address, shape and strides
 TAKE_APART = ir.FunctionType(I32, [POINTER, POINTER, I64, I32, I32, I64.as_pointer()])
 _INTEGERS = ("byte", "ubyte", "short", "ushort", "intc", "uintc", "int", "uint", "long", "ulong", "longlong",
              "ulonglong")
@@ -230,7 +230,7 @@ class Python:
         return self.field(thing, interface.HEAD - interface.POINTER_BYTES, POINTER)
 
     def is_exactly(self, thing: Any, name: str) -> Any:
-        """Write code that checks whether an object's type is the type object with symbol ``name``; return the result."""
+        """Write code that compares an object's type with the type whose symbol is ``name``; return the result."""
         return self._builder.icmp_unsigned("==", self.type_of(thing), self.object(name))
 
     def value(self, thing: Any, kind: Any, place: str) -> Any:

@@ -86,9 +86,9 @@ def _multiply_add(typingctx, a, b, c):
 
 
 def _on_stack(kind: str) -> Any:
-    """Make an intrinsic that allocates ``count`` (a constant) numbers in the caller's stack frame; it returns the address.
+    """Make an intrinsic that allocates ``count`` (a constant) numbers in the caller's stack frame.
 
-    The address is aligned to a cache line.
+    It returns the address, which is aligned to a cache line.
     """
     def intrinsic_function(typingctx, count):
         if not isinstance(count, types.IntegerLiteral):

@@ -13,13 +13,13 @@ from typing import Any, TypeVar
 
 from nnet3py.errors import Nnet3Error
 
-HEAD = object.__basicsize__             # bytes of an object's head; the last of them are the address of its type
+HEAD = object.__basicsize__             # bytes of the header of each object, which ends with the address of its type
 POINTER_BYTES = struct.calcsize("P")
 # offsets in bytes of fields of numpy's arrays and dtypes
 DATA, DIMENSIONS, SHAPE, STRIDES, DTYPE, FLAGS = (HEAD + 8 * i for i in (0, 1, 2, 3, 5, 6))
 BYTE_ORDER, TYPE_NUMBER = HEAD + 10, HEAD + 12
 NATIVE = b"=|<" if sys.byteorder == "little" else b"=|>"
-CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400     # of an array's flags
+CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400     # bits of an array's flags
 
 
 def description() -> str:
@@ -58,25 +58,25 @@ def _numbers(address: int, count: int) -> tuple[int, ...]:
     return tuple((ctypes.c_ssize_t * count).from_address(address))
 
 
-# -- symbols: names by which object files refer to each other, and to memory and functions here -----------------
+# -- symbols: names by which object files refer to each other, and to memory and functions of this process -------
 
-# LLVM has one table of symbols for the whole process, in which numba's PyExc_TypeError is an object, CPython's a
-# variable: under one name, code made for the one would take the other for it. So all names are our own.
+# LLVM has one table of symbols for the whole process. There PyExc_TypeError is an object for numba, and a variable for
+# CPython: code for one meaning would fail with the other. So all symbols here have names of this package.
 FLOAT, BYTES, NONE = "nnet3py_float", "nnet3py_bytes", "nnet3py_none"
 TYPE_ERROR, OVERFLOW_ERROR, NDARRAY = "nnet3py_type_error", "nnet3py_overflow_error", "nnet3py_ndarray"
 TEAM, READ, WRITE, YIELD = "nnet3py_team", "nnet3py_read", "nnet3py_write", "nnet3py_yield"
 PRODUCTS = "nnet3py_products"
 SHARE, MULTIPLY, ARRAY = "nnet3py_share", "nnet3py_multiply", "nnet3py_array"
 
-# C functions that kernels call: file of this folder, and name of the function (``kernel_files.add_function``)
+# C functions that kernels call: symbol, file of this folder, name of the function (``kernel_files.add_function``)
 FUNCTIONS = {SHARE: ("team_code", "share"), MULTIPLY: ("tiles", "multiply"), ARRAY: ("compiling", "take_apart")}
-# memory, and functions of the C library: the module that makes the symbol known to LLVM when it is imported
+# symbols of memory and of functions of the C library, with the module that adds them to LLVM's table on import
 PROVIDERS = {**dict.fromkeys((TEAM, READ, WRITE, YIELD), "nnet3py.engine.team"),
              PRODUCTS: "nnet3py.engine.product_rule"}
-SYMBOLS = (*FUNCTIONS, *PROVIDERS)       # to be made known before code that refers to them is loaded
+SYMBOLS = (*FUNCTIONS, *PROVIDERS)       # to be added to LLVM's table before code that refers to them is loaded
 
 
-# -- memory that lasts -------------------------------------------------------------------------------------------------
+# -- memory that is never freed ----------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 

@@ -39,7 +39,7 @@ from nnet3py.ops.formulas.updates import (
 # -- eigenvalues -------------------------------------------------------------------------------------------------------
 
 
-# The matrix is scaled so that its largest element is near 1. An element beside the diagonal is set to 0 if it is at most
+# The matrix is scaled to a largest element near 1. An element beside the diagonal is set to 0 if it is at most
 PRECISION = np.float32(2.0**-23)       # ... this times the sum of its neighbors on the diagonal,
 NEGLIGIBLE = np.float32(2.0**-100)     # ... or this,
 SMALLEST_SQUARE = np.float32(1.0e-30)  # smallest square that is not rounded to few digits
