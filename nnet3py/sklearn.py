@@ -77,7 +77,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
         self.random_state = random_state
 
     def _fit(self, x: np.ndarray, targets: np.ndarray, output_dim: int, output: str) -> None:
-        """Make and train ``nnet_`` for float32 rows; ``output`` has the options of the last layer."""
+        """Make ``nnet_`` and train it on float32 rows; ``output`` is the options of the output layer, as a text."""
         if not 0.0 <= self.validation_fraction < 1.0:
             raise UsageError(f"validation_fraction={self.validation_fraction}: expected 0 (nothing) to below 1")
         random = _utils.check_random_state(self.random_state)
@@ -100,7 +100,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
         self.n_iter_ = len(self.history_)
 
     def _output(self, x: ArrayLike) -> np.ndarray:
-        """Return the network's output for rows, float64 (rows, output dim)."""
+        """Return the network's output for float (rows, features), float64 (rows, output dim)."""
         _validation.check_is_fitted(self)
         rows = _validation.validate_data(self, x, reset=False, dtype=np.float32)
         padded = np.zeros((-(-len(rows) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE, rows.shape[1]), np.float32)
@@ -207,5 +207,5 @@ def _check_network(nnet: Nnet, input_dim: int, output_dim: int) -> None:
 
 
 def _rows(x: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and targets as sequences of one frame."""
+    """Reshape rows (rows, features) and targets to sequences of one frame: (rows, 1, features)."""
     return x[:, None], targets.reshape(len(x), 1, *targets.shape[1:])
