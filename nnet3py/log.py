@@ -196,9 +196,10 @@ def show_log_if_interactive() -> None:
 
 
 def connect_logging() -> None:
-    """Write records of the ``nnet3py`` loggers as Kaldi's lines: INFO as LOG, DEBUG as VLOG[1], level 9 as VLOG[2], …
+    """Write records of the ``nnet3py`` loggers as Kaldi's lines.
 
-    Warnings of Python's module ``warnings`` (a library's RuntimeWarning) become WARNING lines.
+    INFO becomes LOG, DEBUG (level 10) VLOG[1], level 9 VLOG[2], and so on. Warnings of Python's module ``warnings`` (a
+    library's RuntimeWarning) become WARNING lines.
     """
     global _show_warning_before
     import logging

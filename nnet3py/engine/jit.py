@@ -90,7 +90,7 @@ CACHE_LINE = 16      # float32 numbers
 
 
 class Shared(NamedTuple):
-    """How threads share a kernel: the argument ``matrix``, axis 0 for rows or 1 for columns, cost of an element."""
+    """Division of a kernel's work: name of the matrix, axis 0 to share rows or 1 columns, cost of an element."""
 
     matrix: str
     axis: int

@@ -130,7 +130,7 @@ def is_available() -> bool:
 
 
 class DeviceBusy(DeviceError):
-    """All GPUs are in exclusive use by other processes, or their memory is full."""
+    """Failure to get a GPU: other processes use all of them exclusively, or their memory is full."""
 
 
 _selected: int | None = None
