@@ -112,7 +112,7 @@ class AcousticModel(CallableModel, Advising):
 
     @classmethod
     def read(cls, reader: TokenReader) -> AcousticModel:
-        """Read transition model, network, contexts (which are ignored) and priors, after the header of the file."""
+        """Read transition model, network, left and right context (which are ignored) and priors, after the header."""
         if isinstance(reader, str | os.PathLike):
             raise UsageError("AcousticModel.read takes an open file",
                              "nnet3py.read_model('final.mdl') reads one by its name")
@@ -120,7 +120,7 @@ class AcousticModel(CallableModel, Advising):
 
     @classmethod
     def read_after(cls, transition_model: TransitionModel, reader: TokenReader) -> AcousticModel:
-        """Read network and priors, which follow the transition model."""
+        """Read network and priors, which follow the transition model in the file."""
         nnet = Nnet.read(reader)
         for token in ("<LeftContext>", "<RightContext>"):
             reader.expect(token)
@@ -176,12 +176,12 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
 
 
 def acoustic_model(model: AcousticModel | str | os.PathLike[str]) -> AcousticModel:
-    """Return a model as it is, or read it from a file or a folder; raises as :func:`read_model`."""
+    """Return ``model`` if it is an acoustic model, else read it from a file or a folder, as :func:`read_model`."""
     return model if isinstance(model, AcousticModel) else read_model(model)
 
 
 def read_network_or_model(path: str | os.PathLike[str]) -> Nnet | AcousticModel:
-    """Read a raw network or an acoustic model, whichever a file or a model folder has; raises as :func:`read_model`."""
+    """Read a raw network or an acoustic model from a file or a model folder; raises errors as :func:`read_model`."""
     return read_object(model_in(path), lambda reader: Nnet.read(reader) if reader.peek_token() == "N"
                        else AcousticModel.read(reader))
 

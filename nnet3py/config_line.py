@@ -129,7 +129,7 @@ class ConfigLine:
         return value
 
     def get_float(self, key: str, default: float | None = None) -> float:
-        """Return a real number within float32, or ``inf``. Raises ConfigError as :meth:`get_int`."""
+        """Return a real number in the range of float32, or infinity. Raises ConfigError as :meth:`get_int`."""
         if key not in self._values:
             return self._default(key, default)
         text = self._values[key].strip(_BLANKS)
@@ -173,7 +173,7 @@ class ConfigLine:
         return [key for key in self._values if key not in self._used]
 
     def unused_values(self) -> str:
-        """Return the pairs that were not read, as ``k=v k=v`` in the order of their keys."""
+        """Return the pairs whose key was not read, as a text ``k=v k=v``, sorted by key."""
         return " ".join(f"{key}={self._values[key]}" for key in sorted(self._unused()))
 
     def check_all_used(self) -> None:
@@ -203,7 +203,7 @@ def _as_integer(text: str) -> int | None:
 
 
 def parse_config_lines(text: str, path: str | None = None) -> list[ConfigLine]:
-    """Return the lines of ``text`` without comments (from any ``#`` on) and without blank lines.
+    """Parse the lines of ``text``, except blank lines, without comments (from ``#`` on).
 
     Raises
     ------

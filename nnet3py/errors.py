@@ -50,7 +50,7 @@ class ArgumentsError(UsageError):
 
 
 class ConfigError(Nnet3Error):
-    """Unusable line of a network config."""
+    """Invalid line of a network config."""
 
 
 class DescriptorError(ConfigError):
@@ -58,7 +58,7 @@ class DescriptorError(ConfigError):
 
 
 class FormatError(Nnet3Error):
-    """File whose bytes do not follow its format.
+    """File whose content is not in the expected format.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class FormatError(Nnet3Error):
 
 
 class SpecifierError(FormatError):
-    """Unusable rspecifier, wspecifier, rxfilename or wxfilename."""
+    """Invalid rspecifier, wspecifier, rxfilename or wxfilename."""
 
 
 class NotComputableError(Nnet3Error):

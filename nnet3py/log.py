@@ -71,7 +71,7 @@ def verbose() -> int:
 
 
 def log(message: str, function: str = "main", file: str | None = None, line: int | None = None) -> None:
-    """Write a LOG line. ``file`` and ``line`` default to the caller's."""
+    """Write a LOG line with ``function``, ``file`` and ``line`` in its header; default: the caller's file and line."""
     _write("LOG", message, function, *_place(file, line, sys._getframe(1)))
 
 
@@ -374,12 +374,12 @@ def progress(items: Iterable[T], label: str, length: int | None = None, size: Ca
 
 
 def rate(value: float) -> str:
-    """Format a number per second: as an integer from ten on, else with one decimal."""
+    """Format a rate: without decimals from 10 on, else with one."""
     return f"{value:.0f}" if value >= 10.0 else f"{value:.1f}"
 
 
 def clock_time(seconds: float) -> str:
-    """Format a duration in seconds as ``h:mm:ss``, from one day on with the days."""
+    """Format a duration in seconds as ``h:mm:ss``, or as ``1 day, h:mm:ss``."""
     from datetime import timedelta  # slow to load, and rarely needed
 
     return str(timedelta(seconds=round(seconds)))

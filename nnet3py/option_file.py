@@ -19,7 +19,7 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 class OptionLine(NamedTuple):
-    """Line of a conf file: number, from 1, and text without comment and blanks."""
+    """Line of a conf file: its number, from 1, and its text without comment and surrounding blanks."""
 
     number: int
     text: str
@@ -31,7 +31,7 @@ def normalize(name: str) -> str:
 
 
 def split(text: str) -> tuple[str, str | None]:
-    """Split ``--name=value`` into normalized name and value; the value is None without an equal sign."""
+    """Split ``--name=value`` into the name, see :func:`normalize`, and the value; None for ``--name`` without ``=``."""
     name, equals, value = text[2:].partition("=")
     return normalize(name), value.strip() if equals else None
 

@@ -133,7 +133,7 @@ class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignor
     """
 
     def fit(self, x: ArrayLike, y: ArrayLike) -> Nnet3Classifier:
-        """Train on float (rows, features) and the class of each, of any type. ValueError for invalid data."""
+        """Train on float (rows, features) and classes (rows,) of any type. Raises ValueError for invalid data."""
         rows, labels = _validation.validate_data(self, x, y, dtype=np.float32)
         _multiclass.check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
@@ -183,7 +183,7 @@ class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[
         return self
 
     def predict(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Return predictions, float64 (rows,) or (rows, targets) as ``y`` was."""
+        """Return predictions, float64 of shape (rows,) or (rows, targets), as the ``y`` given to :meth:`fit`."""
         values = self._output(x) * self._scale + self._mean
         return values[:, 0] if self._is_flat else values
 

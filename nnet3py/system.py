@@ -101,9 +101,9 @@ def unlock_range(descriptor: int, start: int = 0, length: int = 0) -> None:
 
 
 def lock_open_file(descriptor: int) -> bool:
-    """Lock a file for this descriptor, without waiting, which excludes other descriptors of the same process, too.
+    """Lock a file for this descriptor, without waiting; other descriptors, also of the same process, cannot lock it.
 
-    Returns False for a file that is locked already, and True on systems without locks, where nobody is excluded.
+    Returns False for a file that is locked already, and True, without a lock, on systems that have none.
     """
     try:
         if fcntl is not None:
@@ -118,7 +118,7 @@ def lock_open_file(descriptor: int) -> bool:
 
 
 def _lock_by_windows(descriptor: int, start: int, lock: bool) -> None:
-    """Lock or unlock a byte after the end of any file, since others cannot read locked bytes."""
+    """Lock or unlock a byte beyond the end of the file, since other processes could not read locked bytes."""
     here = os.lseek(descriptor, 0, os.SEEK_CUR)
     os.lseek(descriptor, _FAR + start, os.SEEK_SET)
     try:
@@ -348,7 +348,7 @@ def largest_memory() -> int | None:
 
 
 def resident_bytes() -> int | None:
-    """Return the memory of this process in bytes; None if unknown."""
+    """Return the resident memory of this process in bytes; None if unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -72,7 +72,7 @@ def why_less_trusted(path: Path, code: Path) -> str | None:
 
 
 def read_trusted(path: Path) -> bytes:
-    """Read a file. Raises UntrustedFile for a file that is not plain, or that another user owns or can write."""
+    """Read a file. Raises UntrustedFile for one that is no regular file, or that another user owns or can write."""
     descriptor = os.open(path, _OPEN)
     with open(descriptor, "rb") as stream:
         status = os.fstat(descriptor)

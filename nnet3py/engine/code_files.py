@@ -145,7 +145,7 @@ _engines: list[_Engine] = []            # kept for ever, since they own the memo
 
 
 def load(code: Code) -> int:
-    """Load code and return the address of its entry; all symbols that it needs must be known to LLVM."""
+    """Load code and return the address of its entry point; the symbols that it needs must be in LLVM's table."""
     with lock:
         for engine in _engines:
             if code.symbol not in engine.symbols:

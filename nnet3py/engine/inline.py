@@ -78,7 +78,7 @@ def _bring(typingctx, place):
 
 
 def _multiply_add(typingctx, a, b, c):
-    """Return a b + c of float32 numbers, rounded once."""
+    """Return a b + c of float32 numbers, rounded once (fused multiply-add)."""
     def codegen(context, builder, signature, args):
         return builder.fma(*args)
 
@@ -119,7 +119,7 @@ def _getter(kind: str) -> Any:
 
 
 def _setter(kind: str) -> Any:
-    """Make an intrinsic that sets the number at an address."""
+    """Make an intrinsic that stores a number at an address."""
     llvm_type, numba_type = _FLOATS[kind]
 
     def intrinsic_function(typingctx, address, value):

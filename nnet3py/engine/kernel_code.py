@@ -86,7 +86,7 @@ def _number(text: str) -> float | bool:
 
 
 class Key(NamedTuple):
-    """The key of a function's code: its source file, its name, and all source files that the code is made from."""
+    """Key of a function's code: its source file, its name, and all source files on which the code depends."""
 
     source: Path
     name: str

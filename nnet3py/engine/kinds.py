@@ -1,4 +1,4 @@
-"""The numba types of the argument kinds that ``ops/table.py`` names; the same for CPU and GPU kernels."""
+"""The numba types for the kinds of arguments of kernels, such as "mat" for a float32 matrix, on CPU and GPU."""
 from __future__ import annotations
 
 from typing import Any

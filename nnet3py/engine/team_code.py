@@ -206,7 +206,7 @@ inline = njit()
 
 @inline
 def _part_of(count, parts, multiple):
-    """Return the size of ``parts`` equal parts of ``count``, rounded up to a multiple of ``multiple``."""
+    """Return ``count`` divided by ``parts``, rounded up to a multiple of ``multiple``."""
     return -(-count // (parts * multiple)) * multiple
 
 

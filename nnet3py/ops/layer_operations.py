@@ -88,7 +88,7 @@ class Normalize(Protocol):
         """
 
     def column_moments(self, sums: Out[Mat], src: Mat) -> None:
-        """Compute ``column_products`` with ``y`` and ``dy`` both ``src``: sums of columns and of their squares."""
+        """Sum columns, and their squares, over groups of 64 rows: ``column_products`` of ``src`` and ``src``."""
 
     def column_products(self, sums: Out[Mat], y: Mat, dy: Mat) -> None:
         """Sum columns over groups of 64 rows: ``sums`` is first a row for each group with sums of dy, then of y dy."""
@@ -195,7 +195,7 @@ class Structural(Protocol):
         """
 
     def add_to_blocks(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
-        """Add ``alpha src`` to every block of ``dst`` that is as wide as ``src``. Kaldi: AddMatBlocks."""
+        """Compute ``dst[i, b cols + j] += alpha src[i, j]`` for all blocks b, cols of src. Kaldi: AddMatBlocks."""
 
     def sum_column_groups(self, dst: Out[Mat], src: Mat, groups: IMat) -> None:
         """Compute ``dst[i, j]`` = sum of ``src[i, groups[j, 0]:groups[j, 1]]``. Kaldi: SumColumnRanges."""

@@ -24,7 +24,7 @@ _MASK = 0xFFFFFFFF
 
 
 def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return four random 32-bit words of a counter of four and a key of two 32-bit words (Philox4x32-10)."""
+    """Return four random 32-bit words for a counter of four and a key of two 32-bit words (Philox4x32-10)."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):

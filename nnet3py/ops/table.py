@@ -41,7 +41,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Operations(matrix.Rows, matrix.Elementwise, matrix.Products, matrix.Reductions, matrix.Random,
                  layer.Nonlinear, layer.Normalize, layer.Recurrent, layer.Structural, layer.Pooling, layer.Convolution,
                  training.Chain, training.Numerators, training.NaturalGradient, training.SmallMatrices, Protocol):
-    """The operations of all families."""
+    """Interface of all operations, from the classes of the families."""
 
 
 class Memory(Protocol):
@@ -56,11 +56,11 @@ class Device(Memory, Protocol):
 
     @property
     def device(self) -> str:
-        """The device's name: "cpu" or "cuda"."""
+        """Name of the device: "cpu" or "cuda"."""
 
     @property
     def random(self) -> Random:
-        """The random stream."""
+        """Random numbers of this object."""
 
     def scratch(self, rows: int, cols: int) -> DeviceArray:
         """Return an uninitialized contiguous float32 (rows, cols) matrix, valid until the next reset."""
@@ -131,7 +131,7 @@ INDEXES = ("imat", "ivec", "lvec")
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation, described by its declaration."""
+    """Description of an operation, read from its declaration."""
 
     declaration: Callable[..., Any]
 

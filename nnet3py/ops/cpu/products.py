@@ -85,7 +85,7 @@ def _begin_sums(sums, first_row, last_row, first, last):
 
 @inline
 def _add_product(a, b, c, fused):
-    """Return a b + c, rounded once if ``fused``."""
+    """Return a b + c, rounded only once (fused multiply-add) if ``fused``."""
     return multiply_add(a, b, c) if fused else a * b + c
 
 

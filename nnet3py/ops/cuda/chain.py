@@ -187,7 +187,7 @@ def _beta(beta, initial, state, column, time, num_frames, end):
 @kernel("mat mat mat mat vec vec lvec ivec lvec ivec ivec ivec f32 int")
 def _backward_frame(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_pdfs,
                     entry_states, leaky, t):
-    """Compute the backward sums of frame t, and the posteriors of frame t + 1."""
+    """Compute the backward sums of frame t if t >= 0, and the posteriors of frame t + 1 if there is one."""
     shared = cuda.shared.array(THREADS, np.float32)
     num_states, num_entries, num_frames = initial.shape[0], entry_pdfs.shape[0], sums.shape[0] - 1
     num_pdfs, parts = pdf_starts.shape[0] - 1, 3 * num_states

@@ -100,7 +100,7 @@ def _declare(loaded: Any) -> None:
 
 
 def tf32_is_allowed() -> bool:
-    """Return whether factors may be rounded to TF32."""
+    """Return whether products round their factors to TF32."""
     return _settings["tf32"]
 
 

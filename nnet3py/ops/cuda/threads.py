@@ -89,7 +89,7 @@ def row_blocks(count):
 
 @device_function
 def team_row(first, count):
-    """Return the row of this thread's team in the group of rows at ``first``, and whether the team writes it."""
+    """Return the row of this thread's team in the group of rows from ``first`` on, and whether the team writes it."""
     i = first + cuda.threadIdx.y
     return (i if i < count else count - 1), i < count
 
@@ -108,7 +108,7 @@ def column_blocks(count):
 
 @device_function
 def block_column(first, count):
-    """Return the column of this thread in the group of columns at ``first``, and whether this thread writes its sum."""
+    """Return this thread's column in the group of columns from ``first`` on, and whether it writes the column's sum."""
     j = first + cuda.threadIdx.x
     return (j if j < count else count - 1), j < count and cuda.threadIdx.y == 0
 
