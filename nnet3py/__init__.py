@@ -1,7 +1,8 @@
 """nnet3py: Kaldi's nnet3 neural networks in Python, compiled with numba.
 
-Importing the package imports nothing heavy: every public name loads its module on first use. The list of public names
-is ``_PUBLIC``; docs/python.md describes each of them. Submodules that are public as well, loaded likewise:
+Importing the package is fast: the module of a public name is imported when the name is first used. The list of public
+names is ``_PUBLIC``; docs/python.md describes each of them. These submodules are public as well, and are imported on
+first use:
 ``nnet3py.feat`` (features), ``nnet3py.chain`` (graphs and supervision of LF-MMI), ``nnet3py.lattices``,
 ``nnet3py.ivectors``; ``nnet3py.sklearn`` (estimators), ``nnet3py.torch`` (LF-MMI, natural gradient),
 ``nnet3py.torch_data`` (data sets of examples); ``nnet3py.vosk`` (vosk's interface).
@@ -218,7 +219,7 @@ _PROVIDED = {"compute": _PUBLIC["compute"], "summary": _PUBLIC["summary"], "html
 
 
 def _advice(name: str) -> str | None:
-    """Return the hint for a missing name, or None."""
+    """Return the hint for a name that the package does not have; None if there is no hint."""
     if name.startswith("_"):
         return None
     from nnet3py.config_line import did_you_mean
@@ -228,7 +229,10 @@ def _advice(name: str) -> str | None:
 
 
 def _submodule(name: str) -> ModuleType:
-    """Return a public submodule. Raises AttributeError, with the command that installs it, for a missing package."""
+    """Import a public submodule. Raises AttributeError if a package that it needs is not installed.
+
+    The message has the command that installs the package.
+    """
     from nnet3py.errors import Nnet3Error
 
     try:
@@ -237,7 +241,7 @@ def _submodule(name: str) -> ModuleType:
         raise AttributeError(f"nnet3py.{name} cannot be loaded: {error}") from None
 
 
-if not TYPE_CHECKING:        # a type checker would take any name for one that is there
+if not TYPE_CHECKING:        # with this function, a type checker would accept any name
     def __getattr__(name: str) -> Any:
         if name in _SUBMODULES:
             return _submodule(name)

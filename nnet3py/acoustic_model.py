@@ -77,7 +77,7 @@ class AcousticModel(CallableModel, Advising):
         return len(self.nnet)
 
     def _advice(self, name: str) -> str | None:
-        """Return the hint for a missing attribute: the network has it, or its own hint for a network."""
+        """Return the hint for a missing attribute: ``model.nnet`` has it, or the hint that a network would give."""
         if name in self._ELSEWHERE or name.startswith("_") or "nnet" not in self.__dict__:
             return self._ELSEWHERE.get(name)
         if hasattr(self.nnet, name):
@@ -89,7 +89,7 @@ class AcousticModel(CallableModel, Advising):
         return copy.deepcopy(self)
 
     def contexts(self) -> tuple[int, int]:
-        """Frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
+        """Return the frames of left and right context that the network needs. Raises Nnet3Error if it is not simple."""
         from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
         check_is_simple(self.nnet)
@@ -112,7 +112,7 @@ class AcousticModel(CallableModel, Advising):
 
     @classmethod
     def read(cls, reader: TokenReader) -> AcousticModel:
-        """Read transition model, network, contexts (which are ignored) and priors, after the header of the file."""
+        """Read transition model, network, left and right context (which are ignored) and priors, after the header."""
         if isinstance(reader, str | os.PathLike):
             raise UsageError("AcousticModel.read takes an open file",
                              "nnet3py.read_model('final.mdl') reads one by its name")
@@ -120,7 +120,7 @@ class AcousticModel(CallableModel, Advising):
 
     @classmethod
     def read_after(cls, transition_model: TransitionModel, reader: TokenReader) -> AcousticModel:
-        """Read network and priors, which follow the transition model."""
+        """Read network and priors, which follow the transition model in the file."""
         nnet = Nnet.read(reader)
         for token in ("<LeftContext>", "<RightContext>"):
             reader.expect(token)
@@ -131,7 +131,7 @@ class AcousticModel(CallableModel, Advising):
         return cls(transition_model, nnet, priors)
 
     def write_to(self, writer: TokenWriter) -> None:
-        """Write transition model, network, contexts, which are computed anew, and priors."""
+        """Write transition model, network, left and right context (computed from the network) and priors."""
         left, right = self.contexts()
         self.transition_model.write(writer)
         self.nnet.write_to(writer)
@@ -148,7 +148,7 @@ class AcousticModel(CallableModel, Advising):
 
 
 def check_is_simple(nnet: Nnet, reader: TokenReader | None = None) -> None:
-    """Raise an error (FormatError with a reader) for a network that an acoustic model cannot have."""
+    """Raise Nnet3Error, or FormatError if there is a ``reader``, for a network that is not simple (``is_simple``)."""
     if nnet.is_simple():
         return
     if reader is not None:
@@ -176,12 +176,12 @@ def read_model(path: str | os.PathLike[str]) -> AcousticModel:
 
 
 def acoustic_model(model: AcousticModel | str | os.PathLike[str]) -> AcousticModel:
-    """Return a model as it is, or read it from a file or a folder; raises as :func:`read_model`."""
+    """Return ``model`` if it is an acoustic model, else read it from a file or a folder, as :func:`read_model`."""
     return model if isinstance(model, AcousticModel) else read_model(model)
 
 
 def read_network_or_model(path: str | os.PathLike[str]) -> Nnet | AcousticModel:
-    """Read a raw network or an acoustic model, whichever a file or a model folder has; raises as :func:`read_model`."""
+    """Read a raw network or an acoustic model from a file or a model folder; raises errors as :func:`read_model`."""
     return read_object(model_in(path), lambda reader: Nnet.read(reader) if reader.peek_token() == "N"
                        else AcousticModel.read(reader))
 

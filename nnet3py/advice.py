@@ -1,4 +1,4 @@
-"""Hints for users of other libraries, on attributes and arguments that are called otherwise here."""
+"""Hints in error messages for names of other libraries, which have another name here."""
 from __future__ import annotations
 
 import functools
@@ -16,50 +16,52 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class AdvisingType(type):
-    """Metaclass of classes with hints for attributes such as ``Nnet.load`` and calls such as ``Nnet("final.raw")``.
+    """Metaclass that adds hints to errors of missing class attributes (``Nnet.load``) and of calls with a path.
 
-    Classes have ``_FROM_FILE``, a hint on reading objects from files, and ``_ELSEWHERE`` as :class:`Advising`.
+    A class defines ``_FROM_FILE``, the hint for a call such as ``Nnet("final.raw")``, and ``_ELSEWHERE`` as for
+    :class:`Advising`.
     """
 
     _ELSEWHERE: Mapping[str, str] = {}
     _FROM_FILE: str = ""
 
-    if not TYPE_CHECKING:        # to a type checker, any attribute would be there, and any argument be right
+    if not TYPE_CHECKING:        # with these methods, a type checker would accept any attribute and any argument
         def __getattr__(cls, name: str) -> Any:
-            """Raise AttributeError, with a hint if there is one."""
+            """Raise AttributeError, with a hint if there is one for ``name``."""
             raise NoSuchAttribute(f"{cls.__name__} has no '{name}'", lambda: cls._ELSEWHERE.get(name))
 
         def __call__(cls, *arguments: Any, **settings: Any) -> Any:
-            """Return an object of this class. Raises UsageError for a path."""
+            """Make an object of this class. Raises UsageError for a path in place of the arguments."""
             if cls._FROM_FILE and arguments and isinstance(arguments[0], str | os.PathLike):
                 raise UsageError(f"{cls.__name__}() does not take a path", cls._FROM_FILE)
             return super().__call__(*arguments, **settings)
 
         @property
         def __signature__(cls) -> inspect.Signature:
-            """Signature of the constructor, for ``help`` and editors, in place of that of the call above."""
+            """Signature of the constructor, which ``help`` and editors show instead of that of ``__call__``."""
             signature = inspect.signature(cls.__init__)
             return signature.replace(parameters=list(signature.parameters.values())[1:],
                                      return_annotation=inspect.Signature.empty)
 
 
 class Advising:
-    """Base of classes whose AttributeErrors have hints.
+    """Base of classes that add hints to errors of missing attributes.
 
-    Classes have ``_WHAT``, a noun for their objects, and ``_ELSEWHERE``, names of other libraries, each with a hint.
+    A class defines ``_WHAT``, a noun for its objects in the message, and ``_ELSEWHERE``, a dict from names that other
+    libraries use to hints.
     """
 
     _WHAT: ClassVar[str] = ""
     _ELSEWHERE: ClassVar[Mapping[str, str]] = {}
 
-    if not TYPE_CHECKING:        # to a type checker, any attribute would be there
+    if not TYPE_CHECKING:        # with this method, a type checker would accept any attribute
         def __getattr__(self, name: str) -> Any:
-            """Raise AttributeError, with a hint if there is one."""
+            """Raise AttributeError, with a hint if there is one for ``name``."""
             raise NoSuchAttribute(f"{self._WHAT or type(self).__name__} has no '{name}'",
                                   lambda: self._advice(name))
 
     def _advice(self, name: str) -> str | None:
-        """Return the hint for a missing attribute, or None."""
+        """Return the hint for a missing attribute; None if there is none."""
         if name.startswith("_"):
             return None
         in_lower_case = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()         # Kaldi's names are like NumParameters
@@ -69,7 +71,7 @@ class Advising:
 
 
 def elsewhere(**table: str) -> dict[str, str]:
-    """Return a table of hints for ``_ELSEWHERE``, in which names with blanks between them share a hint.
+    """Return a dict of hints for ``_ELSEWHERE``; a key of ``table`` may be several names, separated by blanks.
 
     >>> elsewhere(**{"fit train": "nnet3py.train(nnet, feats, targets)"})
     """
@@ -81,9 +83,9 @@ def arguments_elsewhere(*settings: Any, **table: str) -> Callable[[Function], Fu
 
     Parameters
     ----------
-    settings : dataclasses whose fields are arguments of the function, too
-    table : names of other libraries, each with a hint; names with ``_or_`` between them share one. A hint that ends
-        with ``=`` is the name of an argument, and becomes a question
+    settings : dataclasses whose fields are also arguments of the function (its ``**options``)
+    table : hints by names of arguments in other libraries, several names joined by ``_or_``. A hint that ends with
+        ``=`` is the name of an argument here, and becomes "did you mean …?"
     """
     texts = {name: f"did you mean {text}?" if text.endswith("=") else text
              for names, text in table.items() for name in names.split("_or_")}

@@ -1,7 +1,7 @@
 """``functools.cached_property`` without the lock that it has before Python 3.12. Light.
 
-The lock is shared by all objects of a class. A child that is forked while another thread holds the lock waits for ever,
-and threads that compute the same property of different objects wait for each other.
+All objects of a class share that lock. In a child that is forked while another thread holds the lock, the property
+waits for ever; and threads that compute the same property of different objects wait for each other.
 """
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
     class cached_property(Generic[Value]):      # noqa: N801 - the library's name
         """Property that is computed once for each object; assignment replaces the value, ``del`` removes it.
 
-        Concurrent threads may compute the value twice, but all get the same object.
+        Several threads may compute the value at the same time; all get the one that is stored first.
         """
 
         def __init__(self, function: Callable[[Any], Value]) -> None:

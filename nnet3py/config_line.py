@@ -1,4 +1,4 @@
-"""Lines of config files: a first word, then ``key=value`` pairs, which are read with types and marked as used.
+"""Lines of config files: a first word, then ``key=value`` pairs; keys that nobody reads are reported.
 
 Kaldi: ``ConfigLine`` and ``ReadConfigLines`` of ``util/text-utils.h``.
 """
@@ -28,7 +28,7 @@ def is_valid_name(name: str) -> bool:
 
 
 def did_you_mean(word: str, possible: list[str]) -> str | None:
-    """Return a hint with the word of ``possible`` that is most similar to ``word``, or None if none is similar."""
+    """Return the hint "did you mean …?" with the most similar word of ``possible``; None if no word is similar."""
     import difflib  # slow to load, and needed for errors only
 
     close = difflib.get_close_matches(word, possible, n=1, cutoff=0.6)
@@ -89,7 +89,7 @@ class ConfigLine:
             yield key, value
 
     def _value(self, begin: int) -> tuple[str, int]:
-        """Return the value that begins at position ``begin``, and the position after it."""
+        """Return the value that begins at position ``begin`` of the line, without quotes, and the position after it."""
         text = self.whole_line
         quote = text[begin:begin + 1]
         if quote in ("'", '"') and quote:
@@ -112,7 +112,7 @@ class ConfigLine:
         return key in self._values
 
     def get_string(self, key: str, default: str | None = None) -> str:
-        """Return a text without quotes. Raises ConfigError for a missing key without default."""
+        """Return the value of ``key``. Raises ConfigError for a missing key without default."""
         if key not in self._values:
             return self._default(key, default)
         self._used.add(key)
@@ -129,7 +129,7 @@ class ConfigLine:
         return value
 
     def get_float(self, key: str, default: float | None = None) -> float:
-        """Return a real number within float32, or ``inf``. Raises ConfigError as :meth:`get_int`."""
+        """Return a real number in the range of float32, or infinity. Raises ConfigError as :meth:`get_int`."""
         if key not in self._values:
             return self._default(key, default)
         text = self._values[key].strip(_BLANKS)
@@ -173,7 +173,7 @@ class ConfigLine:
         return [key for key in self._values if key not in self._used]
 
     def unused_values(self) -> str:
-        """Return the pairs that were not read, as ``k=v k=v`` in the order of their keys."""
+        """Return the pairs whose key was not read, as a text ``k=v k=v``, sorted by key."""
         return " ".join(f"{key}={self._values[key]}" for key in sorted(self._unused()))
 
     def check_all_used(self) -> None:
@@ -203,7 +203,7 @@ def _as_integer(text: str) -> int | None:
 
 
 def parse_config_lines(text: str, path: str | None = None) -> list[ConfigLine]:
-    """Return the lines of ``text`` without comments (from any ``#`` on) and without blank lines.
+    """Parse the lines of ``text``, except blank lines, without comments (from ``#`` on).
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Exceptions of nnet3py.
 
-All errors that a caller may want to catch derive from :class:`Nnet3Error`. A message has what was found, what was
-expected, where, and what to try. Commands print the message as a single ``ERROR`` line and exit with a status.
+All errors that a caller may want to catch derive from :class:`Nnet3Error`. A message says what was found, what was
+expected, where, and what to try. Commands print the message as a single ``ERROR`` line and exit with a nonzero status.
 """
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 
 class Nnet3Error(Exception):
-    """Base of every error raised on purpose.
+    """Base of all errors that nnet3py raises.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ class Nnet3Error(Exception):
 
 @contextmanager
 def within(where: str) -> Iterator[None]:
-    """Prefix messages of errors in the block with ``where``, such as the key of an utterance."""
+    """Add ``where``, such as the key of an utterance, to the messages of Nnet3Errors raised inside the ``with``."""
     try:
         yield
     except Nnet3Error as error:
@@ -40,7 +40,7 @@ def within(where: str) -> Iterator[None]:
 
 
 class UsageError(Nnet3Error):
-    """Options or arguments that cannot be used, alone or together."""
+    """Invalid option or argument, or a combination that is not allowed."""
 
 
 class ArgumentsError(UsageError):
@@ -50,15 +50,15 @@ class ArgumentsError(UsageError):
 
 
 class ConfigError(Nnet3Error):
-    """Unusable line of a network config."""
+    """Invalid line of a network config."""
 
 
 class DescriptorError(ConfigError):
-    """Descriptor, the ``input=`` of a node, that cannot be parsed or normalized."""
+    """Descriptor (the ``input=`` of a node) that cannot be parsed or normalized."""
 
 
 class FormatError(Nnet3Error):
-    """File whose bytes do not follow its format.
+    """File whose content is not in the expected format.
 
     Parameters
     ----------
@@ -82,26 +82,26 @@ class FormatError(Nnet3Error):
 
 
 class SpecifierError(FormatError):
-    """Unusable rspecifier, wspecifier, rxfilename or wxfilename."""
+    """Invalid rspecifier, wspecifier, rxfilename or wxfilename."""
 
 
 class NotComputableError(Nnet3Error):
-    """Request whose outputs cannot be computed from its inputs."""
+    """Computation request whose outputs cannot be computed from its inputs."""
 
 
 class CompileError(Nnet3Error):
-    """Computation that the compiler cannot make, for an unusual network or by a fault of the compiler."""
+    """Failure to compile a request to a computation, for an unusual network or by a bug of the compiler."""
 
 
 class CheckError(CompileError):
-    """Command list that violates a rule of the checker.
+    """Command list of a computation that violates a rule of the checker.
 
     Parameters
     ----------
     message : description of the fault
-    rule : name of the rule, that of the function that checks it
-    command : number of the faulty command; None for a fault of a matrix or a list
-    after : pass of the optimizer, or other function, that made the command list; empty if unknown
+    rule : name of the rule, which is the name of the function that checks it
+    command : number of the faulty command; None if the fault is in a matrix or an index list
+    after : function, such as a pass of the optimizer, that made the command list; empty if unknown
     """
 
     def __init__(self, message: str, hint: str | None = None, rule: str = "", command: int | None = None,
@@ -115,19 +115,19 @@ class ShapeError(Nnet3Error, ValueError):
 
 
 class NumericError(Nnet3Error):
-    """NaN or infinity in place of a number."""
+    """NaN or infinity where a finite number is needed."""
 
 
 class DeviceError(Nnet3Error):
-    """Unusable compute device."""
+    """Compute device that is unknown or cannot be used, such as a GPU without driver."""
 
 
 class NoSuchAttribute(AttributeError):
-    """AttributeError whose hint is only made when it is printed, since ``hasattr`` and imports often fail silently.
+    """AttributeError whose hint is computed only when it is printed: most are caught, as by ``hasattr``.
 
     Parameters
     ----------
-    message : object and missing attribute
+    message : text that names the object and the missing attribute
     advice : function that returns the hint, or None
     """
 

@@ -1,4 +1,4 @@
-"""Optional packages: whether they are installed, and the command that installs them for this copy of nnet3py. Light."""
+"""Optional packages: whether they are installed, and the command that installs them. Light."""
 from __future__ import annotations
 
 import os
@@ -28,12 +28,12 @@ _ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
 def is_checkout() -> bool:
-    """Return whether this package runs from a checkout, not from an installed wheel."""
+    """Return whether nnet3py is imported from a checkout of its repository, not from an installed wheel."""
     return os.path.isfile(os.path.join(_ROOT, "setup.cfg"))
 
 
 def install_command(extra: str) -> str:
-    """Return the shell command that installs an extra for the running Python, from the checkout or by the name."""
+    """Return the shell command that installs an extra of nnet3py, from the checkout or the package index."""
     from shlex import quote
 
     pip = f"{quote(sys.executable)} -m pip install"
@@ -49,13 +49,13 @@ def load(module: str, purpose: str, extra: str, package: str = "") -> Any:
 
     Parameters
     ----------
-    purpose : subject and verb for the message: ``a microphone needs``
+    purpose : beginning of the message, such as ``a microphone needs``
     extra : extra that installs the package
     package : name of the package in the message; empty for the module's name
 
     Raises
     ------
-    Nnet3Error : a missing package, with the command that installs it
+    Nnet3Error : the package is not installed; the hint is the command that installs it
     """
     from importlib import import_module
 

@@ -1,4 +1,4 @@
-"""Sets of indexes (n, t, x) as int32 arrays (rows, 3): order, sortable keys, lookup, and how Kaldi's logs print them.
+"""Lists of indexes (n, t, x) as int32 arrays (rows, 3): sorting, lookup, and their text in Kaldi's logs.
 
 n is the sequence in the minibatch, t the time, x an extra index that few networks use. The order is t, then x, then n.
 Kaldi: ``Index``, ``Cindex`` (nnet-common.h).
@@ -35,11 +35,13 @@ def as_indexes(indexes: object, what: str = "indexes") -> np.ndarray:
 
 
 class KeySpace:
-    """Mapping between indexes and int64 keys that sort as the indexes do. Keys of padding rows are below all others.
+    """Mapping between indexes and int64 keys, whose order is that of the indexes (t, then x, then n).
+
+    Keys of padding rows are less than all others.
 
     Parameters
     ----------
-    min_n, max_n : range of n; x has the bits that n leaves of 31
+    min_n, max_n : smallest and largest n; a key has 31 bits for n and x together, so they limit the range of x
     """
 
     def __init__(self, min_n: int, max_n: int) -> None:
@@ -52,7 +54,7 @@ class KeySpace:
 
     @classmethod
     def of(cls, arrays: Iterable[np.ndarray]) -> KeySpace:
-        """Return a key space for all n of the given index arrays."""
+        """Return a key space for the n of these index arrays, int32 (rows, 3)."""
         columns = [a[:, 0] for a in arrays if len(a)]
         if not columns:
             return cls(0, 0)
@@ -75,7 +77,7 @@ class KeySpace:
 
     @staticmethod
     def shifted(keys: np.ndarray, t: int) -> np.ndarray:
-        """Return the keys of the indexes that are ``t`` frames later; ``keys`` itself for 0. Not for padding rows."""
+        """Return the keys of indexes shifted by ``t`` frames, ``keys`` itself for 0. Padding rows are not allowed."""
         return keys + (t << _LOW_BITS) if t else keys
 
     def indexes(self, keys: np.ndarray) -> np.ndarray:
@@ -88,7 +90,7 @@ class KeySpace:
 
 
 def sequence_indexes(num_sequences: int, times: np.ndarray) -> np.ndarray:
-    """Return indexes of all ``times`` of each sequence, by sequence, int32 (num_sequences * times, 3); x is 0."""
+    """Return the indexes (n, t, 0) for all ``times`` t of sequence 0, then of 1, …: int32 (sequences * times, 3)."""
     indexes = np.zeros((num_sequences, len(times), 3), dtype=np.int32)
     indexes[:, :, 0] = np.arange(num_sequences)[:, None]
     indexes[:, :, 1] = times
@@ -96,17 +98,20 @@ def sequence_indexes(num_sequences: int, times: np.ndarray) -> np.ndarray:
 
 
 def keys(indexes: np.ndarray, space: KeySpace | None = None) -> np.ndarray:
-    """Return int64 keys (rows,) of int32 indexes (rows, 3); only those of the same ``space`` are comparable."""
+    """Return int64 keys (rows,) of int32 indexes (rows, 3); keys can be compared only with those of the same space.
+
+    ``space`` is the key space; None for one that is made for these indexes.
+    """
     return (space or KeySpace.of([indexes])).keys(indexes)
 
 
 def sequence_keys(indexes: np.ndarray) -> np.ndarray:
-    """Return int64 keys (rows,) of the sequences (n, x) of int32 indexes (rows, 3), which sort by n, then x."""
+    """Return a key for the (n, x) of each index: int64 (rows,) for int32 (rows, 3); keys are in order of n, then x."""
     return (indexes[:, 0].astype(np.int64) << 32) + (indexes[:, 2].astype(np.int64) + _X_BIAS)
 
 
 def sequences_of(keys: np.ndarray) -> np.ndarray:
-    """Return n and x of keys of ``sequence_keys``, int32 (rows, 2)."""
+    """Return the columns n and x, int32 (rows, 2), for keys of :func:`sequence_keys`."""
     return np.stack([keys >> 32, (keys & 0xFFFFFFFF) - _X_BIAS], axis=1).astype(np.int32)
 
 
@@ -126,7 +131,7 @@ def lookup(table: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 
 
 def find_keys(sorted_keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Return ``values[i]`` with ``sorted_keys[i]`` equal to each wanted key; -1 for missing keys."""
+    """Return, for each wanted key, the value ``values[i]`` with ``sorted_keys[i]`` equal to the key; -1 if missing."""
     if not len(sorted_keys):
         return np.full(wanted.shape, -1, dtype=np.int64)
     if wanted.size == sorted_keys.size and (wanted.reshape(-1) == sorted_keys).all():
@@ -137,9 +142,9 @@ def find_keys(sorted_keys: np.ndarray, values: np.ndarray, wanted: np.ndarray) -
 
 
 def distinct(values: np.ndarray) -> np.ndarray:
-    """Return the distinct values of a 1-D array in ascending order; the array itself if it is so already.
+    """Return the distinct values of a 1-D array in ascending order; the array itself if it has this form already.
 
-    Unlike numpy's ``unique`` this does not load numpy.ma, which is slow.
+    Unlike ``numpy.unique`` it does not import numpy.ma, which is slow.
     """
     if (values[1:] > values[:-1]).all():
         return values
@@ -148,7 +153,10 @@ def distinct(values: np.ndarray) -> np.ndarray:
 
 
 def numbers_by_appearance(values: np.ndarray) -> tuple[np.ndarray, int]:
-    """Number the distinct values of an int64 array (rows,) by appearance; return each row's number, and their count."""
+    """Number the distinct values of an int64 array (rows,) by first appearance.
+
+    Returns the number of each row's value, (rows,), and the count of distinct values.
+    """
     size = len(values)
     lowest, highest = (int(values.min()), int(values.max())) if size else (0, -1)
     if highest - lowest > 4 * size:
@@ -170,7 +178,7 @@ def _is_new(ordered: np.ndarray) -> np.ndarray:
 
 
 def _are_rising(indexes: np.ndarray) -> bool:
-    """Return whether each index is greater than the one before it, by n, then t, then x."""
+    """Return whether indexes are strictly ascending in the order n, then t, then x."""
     columns = np.ascontiguousarray(indexes.T)       # several times as fast to compare
     (n, t, x), (next_n, next_t, next_x) = columns[:, :-1], columns[:, 1:]
     above = (next_t > t) | ((next_t == t) & (next_x > x))
@@ -178,7 +186,7 @@ def _are_rising(indexes: np.ndarray) -> bool:
 
 
 def first_duplicate(indexes: np.ndarray) -> int:
-    """Return a row of int32 indexes (rows, 3) that repeats an earlier one, or -1."""
+    """Return the number of a row of int32 indexes (rows, 3) that is equal to an earlier row; -1 if all differ."""
     if _are_rising(indexes):        # by sequence, as in merged examples
         return -1
     k = keys(indexes)
@@ -193,13 +201,13 @@ def first_duplicate(indexes: np.ndarray) -> int:
 
 
 def shorten(text: str) -> str:
-    """Return ``text``, or of more than 200 characters the first 100, `` ... `` and the last 100."""
+    """Shorten a text of more than 200 characters to its first 100, `` ... `` and its last 100."""
     half = PRINTED_LENGTH // 2
     return text if len(text) <= PRINTED_LENGTH else f"{text[:half]} ... {text[-half:]}"
 
 
 def format_cindex(name: str, index: Sequence[int]) -> str:
-    """Format ``name(n,t)``, or ``name(n,t,x)`` for x other than 0. Kaldi: PrintCindex."""
+    """Format a cindex as ``name(n,t)``, or as ``name(n,t,x)`` for x other than 0. Kaldi: PrintCindex."""
     n, t, x = (int(v) for v in index)
     return f"{name}({n},{t},{x})" if x else f"{name}({n},{t})"
 
@@ -221,7 +229,7 @@ def format_indexes(indexes: np.ndarray) -> str:
 
 
 def format_cindexes(nodes: np.ndarray, indexes: np.ndarray, node_names: Sequence[str]) -> str:
-    """Format a list of cindexes as Kaldi does: for each run of a node its name and its list of indexes.
+    """Format a list of cindexes as Kaldi does: a node's name, then the list of its indexes, for each run of a node.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Log lines of commands, in Kaldi's form, on standard error, and progress on a terminal.
 
-A line is ``LOG (PROGRAM[VERSION]:FUNCTION():FILE:LINE) MESSAGE``; recipes search both header and message. Commands
+A line is ``LOG (PROGRAM[VERSION]:FUNCTION():FILE:LINE) MESSAGE``; scripts of recipes search for both parts. Commands
 call :func:`log`, :func:`warning` and :func:`vlog`. The library uses :mod:`logging`; in commands
 :func:`connect_logging` turns records of the ``nnet3py`` loggers into lines of the same form. A record that must have
 the header of Kaldi's line has ``extra=kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)``.
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 def set_program(name: str) -> None:
-    """Set the name of the running command in headers: Kaldi's name, such as ``nnet3-train``."""
+    """Set the name of the running command for the headers of log lines: Kaldi's name, such as ``nnet3-train``."""
     global _program
     _program = name
 
@@ -71,7 +71,7 @@ def verbose() -> int:
 
 
 def log(message: str, function: str = "main", file: str | None = None, line: int | None = None) -> None:
-    """Write a LOG line. ``file`` and ``line`` default to the caller's."""
+    """Write a LOG line with ``function``, ``file`` and ``line`` in its header; default: the caller's file and line."""
     _write("LOG", message, function, *_place(file, line, sys._getframe(1)))
 
 
@@ -92,7 +92,10 @@ def vlog(level: int, message: str, function: str = "main", file: str | None = No
 
 
 def warn_once(logger: logging.Logger, message: str) -> None:
-    """Log a warning at its first occurrence since :func:`count_repeats_anew`, and count further ones."""
+    """Log a warning the first time, and only count it after that, until the counts are reset.
+
+    :func:`warn_of_repeats` and :func:`count_repeats_anew` reset them.
+    """
     key = logger.name, message
     _times[key] = _times.get(key, 0) + 1
     if _times[key] == 1:
@@ -100,7 +103,7 @@ def warn_once(logger: logging.Logger, message: str) -> None:
 
 
 def warn_of_repeats() -> None:
-    """Log each warning of :func:`warn_once` that was repeated, with its number of occurrences, and count anew."""
+    """Log each warning of :func:`warn_once` that occurred more than once, with its count; reset the counts."""
     import logging
 
     for (name, message), count in _times.items():
@@ -110,17 +113,17 @@ def warn_of_repeats() -> None:
 
 
 def count_repeats_anew() -> None:
-    """Forget the warnings of :func:`warn_once`, so that they are logged again."""
+    """Reset the counts of :func:`warn_once`, so that the warnings are logged again."""
     _times.clear()
 
 
 def kaldi_place(function: str, file: str, line: int) -> dict[str, Any]:
-    """Return the ``extra=`` of a :mod:`logging` call for a line with Kaldi's function, file and line number."""
+    """Return the argument ``extra=`` of a :mod:`logging` call whose line shall have Kaldi's function, file and line."""
     return {"kaldi_place": (function, file, line)}
 
 
 def short_path(path: str) -> str:
-    """Return a source path with at most one folder, as in headers."""
+    """Shorten a source path to its last folder and file name, as in headers of log lines."""
     return "/".join(path.replace("\\", "/").split("/")[-2:])
 
 
@@ -136,7 +139,7 @@ def _write(kind: str, message: str, function: str, file: str, line: int) -> None
 
 
 def write_text(text: str) -> None:
-    """Write text to standard error unchanged; errors are ignored, since they could not be reported."""
+    """Write text to standard error; errors are ignored, since there is no other place to report them."""
     if _status:
         show_status("")
     try:
@@ -193,9 +196,10 @@ def show_log_if_interactive() -> None:
 
 
 def connect_logging() -> None:
-    """Write records of the ``nnet3py`` loggers as Kaldi's lines: INFO as LOG, DEBUG as VLOG[1], 9 as VLOG[2] and so on.
+    """Write records of the ``nnet3py`` loggers as Kaldi's lines.
 
-    Python's own warnings (a library's RuntimeWarning) become WARNING lines.
+    INFO becomes LOG, DEBUG (level 10) VLOG[1], level 9 VLOG[2], and so on. Warnings of Python's module ``warnings`` (a
+    library's RuntimeWarning) become WARNING lines.
     """
     global _show_warning_before
     import logging
@@ -221,7 +225,7 @@ def _show_warning(message: Warning | str, category: type[Warning], filename: str
 
 
 def disconnect_logging() -> None:
-    """Undo :func:`connect_logging`, for a program that continues after a command."""
+    """Undo :func:`connect_logging`, for a program that has called a command and continues."""
     global _show_warning_before
     if _show_warning_before is not None:
         sys.modules["warnings"].showwarning = _show_warning_before   # type: ignore[attr-defined]
@@ -254,10 +258,11 @@ def _emit(record: logging.LogRecord) -> None:
 
 
 def show_status(text: str) -> bool:
-    """Replace the status on the terminal's last line by ``text``, and return whether there is a terminal.
+    """Replace the status line, the last line on the terminal, by ``text``; return whether there is a terminal.
 
-    The terminal is standard error, or else the one of ``$NNET3PY_PROGRESS``. A process whose standard output is a pipe
-    shows no status: the process that reads the pipe does.
+    It is written to standard error if that is a terminal, or else to the terminal whose path is
+    ``$NNET3PY_PROGRESS``. A process whose standard output is a pipe shows no status: the process that reads the pipe
+    does.
     """
     global _status
     stream = _terminal()
@@ -277,19 +282,22 @@ def show_status(text: str) -> bool:
 
 
 def bar(done: int, total: int, what: str, seconds: float) -> str:
-    """Return a progress bar for :func:`show_status`: ``done`` of ``total`` (positive) after ``seconds``."""
+    """Format a progress bar: ``done`` of ``total`` (above 0) after ``seconds``.
+
+    ``what`` is a format for ``total``, such as ``"{} files"``.
+    """
     filled = _BAR * min(done, total) // total
     return f"[{'#' * filled}{'.' * (_BAR - filled)}] {done} of {what.format(total)}, {seconds:.0f} s"
 
 
 def leave_status_to_others() -> None:
-    """Stop showing status, in a process that works for another one, which has the terminal."""
+    """Show no status from now on, in a worker process: its parent process uses the terminal."""
     global _shows_status
     _shows_status = False
 
 
 def _terminal() -> Any:
-    """Return the stream for status; None if there is none."""
+    """Return the stream for the status line; None if there is no terminal or notebook."""
     if not _shows_status:
         return None
     if _is_notebook(sys.stderr):
@@ -314,7 +322,7 @@ def _is_notebook(stream: Any) -> bool:
 
 
 def _clear_line(stream: Any) -> str:
-    # notebooks do not know the terminal's control sequence
+    # notebooks do not interpret the terminal's control sequence
     return f"\r{' ' * _USUAL_WIDTH}\r" if _is_notebook(stream) else _CLEAR_LINE
 
 
@@ -336,11 +344,11 @@ def _width(stream: Any) -> int:
 
 def progress(items: Iterable[T], label: str, length: int | None = None, size: Callable[[T], int] | None = None,
              share: Callable[[], float | None] | None = None) -> Iterator[T]:
-    """Yield ``items``, and show their number, rate and the remaining time on a terminal, if there is one.
+    """Yield ``items``, and show their count, their rate and the remaining time on the terminal, if there is one.
 
     Parameters
     ----------
-    label : text before the numbers
+    label : beginning of the status line
     length : number of items, or of examples if ``size`` is given; None if unknown
     size : function that returns the number of examples of an item; None to count items
     share : function that returns the finished fraction of the whole, from 0 to 1, or None if unknown; it gives the
@@ -366,12 +374,12 @@ def progress(items: Iterable[T], label: str, length: int | None = None, size: Ca
 
 
 def rate(value: float) -> str:
-    """Format a number per second: as an integer from ten on, else with one decimal."""
+    """Format a rate: without decimals from 10 on, else with one."""
     return f"{value:.0f}" if value >= 10.0 else f"{value:.1f}"
 
 
 def clock_time(seconds: float) -> str:
-    """Format a duration in seconds as ``h:mm:ss``, from one day on with the days."""
+    """Format a duration in seconds as ``h:mm:ss``, or as ``1 day, h:mm:ss``."""
     from datetime import timedelta  # slow to load, and rarely needed
 
     return str(timedelta(seconds=round(seconds)))

@@ -1,4 +1,4 @@
-"""Names of other libraries, such as ``load_model`` or ``nnet.forward``, each with what nnet3py has for it. Light."""
+"""Hints for names of other libraries, such as ``load_model`` or ``nnet.forward``: how nnet3py does the same. Light."""
 from __future__ import annotations
 
 from nnet3py.advice import elsewhere

@@ -1,9 +1,9 @@
-"""Declarations of options: one place for name, type, default and help of an option, for all who take it. Light.
+"""Declarations of options: name, type, default and help of an option in one place, for Python and commands. Light.
 
 An option is declared as a field of a dataclass by :func:`opt`, or as a :class:`Setting` in a table. Python code sets
-the field; commands, drivers and conf files of model folders read the declaration with :func:`settings_of`, and build
-the dataclass from values by option name with :func:`with_values`. :func:`like` declares an option again where another
-program has it under another name or with another default.
+the field; commands, drivers and conf files of model folders read the declarations with :func:`settings_of`, and build
+the dataclass from a dict of option values with :func:`with_values`. :func:`like` copies a declaration for a program in
+which the option has another name or default.
 """
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Setting(NamedTuple):
     Attributes
     ----------
     name : option name without ``--``
-    default : value if the option is not given; its type is the option's type, and ``()`` stands for texts of an option
-        that may be repeated
-    help : one line
-    choices : texts that are allowed; empty: any
+    default : value if the option is not given, and the option's type; ``()`` for an option that may be repeated, whose
+        value is a tuple of texts
+    help : description in one line
+    choices : allowed texts; empty if any text is allowed
     """
 
     name: str
@@ -38,17 +38,17 @@ class Setting(NamedTuple):
 
 
 class CheckedOptions:
-    """Base of dataclasses of options, which knows their bounds (``least``) and on which of them the result depends."""
+    """Base of dataclasses of options declared by :func:`opt`."""
 
     def check(self) -> None:
-        """Raise UsageError for a value below the bound of its option."""
+        """Raise UsageError for a value below the smallest one of its option (``least``)."""
         for field in dataclasses.fields(self):                        # type: ignore[arg-type]
             least, value = field.metadata.get("least"), getattr(self, field.name)
             if least is not None and value is not None and not value >= least:
                 raise UsageError(f"--{field.metadata['name']}={value:g}: expected {least:g} or more")
 
     def binding(self) -> dict[str, Any]:
-        """Return the values on which the result depends, by option name: those of fields that are not ``harmless``."""
+        """Return the values of options that change results, those not declared ``harmless``, by option name."""
         return {field.metadata["name"]: getattr(self, field.name)
                 for field in dataclasses.fields(self)                 # type: ignore[arg-type]
                 if "name" in field.metadata and not field.metadata.get("harmless")}
@@ -57,24 +57,24 @@ class CheckedOptions:
 def opt(name: str, default: Any, help: str, **more: Any) -> Any:
     """Declare a field of a dataclass that is an option.
 
-    The field's type is the option's, with three additions: a field with ``| None`` is unset by a blank value; a
-    ``tuple[str, ...]`` collects the values of an option that is repeated; another sequence with default ``()`` is a
-    list of whole numbers, typed as ``1:2:3``.
+    The type of the option is the field's, with three additions: for a type with ``| None`` a blank value stands for
+    None; ``tuple[str, ...]`` is an option that may be repeated; another sequence with default ``()`` is a list of
+    integers, such as ``1:2:3``.
 
     Parameters
     ----------
     name : option name without ``--``
     default : value of the field if the option is not given
-    help : one line
-    more : ``aliases``: further names of the option; ``choices``: texts that are allowed; ``text``: default as typed,
-        of a field whose class reads the text; ``least``: smallest value; ``harmless``: whether results do not depend on
-        the option, so that interrupted work may be continued with another value
+    help : description in one line
+    more : ``aliases``: other names of the option; ``choices``: allowed texts; ``text``: text of the default, for a
+        field that is parsed by its class; ``least``: smallest allowed value; ``harmless``: True if results do not
+        depend on the option, so that interrupted work may be continued with another value
     """
     return dataclasses.field(default=default, metadata={"name": name, "help": help, **more})
 
 
 def like(declared: type[Any], field: str, name: str = "", default: Any = dataclasses.MISSING, **more: Any) -> Any:
-    """Declare an option as another dataclass does, with the same help.
+    """Declare a field for the same option as a field of another dataclass, with the same help.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def like(declared: type[Any], field: str, name: str = "", default: Any = datacla
 
 
 def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
-    """List the options of a dataclass, or of an instance with other defaults; names begin with ``prefix``."""
+    """Return the options of a dataclass, with the values of an instance as defaults; names begin with ``prefix``."""
     return tuple(
         Setting(prefix + name, _default_as_typed(field, getattr(options, field.name)), field.metadata["help"],
                 field.metadata.get("choices", ()))
@@ -98,13 +98,14 @@ def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
 
 
 def field_values(options: Any, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values of a dataclass's options by field name.
+    """Turn values by option name into values by field name of a dataclass.
 
     Parameters
     ----------
-    options : dataclass or an instance of it
-    values : values by option name, of any program; names that the dataclass lacks are passed over. Texts become lists,
-        numbers and None where the field has such a type
+    options : dataclass, or an instance of it
+    values : values by option name; names that are no options of the dataclass are ignored. A text becomes a list, a
+        number or None if the field has such a type
+    prefix : beginning of the option names in ``values``
 
     Raises
     ------
@@ -116,17 +117,17 @@ def field_values(options: Any, values: Mapping[str, Any], prefix: str = "") -> d
 
 
 def with_values(options: T, values: Mapping[str, Any], prefix: str = "") -> T:
-    """Copy a dataclass instance with values by option name in place of its own, as :func:`field_values` reads them."""
+    """Return a copy of a dataclass instance with some fields replaced; ``values`` are as for :func:`field_values`."""
     return dataclasses.replace(options, **field_values(options, values, prefix))       # type: ignore[type-var]
 
 
 def aliases_of(options: Any, prefix: str = "") -> set[str]:
-    """Return the further names of a dataclass's options."""
+    """Return the alternative names of a dataclass's options."""
     return {prefix + alias for field in dataclasses.fields(options) for alias in field.metadata.get("aliases", ())}
 
 
 def defaults(settings: tuple[Setting, ...]) -> dict[str, Any]:
-    """Return the options' defaults by name."""
+    """Return the defaults of options, by option name."""
     return {setting.name: setting.default for setting in settings}
 
 
@@ -139,7 +140,7 @@ def _may_be_unset(field: dataclasses.Field[Any]) -> bool:
 
 
 def _default_as_typed(field: dataclasses.Field[Any], default: Any) -> Any:
-    """Return the default that a command shows; an option that may be unset is a text there, empty by default."""
+    """Return the default for a command line: a text, empty for None or an empty list, where the text is parsed here."""
     if _may_be_unset(field):
         return "" if default is None else str(default)
     if default == () and not str(field.type).startswith("tuple[str"):
@@ -156,7 +157,7 @@ def _value(field: dataclasses.Field[Any], name: str, value: Any) -> Any:
 
 
 def _number_or_text(type_name: str, name: str, text: str) -> Any:
-    """Read a text as a field of a type such as ``int | None`` wants it."""
+    """Parse a text for a field of a type such as ``int | None``."""
     if type_name.startswith("str"):
         return text
     is_whole = type_name.startswith("int")
@@ -167,7 +168,7 @@ def _number_or_text(type_name: str, name: str, text: str) -> Any:
 
 
 def _numbers(text: str, name: str) -> list[int]:
-    """Read a list such as ``1:2:3``, or with commas; empty parts do not count."""
+    """Parse a list of integers such as ``1:2:3`` or ``1,2,3``; empty parts are ignored."""
     numbers = option_file.integers(":".join(filter(None, re.split("[:,]", text))))
     if numbers is None:
         raise UsageError(f"--{name}={text}: expected whole numbers with colons between them")

@@ -1,4 +1,4 @@
-"""Texts of options: conf files with a ``--name=value`` in each line, and values read from texts. Light.
+"""Parsing of options: conf files with ``--name=value`` in each line, and option values. Light.
 
 Kaldi: ParseOptions::ReadConfigFile.
 """
@@ -19,19 +19,19 @@ _KINDS = {bool: "true or false", int: "a whole number", float: "a number"}
 
 
 class OptionLine(NamedTuple):
-    """Line of a conf file: number, from 1, and text without comment and blanks."""
+    """Line of a conf file: its number, from 1, and its text without comment and surrounding blanks."""
 
     number: int
     text: str
 
 
 def normalize(name: str) -> str:
-    """Return an option name as Kaldi compares it: in lower case, with ``-`` for ``_``."""
+    """Return an option name in lower case with ``_`` replaced by ``-``: Kaldi compares names in this form."""
     return name.replace("_", "-").lower()
 
 
 def split(text: str) -> tuple[str, str | None]:
-    """Split ``--name=value`` into normalized name and value; the value is None without an equal sign."""
+    """Split ``--name=value`` into the name, see :func:`normalize`, and the value; None for ``--name`` without ``=``."""
     name, equals, value = text[2:].partition("=")
     return normalize(name), value.strip() if equals else None
 
@@ -42,7 +42,10 @@ def option_texts(line: str) -> list[str]:
 
 
 def read_option_lines(path: str) -> list[OptionLine]:
-    """Read the lines of a conf file with options; UsageError for an unreadable file or a line that is no option."""
+    """Read the lines of a conf file that are not empty or comments.
+
+    Raises UsageError for an unreadable file, or a line that does not begin with ``--``.
+    """
     try:
         with open(path, encoding="utf-8-sig") as stream:         # skips a byte-order mark
             lines = stream.read().splitlines()
@@ -61,26 +64,26 @@ def read_option_lines(path: str) -> list[OptionLine]:
 
 
 def boolean(text: str) -> bool | None:
-    """Read a boolean: true, t, 1, false, f or 0 in upper or lower case; None for another text."""
+    """Parse a boolean: true, t, 1, false, f or 0 in upper or lower case. Returns None for another text."""
     return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
 
 
 def integer(text: str, low: int = INT_MIN, high: int = INT_MAX) -> int | None:
-    """Read a whole number between two limits, in decimal digits; None for another text."""
+    """Parse a decimal integer from ``low`` to ``high``. Returns None for another text."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     is_number = digits.isascii() and digits.isdigit() and len(digits) < _MOST_DIGITS
     return int(text) if is_number and low <= int(text) <= high else None
 
 
 def integers(text: str) -> list[int] | None:
-    """Read a list of numbers of 0 or more, such as ``1:2:3`` or an empty text; None for another text."""
+    """Parse a list of integers from 0 on, such as ``1:2:3`` or an empty text. Returns None for another text."""
     parts = text.split(":") if text else []
     are_numbers = all(part.isascii() and part.isdigit() and len(part) < _MOST_LIST_DIGITS for part in parts)
     return [int(part) for part in parts] if are_numbers else None
 
 
 def real(text: str) -> float | None:
-    """Read a number as C does; None for another text and for NaN."""
+    """Parse a real number as C does. Returns None for another text, and for NaN."""
     try:
         number = float(text)
     except ValueError:
@@ -89,11 +92,14 @@ def real(text: str) -> float | None:
 
 
 def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the conf file of a model folder: values by option name. A line may hold several options, see option_texts.
+    """Read the conf file of a model folder; return a dict from option names to values.
+
+    A line may have several options, see :func:`option_texts`.
 
     Parameters
     ----------
-    defaults : defaults of all options that the file may have, by name; a value has the type of its default
+    path : path of the conf file
+    defaults : defaults of all options that the file may have, by name; they determine the options' types
 
     Raises
     ------
@@ -111,7 +117,10 @@ def read_conf(path: str, defaults: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> Any:
-    """Read the value of one option as the type of its default; UsageError for an unknown option or another type."""
+    """Parse the value of an option, with the type of its default in ``defaults``.
+
+    ``text`` is None for an option without value. Raises UsageError for an unknown option or an invalid value.
+    """
     if name not in defaults:
         from difflib import get_close_matches
 
@@ -129,11 +138,11 @@ def checked_value(name: str, text: str | None, defaults: Mapping[str, Any]) -> A
 
 
 def find_file(name: str, folder: str) -> str:
-    """Return the path of a file that a conf file of a model folder names; Nnet3Error if there is none.
+    """Find the file ``name`` of a conf file in the model folder ``folder``; return its path. Raises Nnet3Error.
 
-    Names are relative to the working directory, as in Kaldi. If the file is not there, the name is looked up in the
-    model folder, then the name without its first folder, without its first two, and so on: a model that was moved or
-    copied from another machine still works.
+    Names are relative to the working directory, as in Kaldi. If there is no such file, the name is searched in the
+    model folder, then the name without its first folder, without its first two, and so on: so a model can be used after
+    it was moved, or copied from another machine.
     """
     if os.path.isfile(name):
         return name

@@ -1,7 +1,7 @@
-"""Functions of higher stages that methods of lower classes call, such as ``nnet(feats)``. Light.
+"""Calls of functions in higher layers of the package by methods of lower ones, such as ``nnet(feats)``. Light.
 
-A class of an early stage cannot import what computes or displays its objects (docs/architecture.md, "The floors"). The
-package itself, which is above all stages, has the table of these functions with their modules.
+The module of a network must not import the modules that compute or display networks (docs/architecture.md, "The
+floors"). So the package itself has a table of these functions, with their modules.
 """
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 
 def provided(name: str) -> Any:
-    """Return a function of the package's table ``_PROVIDED``, whose module is imported at first use."""
+    """Return the function ``name`` of the table ``_PROVIDED`` in ``nnet3py/__init__.py``; import its module."""
     package: Any = sys.modules[__package__]
     return getattr(import_module(package._PROVIDED[name]), name)
 
 
 class Shown:
-    """Base of the objects that notebooks display as :func:`nnet3py.inspection.notebook.html_of` draws them."""
+    """Base of classes whose objects notebooks show as HTML, made by :func:`nnet3py.inspection.notebook.html_of`."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Lazy public names of packages: the module of a name is loaded at first use, and no other. Light.
+"""Lazy public names of packages: the module of a name is imported when the name is first used. Light.
 
 >>> give_names(__name__, {"best_path": "nnet3py.lattices.best_path"})      # in nnet3py/lattices/__init__.py
 """
@@ -14,7 +14,7 @@ from nnet3py.errors import NoSuchAttribute
 
 
 class _Package(ModuleType):
-    """Package with lazy public names, name -> module in ``_module_of``."""
+    """Package with lazy public names; ``_module_of`` has the module of each name."""
 
     _module_of: Mapping[str, str]
     _elsewhere: Mapping[str, str]
@@ -28,10 +28,10 @@ class _Package(ModuleType):
         return value
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute, except to a module with the name of a public function, which stays the function.
+        """Set an attribute; do nothing for a module that has the same name as a public function of the package.
 
-        Python sets a package's attribute whenever it has imported a module of it. ``from nnet3py.lattices.determinize
-        import determinize_pruned`` finds the module by its path all the same.
+        Python sets such an attribute whenever it imports a module of the package, which would hide the function.
+        ``from nnet3py.lattices.determinize import determinize_pruned`` does not use the attribute, and still works.
         """
         if not (isinstance(value, ModuleType) and name in self._module_of):
             super().__setattr__(name, value)
@@ -48,13 +48,13 @@ class _Package(ModuleType):
 
 
 def give_names(package: str, module_of: Mapping[str, str], elsewhere: Mapping[str, str] | None = None) -> None:
-    """Give a package lazy public names.
+    """Add lazy public names to a package.
 
     Parameters
     ----------
     package : ``__name__`` of the package, which is being imported
-    module_of : module of each name
-    elsewhere : names of other libraries, each with the text of a hint
+    module_of : module of each public name
+    elsewhere : hints for names that other libraries use, by name
     """
     module = sys.modules[package]
     module.__dict__.update(_module_of=dict(module_of), _elsewhere=dict(elsewhere or {}))

@@ -1,7 +1,7 @@
 """Random numbers as in Kaldi's example tools: ``rand`` of glibc and ``std::shuffle`` of libstdc++.
 
-With them the examples of a subset, their order, and the cuts of utterances are equal to Kaldi's. Where Kaldi seeds from
-a random device, Philox is used instead (:func:`philox`), so that runs can be repeated.
+With these numbers, the choice of examples for a subset, their order, and the cuts of utterances are equal to Kaldi's.
+Where Kaldi takes a seed from a random device, :func:`philox` is used instead, so that runs can be repeated.
 Kaldi: ``Rand``, ``RandInt``, ``WithProb`` of ``kaldi-math.h``.
 """
 from __future__ import annotations
@@ -21,7 +21,7 @@ _WARM_UP = 310                  # numbers that are discarded after seeding
 _SEED_OFFSET = 27437            # added to the seed in Kaldi's RandomState
 _MULTIPLIER, _INCREMENT = 1103515245, 12345      # of glibc's rand_r
 _FLOAT32 = struct.Struct("<f")
-_RARE = 128                     # below 1/128 a probability is split in two draws
+_RARE = 128                     # for a probability below 1/128, a number is drawn twice or more, as in Kaldi's WithProb
 
 
 def float32(number: float) -> float:
@@ -30,7 +30,7 @@ def float32(number: float) -> float:
 
 
 class CRandom:
-    """Generator of the integers of glibc's ``rand()`` after ``srand(seed)``; seed 1 is the unseeded state."""
+    """Generator of the same integers as glibc's ``rand()`` after ``srand(seed)``; 1 is the seed without ``srand``."""
 
     def __init__(self, seed: int = 1) -> None:
         value = seed if seed else 1
@@ -45,13 +45,16 @@ class CRandom:
             self.draw()
 
     def state(self) -> np.ndarray:
-        """Return the last numbers, the oldest first, uint32 (31,); the next one is the sum of elements 0 and 28."""
+        """Return the generator's state: its last 31 values, the oldest first, uint32 (31,).
+
+        The next value is the sum of elements 0 and 28; :meth:`draw` returns its upper 31 bits.
+        """
         import numpy as np
 
         return np.array(self._state, dtype=np.uint32)
 
     def draw(self) -> int:
-        """Draw an integer in 0 … RAND_MAX."""
+        """Draw an integer from 0 to RAND_MAX."""
         state = self._state
         value = (state[-_LAGS[0]] + state[0]) & 0xFFFFFFFF
         state.append(value)
@@ -67,7 +70,7 @@ class CRandom:
         return float32(radius * math.cos(2.0 * math.pi * self.uniform()))
 
     def normal_matrix(self, num_rows: int, num_cols: int) -> np.ndarray:
-        """Draw normally distributed float32 (num_rows, num_cols), from a generator of its own. Kaldi: SetRandn."""
+        """Draw normally distributed float32 (num_rows, num_cols), by ``rand_r`` with a drawn seed. Kaldi: SetRandn."""
         import numpy as np
 
         pairs = (num_cols + 1) // 2
@@ -78,11 +81,11 @@ class CRandom:
         return both.reshape(num_rows, 2 * pairs)[:, :num_cols].astype(np.float32)
 
     def integer(self, low: int, high: int) -> int:
-        """Draw an integer in low … high, both included; for low == high nothing is drawn."""
+        """Draw an integer from ``low`` to ``high``, both included; if they are equal, no random number is used."""
         return low if low == high else low + self.draw() % (high + 1 - low)
 
     def happens(self, probability: float) -> bool:
-        """Return True with the given probability; for 0 and 1 nothing is drawn."""
+        """Return True with the given probability; for 0 and 1 no random number is used."""
         if probability in (0.0, 1.0):
             return probability == 1.0
         while probability * RAND_MAX < _RARE:
@@ -92,7 +95,7 @@ class CRandom:
         return self.draw() < float32((RAND_MAX + 1.0) * float32(probability))
 
     def count(self, mean: float) -> int:
-        """Draw an integer whose mean is ``mean``: the integral part, or one more with the probability of the rest."""
+        """Round ``mean`` up or down at random, so that the expected value of the result is ``mean``."""
         number = 0
         while mean > 1.0:
             number += 1
@@ -160,7 +163,7 @@ def shuffled(count: int, seed: int) -> list[int]:
 
 
 def philox(seed: int = 0) -> np.random.Generator:
-    """Return a counter-based generator, for random numbers that need not equal Kaldi's."""
+    """Return numpy's Philox generator, for random numbers that need not be equal to Kaldi's."""
     import numpy as np
 
     return np.random.Generator(np.random.Philox(seed))

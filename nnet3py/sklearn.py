@@ -77,7 +77,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
         self.random_state = random_state
 
     def _fit(self, x: np.ndarray, targets: np.ndarray, output_dim: int, output: str) -> None:
-        """Make and train ``nnet_`` for float32 rows; ``output`` has the options of the last layer."""
+        """Make ``nnet_`` and train it on float32 rows; ``output`` is the options of the output layer, as a text."""
         if not 0.0 <= self.validation_fraction < 1.0:
             raise UsageError(f"validation_fraction={self.validation_fraction}: expected 0 (nothing) to below 1")
         random = _utils.check_random_state(self.random_state)
@@ -100,7 +100,7 @@ class Nnet3Estimator(_base.BaseEstimator):      # type: ignore[misc, name-define
         self.n_iter_ = len(self.history_)
 
     def _output(self, x: ArrayLike) -> np.ndarray:
-        """Return the network's output for rows, float64 (rows, output dim)."""
+        """Return the network's output for float (rows, features), float64 (rows, output dim)."""
         _validation.check_is_fitted(self)
         rows = _validation.validate_data(self, x, reset=False, dtype=np.float32)
         padded = np.zeros((-(-len(rows) // _ROWS_AT_ONCE) * _ROWS_AT_ONCE, rows.shape[1]), np.float32)
@@ -133,7 +133,7 @@ class Nnet3Classifier(_base.ClassifierMixin, Nnet3Estimator):      # type: ignor
     """
 
     def fit(self, x: ArrayLike, y: ArrayLike) -> Nnet3Classifier:
-        """Train on float (rows, features) and the class of each, of any type. ValueError for invalid data."""
+        """Train on float (rows, features) and classes (rows,) of any type. Raises ValueError for invalid data."""
         rows, labels = _validation.validate_data(self, x, y, dtype=np.float32)
         _multiclass.check_classification_targets(labels)
         self.classes_, numbers = np.unique(labels, return_inverse=True)
@@ -183,7 +183,7 @@ class Nnet3Regressor(_base.RegressorMixin, Nnet3Estimator):      # type: ignore[
         return self
 
     def predict(self, x: ArrayLike) -> NDArray[np.float64]:
-        """Return predictions, float64 (rows,) or (rows, targets) as ``y`` was."""
+        """Return predictions, float64 of shape (rows,) or (rows, targets), as the ``y`` given to :meth:`fit`."""
         values = self._output(x) * self._scale + self._mean
         return values[:, 0] if self._is_flat else values
 
@@ -207,5 +207,5 @@ def _check_network(nnet: Nnet, input_dim: int, output_dim: int) -> None:
 
 
 def _rows(x: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and targets as sequences of one frame."""
+    """Reshape rows (rows, features) and targets to sequences of one frame: (rows, 1, features)."""
     return x[:, None], targets.reshape(len(x), 1, *targets.shape[1:])

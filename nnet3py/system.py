@@ -1,8 +1,8 @@
-"""Differences between operating systems, with substitutes for missing functions. Light: the standard library only.
+"""Functions that differ between operating systems. Light: the standard library only.
 
 All functions of POSIX that other systems may lack (locks, signals, process groups, a shell, limits, functions of the C
-library) are called from here. The existence of a function decides, not the name of the system; where POSIX's is
-missing, that of Windows is used. ``watcher.py`` imports this file by its path.
+library) are called only in this module. It checks whether a function exists, not the name of the system; if POSIX's
+function is missing, that of Windows is used. ``watcher.py`` imports this file by its path.
 """
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ read_at: Callable[[int, int, int], bytes] = getattr(os, "pread", _seek_and_read)
 
 
 def device_path(path: str) -> str:
-    """Return this system's name of ``/dev/null``; other names unchanged."""
+    """Return this system's path for ``/dev/null``, and any other path unchanged."""
     return os.devnull if path == "/dev/null" else path
 
 
 def set_mode(descriptor: int, mode: int) -> None:
-    """Set the mode of an open file, on systems with modes. Raises OSError."""
+    """Set the permission bits of an open file, on systems that have them. Raises OSError."""
     if hasattr(os, "fchmod"):
         os.fchmod(descriptor, mode)
 
@@ -101,9 +101,9 @@ def unlock_range(descriptor: int, start: int = 0, length: int = 0) -> None:
 
 
 def lock_open_file(descriptor: int) -> bool:
-    """Lock a file for this descriptor, without waiting, which excludes other descriptors of the same process, too.
+    """Lock a file for this descriptor, without waiting; other descriptors, also of the same process, cannot lock it.
 
-    Returns False for a file that is locked already, and True on systems without locks, where nobody is excluded.
+    Returns False for a file that is locked already, and True, without a lock, on systems that have none.
     """
     try:
         if fcntl is not None:
@@ -118,7 +118,7 @@ def lock_open_file(descriptor: int) -> bool:
 
 
 def _lock_by_windows(descriptor: int, start: int, lock: bool) -> None:
-    """Lock or unlock a byte after the end of any file, since others cannot read locked bytes."""
+    """Lock or unlock a byte beyond the end of the file, since other processes could not read locked bytes."""
     here = os.lseek(descriptor, 0, os.SEEK_CUR)
     os.lseek(descriptor, _FAR + start, os.SEEK_SET)
     try:
@@ -128,7 +128,7 @@ def _lock_by_windows(descriptor: int, start: int, lock: bool) -> None:
 
 
 def user_id() -> int:
-    """Return the effective user id of this process; only if :data:`HAS_OWNERS`."""
+    """Return the effective user id of this process; to be called only if :data:`HAS_OWNERS`."""
     return os.geteuid()
 
 
@@ -163,9 +163,10 @@ CAN_FORK = hasattr(os, "fork") and sys.platform != "darwin"
 
 
 def fork() -> int:
-    """Fork this process: return 0 in the child, the child's process id in the parent. Only if :data:`CAN_FORK`.
+    """Fork this process: return 0 in the child, the child's process id in the parent.
 
-    No other thread may run: the locks that it holds would be held for ever in the child.
+    To be called only if :data:`CAN_FORK`, and while no other thread runs: locks that it holds would never be released
+    in the child.
     """
     import warnings
 
@@ -290,7 +291,7 @@ def has_terminal() -> bool:
 
 
 def call_at_signals(loop: Any, numbers: tuple[int, ...], function: Callable[[], Any]) -> None:
-    """Let an event loop of asyncio call ``function`` at these signals."""
+    """Let an event loop of asyncio call ``function`` when this process gets one of these signals."""
     for number in numbers:
         try:
             loop.add_signal_handler(number, function)
@@ -347,7 +348,7 @@ def largest_memory() -> int | None:
 
 
 def resident_bytes() -> int | None:
-    """Return the memory of this process in bytes; None if unknown."""
+    """Return the resident memory of this process in bytes; None if unknown."""
     try:
         with open("/proc/self/statm", encoding="ascii") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -374,9 +375,9 @@ def address_of_c_function(name: str) -> int:
 
 
 def share_heaps(count: int) -> None:
-    """Let threads share ``count`` heaps, if the C library is glibc.
+    """Limit the number of heaps that threads share to ``count``, if the C library is glibc.
 
-    With a heap for each thread, free memory of one cannot be used by others, and a server grows for hours.
+    With a heap for each thread, free memory of one cannot be used by others, and a server's memory grows for hours.
     """
     mallopt = _function_of_c("mallopt")
     if mallopt is not None and "MALLOC_ARENA_MAX" not in os.environ:
@@ -384,7 +385,7 @@ def share_heaps(count: int) -> None:
 
 
 def give_back_memory() -> None:
-    """Return freed memory to the system, if the C library is glibc; others decide that themselves."""
+    """Return freed memory to the operating system, if the C library is glibc; other libraries do so by themselves."""
     trim = _function_of_c("malloc_trim")
     if trim is not None:
         trim(0)

@@ -106,7 +106,7 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
         return f"<ExampleDataset: {', '.join(self.archives)}, {size}{', shuffled' if self.shuffle else ''}>"
 
     def __getitem__(self, place: int) -> NoReturn:
-        """Raise UsageError, since archives are read from the beginning."""
+        """Raise UsageError: examples cannot be accessed by number, since archives are read from the beginning."""
         raise UsageError("archives are read in order, not by number", "next(iter(data)); or for batch in data")
 
     def set_epoch(self, epoch: int) -> None:
@@ -129,7 +129,7 @@ class ExampleDataset(_data.IterableDataset["dict[str, _torch.Tensor | NnetChainS
             yield _stacked(batch)
 
     def _examples(self) -> Iterator[Example]:
-        """Yield the examples of this process, in the order of this pass."""
+        """Yield the examples that this worker process has to read, in the order of the current pass."""
         worker = _data.get_worker_info()
         number, count = (worker.id, worker.num_workers) if worker is not None else (0, 1)
         by_archive = len(self.archives) >= count
@@ -175,7 +175,7 @@ def tensors(example: NnetExample | NnetChainExample) -> Tensors:
 
 
 def _kind(example: Example) -> tuple[Any, ...]:
-    """Return a key that is equal for examples that fit in the same minibatch."""
+    """Return a key of an example; examples with equal keys can be in the same minibatch."""
     if isinstance(example, NnetExample):
         return example.structure()
     supervisions = [output.supervision for output in example.outputs]

@@ -1,7 +1,7 @@
-"""Trust in files of code that is kept on disk: those of the caller and root that nobody else can write. Light.
+"""Checks whether files of compiled code may be executed: only those that no other user can write. Light.
 
-Kept files are code, or become code: whoever can write them has the rights of the caller. On systems without POSIX's
-owners (Windows) the system protects a user's folders.
+Whoever can write such a file can execute code with the rights of the caller. Files of the caller and of root are
+trusted. On systems without POSIX's owners (Windows) nothing is checked: the system protects a user's folders.
 """
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ UNFINISHED = ".part"         # end of the names of files that are being written
 
 
 class UntrustedFile(OSError):
-    """File that another user owns or can write."""
+    """A file is not trusted, since another user owns it or can write it."""
 
 
 def why_untrusted(folder: Path) -> str | None:
-    """Return the reason why files in a folder are not trusted, or None, by owners and modes of all folders above.
+    """Return the reason why files in a folder are not trusted; None if they are.
 
-    Raises OSError for a folder that cannot be examined.
+    Owners and modes of the folder and of all folders above it are checked. Raises OSError if that is not possible.
     """
     if not system.HAS_OWNERS:
         return None
@@ -42,7 +42,7 @@ def why_untrusted(folder: Path) -> str | None:
 
 
 def why_any_untrusted(folder: Path) -> str | None:
-    """Return the reason why a folder or any file in it is not trusted, or None. A missing folder is trusted."""
+    """Return the reason why a folder or a file in it is not trusted; None if all are. A missing folder is trusted."""
     if not system.HAS_OWNERS or not folder.exists():
         return None
     fault = why_untrusted(folder)
@@ -58,10 +58,10 @@ def why_any_untrusted(folder: Path) -> str | None:
 
 
 def why_less_trusted(path: Path, code: Path) -> str | None:
-    """Return the reason why a path is less trusted than the executed code ``code`` beside it, or None.
+    """Return the reason why ``path`` is less trusted than ``code``, a file that is executed anyway; None if it is not.
 
-    The path may have the owner of the code, and be writable for those who can write the code. Raises OSError if either
-    cannot be examined.
+    ``path`` may have the same owner as the code, and may be writable for those who can write the code. Raises OSError
+    if one of them cannot be examined.
     """
     status, other = os.stat(path), os.stat(code)
     fault = _fault(status)
@@ -72,7 +72,7 @@ def why_less_trusted(path: Path, code: Path) -> str | None:
 
 
 def read_trusted(path: Path) -> bytes:
-    """Read a file. Raises UntrustedFile for a file that is not plain, or that another user owns or can write."""
+    """Read a file. Raises UntrustedFile for one that is no regular file, or that another user owns or can write."""
     descriptor = os.open(path, _OPEN)
     with open(descriptor, "rb") as stream:
         status = os.fstat(descriptor)
@@ -113,7 +113,7 @@ def _is_trusted_owner(owner: int) -> bool:
 
 
 def _fault(status: os.stat_result) -> str | None:
-    """Return the fault of owner and mode of a file or a folder, or None."""
+    """Return why the owner or the mode of a file or folder makes it untrusted; None if it is trusted."""
     if not system.HAS_OWNERS:
         return None
     if not _is_trusted_owner(status.st_uid):

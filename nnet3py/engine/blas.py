@@ -1,4 +1,4 @@
-"""Products of matrices by scipy's ``sgemm``, called from compiled code where ``product_rule.py`` says so."""
+"""Products of matrices by scipy's ``sgemm``, called from compiled code; ``product_rule.py`` decides when it is used."""
 from __future__ import annotations
 
 from typing import Any
@@ -11,21 +11,21 @@ from nnet3py.engine import interface
 from nnet3py.engine.jit import inline
 from nnet3py.engine.product_rule import LARGE, RULE, SGEMM, integer_bits
 
-# Rows and columns of the pieces that a product is made of, counted from its first ones. BLAS may sum in another order
-# for another shape, and then numbers would depend on how threads share a product.
+# A product is computed in pieces of at most so many rows and columns. BLAS may sum in another order for other shapes,
+# and then results would depend on how threads share a product.
 PIECE = 256
 _I64, _INT = ir.IntType(64), ir.IntType(integer_bits())
 _N, _T = ir.Constant(ir.IntType(8), ord("N")), ir.Constant(ir.IntType(8), ord("T"))
 
 
 def _word(context: Any, builder: Any, index: int) -> Any:
-    """Load a word of ``product_rule.words``."""
+    """Write LLVM code that loads ``product_rule.words[index]``."""
     memory = context.get_c_value(builder, _I64, interface.PRODUCTS)
     return builder.load(builder.gep(memory, [ir.Constant(_I64, index)]))
 
 
 def _rule(typingctx):
-    """Return the rule that holds now."""
+    """Return the current rule of ``product_rule.py``."""
     def codegen(context, builder, signature, args):
         return _word(context, builder, RULE)
 
@@ -35,8 +35,8 @@ def _rule(typingctx):
 def _sgemm(typingctx, trans_a, trans_b, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
     """Call BLAS's ``sgemm`` on column-major matrices: ``c = alpha op(a) op(b) + beta c``.
 
-    trans_a, trans_b : boolean;  m, n, k, lda, ldb, ldc : intp;  alpha, beta : float32;  a, b, c : float32 arrays, whose
-    first elements' addresses are used.
+    trans_a, trans_b : boolean;  m, n, k, lda, ldb, ldc : intp;  alpha, beta : float32;  a, b, c : float32 arrays, of
+    which only the address of the first element is used.
     """
     signature = types.void(types.boolean, types.boolean, types.intp, types.intp, types.intp, types.float32,
                            a, types.intp, b, types.intp, types.float32, c, types.intp)
@@ -71,7 +71,7 @@ rule: Any = intrinsic(_rule)
 
 @inline
 def is_for_blas(m, n, k, trans_a, trans_b):
-    """Return whether BLAS computes a product, whose class is that of :func:`product_rule.class_of`."""
+    """Return whether BLAS computes a product of op(a) (m x k) and op(b) (k x n), by the current rule."""
     size = 1 if min(m, n, k) >= LARGE else 0
     form = (2 if trans_a else 0) + (1 if trans_b else 0)
     return (rule() >> (2 * form + size)) & 1 == 1
@@ -79,7 +79,7 @@ def is_for_blas(m, n, k, trans_a, trans_b):
 
 @inline
 def _leading_dim(matrix):
-    """Return the elements from one row to the next; BLAS expects a row's length or more even with one row."""
+    """Return the leading dimension: the number of elements from one row to the next, at least that of columns."""
     stride = matrix.strides[0] // matrix.itemsize
     return max(stride if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
 

@@ -1,16 +1,16 @@
-"""The folder in which compiled code is kept between processes, and the locks by which they share it. Light: no numba.
+"""The folder in which compiled code is kept, and locks by which one process at a time compiles. Light: no numba.
 
-It is the first of these that is given:
+The folder is the first of these that is set:
 
 1. ``$NUMBA_CACHE_DIR``, if the user set it,
 2. ``$NNET3PY_CACHE``,
 3. the platform's cache folder (``$XDG_CACHE_HOME/nnet3py`` or ``~/.cache/nnet3py`` on Linux),
 
-or a private temporary folder, with a warning, where that folder cannot be written, or where others can write it: code
-in the folder is executed (``trusted_files.py`` has the rules).
+If that folder cannot be written, or other users can write it, it is a private temporary folder, with a warning: code in
+the folder is executed (``trusted_files.py`` has the rules).
 
-Locks are ranges of an empty file in the folder. A lock belongs to a process: it ends with the process, however the
-process ends, and a forked child has none of its parent's locks.
+Locks are on bytes of an empty file in the folder. A lock belongs to a process: it ends with the process, even if that
+is killed, and a forked child does not inherit it.
 """
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from nnet3py.trusted_files import make_private, why_untrusted
 
 logger = logging.getLogger("nnet3py.ops")
 
-_private: dict[int, Path] = {}      # process: the private folder that it made
+_private: dict[int, Path] = {}      # process id: private folder that the process made
 
 
 def platform_cache_folder() -> Path:
-    """Return the folder in which programs of this platform keep files that they can make again."""
+    """Return the platform's folder for caches of this package."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "nnet3py" / "Cache"
     if sys.platform == "darwin":
@@ -43,7 +43,7 @@ def platform_cache_folder() -> Path:
 
 
 def _why_unusable(folder: Path) -> str | None:
-    """Return why compiled code cannot be kept in a folder, which is made if missing; None if it can."""
+    """Make a folder if it is missing; return why compiled code cannot be kept there, None if it can."""
     try:
         make_private(folder)
         return why_untrusted(folder) or (None if os.access(folder, os.R_OK | os.W_OK | os.X_OK) else
@@ -53,7 +53,7 @@ def _why_unusable(folder: Path) -> str | None:
 
 
 def _chosen_folder() -> tuple[Path | None, str | None]:
-    """Return the folder that settings name, and why it cannot be used (None if it can)."""
+    """Return the folder by the environment or the platform, and why it cannot be used (None if it can)."""
     chosen = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("NNET3PY_CACHE")
     try:
         folder = Path(chosen).expanduser() if chosen else platform_cache_folder()
@@ -66,7 +66,7 @@ def _chosen_folder() -> tuple[Path | None, str | None]:
 
 @cache
 def cache_folder() -> Path:
-    """Return the folder that holds the compiled code of every version; made if missing."""
+    """Return the folder in which compiled code is kept; make it if it is missing."""
     folder, fault = _chosen_folder()
     if folder is not None and fault is None:
         return folder.resolve()
@@ -88,7 +88,7 @@ def private_folder() -> Path:
 
 
 def remove_private() -> None:
-    """Remove the private folder, if this process made one; a forked child leaves its parent's."""
+    """Remove the private folder that this process made, if any; a forked child keeps that of its parent."""
     temporary = _private.pop(os.getpid(), None)
     if temporary is not None:
         import shutil
@@ -101,17 +101,17 @@ def remove_private() -> None:
 
 
 LOCK_FILE = "locks"
-PATIENCE_S = 60.0           # a process that takes longer was stopped, or is on a machine that is gone
+PATIENCE_S = 60.0           # a process that holds a lock longer was stopped, or its machine is no longer reachable
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.002, 0.05
-_gave_up = False            # after one wait in vain this process waits for no other
+_gave_up = False            # after it has waited once for so long, this process waits for no lock
 
 
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
-    """Hold a lock for ``path``, so that one process at a time compiles it.
+    """Hold a lock for ``path`` inside the ``with``, so that one process at a time compiles it.
 
-    Without the lock goes on a process on a system whose files cannot be locked, and one that has waited for
-    :data:`PATIENCE_S` seconds. Not for several threads at a time.
+    A process continues without the lock if files cannot be locked, or after waiting for :data:`PATIENCE_S` seconds.
+    Only one thread of a process may call it at a time.
     """
     descriptor = _lock_file() if system.can_lock() and not _gave_up else None
     place = crc32(os.fsencode(path)) & 0x7FFFFFFF
@@ -125,7 +125,7 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def _wait_for(descriptor: int, place: int, path: Path) -> bool:
-    """Wait for the lock of a byte of the file; False if it cannot be had."""
+    """Wait for the lock on byte ``place`` of the file of locks; return False without the lock after a timeout."""
     global _gave_up
     end, pause = time.monotonic() + PATIENCE_S, _FIRST_PAUSE_S
     while not _lock(descriptor, place):
@@ -142,7 +142,10 @@ def _wait_for(descriptor: int, place: int, path: Path) -> bool:
 
 
 def _lock(descriptor: int, place: int) -> bool:
-    """Try to take the lock of a byte of the file; where locks do not work, no process waits any more."""
+    """Try to lock byte ``place`` of the file of locks; return whether it is locked now.
+
+    If locks do not work at all, this process waits for none from then on.
+    """
     global _gave_up
     try:
         return system.lock_range(descriptor, place, 1)
@@ -153,7 +156,7 @@ def _lock(descriptor: int, place: int) -> bool:
 
 @cache
 def _lock_file() -> int | None:
-    """Open the file of locks, never closed: closing it once would end all of the process's locks."""
+    """Open the file of locks, and never close it: closing any descriptor of it would release all locks."""
     try:
         return os.open(cache_folder() / LOCK_FILE, os.O_RDWR | os.O_CREAT | system.PLAIN | system.UNFOLLOWED, 0o600)
     except OSError:

@@ -1,4 +1,4 @@
-"""Object files that are kept on disk, and loaded into the process by llvmlite. Light: no numba, no numpy."""
+"""Compiled code on disk, as object files that llvmlite loads into the process. Light: no numba, no numpy."""
 from __future__ import annotations
 
 import logging
@@ -29,22 +29,22 @@ logger = logging.getLogger("nnet3py.ops")
 
 _NUMBAS_SETTINGS = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "DEBUGINFO")
 
-# Held while machine code is made, found or loaded, and during calls of llvmlite, which has a lock of its own. A fork
-# waits for it: else the child could wait for ever for a thread that it does not have.
+# Held while machine code is compiled, searched or loaded, and during calls of llvmlite, which has a lock of its own. A
+# fork waits for it: otherwise a thread that the child does not have could hold either lock for ever.
 lock = threading.RLock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=lock.acquire, after_in_parent=lock.release, after_in_child=lock.release)
 
 
 def find(key: Key) -> Code | None:
-    """Return the code that came with the package, or else that is kept on this machine; None if there is neither."""
+    """Return a function's code from the wheel or from this machine's cache folder; None if neither has it."""
     return shipped.read(key) or read(_path(key))
 
 
 def find_or_make(key: Key, compile_code: Callable[[], Code]) -> Code:
-    """Return the code as :func:`find`; if there is none, compile it and keep it on this machine.
+    """Return a function's code as :func:`find`; if there is none, compile it and write it to the cache folder.
 
-    If several processes look for the same code, one compiles it, and the others wait.
+    If several processes need the same code, one compiles it, and the others wait.
     """
     code = find(key)
     if code is None:
@@ -62,7 +62,7 @@ def _path(key: Key) -> Path:
 
 
 def read(path: Path) -> Code | None:
-    """Return the code in a file; None if there is no file, if it is damaged, or if others could have written it."""
+    """Return the code in a file; None if it is missing or damaged, or if other users could have written it."""
     try:
         kept = read_trusted(path)
     except UntrustedFile as error:
@@ -79,7 +79,7 @@ def _warn_of_untrusted(fault: str) -> None:
 
 
 def keep(path: Path, code: Code) -> None:
-    """Write a file, if possible, so that no other process sees it unfinished."""
+    """Write code to a file atomically; do nothing if it cannot be written."""
     with suppress(OSError):
         make_private(path.parent)
         for abandoned in path.parent.glob(f"{path.name}-*{UNFINISHED}"):
@@ -88,18 +88,18 @@ def keep(path: Path, code: Code) -> None:
 
 
 def _place(path: Path) -> str:
-    """Return folder and name as the file itself has them, so that a file under another kernel's name is not taken."""
+    """Return the owner text of a file: its folder and name; a file that was renamed is not used."""
     return f"{path.parent.name}/{path.name}"
 
 
 def folder_name(sources: Iterable[Path]) -> str:
-    """Return a name made from all that the machine code of functions in these files depends on."""
+    """Return a folder name: a hash of all that machine code made from these source files depends on."""
     return hash_of(_facts() + sources_hash(frozenset(sources)).encode()).hex()
 
 
 @cache
 def _facts() -> bytes:
-    """Return what machine code compiled here depends on besides sources: compiler, Python, numpy, the processor."""
+    """Return what machine code depends on besides sources: versions of compiler, Python and numpy; the processor."""
     versions = [_version_file(package) for package in ("numba", "llvmlite", "numpy")]
     facts = [sys.version, *processor()[:-1], *(os.environ.get(f"NUMBA_{name}", "") for name in _NUMBAS_SETTINGS)]
     return b"\0".join([*(fact.encode() for fact in facts), *versions])
@@ -120,7 +120,7 @@ def _version_file(package: str) -> bytes:
 
 
 class _Engine:
-    """An execution engine of LLVM, with code whose symbols all differ."""
+    """Execution engine of LLVM; the symbols of the code in one engine must differ."""
 
     def __init__(self) -> None:
         from llvmlite import binding
@@ -132,7 +132,7 @@ class _Engine:
         self.symbols: set[str] = set()
 
     def load(self, code: Code) -> int:
-        """Load code whose symbol is not there yet; return the address of its function."""
+        """Load code whose symbol is not in ``symbols``; return the address of its function."""
         from llvmlite import binding
 
         self.symbols.add(code.symbol)
@@ -141,11 +141,11 @@ class _Engine:
         return int(self._engine.get_function_address(code.symbol))
 
 
-_engines: list[_Engine] = []            # own the memory of the code
+_engines: list[_Engine] = []            # kept for ever, since they own the memory of loaded code
 
 
 def load(code: Code) -> int:
-    """Load code and return the address of its entry; all symbols that it needs must be known to LLVM."""
+    """Load code and return the address of its entry point; the symbols that it needs must be in LLVM's table."""
     with lock:
         for engine in _engines:
             if code.symbol not in engine.symbols:
@@ -159,7 +159,7 @@ def load(code: Code) -> int:
 
 @cache
 def _trusted(folder: Path) -> Path:
-    """Return the folder, or a private one if any file in it may be another user's: numba evaluates its files."""
+    """Return ``folder``, or a private folder if other users could have written in it: numba executes its files."""
     with suppress(OSError):
         make_private(folder)         # what numba writes there has the mode that the umask gives
     fault = why_any_untrusted(folder)
@@ -171,10 +171,10 @@ def _trusted(folder: Path) -> Path:
 
 @contextmanager
 def kept_on_disk(path: Path, compiler: str = "") -> Iterator[None]:
-    """Have numba keep what it compiles inside in a folder for the source file at ``path``, as CUDA kernels are.
+    """Let numba cache what it compiles inside the ``with``, in a folder for the source file ``path``: for CUDA kernels.
 
-    One thread of one process is inside at a time, for a file. ``compiler`` names a compiler that does not come with
-    numba, so that its code is kept apart.
+    One thread of one process at a time is inside, for each file. ``compiler`` is the end of the folder's name: it names
+    a compiler that does not belong to numba, whose code is kept separately.
     """
     from numba.core import config as numba_config
 

@@ -1,6 +1,6 @@
-"""Functions compiled by numba, each with an *entry*: a C function that Python calls, or that compiled code calls.
+"""Compilation by numba of functions with an *entry*: a C function through which Python, or compiled code, calls them.
 
-A function must not allocate memory or raise: then its machine code refers to nothing of numba's.
+A function must neither allocate memory nor raise exceptions: then its machine code does not call numba's runtime.
 """
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _NUMBAS = re.compile(rb"\b(?:numba_\w+|NRT_\w+)")
 
 @cache
 def _load_numba_without_scipy() -> None:
-    """Load the modules that numba needs before its first function, without ``scipy.linalg`` (0.2 s and 13 MB).
+    """Import the modules that numba needs before it compiles, without ``scipy.linalg`` (0.2 s and 13 MB).
 
-    numba imports it to see whether it is there; functions that need it import it again.
+    numba imports it only to check that it is installed; the functions of numba that need it import it themselves.
     """
     if "numba.np.arraymath" in sys.modules:
         return
@@ -58,10 +58,11 @@ def make(function: Callable[..., Any], signature: Sequence[Any], needs: Iterable
 
     Parameters
     ----------
-    function : a plain function that numba can compile; it follows numpy where Python would raise (1/0 is inf)
-    signature : numba types of its arguments: numbers, booleans, arrays; addresses, for which Python may give bytes
-    needs : symbols (``interface.SYMBOLS``) that it may refer to
-    fastmath : False, or the set of LLVM's fast-math flags that it tolerates
+    function : a Python function that numba can compile, with numpy's rules for errors (1/0 is inf)
+    signature : numba types of its arguments: numbers, booleans, arrays; pointers, for which Python passes bytes or an
+        integer
+    needs : symbols (``interface.SYMBOLS``) that its code may refer to
+    fastmath : False, or the set of LLVM's fast-math flags to compile with
     """
     result = _compiled(function, tuple(signature), fastmath)
     names = inspect.signature(function).parameters
@@ -76,14 +77,14 @@ def make(function: Callable[..., Any], signature: Sequence[Any], needs: Iterable
 
 
 def make_c_function(function: Callable[..., Any], signature: Sequence[Any], needs: Iterable[str] = ()) -> Code:
-    """Compile a function of numbers, without a result, that compiled code will call as a C function."""
+    """Compile a function of numbers, without a result, as a C function that compiled code will call."""
     result = _compiled(function, tuple(signature), False)
     return _code(result, _c_entry(result), needs)
 
 
 def make_of_llvm(name: str, function_type: ir.FunctionType, build: Callable[[Any, ir.IRBuilder, Any], None],
                  needs: Iterable[str] = ()) -> Code:
-    """Compile a C function that ``build`` writes in LLVM's language, given numba's context, a builder and arguments."""
+    """Compile a C function whose LLVM code is written by ``build(context, builder, arguments)``."""
     context = numba_target.context()
     module = context.create_module(name)
     function = ir.Function(module, function_type, f"nnet3py.{name}")
@@ -94,8 +95,8 @@ def make_of_llvm(name: str, function_type: ir.FunctionType, build: Callable[[Any
 
 def _compiled(function: Callable[..., Any], signature: tuple[Any, ...], fastmath: Any) -> Any:
     _load_numba_without_scipy()
-    defaults: Any = Flags()          # not those of an outer function whose compilation has led here
-    defaults.nrt = True              # else no function may return a view of an array
+    defaults: Any = Flags()          # instead of the flags of an outer function that numba is compiling now
+    defaults.nrt = True              # without it, no function may return a view of an array
     with compiling(), _no_garbage_collection(), ConfigStack().enter(defaults):
         dispatcher: Any = njit(signature, fastmath=fastmath)(function)
     return dispatcher.overloads[dispatcher.signatures[0]]
@@ -103,7 +104,7 @@ def _compiled(function: Callable[..., Any], signature: tuple[Any, ...], fastmath
 
 @contextmanager
 def _no_garbage_collection() -> Iterator[None]:
-    """Switch garbage collection off: numba makes few cycles, and the search for them takes a tenth of its time."""
+    """Switch garbage collection off inside the ``with``: it takes a tenth of numba's time, and frees little."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -130,7 +131,7 @@ def _new_entry(result: Any, function_type: ir.FunctionType) -> tuple[ir.Function
 
 
 def _call(result: Any, builder: ir.IRBuilder, arguments: Sequence[Any]) -> tuple[Any, Any]:
-    """Call the compiled function; return numba's status and the result."""
+    """Write a call of the compiled function; return LLVM values for numba's status and the result."""
     convention, described = result.target_context.call_conv, result.fndesc
     function_type = convention.get_function_type(described.restype, described.argtypes)
     function = cgutils.get_or_insert_function(builder.module, function_type, described.llvm_func_name)
@@ -163,34 +164,40 @@ def _python_entry(result: Any, name: str, arguments: list[str]) -> ir.Function:
     return entry
 
 
-# -- CPython's interface in LLVM's language ----------------------------------------------------------------------------
+# -- calls of CPython's C interface in LLVM code -----------------------------------------------------------------------
 
 
 POINTER, I8, I32, I64, DOUBLE = cgutils.voidptr_t, ir.IntType(8), ir.IntType(32), ir.IntType(64), ir.DoubleType()
-# arguments: the array, what is expected in words, a bit for each allowed type number, dimensions, flags, and space that
-# is filled with address, shape and strides
+# arguments: the array, a text with what is expected, a bit for each allowed type number, number of dimensions, flags,
+# and memory that is filled with address, shape and strides
 TAKE_APART = ir.FunctionType(I32, [POINTER, POINTER, I64, I32, I32, I64.as_pointer()])
 _INTEGERS = ("byte", "ubyte", "short", "ushort", "intc", "uintc", "int", "uint", "long", "ulong", "longlong",
              "ulonglong")
 
 
 class Python:
-    """Writer of calls of CPython's interface, in a function that returns ``failed`` where it raises."""
+    """Writer of LLVM code that calls CPython's C interface.
+
+    ``failed`` is what the function being written returns after it has set an exception.
+    """
 
     def __init__(self, context: Any, builder: ir.IRBuilder, failed: ir.Constant) -> None:
         self._context, self._builder, self._failed = context, builder, failed
 
     def call(self, name: str, returns: ir.Type, *args: Any, more: tuple[Any, ...] = ()) -> Any:
-        """Call a function of the interface; ``more`` are arguments beyond the declared ones (C's ...)."""
+        """Write a call of a C function; return its result. ``more`` are variadic arguments (C's ``...``)."""
         kind = ir.FunctionType(returns, [arg.type for arg in args], var_arg=bool(more))
         return self._builder.call(cgutils.get_or_insert_function(self._builder.module, kind, name), [*args, *more])
 
     def text(self, words: str) -> Any:
-        """Return the address of a constant text."""
+        """Return the address of a constant C string."""
         return self._context.insert_const_string(self._builder.module, words)
 
     def fail_if(self, condition: Any, message: Any, *about: Any) -> None:
-        """Raise TypeError with a text if ``condition`` holds; ``about`` are texts for a format as of C's printf."""
+        """Write code that raises TypeError if ``condition`` is true.
+
+        ``message`` is the text, or a format as of C's printf for the texts ``about``.
+        """
         with self._builder.if_then(condition, likely=False):
             error = self.object(interface.TYPE_ERROR)
             message = self.text(message) if isinstance(message, str) else message
@@ -201,33 +208,36 @@ class Python:
             self._builder.ret(self._failed)
 
     def _fail_if_raised(self, maybe: Any) -> None:
-        """Return ``failed`` if ``maybe`` holds and an exception has been raised."""
+        """Write code that returns ``failed`` if ``maybe`` is true and an exception has been raised."""
         with self._builder.if_then(maybe, likely=False):
             raised = self.call("PyErr_Occurred", POINTER)
             with self._builder.if_then(cgutils.is_not_null(self._builder, raised)):
                 self._builder.ret(self._failed)
 
     def object(self, name: str) -> Any:
-        """Return the address of the object with a symbol."""
+        """Return the address of the Python object whose symbol is ``name``."""
         module = self._builder.module
         variable = module.globals.get(name) or cgutils.add_global_variable(module, I8, name)
         return self._builder.bitcast(variable, POINTER)
 
     def field(self, thing: Any, offset: int, kind: ir.Type) -> Any:
-        """Return the field of an object at an offset in bytes."""
+        """Write code that loads a field of an object, ``offset`` bytes after its start; return the value."""
         place = cgutils.pointer_add(self._builder, thing, offset, kind.as_pointer())
         return self._builder.load(place)
 
     def type_of(self, thing: Any) -> Any:
-        """Return the type of an object."""
+        """Write code that loads the type of an object; return its address."""
         return self.field(thing, interface.HEAD - interface.POINTER_BYTES, POINTER)
 
     def is_exactly(self, thing: Any, name: str) -> Any:
-        """Return whether an object's type is the one with a symbol."""
+        """Write code that compares an object's type with the type whose symbol is ``name``; return the result."""
         return self._builder.icmp_unsigned("==", self.type_of(thing), self.object(name))
 
     def value(self, thing: Any, kind: Any, place: str) -> Any:
-        """Return the value of the argument ``thing``; errors call it ``place``."""
+        """Write code that converts the Python object ``thing`` to numba type ``kind``; return the value.
+
+        ``place`` names the argument in error messages.
+        """
         if isinstance(kind, types.Array):
             return self._array(thing, kind, place)
         if isinstance(kind, types.Float):
@@ -291,7 +301,7 @@ class Python:
         return view._getvalue()
 
     def object_of(self, value: Any, kind: Any) -> Any:
-        """Return a new reference to a Python object with a result's value."""
+        """Write code that makes a Python object from a value of numba type ``kind``; return a new reference."""
         if isinstance(kind, types.Float):
             wide = value if kind.bitwidth == 64 else self._builder.fpext(value, DOUBLE)
             return self.call("PyFloat_FromDouble", POINTER, wide)
@@ -306,17 +316,17 @@ class Python:
 
 
 def _type_numbers(dtype: np.dtype) -> list[int]:
-    """Return numpy's type numbers of a dtype; integers of one size may have two."""
+    """Return numpy's type numbers for a dtype; integers of one size may have two (such as long and long long)."""
     return sorted({dtype.num} | {np.dtype(name).num for name in _INTEGERS if np.dtype(name) == dtype})
 
 
-# -- the C function that checks an array and takes it apart ------------------------------------------------------------
+# -- the C function that checks an array and reads its address, shape and strides --------------------------------------
 
 
 def make_take_apart() -> Code:
-    """Compile ``interface.ARRAY``, which returns 1, or 0 with TypeError set.
+    """Compile ``interface.ARRAY``, the C function that checks an array and reads its address, shape and strides.
 
-    In every entry, for each of its arrays, this code took a tenth of the time of compiling.
+    It returns 1, or 0 with TypeError set. When each entry had this code inline, it took a tenth of compile time.
     """
     return make_of_llvm("take_apart", TAKE_APART, _build_take_apart, (interface.NDARRAY,))
 
@@ -354,23 +364,23 @@ def _build_take_apart(context: Any, builder: ir.IRBuilder, arguments: Any) -> No
     builder.ret(ir.Constant(I32, 1))
 
 
-# -- the notice that kernels are compiled ------------------------------------------------------------------------------
+# -- progress of compilation -------------------------------------------------------------------------------------------
 
 
 logger = logging.getLogger("nnet3py.ops")
 
-MOST_KERNELS = 230             # kernels that there are, or a few more; most processes need a fifth of them
-_SECONDS_BETWEEN = 10.0        # between two lines in a log
+MOST_KERNELS = 230             # upper bound of the number of kernels; most processes need a fifth of them
+_SECONDS_BETWEEN = 10.0        # between two log lines
 
 _state = {"count": 0, "start": 0.0, "said": 0.0}
 
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Show on a terminal or below a notebook's cell how many kernels have been compiled, while one is.
+    """Show the number of compiled kernels, on a terminal or below a notebook's cell, while a kernel is compiled.
 
-    A log gets a line for the first, and others after some seconds: compiling takes half a minute in the first runs on a
-    machine, in which nothing else happens.
+    Elsewhere a line is logged for the first kernel, and then every ten seconds: in the first runs on a machine,
+    compiling takes half a minute.
     """
     now = time.monotonic()
     _state["start"] = _state["start"] or now

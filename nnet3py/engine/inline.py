@@ -1,5 +1,4 @@
-"""Functions for compiled functions to call: inlined ones, C functions, numbers at an address, space on the stack.
-"""
+"""Functions that compiled functions can call: calls of C functions, access by address, memory on the stack."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -12,8 +11,8 @@ from numba.np import arrayobj
 
 from nnet3py.engine.numba_target import njit
 
-# Without inlining, a process that compiles would call such a function's own compiled form, which may round differently
-# from the copy that is kept on disk with its caller.
+# For functions that kernels call. Without inlining, a process that compiles would call the function's separate machine
+# code, which may round differently from the copy that is kept on disk with its caller.
 inline: Any = njit(forceinline=True)
 
 
@@ -21,9 +20,9 @@ inline: Any = njit(forceinline=True)
 
 
 def c_function(symbol: str, kinds: Sequence[Any]) -> Any:
-    """Return a function for kernels that calls the C function ``symbol`` with numbers of ``kinds``, without a result.
+    """Return a function by which kernels call the C function ``symbol`` with numbers of numba types ``kinds``.
 
-    C functions are compiled once, and not into every kernel.
+    It has no result. A C function is compiled once, and not as part of each kernel.
     """
     def call(typingctx: Any, *given: Any) -> Any:
         if len(given) != len(kinds):
@@ -51,7 +50,7 @@ _KINDS = {**_FLOATS, "int": (ir.IntType(32), types.int32)}
 
 
 def _address(typingctx, array):
-    """Return the address of an array's first element, or a pointer, as a number."""
+    """Return the address of an array's first element, or the value of a pointer, as an integer."""
     def codegen(context, builder, signature, args):
         if isinstance(signature.args[0], types.CPointer):
             return builder.ptrtoint(args[0], _I64)
@@ -61,7 +60,7 @@ def _address(typingctx, array):
 
 
 def prefetch_line(builder: ir.IRBuilder, place: Any, for_writing: int) -> None:
-    """Prefetch the cache line at ``place``, an address."""
+    """Write LLVM code that prefetches the cache line at the address ``place``, for reading (0) or writing (1)."""
     pointer, number = ir.IntType(8).as_pointer(), ir.IntType(32)
     function = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(ir.VoidType(), [pointer, number, number, number]), "llvm.prefetch.p0")
@@ -79,7 +78,7 @@ def _bring(typingctx, place):
 
 
 def _multiply_add(typingctx, a, b, c):
-    """Return a b + c of float32 numbers, rounded once."""
+    """Return a b + c of float32 numbers, rounded once (fused multiply-add)."""
     def codegen(context, builder, signature, args):
         return builder.fma(*args)
 
@@ -87,7 +86,10 @@ def _multiply_add(typingctx, a, b, c):
 
 
 def _on_stack(kind: str) -> Any:
-    """Make an intrinsic: the address of ``count`` (a constant) numbers in the caller's stack frame, on a cache line."""
+    """Make an intrinsic that allocates ``count`` (a constant) numbers in the caller's stack frame.
+
+    It returns the address, which is aligned to a cache line.
+    """
     def intrinsic_function(typingctx, count):
         if not isinstance(count, types.IntegerLiteral):
             return None
@@ -104,7 +106,7 @@ def _on_stack(kind: str) -> Any:
 
 
 def _getter(kind: str) -> Any:
-    """Make an intrinsic: the number at an address."""
+    """Make an intrinsic that returns the number at an address."""
     llvm_type, numba_type = _KINDS[kind]
 
     def intrinsic_function(typingctx, address):
@@ -117,7 +119,7 @@ def _getter(kind: str) -> Any:
 
 
 def _setter(kind: str) -> Any:
-    """Make an intrinsic that sets the number at an address."""
+    """Make an intrinsic that stores a number at an address."""
     llvm_type, numba_type = _FLOATS[kind]
 
     def intrinsic_function(typingctx, address, value):
@@ -131,7 +133,7 @@ def _setter(kind: str) -> Any:
 
 
 def _stack_vector(typingctx, count):
-    """Return a float32 vector of ``count`` (a constant) numbers in the caller's stack frame, on a cache line."""
+    """Return a float32 vector of ``count`` (a constant) elements in the caller's stack frame, cache-line aligned."""
     if not isinstance(count, types.IntegerLiteral):
         return None
     result = types.Array(types.float32, 1, "C")

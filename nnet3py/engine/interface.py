@@ -1,4 +1,4 @@
-"""The interface between compiled code and the process: layouts of objects, symbols, and memory that lasts.
+"""The interface between compiled code and the process: layouts of objects, symbols, and memory that is never freed.
 
 The layouts are parts of both libraries' published interfaces: ``PyObject``, ``PyFloatObject``, ``PyArrayObject``,
 ``PyArray_Descr``. Light: no numba, no numpy.
@@ -13,17 +13,17 @@ from typing import Any, TypeVar
 
 from nnet3py.errors import Nnet3Error
 
-HEAD = object.__basicsize__             # bytes of an object's head; the last of them are the address of its type
+HEAD = object.__basicsize__             # bytes of the header of each object, which ends with the address of its type
 POINTER_BYTES = struct.calcsize("P")
 # offsets in bytes of fields of numpy's arrays and dtypes
 DATA, DIMENSIONS, SHAPE, STRIDES, DTYPE, FLAGS = (HEAD + 8 * i for i in (0, 1, 2, 3, 5, 6))
 BYTE_ORDER, TYPE_NUMBER = HEAD + 10, HEAD + 12
 NATIVE = b"=|<" if sys.byteorder == "little" else b"=|>"
-CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400     # of an array's flags
+CONTIGUOUS, ALIGNED, WRITEABLE = 0x1, 0x100, 0x400     # bits of an array's flags
 
 
 def description() -> str:
-    """Return a line with all that machine code takes for granted about Python, numpy and the system."""
+    """Return a line with the object layouts of Python and numpy, and other facts, that machine code depends on."""
     sizes = [ctypes.sizeof(kind) for kind in (ctypes.c_int, ctypes.c_long, ctypes.c_void_p)]
     return (f"{sys.platform} {sys.byteorder} {sizes} {sys.implementation.name} {HEAD} "
             f"{[DATA, DIMENSIONS, SHAPE, STRIDES, DTYPE, FLAGS, BYTE_ORDER, TYPE_NUMBER]}")
@@ -31,7 +31,7 @@ def description() -> str:
 
 @cache
 def check_arrays() -> None:
-    """Check on a sample that numpy's fields lie at these offsets. Raises Nnet3Error."""
+    """Check on a sample array that numpy's fields are at these offsets. Raises Nnet3Error if not."""
     import numpy as np
 
     sample = np.zeros((2, 3), dtype=np.float32)
@@ -58,34 +58,33 @@ def _numbers(address: int, count: int) -> tuple[int, ...]:
     return tuple((ctypes.c_ssize_t * count).from_address(address))
 
 
-# -- symbols: names by which object files refer to each other, and to memory and functions here -----------------
+# -- symbols: names by which object files refer to each other, and to memory and functions of this process -------
 
-# LLVM has one table of symbols for the whole process, in which numba's PyExc_TypeError is an object, CPython's a
-# variable: under one name, code made for the one would take the other for it. So all names are our own.
+# LLVM has one table of symbols for the whole process. There PyExc_TypeError is an object for numba, and a variable for
+# CPython: code for one meaning would fail with the other. So all symbols here have names of this package.
 FLOAT, BYTES, NONE = "nnet3py_float", "nnet3py_bytes", "nnet3py_none"
 TYPE_ERROR, OVERFLOW_ERROR, NDARRAY = "nnet3py_type_error", "nnet3py_overflow_error", "nnet3py_ndarray"
 TEAM, READ, WRITE, YIELD = "nnet3py_team", "nnet3py_read", "nnet3py_write", "nnet3py_yield"
 PRODUCTS = "nnet3py_products"
 SHARE, MULTIPLY, ARRAY = "nnet3py_share", "nnet3py_multiply", "nnet3py_array"
 
-# C functions that kernels call: file of this folder, and name of the function (``kernel_files.add_function``)
+# C functions that kernels call: symbol, file of this folder, name of the function (``kernel_files.add_function``)
 FUNCTIONS = {SHARE: ("team_code", "share"), MULTIPLY: ("tiles", "multiply"), ARRAY: ("compiling", "take_apart")}
-# memory, and functions of the C library: the module that makes the symbol known to LLVM when it is imported
+# symbols of memory and of functions of the C library, with the module that adds them to LLVM's table on import
 PROVIDERS = {**dict.fromkeys((TEAM, READ, WRITE, YIELD), "nnet3py.engine.team"),
              PRODUCTS: "nnet3py.engine.product_rule"}
-SYMBOLS = (*FUNCTIONS, *PROVIDERS)       # to be made known before code that refers to them is loaded
+SYMBOLS = (*FUNCTIONS, *PROVIDERS)       # to be added to LLVM's table before code that refers to them is loaded
 
 
-# -- memory that lasts -------------------------------------------------------------------------------------------------
+# -- memory that is never freed ----------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 
 
 def lasting(thing: T) -> T:
-    """Return an object after making sure that it is never freed, for memory that compiled code uses.
+    """Make sure that an object, whose memory compiled code uses, is never freed; return it.
 
-    At its end Python frees modules in an order of its own, while threads of the team may still look for work, and
-    before functions made of compiled code.
+    When Python exits it frees modules in an unspecified order, while worker threads may still read such memory.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
     return thing

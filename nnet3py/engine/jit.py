@@ -1,12 +1,12 @@
 """The decorator ``kernel`` of CPU kernels: compiled for one signature, on the first call, and kept on disk.
 
-A kernel is a plain function with loops, decorated with its argument kinds::
+A kernel is a Python function with loops, decorated with the kinds of its arguments::
 
     @kernel("mat mat vec f32")
     def add_mat_diag_vec(dst, src, scale, alpha): ...
 
-A kernel whose work threads can share names the matrix over whose rows or columns, and gets, before its own arguments,
-the range of its chunk; it treats every row or column alike, whichever others are in the chunk::
+Threads share the rows of the matrix ``rows_of``, or the columns of ``columns_of``, in chunks. The function then has two
+more arguments, the chunk's range; the result for a row or column must not depend on the others in the chunk::
 
     @kernel("mat mat f32", rows_of="dst")
     def add_mat(first, last, dst, src, alpha):
@@ -14,9 +14,9 @@ the range of its chunk; it treats every row or column alike, whichever others ar
 
 Sums over rows are shared by columns, so that no sum depends on the number of threads (``team_code.py``).
 
-A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` gives one of
-its rows as a contiguous vector, which lets LLVM vectorize the inner loop although the matrix type says nothing about
-strides.
+A matrix argument is a float32 array of any row stride whose columns are adjacent in memory; :func:`row` returns one of
+its rows as a contiguous vector, so that LLVM vectorizes the inner loop, although the strides of the matrix are not part
+of its type.
 Nothing is compiled, and no cache is touched, before the first call.
 """
 from __future__ import annotations
@@ -90,7 +90,7 @@ CACHE_LINE = 16      # float32 numbers
 
 
 class Shared(NamedTuple):
-    """The way in which threads share a kernel: a matrix, axis 0 for rows or 1 for columns, an element's cost."""
+    """Division of a kernel's work: name of the matrix, axis 0 to share rows or 1 columns, cost of an element."""
 
     matrix: str
     axis: int
@@ -98,7 +98,7 @@ class Shared(NamedTuple):
 
 
 class Kernel:
-    """A function compiled once, for one signature, when it is first called."""
+    """CPU kernel: compiled for one signature, or loaded from disk, when it is first called."""
 
     def __init__(self, function: Callable[..., Any], kinds: str, reassociate: bool,
                  shared: Shared | None) -> None:
@@ -111,19 +111,19 @@ class Kernel:
         self._compiled: Callable[..., Any] | None = None
 
     def compile(self) -> Callable[..., Any]:
-        """Load the kernel from the disk cache, or compile it and store it there; return the Python function."""
+        """Load the kernel from disk, or compile it and keep it there; return it as a built-in function."""
         if self._compiled is None:
             self._compiled = kernel_files.find_or_make(self.source, self.__name__, self.make_code)
         return self._compiled
 
     @property
     def source(self) -> Path:
-        """The file that has the function."""
+        """Source file of the function."""
         return Path(self.function.__code__.co_filename).resolve()
 
     @property
     def key(self) -> Key:
-        """The key by which the code is kept."""
+        """Key of the kernel's code on disk."""
         return kernel_files.key_of(self.source, self.__name__)
 
     def make_code(self) -> Code:
@@ -143,31 +143,34 @@ def {name}({header}):
 
 
 def _share(function: Callable[..., Any], shared: Shared, fastmath: Any) -> Any:
-    """Return a function, without the first two arguments of ``function``, that shares rows or columns."""
+    """Return a function that lets threads call ``function`` for chunks of rows or columns.
+
+    It has the arguments of ``function`` except the first two, the range of a chunk.
+    """
     parameters = list(inspect.signature(function).parameters.values())[2:]
     names = [p.name for p in parameters]
     source = _SHARED_KERNEL.format(
         name=function.__name__, header=", ".join(str(p.replace(annotation=p.empty)) for p in parameters),
         names=", ".join(names), matrix=shared.matrix, axis=shared.axis, other_axis=1 - shared.axis, cost=shared.cost,
         multiple=CACHE_LINE if shared.axis == 1 else 1,
-        per_thread=1 if shared.axis == 1 else team_code.CHUNKS_PER_THREAD)     # long pieces of rows are read faster
-    body = njit(forceinline=True, fastmath=fastmath)(function)      # inlined: see `inline`
+        per_thread=1 if shared.axis == 1 else team_code.CHUNKS_PER_THREAD)     # wide chunks of columns are read faster
+    body = njit(forceinline=True, fastmath=fastmath)(function)      # inlined for the reason at `inline`
     return function_of_text(source, {"body": body, "share": team_code.share, "part_address": team_code.part_address,
                                      "address_of": team_code.address_of}, function)
 
 
 def kernel(kinds: str, reassociate: bool = False, rows_of: str = "", columns_of: str = "",
            cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a decorator that makes a :class:`Kernel` of a function.
+    """Return a decorator that makes a :class:`Kernel` of a function.
 
     Parameters
     ----------
-    kinds : names of ``engine/kinds.py``, in order, separated by blanks
-    reassociate : True lets LLVM reorder sums: for a reduction to one number, which it could not vectorize otherwise
+    kinds : kinds of the arguments (``engine/kinds.py``), in order, separated by blanks
+    reassociate : whether LLVM may reorder sums, without which it cannot vectorize a sum to one number
     rows_of, columns_of : name of the matrix whose rows or columns the threads share; the function's first two
         arguments are then the first of its chunk, and the one after the last
-    cost : work of an element, in additions of one matrix to another, or an expression of the arguments; cheap kernels
-        are not shared
+    cost : time for an element, relative to that of adding two matrices; a number, or an expression of the arguments as
+        text. Calls with little work are not shared
     """
     shared = Shared(rows_of or columns_of, 0 if rows_of else 1, cost) if rows_of or columns_of else None
     return lambda function: Kernel(function, kinds, reassociate, shared)

@@ -1,6 +1,6 @@
-"""A function's machine code as bytes of a file, and the key by which the file is found. Light: no numba, no numpy.
+"""The format of files with a function's machine code, and the key that names a file. Light: no numba, no numpy.
 
-Files are never pickled, and nothing in them is evaluated.
+Files are not pickles, and no text in them is evaluated.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIZE = struct.Struct("<q")             # stands before each part of a file
 
 
 def hash_of(content: bytes) -> bytes:
-    """Return a hash of bytes (8 bytes), the same for all Pythons."""
+    """Return the BLAKE2b hash of bytes, 8 bytes."""
     digest: bytes = blake2b(content, digest_size=_HASH).digest()
     return digest
 
@@ -28,9 +28,9 @@ def hash_of(content: bytes) -> bytes:
 class Code(NamedTuple):
     """A compiled function.
 
-    ``symbol`` is the name of its entry; ``defaults`` are the default values of its last arguments, and ``names`` the
-    names of all its arguments, if there are defaults; ``needs`` are the symbols (``interface.SYMBOLS``) that must be
-    known to LLVM before it is loaded; ``content`` is an object file.
+    ``symbol`` is the name of its entry point; ``defaults`` are the default values of its last arguments; ``names`` are
+    those of all arguments, empty without defaults; ``needs`` are the symbols (``interface.SYMBOLS``) that must be in
+    LLVM's table before it is loaded; ``content`` is an object file.
     """
 
     symbol: str
@@ -41,7 +41,7 @@ class Code(NamedTuple):
 
 
 def to_bytes(code: Code, owner: str) -> bytes:
-    """Return the bytes of a file: a hash, then ``owner`` (what the file is for), then the code."""
+    """Return the content of a file: a hash of the rest, ``owner`` (a text that says what the file is for), the code."""
     texts = (owner, code.symbol, " ".join(code.names), " ".join(map(repr, code.defaults)), " ".join(code.needs))
     parts = (*(text.encode() for text in texts), code.content)
     content = b"".join(_SIZE.pack(len(part)) + part for part in parts)
@@ -49,7 +49,7 @@ def to_bytes(code: Code, owner: str) -> bytes:
 
 
 def from_bytes(kept: bytes, owner: str) -> Code | None:
-    """Return the code in the bytes of a file; None if they are damaged or have another owner."""
+    """Return the code in the content of a file; None if it is damaged or has another owner."""
     parts = _fields(kept)
     if parts is None or parts[0].decode() != owner:
         return None
@@ -58,7 +58,7 @@ def from_bytes(kept: bytes, owner: str) -> Code | None:
 
 
 def owner_in(kept: bytes) -> str | None:
-    """Return the owner that the bytes of a file name; None if they are damaged."""
+    """Return the owner in the content of a file; None if it is damaged."""
     parts = _fields(kept)
     return None if parts is None else parts[0].decode()
 
@@ -76,7 +76,7 @@ def _fields(kept: bytes) -> list[bytes] | None:
 
 
 def _number(text: str) -> float | bool:
-    """Return the number or boolean that ``repr`` has written."""
+    """Return the number or boolean whose ``repr`` is ``text``."""
     if text in ("True", "False"):
         return text == "True"
     return int(text) if text.lstrip("-").isdigit() else float(text)
@@ -86,7 +86,7 @@ def _number(text: str) -> float | bool:
 
 
 class Key(NamedTuple):
-    """The key of a function's code: its source file, its name, and all source files that the code is made from."""
+    """Key of a function's code: its source file, its name, and all source files on which the code depends."""
 
     source: Path
     name: str
@@ -94,13 +94,13 @@ class Key(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """The name of a file with the code, in a folder for these sources alone."""
+        """Name of the file with the code, in a folder for these sources."""
         return f"{self.source.stem}.{self.name}.kernel"
 
 
 @cache
 def sources_hash(sources: frozenset[Path]) -> str:
-    """Return a hash of source files and of all files of ``engine/``, which count for every function."""
+    """Return a hash of source files and of all files of ``engine/``, on which every function depends."""
     files = (*_engine_files(), *sorted(sources))
     return hash_of(b"".join(hash_of(path.name.encode()) + _content_hash(path) for path in files)).hex()
 
@@ -126,7 +126,7 @@ _IMPORT = re.compile(rb"^[ \t]*(?:from[ \t]+(nnet3py\.ops[\w.]*)[ \t]+import[ \t
 
 @cache
 def _sources() -> dict[str, Path]:
-    """Return the source files below ``ops/`` by the names of their modules."""
+    """Return a dict from names of modules below ``nnet3py.ops`` to their source files."""
     files = {}
     for path in _OPS.rglob("*.py"):
         parts = ("nnet3py", "ops", *path.relative_to(_OPS).with_suffix("").parts)
@@ -150,8 +150,8 @@ def _imported_sources(path: Path) -> frozenset[Path]:
 def sources_of(path: Path) -> frozenset[Path]:
     """Return the file at ``path`` and all files below ``ops/`` that it imports, directly or not.
 
-    The machine code of its kernels depends on them. numba's own cache goes by the one file that holds a function, and
-    so misses a change in a function called from another file.
+    The machine code of its kernels depends on them. numba's own cache checks only the file that contains a function,
+    and so misses a change in a function called from another file.
     """
     sources, pending = set(), [path]
     while pending:

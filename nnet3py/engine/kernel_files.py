@@ -1,7 +1,7 @@
-"""Compiled kernels in this process: found on disk, or made now and kept there; loaded once, as Python functions.
+"""Loading of kernels into this process as Python functions, from disk, or after compiling them.
 
-A Python function of machine code follows CPython's calling convention METH_FASTCALL, so that a call costs less than a
-microsecond. Its code refers to objects and functions by symbols, which are made known to LLVM here before the code is
+The entry point of machine code follows CPython's calling convention METH_FASTCALL, so that a call takes less than a
+microsecond. Code refers to objects and functions by symbols, which are added to LLVM's table here before the code is
 loaded. Light: no numba.
 """
 from __future__ import annotations
@@ -34,10 +34,10 @@ _loaded: dict[Key, Callable[..., Any]] = {}
 
 
 def find(source: Path, name: str) -> Callable[..., Any] | None:
-    """Return the kernel ``name`` of a source file if it is in the process or on disk, else None.
+    """Return the kernel ``name`` of a source file if it is loaded or on disk, else None.
 
-    A kernel checks its arguments' types, releases the GIL, checks no bounds, and follows numpy where Python would
-    raise (1/0 is inf).
+    A kernel checks the types of its arguments and releases the GIL; it does not check indexes, and follows numpy's
+    rules for errors (1/0 is inf).
     """
     with code_files.lock:
         key = key_of(source, name)
@@ -59,16 +59,16 @@ def find_or_make(source: Path, name: str, compile_code: Callable[[], Code]) -> C
 
 
 def key_of(source: Path, name: str) -> Key:
-    """Return the key of the kernel ``name`` of a source file."""
+    """Return the key for the code of the function ``name`` of a source file."""
     return Key(source, name, sources_of(source))
 
 
 def function_of(code: Code, name: str) -> Callable[..., Any]:
-    """Load code and return a Python function of it.
+    """Load code and return it as a Python function.
 
-    The function takes arguments by position; one with default values also by name. It raises TypeError for an object
-    of the wrong type, and for an array of another dtype or number of dimensions, that cannot be written, or that is
-    not contiguous where it has to be.
+    The function takes arguments by position, and also by name if some have default values. It raises TypeError for an
+    object of the wrong type, and for an array of the wrong dtype or number of dimensions, that is read-only, or that is
+    not contiguous as required.
     """
     provide(code.needs)
     register()
@@ -80,14 +80,14 @@ def function_of(code: Code, name: str) -> Callable[..., Any]:
 
 
 class _MethodDef(ctypes.Structure):
-    """CPython's PyMethodDef."""
+    """CPython's struct PyMethodDef."""
 
     _fields_ = (("name", ctypes.c_char_p), ("function", ctypes.c_void_p), ("flags", ctypes.c_int),
                 ("doc", ctypes.c_char_p))
 
 
 def _with_defaults(compiled: Callable[..., Any], code: Code) -> Callable[..., Any]:
-    """Return a function that takes arguments by name, too, and fills in defaults."""
+    """Return a function that calls ``compiled``, takes arguments also by name, and adds default values."""
     names, count = code.names, len(code.names)
     defaults = dict(zip(names[count - len(code.defaults):], code.defaults, strict=True))
 
@@ -109,7 +109,7 @@ def _with_defaults(compiled: Callable[..., Any], code: Code) -> Callable[..., An
 
 @cache
 def register() -> None:
-    """Make CPython's functions and objects known to LLVM."""
+    """Add CPython's functions and objects to LLVM's table of symbols."""
     for name in PYTHON_FUNCTIONS:
         llvmlite.binding.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
     for name, thing in _OBJECTS.items():
@@ -117,7 +117,7 @@ def register() -> None:
 
 
 def provide(needs: Iterable[str]) -> None:
-    """Make symbols (``interface.SYMBOLS``) known to LLVM: loading code that needs others would end the process."""
+    """Add symbols (``interface.SYMBOLS``) to LLVM's table: loading code with unknown symbols would end the process."""
     with code_files.lock:
         for symbol in needs:
             _provide(symbol)
@@ -138,7 +138,7 @@ def _provide(symbol: str) -> None:
 
 
 def add_function(symbol: str, file: str, name: str) -> None:
-    """Make the C function ``name`` of a file of ``engine/`` known to LLVM as ``symbol``: from disk, or compiled now."""
+    """Load or compile the C function ``name`` of a file of ``engine/``, and add it to LLVM's table as ``symbol``."""
     source = _FOLDER / f"{file}.py"
     with code_files.lock:
         code = code_files.find_or_make(key_of(source, name), maker_of(source, name))
@@ -147,9 +147,9 @@ def add_function(symbol: str, file: str, name: str) -> None:
 
 
 def maker_of(source: Path, name: str) -> Callable[[], Code]:
-    """Return a function that compiles ``name`` of a file of ``engine/``: ``make_`` + ``name`` of its module.
+    """Return a function that compiles ``name`` by calling ``make_`` + ``name`` of a module of ``engine/``.
 
-    The module, which needs numba, is imported when the function is called.
+    The module, which imports numba, is imported when the function is called.
     """
     def make() -> Code:
         code: Code = getattr(import_module(f"nnet3py.engine.{source.stem}"), f"make_{name}")()

@@ -1,4 +1,4 @@
-"""The numba types of the argument kinds that ``ops/table.py`` names; the same for CPU and GPU kernels."""
+"""The numba types for the kinds of arguments of kernels, such as "mat" for a float32 matrix, on CPU and GPU."""
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +25,7 @@ TYPES: dict[str, Any] = {
 
 
 def kinds_of(text: str) -> tuple[Any, ...]:
-    """Return the numba types of kinds separated by blanks."""
+    """Return the numba types of a text of kinds separated by blanks."""
     unknown = [kind for kind in text.split() if kind not in TYPES]
     if unknown:
         raise ValueError(f"unknown argument kinds {unknown}, expected some of {', '.join(TYPES)}")
@@ -33,5 +33,5 @@ def kinds_of(text: str) -> tuple[Any, ...]:
 
 
 def cell_type(kind: str) -> Any:
-    """Return the type of an array of one element, by which a GPU is given a number of a kind such as "f32cell"."""
+    """Return the numba type of the one-element array that is a GPU kernel's argument of a kind such as "f32cell"."""
     return types.Array(TYPES[kind], 1, "C")

@@ -1,14 +1,14 @@
-"""Loops as machine code that is kept on disk, and loaded from there without numba, in 0.05 s instead of 0.3 s. Light.
+"""Compiled loops for modules outside ``ops``, loaded from disk without numba, in 0.05 s instead of 0.3 s. Light.
 
-A loop is a plain function of numbers, arrays and addresses, in a file of its own that is imported when it is compiled::
+A loop is a Python function of numbers, arrays and addresses, in a module that is imported only to compile it::
 
     # nnet3py/lattices/pruning.py
     _prune = Loop("nnet3py.lattices.pruning_loops", "prune", "i8[] i4[] f4[,] f8 f8[]")
     ...
     num_kept = _prune(arc_starts, next_states, weights, beam, costs)
 
-A loop allocates nothing and raises nothing: if it needs more room it returns, is given larger arrays, and is called
-again. It checks no index. Functions that it calls are decorated with :data:`nnet3py.engine.inline.inline`. It is
+A loop allocates no memory and raises no exception: if its arrays are too small it returns, and is called again with
+larger ones. It checks no index. Functions that it calls are decorated with :data:`nnet3py.engine.inline.inline`. It is
 compiled for one signature; arrays must be contiguous, writable and of that dtype. Other threads may run meanwhile.
 """
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NUMBA_TYPES = {"u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64", "
 
 
 class Loop:
-    """The function ``name`` of the module ``source``, compiled when it is first called, or loaded.
+    """The function ``name`` of the module ``source``, which is compiled or loaded when it is first called.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Loop:
     name : name of the function
     types : types of its arguments: ``f4`` a number, ``f4[]`` a vector, ``f4[,]`` a matrix, ``f4*`` an address, for
         which bytes or an integer are given
-    uses : names of other modules whose functions it calls; a change in one of their files compiles it again
+    uses : names of other modules whose functions it calls; after a change in one of their files it is compiled again
     """
 
     def __init__(self, source: str, name: str, types: str, uses: Sequence[str] = ()) -> None:
@@ -48,7 +48,7 @@ class Loop:
         return (self._function or self._loaded())(*args)
 
     def prepare(self) -> None:
-        """Load the machine code, and compile it if it is not on disk."""
+        """Load the machine code, after compiling it if it is not on disk."""
         self._loaded()
 
     def _loaded(self) -> Callable[..., Any]:
@@ -61,7 +61,7 @@ class Loop:
 
     @property
     def key(self) -> Key:
-        """The key by which the code is kept."""
+        """Key of the function's code on disk."""
         from nnet3py.engine.kernel_code import Key
 
         types = "-".join(self._types).replace("*", "p").replace("[]", "v").replace("[,]", "m")
@@ -79,7 +79,7 @@ class Loop:
 
 
 def _numba_type(text: str) -> Any:
-    """Return the numba type that a word such as ``f4[]`` names."""
+    """Return the numba type for a word such as ``f4[]``."""
     from numba import types
 
     element = getattr(types, _NUMBA_TYPES[text[:2]])

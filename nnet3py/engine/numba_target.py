@@ -1,9 +1,10 @@
-"""A target of numba for kernels: object files for the chosen processor, which numba does not load.
+"""A compilation target of numba for kernels: object files for the chosen processor, which numba does not load.
 
-numba has one target, "cpu": this machine's processor, with code that is loaded into the process and linked with
-numba's runtime. The target here is a second one, so that functions which a user compiles in the same process stay as
-they were. It leaves out steps that take half of numba's time and are of no use for code that is only kept: machine code
-and a Python wrapper for functions that are inlined anyway, their separate optimization, and reference counts.
+numba's own target "cpu" compiles for this machine's processor, loads the code into the process, and links it with
+numba's runtime. This module defines a second target, so that functions which a user compiles in the same process are
+not affected. It leaves out steps that take half of numba's time and are not needed for code that is stored on disk:
+machine code and a Python wrapper for functions that are inlined anyway, their separate optimization, and reference
+counts.
 
 Functions compiled for the CPU are decorated with :func:`njit` of this module.
 """
@@ -25,17 +26,17 @@ _CHOOSES_PASSES = hasattr(codegen.CPUCodegen, "_pass_builder")      # numba 0.62
 
 
 class _Token(target_extension.CPU):
-    """The target's name in numba; all that is declared for CPUs holds for it."""
+    """Class that stands for the target in numba's registries; it inherits what numba declares for CPUs."""
 
 
 class _Library(codegen.AOTCodeLibrary):
-    """The code of a function; optimized only if the function is kept, together with all functions that it calls."""
+    """Code of a function. Only a function with an entry is optimized, together with all functions that it calls."""
 
     _codegen: Any
     _entry = ""
 
     def object_file(self, entry: Any) -> bytes:
-        """Return the object file of an entry (LLVM's function, in its own module) and the function that it calls."""
+        """Return an object file with an entry (an LLVM function in its own module) and the function that it calls."""
         self._entry = entry.name
         with compiler_lock.global_compiler_lock:
             self.add_ir_module(entry.module)
@@ -56,12 +57,12 @@ class _Library(codegen.AOTCodeLibrary):
             return
         for function in self._final_module.functions:
             if not function.is_declaration and function.name != self._entry:
-                function.linkage = "internal"        # so that no second copy stays of what is inlined
+                function.linkage = "internal"        # so that LLVM drops functions of which all calls are inlined
         self._codegen.optimize(self._final_module)
 
 
 class _Codegen(codegen.CPUCodegen):
-    """LLVM, set up for the chosen processor, without an execution engine."""
+    """LLVM's compiler, set up for the chosen processor, without an execution engine."""
 
     _library_class = _Library
     _engine: Any
@@ -72,16 +73,16 @@ class _Codegen(codegen.CPUCodegen):
         self._tm_features = processor().features
         self._target_data = self._tm.target_data
         self._data_layout = str(self._target_data)
-        self._loopvect, self._opt_level = False, 0      # of the passes before the proper ones
+        self._loopvect, self._opt_level = False, 0      # of numba's cheap passes, which come before the others
         self._engine = None
 
     @property
     def data_layout(self) -> str:
-        """LLVM's description of the processor's types."""
+        """LLVM's data layout (sizes and alignments of types) of the processor."""
         return str(self._data_layout)
 
     def clean(self, function: Any) -> None:
-        """Move variables from the stack to registers, so that LLVM sees how small a function is when it inlines it."""
+        """Move variables from the stack to registers, so that LLVM knows the size of functions when it inlines them."""
         builder = self._pass_builder(opt=1)
         passes = llvmlite.binding.create_new_function_pass_manager()
         passes.add_sroa_pass()
@@ -89,7 +90,7 @@ class _Codegen(codegen.CPUCodegen):
         passes.run(function, builder)
 
     def optimize(self, module: Any) -> None:
-        """Run all of LLVM's optimizations once; numba runs some twice, for the sake of its reference counts."""
+        """Run LLVM's optimizations once; numba runs some of them twice to remove reference counts."""
         made = self._module_pass_manager()
         passes, *builder = made if _CHOOSES_PASSES else (made,)
         passes.run(module, *builder)
@@ -100,11 +101,11 @@ class _Codegen(codegen.CPUCodegen):
         return module
 
     def _add_module(self, module: Any) -> None:
-        """Load nothing."""
+        """Do nothing: numba's own target loads the module into the process here."""
 
 
 class _NoCounts(NRTContext):
-    """numba's runtime without reference counts: a kernel's arrays are its caller's, and it allocates none."""
+    """numba's runtime without reference counts: the caller keeps the arrays, and a kernel allocates none."""
 
     def incref(self, builder: Any, typ: Any, value: Any) -> None:
         pass
@@ -114,7 +115,7 @@ class _NoCounts(NRTContext):
 
 
 class _Context(cpu.CPUContext):
-    """Lowering of functions to LLVM's language."""
+    """numba's target context, which lowers functions to LLVM code."""
 
     _internal_codegen: Any
 
@@ -123,10 +124,10 @@ class _Context(cpu.CPUContext):
         self._internal_codegen = _Codegen("nnet3py")
 
     def load_additional_registries(self) -> None:
-        # numba's runtime is there once in a process, and belongs to numba's own target
+        # without initializing numba's runtime, which numba's own target does
         if self._registries:
             for declared in list(self._registries):
-                self.install_registry(declared)         # what was declared since
+                self.install_registry(declared)         # with functions declared since the last call
         else:
             registry.cpu_target.target_context.refresh()
             super().load_additional_registries()
@@ -136,12 +137,12 @@ class _Context(cpu.CPUContext):
         return _NoCounts(self, True)
 
     def post_lowering(self, mod: Any, library: Any) -> None:
-        """Finish a module as numba does, without its runtime."""
+        """Apply fast-math flags to a module, as numba does, and do not link it with numba's runtime."""
         if self.fastmath:
             fastmathpass.rewrite_module(mod, self.fastmath)
 
     def get_executable(self, library: Any, fndesc: Any, env: Any) -> Callable[[], None]:
-        """Return a built-in function, by which numba knows a compiled function; it is never called."""
+        """Return some built-in function, since numba needs one for a compiled function; it is never called."""
         return [].clear
 
 
@@ -152,7 +153,7 @@ def _typing_context() -> Any:
 
 @cache
 def context() -> Any:
-    """Return numba's context of lowering for this target."""
+    """Return the target context for this target."""
     return _Context(_typing_context(), NAME)
 
 
@@ -171,7 +172,7 @@ class _Dispatcher(registry.CPUDispatcher):
 
 
 def target_machine() -> Any:
-    """Return LLVM's target machine of the chosen processor, set up as numba does for code that llvmlite loads."""
+    """Return LLVM's target machine for the chosen processor, with the settings that numba uses for JIT code."""
     made_for = processor()
     llvmlite.binding.initialize_native_target()
     llvmlite.binding.initialize_native_asmprinter()
@@ -192,5 +193,5 @@ target_extension.jit_registry[_Token] = _jit
 
 
 def njit(*args: Any, **options: Any) -> Any:
-    """Apply ``numba.njit`` for this target: numpy's rules (1/0 is inf), no reference counts, nothing loaded."""
+    """Apply ``numba.njit`` for this target, with numpy's rules for errors (1/0 is inf)."""
     return _jit(*args, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, no_rewrites=True, **options)

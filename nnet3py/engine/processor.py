@@ -1,9 +1,9 @@
-"""The processor that machine code is made for: one of a few kinds, of which this machine can run some. Light: no numba.
+"""The processor for which machine code is compiled: one of a few kinds. Light: no numba.
 
-Kinds differ in their registers, and so in how products are computed (``engine/tiles.py``). Code is made for the least
-processor of a kind, never for one model: all machines of a kind compute the same numbers, and wheels can bring code
-along. The environment variable ``NNET3PY_CPU`` names a lesser kind than this machine's: to try the code of other
-machines, or because it is faster here.
+Kinds differ in their registers, and so in how products are computed (``engine/tiles.py``). Code is compiled for the
+baseline of a kind (its least processor, such as x86-64-v3), not for this machine's model: all machines of a kind
+compute the same numbers, and wheels can contain code. The environment variable ``NNET3PY_CPU`` selects another kind
+that this machine can run: to test the code of other machines, or because it is faster here.
 """
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from nnet3py.errors import UsageError
 
 VARIABLE = "NNET3PY_CPU"
-# each kind of x86-64 can run the code of the next ones; so can aarch64, which always has NEON
+# a processor of a kind of x86-64 can run the code of the kinds after it; aarch64 always has NEON, and can run GENERIC
 AVX512, AVX2, SSE4, NEON, GENERIC = KINDS = ("avx512", "avx2", "sse4", "neon", "generic")
 _V2 = ("cx16", "popcnt", "sahf", "sse3", "sse4.1", "sse4.2", "ssse3")
 _V3 = (*_V2, "avx", "avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe")
@@ -27,16 +27,16 @@ _LEVELS = {AVX512: "x86-64-v4", AVX2: "x86-64-v3", SSE4: "x86-64-v2", GENERIC: "
 _TUNING = {AVX512: "-prefer-256-bit"}
 ALL_ARM = "generic"                                                # LLVM's name for the least processor of aarch64
 LINUX = {"x86_64": "x86_64-unknown-linux-gnu", "aarch64": "aarch64-unknown-linux-gnu"}    # machines: LLVM's triples
-# sets of kernels that wheels carry, by machine and kind
+# folders of kernels in wheels, by machine and kind
 SETS = {"x86_64": {AVX512: "x86-64-v4", AVX2: "x86-64-v3", SSE4: "x86-64-v2"}, "aarch64": {NEON: "aarch64"}}
 
 
 class Processor(NamedTuple):
-    """A processor that machine code is made for.
+    """A processor for which machine code is compiled.
 
-    ``kind`` is one of KINDS; ``triple`` (machine, system and interface), ``target`` (the least processor of the kind)
-    and ``features`` (further ones, or with a minus those it lacks) are LLVM's names; ``model`` is the processor of this
-    machine, or ``target`` if a lesser kind was chosen.
+    ``kind`` is one of KINDS. ``triple`` (machine, system and ABI), ``target`` (the baseline processor of the kind) and
+    ``features`` (added, or with a minus removed, features) are LLVM's names. ``model`` is the name of this machine's
+    processor, or ``target`` if another kind than the machine's best was chosen.
     """
 
     kind: str
@@ -46,7 +46,7 @@ class Processor(NamedTuple):
     model: str
 
 
-_other: list[Processor] = []       # the machine that this process makes code for, if it is not this one
+_other: list[Processor] = []       # processor chosen by :func:`make_code_for`, if any
 
 
 @cache
@@ -71,7 +71,7 @@ def _triple() -> str:
 
 @cache
 def processor() -> Processor:
-    """Return the processor that this process makes machine code for.
+    """Return the processor for which this process compiles machine code.
 
     Raises
     ------
@@ -94,13 +94,13 @@ def processor() -> Processor:
 
 
 def least_of(kind: str, triple: str) -> Processor:
-    """Return the least processor of a kind, for one of LLVM's triples."""
+    """Return the baseline processor of a kind, for a triple of LLVM."""
     target = ALL_ARM if triple.startswith(_ARM) else _LEVELS.get(kind, "")
     return Processor(kind, triple, target, _TUNING.get(kind, ""), target)
 
 
 def set_name(made_for: Processor) -> str | None:
-    """Return the name of the set of kernels for a processor; None if wheels carry none for it."""
+    """Return the name of the wheel's folder of kernels for a processor; None if wheels contain none for it."""
     for machine, sets in SETS.items():
         if made_for.triple == LINUX[machine]:
             return sets.get(made_for.kind)
@@ -108,9 +108,9 @@ def set_name(made_for: Processor) -> str | None:
 
 
 def make_code_for(machine: str, kind: str) -> None:
-    """Make machine code from now on for a kind of Linux machine ("x86_64", "aarch64"), perhaps not this one.
+    """Compile machine code from now on for a kind of processor of a Linux machine: "x86_64" or "aarch64".
 
-    For a process that does nothing else, and called before any code is made: the code may not run here.
+    It is called before any code is compiled, in a process that only compiles: the code may not run on this machine.
     """
     from llvmlite import binding
 

@@ -1,11 +1,11 @@
-"""The rule by which products are computed by tiles or by BLAS, and the address of BLAS's ``sgemm``. Light: no numba.
+"""The rule which products tiles compute and which BLAS computes; the address of BLAS's ``sgemm``. Light: no numba.
 
-The rule is a number with a bit for each class of products: by which matrices are to be transposed, and by whether all
-three dimensions are large. A bit that is set stands for BLAS. Kernels read the rule from memory when they run, so that
+The rule is an integer with a bit for each class of products; a class is given by which factors are transposed, and by
+whether all three dimensions are large. A bit is 1 for BLAS. Kernels read the rule from memory when they run, so that
 the same machine code serves all rules; a process that does not need BLAS does not load it.
 
-Built in: tiles where they were measured on such processors, BLAS elsewhere. ``nnet3py tune`` measures both, and keeps
-the faster choice in the cache folder.
+The built-in rule is tiles on kinds of processors where they have been measured, BLAS on others. ``nnet3py tune``
+measures both, and stores the faster one for each class in the cache folder.
 """
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from nnet3py.engine.threads import limit_blas
 from nnet3py.errors import DeviceError
 from nnet3py.trusted_files import read_trusted, write_private
 
-# -- BLAS: ``scipy.linalg.cython_blas`` hands out the address of ``sgemm``. Only that extension module is loaded:
-# importing all of ``scipy.linalg`` takes a tenth of a second and more, loading this module 2 ms.
+# -- BLAS: ``scipy.linalg.cython_blas`` exports the address of ``sgemm``. Only that extension module is imported, in
+# 2 ms: importing all of ``scipy.linalg`` takes a tenth of a second and more.
 
 def _load_cython_blas() -> ModuleType:
-    """Import ``scipy.linalg.cython_blas``, without the rest of ``scipy.linalg`` where its file is found."""
+    """Import ``scipy.linalg.cython_blas``, if possible without the rest of ``scipy.linalg``."""
     import scipy  # sets up the search path of its libraries on Windows
 
     folder = Path(scipy.__file__).parent / "linalg"
@@ -65,12 +65,12 @@ def _sgemm() -> tuple[int, int]:
 
 
 def sgemm_address() -> int:
-    """Return the address of ``sgemm``; in commands, BLAS computes with one thread from now on. Raises DeviceError."""
+    """Return the address of ``sgemm``; limit BLAS to one thread in commands. Raises DeviceError if it is not usable."""
     return _sgemm()[0]
 
 
 def integer_bits() -> int:
-    """Return the width of BLAS's integers in bits. Raises DeviceError."""
+    """Return the size of BLAS's integers in bits. Raises DeviceError if scipy's BLAS is not usable."""
     return _sgemm()[1]
 
 
@@ -80,34 +80,34 @@ def integer_bits() -> int:
 logger = logging.getLogger("nnet3py.ops")
 
 FILE = "products.json"
-LARGE = 128                 # a product whose least dimension is this or more is large
+LARGE = 128                 # a product is large if all of its dimensions are at least this
 FORMS = ("plain", "right transposed", "left transposed", "both transposed")
 NUM_CLASSES = 2 * len(FORMS)
 NO_BLAS, ALL_BLAS = 0, (1 << NUM_CLASSES) - 1
-RULE, SGEMM = range(2)      # places in ``words``, the memory that kernels read
+RULE, SGEMM = range(2)      # indexes into ``words``, the memory that kernels read
 
 words = lasting_words(2)
 
 
 def class_of(m: int, n: int, k: int, trans_a: bool, trans_b: bool) -> int:
-    """Return the number of the bit for a product of op(a) (m x k) and op(b) (k x n)."""
+    """Return the class of a product of op(a) (m x k) and op(b) (k x n): the number of its bit in the rule."""
     return 2 * (2 * trans_a + trans_b) + (min(m, n, k) >= LARGE)
 
 
 def rule() -> int:
-    """Return the rule that holds in this process."""
+    """Return the current rule of this process."""
     return int(words[RULE])
 
 
 def set_rule(bits: int) -> None:
-    """Set the rule of this process; kernels that are running go on with the old one."""
+    """Set the rule of this process, for products that begin from now on."""
     if bits:
         load_blas()
     words[RULE] = bits
 
 
 def load_blas() -> None:
-    """Put the address of BLAS's ``sgemm`` where kernels read it, before any calls it. Raises DeviceError."""
+    """Store the address of BLAS's ``sgemm`` where kernels read it. Raises DeviceError if it is not usable."""
     words[SGEMM] = sgemm_address()
 
 
@@ -117,7 +117,7 @@ def built_in() -> int:
 
 
 def measured() -> int | None:
-    """Return the rule that ``nnet3py tune`` has measured for this processor; None without one."""
+    """Return the rule that ``nnet3py tune`` has stored for this processor; None if there is none."""
     path = rule_file()
     try:
         kept = json.loads(read_trusted(path))[_key()]
@@ -134,7 +134,7 @@ def measured() -> int | None:
 
 
 def keep(bits: int) -> Path:
-    """Write the rule for this processor beside those for others; return the file. Raises OSError."""
+    """Store a rule for this processor in the file of measured rules; return the file. Raises OSError."""
     path = rule_file()
     try:
         kept = json.loads(read_trusted(path))
@@ -155,7 +155,7 @@ def drop() -> bool:
 
 
 def rule_file() -> Path:
-    """Return the file of measured rules."""
+    """Return the path of the file of measured rules."""
     return cache_folder() / FILE
 
 

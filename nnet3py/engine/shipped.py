@@ -1,8 +1,8 @@
-"""The kernels that come with the package: compiled when its wheel was built, for each kind of processor. Light.
+"""The kernels that are in the package's wheel: compiled when it was built, for each kind of processor. Light.
 
-A file names the sources, the processor and the layout of Python's and numpy's objects that it was made for, and is not
-used if these differ here. It need not have been made by the numba that is installed, or for this Python. Since it is
-executed, it has to be as safe as the package's Python files: nobody else may have put it there (``trusted_files.py``).
+A file contains the hash of its sources, the processor and the layout of Python's and numpy's objects for which it was
+compiled, and is not used if these differ here. The versions of numba and Python may differ. Since the file is executed,
+it must be as trustworthy as the package's Python files: no other user may have written it (``trusted_files.py``).
 """
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from nnet3py.trusted_files import why_less_trusted
 logger = logging.getLogger("nnet3py.ops")
 
 VARIABLE = "NNET3PY_KERNELS"
-COMPILED = "compiled"          # its value for using no shipped kernels
+COMPILED = "compiled"          # value of the variable with which kernels of the wheel are not used
 _PACKAGE = Path(__file__).resolve().parents[1]
 FOLDER = _PACKAGE / "kernels"  # with a folder for each kind of processor
 
 
 def read(key: Key) -> Code | None:
-    """Return the code that came with the package; None if there is none, or (logged once) if it must not be used."""
+    """Return the code in the wheel; None if there is none, or, with a warning, if it must not be used."""
     folder = usable_folder()
     if folder is None or not key.source.is_relative_to(_PACKAGE):
         return None
@@ -51,7 +51,7 @@ def file_name(key: Key) -> str:
 
 
 def belonging(key: Key, made_for: Processor) -> str:
-    """Return a text with all that a file with such code must have been made for."""
+    """Return the owner text that a kernel's file must have: names, sources, processor and object layouts."""
     return "\n".join([file_name(key), f"sources {sources_hash(key.sources)}",
                       f"processor {made_for.kind} {made_for.triple} {made_for.target} {made_for.features}".rstrip(),
                       f"interface {interface.description()}"])
@@ -59,7 +59,7 @@ def belonging(key: Key, made_for: Processor) -> str:
 
 @cache
 def usable_folder() -> Path | None:
-    """Return the folder of kernels for this processor; None if there is none, or if it must not be used."""
+    """Return the folder of the wheel's kernels for this processor; None if there is none, or it must not be used."""
     name = set_name(processor())
     if name is None or os.environ.get(VARIABLE, "").strip() == COMPILED:
         return None
@@ -75,7 +75,7 @@ def usable_folder() -> Path | None:
 
 
 def _difference(kept: bytes, key: Key) -> str:
-    """Return in what a file differs from what is needed here."""
+    """Return the first difference between what a file was compiled for and this process, for a warning."""
     owner = kernel_code.owner_in(kept)
     if owner is None:
         return f"{file_name(key)} is damaged"

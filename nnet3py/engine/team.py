@@ -1,4 +1,4 @@
-"""The team of threads that share the work of kernels, and the memory by which they agree. Light: no numba.
+"""The team: worker threads that share the work of kernels, and the memory by which they communicate. Light: no numba.
 
 ``team_code.py`` has the protocol.
 """
@@ -15,7 +15,7 @@ from nnet3py.engine import interface, kernel_files
 from nnet3py.engine.interface import lasting
 from nnet3py.system import address_of_c_function, available_cores
 
-# -- memory: words (int64), on a cache line (8 words) of their own where several threads change them -------------------
+# -- memory: indexes of words (int64); words that several threads change have a cache line (8 words) of their own ------
 _LINE = 8
 BUSY, GATE, CHUNKS, SLEEPING = 0, _LINE, 2 * _LINE, 3 * _LINE
 FUNCTION, ARGUMENTS, COUNT, CHUNK, JOB, LIMIT, WORKERS, WAKE, SLEEP, WATCH = range(4 * _LINE, 4 * _LINE + 10)
@@ -32,7 +32,7 @@ words = lasting_words(_NUM_WORDS)
 
 
 def _register() -> None:
-    """Make the team's memory and the C library's functions known to LLVM."""
+    """Add the team's memory and functions of the C library to LLVM's table of symbols."""
     llvmlite.binding.add_symbol(interface.TEAM, words.ctypes.data)
     for symbol, name in ((interface.READ, "read"), (interface.WRITE, "write"), (interface.YIELD, "sched_yield")):
         llvmlite.binding.add_symbol(symbol, address_of_c_function(name))
@@ -45,13 +45,13 @@ _register()
 
 
 _CODE = Path(__file__).resolve().with_name("team_code.py")
-_NAME = "nnet3py-"          # of workers, before their numbers
+_NAME = "nnet3py-"          # beginning of the names of workers
 _lock = threading.Lock()
-_LOOKS = 6000               # looks of a worker for a job before it sleeps: some 100 microseconds
+_LOOKS = 6000               # times that a worker looks for a job before it sleeps: some 100 microseconds
 
 
 def set_team_size(count: int) -> None:
-    """Let kernels use ``count`` threads, the caller's among them; start workers that are missing."""
+    """Let kernels use ``count`` threads, including the caller's; start missing workers."""
     with _lock:
         workers = int(words[WORKERS])
         if count - 1 > workers:
@@ -61,23 +61,23 @@ def set_team_size(count: int) -> None:
             for worker in range(workers, count - 1):
                 threading.Thread(target=serve, args=(worker,), name=f"{_NAME}{worker}", daemon=True).start()
             words[WORKERS] = count - 1
-        # more threads than cores: a worker that looks for a job keeps another thread from its core
+        # with more threads than cores, workers sleep at once: looking for a job would block the core for other threads
         words[WATCH] = _LOOKS if count <= available_cores() else 0
         words[LIMIT] = count
 
 
 def is_worker(thread: threading.Thread) -> bool:
-    """Return whether a thread is a worker of the team: asleep between calls of kernels, and no hindrance to a fork."""
+    """Return whether a thread is a worker of the team; such threads do not make a fork unsafe between kernel calls."""
     return thread.name.removeprefix(_NAME).isdigit()
 
 
 def size() -> int:
-    """Return how many threads kernels use, the caller's among them."""
+    """Return the number of threads that kernels use, including the caller's."""
     return max(1, min(int(words[LIMIT]), 1 + int(words[WORKERS])))
 
 
 def _forget_workers() -> None:
-    """Let a forked child's kernels work alone: it has no workers, and a thread of its parent may hold the lock."""
+    """Reset the team in a forked child, which has no workers, and where the lock may be held for ever."""
     global _lock
     words[:] = 0
     _lock = threading.Lock()

@@ -1,14 +1,15 @@
 """The protocol by which threads share the work of a kernel, as compiled functions.
 
-A kernel with enough work hands out chunks of its rows or columns: the calling thread takes them from the front, the
-team's workers from the back, so that in kernel after kernel a worker meets rows that are in its core's cache. Nobody
-waits for a worker that has not begun: a job is done when all its chunks are, and on a busy machine the caller simply
-does more of them itself. Workers watch for the next job for a moment, or not at all where there are more threads than
-cores, and then sleep in ``read`` on a pipe; a job wakes no more of them than it has chunks for.
+A call of a kernel with enough work is a job: its rows or columns are cut into chunks. The calling thread takes chunks
+from the front, the team's workers take them from the back, so that in one kernel after the other a worker gets rows
+that are in its core's cache. A job is finished when all chunks are; the caller waits only for workers that have begun a
+chunk, and on a busy machine it computes more chunks itself. A worker looks for the next job for about 100 microseconds,
+or not at all if there are more threads than cores, and then sleeps in ``read`` on a pipe; a job wakes at most as many
+workers as it has chunks for.
 
-All of it is compiled code without Python objects, so that sharing costs about a microsecond. One job runs at a time: a
-kernel called from a second Python thread meanwhile does its work alone. Where sums are formed, chunks never split a
-sum, so that results do not depend on the number of threads.
+All of this is compiled code without Python objects, so that sharing takes about a microsecond. One job runs at a time:
+a kernel that another Python thread calls meanwhile computes alone. Chunks never split a sum, so that results do not
+depend on the number of threads.
 """
 from __future__ import annotations
 
@@ -41,10 +42,11 @@ from nnet3py.engine.team import (
     WORKERS,
 )
 
-LEAST_WORK = 65536       # additions of numbers in memory that are worth a thread: about 8 microseconds
+LEAST_WORK = 65536       # least work of a thread in additions of numbers in memory: about 8 microseconds
 CHUNKS_PER_THREAD = 4    # at most: smaller chunks would use the caches badly
 
-# bits of the gate: number of the job, whether the gate is open, and how many workers are inside
+# The word GATE has the number of the job, a bit that is set while workers may enter (the gate is open), and the number
+# of workers that compute chunks now (that are inside).
 OPEN, INSIDE, JOB_SHIFT = 1 << 16, (1 << 16) - 1, 17
 
 
@@ -54,12 +56,12 @@ _I64 = ir.IntType(64)
 
 
 def _word(context: Any, builder: Any, index: Any) -> Any:
-    """Return a pointer to a word of the team's memory."""
+    """Write LLVM code that computes the address of word ``index`` of the team's memory; return it."""
     return builder.gep(context.get_c_value(builder, _I64, interface.TEAM), [index])
 
 
 def _peek(typingctx, index):
-    """Return the value of a word."""
+    """Return the value of word ``index``, read atomically."""
     def codegen(context, builder, signature, args):
         return builder.load_atomic(_word(context, builder, args[0]), "seq_cst", 8)
 
@@ -67,7 +69,7 @@ def _peek(typingctx, index):
 
 
 def _poke(typingctx, index, value):
-    """Set a word."""
+    """Set word ``index`` to ``value``, atomically."""
     def codegen(context, builder, signature, args):
         builder.atomic_rmw("xchg", _word(context, builder, args[0]), args[1], "seq_cst")
         return context.get_dummy_value()
@@ -76,7 +78,7 @@ def _poke(typingctx, index, value):
 
 
 def _add(typingctx, index, value):
-    """Add to a word; return its value before."""
+    """Add ``value`` to word ``index``, atomically; return its old value."""
     def codegen(context, builder, signature, args):
         return builder.atomic_rmw("add", _word(context, builder, args[0]), args[1], "seq_cst")
 
@@ -84,7 +86,7 @@ def _add(typingctx, index, value):
 
 
 def _swap(typingctx, index, old, new):
-    """Set a word to ``new`` if it is ``old``; return whether it was."""
+    """Set word ``index`` to ``new`` if it is ``old``, atomically (compare and swap); return whether it was."""
     def codegen(context, builder, signature, args):
         done = builder.cmpxchg(_word(context, builder, args[0]), args[1], args[2], "seq_cst", "seq_cst")
         return builder.extract_value(done, 1)
@@ -93,7 +95,7 @@ def _swap(typingctx, index, old, new):
 
 
 def _relax(typingctx):
-    """Tell the processor that this thread is only waiting."""
+    """Run the processor's instruction for a thread that waits in a loop (pause or yield)."""
     def codegen(context, builder, signature, args):
         machine = processor().triple
         if machine.startswith(("x86", "i686")):
@@ -109,7 +111,7 @@ def _relax(typingctx):
 
 
 def _give_way(typingctx):
-    """Give this core to another thread that waits for one (``sched_yield``)."""
+    """Let another thread run on this core (``sched_yield``)."""
     def codegen(context, builder, signature, args):
         function_type = ir.FunctionType(ir.IntType(32), [])
         builder.call(cgutils.get_or_insert_function(builder.module, function_type, interface.YIELD), [])
@@ -119,7 +121,7 @@ def _give_way(typingctx):
 
 
 def _pass_byte(symbol: str) -> Any:
-    """Make a call of ``read`` or ``write`` of one byte, whose value does not matter."""
+    """Make an intrinsic that calls ``read`` or ``write`` for one byte of any value, and returns the result."""
     def intrinsic_function(typingctx, descriptor):
         def codegen(context, builder, signature, args):
             function_type = ir.FunctionType(_I64, [ir.IntType(32), cgutils.voidptr_t, _I64])
@@ -136,7 +138,10 @@ _PART = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, _I64, _I64])
 
 
 def _call_part(typingctx, function, arguments, first, last):
-    """Call the function at an address, made by ``part_address``, with the arguments at another."""
+    """Call a function for rows or columns ``first`` to ``last`` - 1.
+
+    ``function`` and ``arguments`` are addresses from ``part_address`` and ``address_of``.
+    """
     def codegen(context, builder, signature, args):
         target = builder.inttoptr(args[0], _PART.as_pointer())
         builder.call(target, [builder.inttoptr(args[1], cgutils.voidptr_t), args[2], args[3]])
@@ -146,7 +151,10 @@ def _call_part(typingctx, function, arguments, first, last):
 
 
 def _part_address(typingctx, body, arguments):
-    """Return the address of a C function that calls ``body(first, last, *arguments)`` with a tuple's address."""
+    """Return the address of a C function (address of the tuple ``arguments``, first, last).
+
+    It calls ``body(first, last, *arguments)``.
+    """
     if not (isinstance(body, types.Dispatcher) and isinstance(arguments, types.BaseTuple)):
         return None
     members: Any = arguments
@@ -155,7 +163,7 @@ def _part_address(typingctx, body, arguments):
     def codegen(context, builder, signature, args):
         flags = Flags()
         body.dispatcher.targetdescr.options.parse_as_flags(flags, body.dispatcher.targetoptions)
-        # without machine code of its own, which is never called and takes as long as all the rest
+        # not compiled separately, since it is inlined below: that would double the time
         compiled = context.compile_subroutine(builder, body.dispatcher.py_func, types.none(*kinds), flags=flags,
                                               caching=False)
         module = builder.module
@@ -173,7 +181,7 @@ def _part_address(typingctx, body, arguments):
 
 
 def _address_of(typingctx, arguments):
-    """Return the address of a copy of a tuple in the caller's stack frame."""
+    """Copy the tuple ``arguments`` into the caller's stack frame; return the address of the copy."""
     def codegen(context, builder, signature, args):
         return builder.ptrtoint(cgutils.alloca_once_value(builder, args[0]), _I64)
 
@@ -198,20 +206,24 @@ inline = njit()
 
 @inline
 def _part_of(count, parts, multiple):
-    """Return the size of ``parts`` equal parts of ``count``, rounded up to a multiple of ``multiple``."""
+    """Return ``count`` divided by ``parts``, rounded up to a multiple of ``multiple``."""
     return -(-count // (parts * multiple)) * multiple
 
 
 @inline
 def _chunk_size(count, work_per_unit, multiple, per_thread):
-    """Return rows or columns of a chunk, a multiple of ``multiple``; more than ``count`` if sharing does not pay."""
+    """Return the number of rows or columns in a chunk; more than ``count`` if sharing would not be faster.
+
+    Arguments are those of :func:`_share`.
+    """
     work = count * work_per_unit
     threads = min(peek(LIMIT), 1 + peek(WORKERS), work // LEAST_WORK)
     if threads <= 1:
         return count + 1
     each = max(1, min(per_thread, work // (2 * LEAST_WORK * threads)))
     size = _part_of(count, each * threads, multiple)
-    # Many help where a thread is late; but where they are rounded up by much, fewer are shared far more evenly.
+    # Many small chunks help if a thread starts late. But if rounding makes them much larger, fewer ones are shared more
+    # evenly.
     for fewer in range(each - 1, 0, -1):
         larger = _part_of(count, fewer * threads, multiple)
         if larger * fewer * 8 < size * each * 7:
@@ -249,9 +261,9 @@ def _run_shared(function, arguments, count, chunk):
 def _share(function, arguments, count, work_per_unit, multiple, per_thread):
     """Run a job of ``count`` rows or columns, in chunks that the threads share.
 
-    ``function`` and ``arguments`` are addresses from ``part_address`` and ``address_of``. ``work_per_unit`` is the work
-    of a row or column in additions of a number in memory; chunks are multiples of ``multiple``, at most ``per_thread``
-    for each thread.
+    ``function`` and ``arguments`` are addresses from ``part_address`` and ``address_of``. ``work_per_unit`` is the time
+    for a row or column, as the number of additions of numbers in memory that take as long. The sizes of chunks are
+    multiples of ``multiple``; there are at most ``per_thread`` chunks for each thread.
     """
     chunk = _chunk_size(count, work_per_unit, multiple, per_thread)
     if chunk >= count or not _run_shared(function, arguments, count, chunk):
@@ -260,7 +272,7 @@ def _share(function, arguments, count, work_per_unit, multiple, per_thread):
 
 @inline
 def _wait_for_workers():
-    """Wait for workers inside the gate; after a while, give this core to a worker that may have been stopped."""
+    """Wait until no worker computes a chunk; after a while, let other threads run, among them perhaps such a worker."""
     for _ in range(peek(WATCH)):
         if not peek(GATE) & INSIDE:
             return
@@ -271,7 +283,10 @@ def _wait_for_workers():
 
 @inline
 def _wake(most):
-    """Wake up to ``most`` sleepers; the system chooses which, so the caller asks for all where some may not work."""
+    """Wake up to ``most`` sleeping workers.
+
+    The system chooses which ones: the caller wakes all if the number of threads does not allow all of them to work.
+    """
     sleeping = peek(SLEEPING)
     while not swap(SLEEPING, sleeping, sleeping - min(sleeping, most)):
         sleeping = peek(SLEEPING)
@@ -287,7 +302,7 @@ def _run_chunk(number):
 
 @inline
 def _take_first():
-    """Take the first chunk that is left; return its number, or -1."""
+    """Take the first chunk that nobody has taken; return its number, or -1 if there is none."""
     while True:
         left = peek(CHUNKS)
         first, end = left & 0xFFFFFFFF, left >> 32
@@ -299,7 +314,7 @@ def _take_first():
 
 @inline
 def _take_last():
-    """Take the last chunk that is left; return its number, or -1."""
+    """Take the last chunk that nobody has taken; return its number, or -1 if there is none."""
     while True:
         left = peek(CHUNKS)
         first, end = left & 0xFFFFFFFF, left >> 32
@@ -311,7 +326,7 @@ def _take_last():
 
 @inline
 def _enter(last_job):
-    """Enter the gate if a job other than ``last_job`` is open; return that job's number, or -1."""
+    """Enter the gate if it is open for another job than ``last_job``; return that job's number, or -1."""
     gate = peek(GATE)
     if gate & OPEN and gate >> JOB_SHIFT != last_job and swap(GATE, gate, gate + 1):
         return gate >> JOB_SHIFT
@@ -319,7 +334,7 @@ def _enter(last_job):
 
 
 def serve(worker):
-    """Work as worker number ``worker`` until the process ends."""
+    """Compute chunks of jobs as worker number ``worker``, until the process ends."""
     last_job = 0
     idle = 0
     while True:
@@ -342,7 +357,7 @@ def serve(worker):
 
 @inline
 def _sleep(last_job):
-    """Sleep until a job begins: its caller then takes this worker off the number of sleepers, and writes a byte."""
+    """Sleep until a job begins, whose caller subtracts this worker from SLEEPING and writes a byte to the pipe."""
     add(SLEEPING, 1)
     gate = peek(GATE)
     if gate & OPEN and gate >> JOB_SHIFT != last_job:
@@ -351,17 +366,17 @@ def _sleep(last_job):
             if swap(SLEEPING, sleeping, sleeping - 1):
                 return
             sleeping = peek(SLEEPING)
-    while read_byte(peek(SLEEP)) != 1:      # a signal came: the byte that is meant for this worker will, too
+    while read_byte(peek(SLEEP)) != 1:      # interrupted by a signal: the byte for this worker is still to come
         relax()
 
 
-# compiled once: in every kernel it would take most of a second each time
+# a C function, compiled once: as part of each kernel it would take most of a second for each
 _SHARE_KINDS = (types.intp,) * 6
 share: Any = c_function(interface.SHARE, _SHARE_KINDS)
 
 
 def make_share() -> Code:
-    """Compile the C function ``interface.SHARE``."""
+    """Compile :func:`_share` as the C function ``interface.SHARE``."""
     return compiling.make_c_function(_share, _SHARE_KINDS, interface.SYMBOLS)
 
 

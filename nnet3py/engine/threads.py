@@ -1,11 +1,12 @@
-"""The number of threads that compute. There is one pool: two whose threads spin while they wait slow each other down.
+"""The number of threads that compute.
 
-Kernels and matrix products share their work among the threads of ``team.py``, and numba's own pool is not used. BLAS
-computes with the thread that calls it: in the process of a command always; in a user's program, whose numpy computes
-with BLAS, too, only while products of ours that go to BLAS are computed (``runtime/blas_threads.py``).
+Kernels and matrix products share their work among the threads of ``team.py``. numba's threads are not used, and BLAS
+computes with the calling thread alone: two pools of threads that wait in loops would slow each other down. In the
+process of a command BLAS is always limited to one thread; in a user's program, where numpy uses BLAS as well, only
+while products of this package are computed by BLAS (``runtime/blas_threads.py``).
 
-The number is ``--num-threads``, else of the environment's ``NNET3PY_NUM_THREADS`` (set for jobs that share a
-machine), else of the cores.
+The number is ``--num-threads``, or else ``NNET3PY_NUM_THREADS`` of the environment (set for jobs that share a machine),
+or else the number of cores that the process may use.
 """
 from __future__ import annotations
 
@@ -16,13 +17,13 @@ from nnet3py.errors import UsageError
 from nnet3py.system import available_cores
 
 VARIABLE = "NNET3PY_NUM_THREADS"
-# Rows that a partial sum of columns covers before it is added to the others, however many threads share the work: no
-# number depends on how many there are.
+# Columns are summed over so many rows at a time, and then these partial sums are added, for any number of threads: so
+# results do not depend on the number of threads.
 ROWS_OF_A_SUM = 64
 _OTHERS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")   # of BLAS libraries
 
 _chosen: int | None = None
-_process_is_ours = False         # a command's
+_process_is_ours = False         # whether this is the process of a command
 
 
 def num_threads() -> int:
@@ -45,12 +46,12 @@ def _threads_in_environment() -> int | None:
 
 
 def environment_of_threads(count: int) -> dict[str, str]:
-    """Return environment variables with which a process and its children compute with ``count`` threads."""
+    """Return the environment variables that make a new process, and its children, compute with ``count`` threads."""
     return dict.fromkeys((VARIABLE, *_OTHERS), str(count))
 
 
 def bind_libraries() -> None:
-    """Limit numpy's BLAS, too, to ``NNET3PY_NUM_THREADS`` if that is set; call before numpy is imported."""
+    """Limit numpy's BLAS to ``NNET3PY_NUM_THREADS``, if that is set; to be called before numpy is imported."""
     count = _threads_in_environment()
     if count:
         for name, value in environment_of_threads(count).items():
@@ -58,9 +59,9 @@ def bind_libraries() -> None:
 
 
 def set_num_threads(count: int | None) -> None:
-    """Choose the number of threads (``--num-threads``).
+    """Set the number of threads (``--num-threads``).
 
-    None or 0 stands for ``NNET3PY_NUM_THREADS``, or else for the cores this process may use.
+    None or 0 stands for ``NNET3PY_NUM_THREADS``, or else for the number of cores that this process may use.
 
     Raises
     ------
@@ -75,7 +76,7 @@ def set_num_threads(count: int | None) -> None:
 
 
 def own_process() -> None:
-    """Declare that this process is a command's, in which BLAS needs no threads of its own."""
+    """Declare that this is the process of a command, in which BLAS is limited to one thread."""
     global _process_is_ours
     _process_is_ours = True
 
@@ -86,7 +87,7 @@ def process_is_ours() -> bool:
 
 
 def apply() -> None:
-    """Give the chosen number of threads to kernels, and in the process of a command one to every BLAS."""
+    """Apply the number of threads to kernels; in the process of a command, limit every BLAS library to one thread."""
     from nnet3py.engine import code_files
 
     with code_files.lock:   # before the import's lock: loading a kernel that needs the team takes them in that order
@@ -97,7 +98,7 @@ def apply() -> None:
 
 
 def limit_blas() -> None:
-    """Let every BLAS library compute with the thread that calls it, in the process of a command."""
+    """Limit every BLAS library to the calling thread, if this is the process of a command."""
     if _process_is_ours:
         for library in blas_libraries():
             library.set_num_threads(1)

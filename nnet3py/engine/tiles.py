@@ -1,10 +1,12 @@
 """Products of matrices by tiles that stay in the processor's registers, mostly without copies of the factors.
 
-BLAS copies both factors into the order of its kernels. That pays for large square products; in networks one dimension
-is often 20 to 200, and copying takes a third of the time. Here a tile of the result (rows x vectors of columns) is kept
-in registers while one pass over a block of k adds products to it: a number of the left factor, read where it is, times
-a row of the right one. Blocks of factors are copied where they are strided, transposed, or needed often.
-Every element is the sum over k in the same order, whatever the size of the product and however it is cut.
+BLAS copies both factors into the order in which its kernels read them. For large square products that is the fastest
+way; in networks one dimension is often 20 to 200, and copying takes a third of the time. Here a tile of the result
+(rows x vectors of columns) is kept in registers while a loop over a block of the inner dimension k adds products to
+it: an element of the left matrix, read in place, times a part of a row of the right one. Blocks of the factors are
+copied if they are strided, transposed, or needed often. A "panel" is a block of rows of the right matrix, in the
+columns of a tile.
+Every element is the sum over k in the same order, for any size of the product, and any way of cutting it.
 """
 from __future__ import annotations
 
@@ -20,28 +22,29 @@ from nnet3py.engine.inline import address, bring, c_function, get_float, inline,
 from nnet3py.engine.kernel_code import Code
 from nnet3py.engine.processor import AVX2, AVX512, GENERIC, NEON, SSE4, processor
 
-# Floats of a vector, rows and vectors of a tile: the processor's registers hold the tile and some more
+# Floats in a vector, rows of a tile, vectors in a row of a tile: registers hold the tile, a row of the right matrix,
+# and some elements of the left one
 SHAPES = {AVX512: (16, 8, 3),       # 32 registers
           AVX2: (8, 6, 2),          # 16 registers
           NEON: (4, 4, 5),          # 32 registers; a tile has no more rows than a vector has numbers
-          SSE4: (4, 4, 2),          # without fused products BLAS computes
+          SSE4: (4, 4, 2),          # it has no fused multiply-add, so by default BLAS computes products
           GENERIC: (4, 4, 2)}
 VECTOR, TILE_ROWS, TILE_VECTORS = SHAPES[processor().kind]
 PANEL = VECTOR * TILE_VECTORS     # columns of a tile
 ROW_COUNTS = tuple(sorted({TILE_ROWS, 4, 2, 1}, reverse=True))
-BLOCK = 160 if processor().kind == AVX512 else 256   # of k: a panel of so many rows is in the first-level cache
-ROW_BLOCK = 192                   # rows whose part of a block of k is in the second-level cache
+BLOCK = 160 if processor().kind == AVX512 else 256   # length of blocks of k: a panel fits in the first-level cache
+ROW_BLOCK = 192                   # rows of the left matrix of which a block of k fits in the second-level cache
 ITEM, CACHE_LINE = 4, 64          # bytes
 PANEL_SIZE, TILE_SIZE = BLOCK * PANEL, TILE_ROWS * PANEL
-GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # copy of a tile's rows of a left matrix, and excess
+GROUP_SIZE = BLOCK * TILE_ROWS + VECTOR      # copy of a tile's rows of the left matrix, and space for excess elements
 LEFT_SIZE = -(-ROW_BLOCK // TILE_ROWS) * GROUP_SIZE
-# Columns of a transposed left matrix that are prefetched while it is copied: they are far from each other, often each
-# on a page of its own, and no processor guesses where the next one is.
+# How many columns ahead a transposed left matrix is prefetched while it is copied: its columns are far from each
+# other, often on different pages, so the processor's own prefetching does not work.
 COLUMNS_AHEAD = 8
 PANELS = 2                                   # panels that are copied side by side
 PANELS_SIZE = PANELS * PANEL_SIZE
-LEAST_COLUMNS_TO_COPY_FOR = 256              # of a result, for which it pays to copy rows of the left matrix
-LEAST_ROWS_TO_COPY_FOR = 4 * TILE_ROWS       # copying a panel takes a tenth of the time of its products
+LEAST_COLUMNS_TO_COPY_FOR = 256              # for a result of so many columns, rows of the left matrix are copied
+LEAST_ROWS_TO_COPY_FOR = 4 * TILE_ROWS       # for so many rows, panels are copied: a tenth of the product's time
 
 _I64, _FLOAT = ir.IntType(64), ir.FloatType()
 _VECTOR_TYPE = ir.VectorType(_FLOAT, VECTOR)
@@ -51,7 +54,7 @@ _TILE_TYPE = ir.FunctionType(ir.VoidType(), [_I64] * 10 + [_FLOAT, _FLOAT])
 
 
 def _define_tile(module: ir.Module, rows: int, vectors: int) -> ir.Function:
-    """Define the function that computes one tile: result = alpha left right + beta addend."""
+    """Return the LLVM function that computes a tile: result = alpha left right + beta addend; define it if missing."""
     name = f"nnet3py_tile_{rows}_{vectors}"
     if name in module.globals:
         return module.get_global(name)
@@ -119,7 +122,7 @@ def _define_tile(module: ir.Module, rows: int, vectors: int) -> ir.Function:
 
 
 def _prefetch(builder: ir.IRBuilder, start: Any, step: Any, rows: int, vectors: int) -> None:
-    """Prefetch the cache lines of a tile's result while its products are computed."""
+    """Write LLVM code that prefetches the cache lines of a tile's result, for use after its products are computed."""
     for r in range(rows):
         for offset in range(0, vectors * VECTOR * ITEM, CACHE_LINE):
             place = builder.add(builder.add(start, builder.mul(step, ir.Constant(_I64, r))), ir.Constant(_I64, offset))
@@ -127,7 +130,7 @@ def _prefetch(builder: ir.IRBuilder, start: Any, step: Any, rows: int, vectors: 
 
 
 def _join(phis: list[list[Any]], *incoming: tuple[list[list[Any]], Any]) -> None:
-    """Connect phi nodes with their values of several blocks."""
+    """Add the values that phi nodes have when control comes from each of several basic blocks."""
     for values, block in incoming:
         for row, others in zip(phis, values, strict=True):
             for phi, value in zip(row, others, strict=True):
@@ -160,7 +163,7 @@ def _splat(builder: ir.IRBuilder, number: Any) -> Any:
 
 
 def _places(builder: ir.IRBuilder, start: Any, step: Any, tile: list[list[Any]]) -> list[list[Any]]:
-    """Return the addresses of a tile's vectors."""
+    """Write LLVM code for the addresses of a tile's vectors, for each row; ``step`` is the bytes from row to row."""
     rows = [builder.add(start, builder.mul(step, ir.Constant(_I64, r))) for r in range(len(tile))]
     return [[builder.add(row, ir.Constant(_I64, v * VECTOR * ITEM)) for v in range(len(tile[0]))] for row in rows]
 
@@ -177,7 +180,7 @@ def _store_tile(builder: ir.IRBuilder, start: Any, step: Any, values: list[list[
 
 def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_step, result, result_step, addend,
           addend_step, alpha, beta):
-    """Compute the tile of ``rows`` (one of ROW_COUNTS) x ``vectors``."""
+    """Compute a tile of ``rows`` (one of ROW_COUNTS) x ``vectors``; other arguments as those of ``_TILE_TYPE``."""
     def codegen(context, builder, signature, args):
         kinds = [(r, v) for r in ROW_COUNTS for v in range(1, TILE_VECTORS + 1)]
         wanted = builder.add(builder.mul(args[0], ir.Constant(_I64, TILE_VECTORS + 1)), args[1])
@@ -197,16 +200,16 @@ def _tile(typingctx, rows, vectors, count, left, row_step, k_step, right, right_
 
 def _transpose(rows_of_source: int) -> Any:
     def intrinsic_function(typingctx, target, target_step, source, source_step):
-        """Copy ``rows_of_source`` x VECTOR numbers, whose rows are ``source_step`` bytes apart, as columns of a target.
+        """Transpose: copy ``rows_of_source`` rows of VECTOR numbers to VECTOR rows of a target; steps are in bytes.
 
-        VECTOR rows of VECTOR numbers each are written; what comes after the first ``rows_of_source`` is not to be used.
+        VECTOR numbers are written to each row of the target, of which only the first ``rows_of_source`` are defined.
         """
         def codegen(context, builder, signature, args):
             rows = [_load(builder, builder.add(args[2], builder.mul(args[3], ir.Constant(_I64, r))))
                     for r in range(rows_of_source)]
             rows += [ir.Constant(_VECTOR_TYPE, ir.Undefined)] * (VECTOR - rows_of_source)
             step = 1
-            while step < VECTOR:       # exchange the blocks beside the diagonal, of ever larger squares
+            while step < VECTOR:       # swap the off-diagonal blocks of 2 x 2 squares, then 4 x 4, and so on
                 for r in range(VECTOR):
                     if not r & step:
                         upper, lower = rows[r], rows[r + step]
@@ -230,7 +233,7 @@ def _shuffle(builder: ir.IRBuilder, first: Any, second: Any, places: list[int]) 
 
 
 def _copy_vectors(typingctx, target, source, vectors):
-    """Copy ``vectors`` (at most TILE_VECTORS) vectors."""
+    """Copy ``vectors`` (at most TILE_VECTORS) vectors from one address to another."""
     def codegen(context, builder, signature, args):
         for v in range(TILE_VECTORS):
             with builder.if_then(builder.icmp_signed(">", args[2], ir.Constant(_I64, v))):
@@ -247,12 +250,15 @@ transpose_square: Any = intrinsic(_transpose(VECTOR))
 transpose_tile_rows: Any = intrinsic(_transpose(TILE_ROWS))
 copy_vectors: Any = intrinsic(_copy_vectors)
 ZERO, ONE = np.float32(0), np.float32(1)
-TRANS_A, TRANS_B = 2, 1       # what is transposed, as a number
+TRANS_A, TRANS_B = 2, 1       # bits of ``form``: which factors are transposed
 
 
 @inline
 def _copy_panel(panel, right, row_step, column_step, count, width, padded):
-    """Copy ``count`` rows of ``width`` columns, with zeros up to ``padded``, into ``panel`` (PANEL columns)."""
+    """Copy ``count`` rows of ``width`` columns of a right matrix, and zeros up to column ``padded``, to ``panel``.
+
+    Addresses and steps are in bytes; ``panel`` has PANEL columns.
+    """
     for j in range(padded):
         source = right + j * column_step
         for k in range(count):
@@ -262,7 +268,7 @@ def _copy_panel(panel, right, row_step, column_step, count, width, padded):
 
 @inline
 def _transpose_panel(panel, right, column_step, count, width):
-    """Copy as :func:`_copy_panel` a right matrix whose columns are contiguous; ``width`` is a multiple of VECTOR."""
+    """Copy a panel of a right matrix whose columns are contiguous; ``width`` is a multiple of VECTOR."""
     squares = count - count % VECTOR
     for j in range(0, width, VECTOR):
         for k in range(0, squares, VECTOR):
@@ -282,30 +288,30 @@ def _copy_rows(target, target_step, source, source_step, rows, width):
 
 @inline
 def next_rows(rows):
-    """Return how many of the rows that are left the next tile takes, one of ROW_COUNTS."""
+    """Return the number of rows of the next tile, one of ROW_COUNTS, when ``rows`` rows remain."""
     return TILE_ROWS if rows >= TILE_ROWS else 4 if rows >= 4 else 2 if rows >= 2 else 1
 
 
 @inline
 def depth_of(k):
-    """Return how much of ``k`` a block has, the same for all but the last one."""
+    """Return the length of blocks of the inner dimension ``k``, at most BLOCK; the last block may be shorter."""
     blocks = (k + BLOCK - 1) // BLOCK
     return min(k, (k + 4 * blocks - 1) // (4 * blocks) * 4)
 
 
 @inline
 def panel_width(columns):
-    """Return how many of the columns that are left the next panel has: whole vectors, or less than one at the end."""
+    """Return the width of the next panel when ``columns`` columns remain: whole vectors, or less than one vector."""
     width = min(PANEL, columns)
     return width if width < VECTOR else width - width % VECTOR
 
 
 @inline
 def panel_of_right(panel, right, right_step, column_step, count, width, vectors, rows):
-    """Return the address of a panel of the right matrix, and the bytes from row to row.
+    """Return the address of a panel of the right matrix, in place or copied to ``panel``, and the bytes per row.
 
-    A panel is copied where tiles cannot read it in place, or where so many ``rows`` need it that copying pays: rows
-    that are far from each other are in each other's way in the cache.
+    It is copied if tiles cannot read it in place, or if there are so many ``rows`` of the left matrix that copying
+    makes the product faster: in place, rows that are far from each other may compete for the same cache lines.
     """
     if width < vectors * VECTOR:
         _copy_panel(panel, right, right_step, column_step, count, width, vectors * VECTOR)
@@ -321,7 +327,7 @@ def panel_of_right(panel, right, right_step, column_step, count, width, vectors,
 
 @inline
 def _copy_panels(panels, right, right_step, count, num_panels):
-    """Copy panels side by side: reading more of a row at a time needs fewer changes of pages."""
+    """Copy ``num_panels`` adjacent panels of the right matrix, row by row, which changes pages less often."""
     for k in range(count):
         for p in range(num_panels):
             copy_vectors(panels + (p * PANEL_SIZE + k * PANEL) * ITEM, right + k * right_step + p * PANEL * ITEM,
@@ -330,12 +336,15 @@ def _copy_panels(panels, right, right_step, count, num_panels):
 
 @inline
 def _copy_left(packed, left, k_step, rows, count):
-    """Copy ``count`` columns of a transposed left matrix, so that each tile's numbers are together."""
+    """Copy ``rows`` x ``count`` elements of a transposed left matrix to ``packed``, the elements of each tile together.
+
+    A tile's elements are a group of GROUP_SIZE floats, in which the TILE_ROWS elements of each k are adjacent.
+    """
     for k in range(count):
         source, target, i = left + k * k_step, packed + k * TILE_ROWS * ITEM, 0
         for line in range(0, rows * ITEM, CACHE_LINE):
             bring(source + COLUMNS_AHEAD * k_step + line)
-        while i + VECTOR <= rows:                # the excess is overwritten, or lies after the group
+        while i + VECTOR <= rows:                # elements beyond TILE_ROWS are overwritten later, or are not used
             copy_vectors(target, source + i * ITEM, 1)
             target += GROUP_SIZE * ITEM
             i += TILE_ROWS
@@ -348,7 +357,7 @@ def _copy_left(packed, left, k_step, rows, count):
 
 @inline
 def transpose_left(packed, left, row_step, rows, count):
-    """Copy as :func:`_copy_left` ``rows`` of a left matrix that is not transposed."""
+    """Copy a left matrix that is not transposed, in the order of :func:`_copy_left`."""
     for i in range(0, rows, TILE_ROWS):
         target, source, k = packed + i // TILE_ROWS * GROUP_SIZE * ITEM, left + i * row_step, 0
         if i + TILE_ROWS <= rows:
@@ -362,7 +371,10 @@ def transpose_left(packed, left, row_step, rows, count):
 
 
 def _multiply(result, result_step, left, left_step, right, given_right_step, m, n, k, alpha, beta, form):
-    """Compute :func:`multiply` of matrices given as addresses of their first elements, and bytes from row to row."""
+    """Compute :func:`multiply`; a matrix is given by the address of its first element and the bytes from row to row.
+
+    ``form`` has the bits TRANS_A and TRANS_B.
+    """
     trans_a, trans_b = form >= TRANS_A, form % TRANS_A == TRANS_B
     panels, edge, packed = stack_floats(PANELS_SIZE), stack_floats(TILE_SIZE), stack_floats(LEFT_SIZE)
     row_step, k_step = (ITEM, left_step) if trans_a else (left_step, ITEM)
@@ -403,7 +415,10 @@ def _multiply(result, result_step, left, left_step, right, given_right_step, m, 
 @inline
 def _multiply_panel(num_rows, width, count, left, group_step, row_step, k_step, right, right_step, result, result_step,
                     edge, alpha, beta):
-    """Compute the tiles of a panel, one below the other; ``group_step`` bytes apart in ``left``."""
+    """Compute the tiles of ``num_rows`` rows in one panel; tiles are ``group_step`` bytes apart in ``left``.
+
+    ``edge`` is work space for tiles of less than whole vectors. Addresses and steps are in bytes.
+    """
     vectors, i0 = -(-width // VECTOR), 0
     edge_step, whole = PANEL * ITEM, width == vectors * VECTOR
     while i0 < num_rows:
@@ -435,5 +450,5 @@ def multiply(dst, a, b, alpha, beta, trans_a, trans_b):
 
 
 def make_multiply() -> Code:
-    """Compile the C function ``interface.MULTIPLY``."""
+    """Compile :func:`_multiply` as the C function ``interface.MULTIPLY``."""
     return compiling.make_c_function(_multiply, _MULTIPLY_KINDS)

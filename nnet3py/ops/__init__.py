@@ -3,9 +3,10 @@
 The three most important names: ``get_ops("cpu")`` returns the object that components and the executor compute with,
 ``table.Ops`` is its type, and ``table.FAMILIES`` lists the operations. ``README.md`` in this folder is the contract.
 
-Imports the engine and nothing of networks. Importing this module imports neither numba nor numpy. numpy alone could do
-it on a CPU, PyTorch or CuPy on both devices: numpy makes a temporary array for every step of a formula and has no fused
-kernels, and the other two are far larger than this package; a GPU needs numba's CUDA target and cuBLAS only.
+The package imports the engine and no code of networks. Importing this module imports neither numba nor numpy. The
+operations could be numpy's on a CPU, or PyTorch's or CuPy's on both devices: numpy makes a temporary array for every
+step of a formula and has no fused kernels, and the other two are far larger than this package; here a GPU needs only
+numba's CUDA target and cuBLAS.
 """
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def get_ops(device: str = "cpu") -> Ops:
     Raises
     ------
     DeviceError
-        The device is unknown, or there is no such device here.
+        The device is unknown, or this machine has no usable device of this kind.
     """
     by_device = _local.__dict__.setdefault("ops", {})
     if device not in by_device:

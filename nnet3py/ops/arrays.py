@@ -1,7 +1,8 @@
-"""The types of operations' arguments, from whose names ``table.py`` makes kinds of kernels' arguments.
+"""The types in the declarations of operations; ``table.py`` makes the kinds of kernels' arguments from their names.
 
-A matrix or vector is an array of a device: numpy's on the CPU, numba.cuda's on a GPU. :class:`DeviceArray` has what
-both have, and so all that may be used of an array whose device is not known. Light: no numpy, no numba.
+A matrix or vector is an array in the memory of a device: a numpy array on the CPU, an array of numba.cuda on a GPU.
+:class:`DeviceArray` declares the attributes that both have: code for any device uses no others. Importing this module
+imports neither numpy nor numba.
 """
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ class DeviceArray(Protocol):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Rows and columns, or the number of elements."""
+        """Numbers of rows and columns of a matrix; number of elements of a vector."""
 
     @property
     def size(self) -> int:
-        """The number of elements."""
+        """Number of elements."""
 
     @property
     def ndim(self) -> int:
@@ -34,13 +35,13 @@ class DeviceArray(Protocol):
 
     @property
     def dtype(self) -> np.dtype[np.generic]:
-        """The elements' type."""
+        """Type of the elements."""
 
     def __getitem__(self, place: Place, /) -> DeviceArray:
-        """A part of the same memory."""
+        """Return a view of a part of the array."""
 
     def reshape(self, rows: int, cols: int, /) -> DeviceArray:
-        """The same elements in the same order; of an array without gaps."""
+        """Return a view of a contiguous array as a (rows, cols) matrix."""
 
 
 Anything = TypeVar("Anything")

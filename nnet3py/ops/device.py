@@ -16,14 +16,14 @@ _ADVICE = "use device='cpu', or install NVIDIA's driver and the CUDA toolkit; `n
 
 
 def toolkit_folders() -> list[Path]:
-    """Return folders laid out like NVIDIA's CUDA toolkit: that of ``CUDA_HOME``, the usual place, and wheels."""
+    """Return the existing folders of CUDA toolkits: ``CUDA_HOME``, ``/usr/local/cuda``, and those of wheels."""
     named = [Path(os.environ[name]) for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
     wheels = [Path(entry) / "nvidia" / "cuda_nvcc" for entry in sys.path]
     return [folder for folder in (*named, Path("/usr/local/cuda"), *wheels) if folder.is_dir()]
 
 
 def _show_compiler_to_numba() -> None:
-    """Point numba to NVVM, its compiler, in a wheel: it looks only in toolkits."""
+    """Tell numba where its compiler NVVM is if it is in a wheel: numba searches only toolkits."""
     folder = next((folder for folder in toolkit_folders() if (folder / "nvvm").is_dir()), None)
     if folder is None or folder.name != "cuda_nvcc" or is_simulated():
         return
@@ -51,7 +51,7 @@ def _set_up_numba() -> None:
 
 
 def _restore_row_stack() -> None:
-    """Restore ``row_stack`` of numpy, absent from 2.5 on, which numba-cuda up to 0.30 needs for its first kernel."""
+    """Define ``numpy.row_stack``, missing from numpy 2.5 on, which numba-cuda up to 0.30 needs for its first kernel."""
     import numpy as np
 
     if not hasattr(np, "row_stack"):
@@ -64,9 +64,9 @@ def cuda() -> Any:
     Raises
     ------
     DeviceError
-        This numba has no CUDA target.
+        The module cannot be imported.
     """
-    logging.getLogger("numba.cuda.cudadrv.driver").setLevel(logging.WARNING)   # it reports every call of the driver
+    logging.getLogger("numba.cuda.cudadrv.driver").setLevel(logging.WARNING)   # it logs each call of the driver
     _set_up_numba()
     _show_compiler_to_numba()
     try:
@@ -76,12 +76,12 @@ def cuda() -> Any:
     if not is_simulated():
         _restore_row_stack()
     else:
-        sys.setswitchinterval(1e-6)      # the simulator waits for its threads by asking them again and again
+        sys.setswitchinterval(1e-6)      # the simulator waits for its threads in busy loops
     return module
 
 
 def libdevice() -> Any:
-    """Return NVIDIA's mathematical functions for code inside kernels; the simulator has none."""
+    """Return the module ``numba.cuda.libdevice``: mathematical functions for kernels. The simulator has none."""
     cuda()
     from numba.cuda import libdevice as module
     return module
@@ -89,7 +89,7 @@ def libdevice() -> Any:
 
 @cache
 def compiler() -> str:
-    """Return the version of the package numba-cuda for a file name; empty where numba's own target compiles."""
+    """Return the end of a folder's name with the version of numba-cuda; empty if that package is not installed."""
     try:
         return f"-numba-cuda-{version('numba-cuda')}"
     except PackageNotFoundError:
@@ -130,7 +130,7 @@ def is_available() -> bool:
 
 
 class DeviceBusy(DeviceError):
-    """The error for GPUs that other processes hold, or whose memory is full."""
+    """Failure to get a GPU: other processes use all of them exclusively, or their memory is full."""
 
 
 _selected: int | None = None
@@ -138,7 +138,7 @@ _selecting = threading.Lock()
 
 
 def _forget_lock() -> None:
-    """Make a new lock in a forked child: the thread that held the old one may not be there."""
+    """Make a new lock in a forked child: a thread that the child does not have may hold the old one."""
     global _selecting
     _selecting = threading.Lock()
 
@@ -148,14 +148,16 @@ if hasattr(os, "register_at_fork"):
 
 
 def require_cuda() -> None:
-    """Select the GPU with the most free memory of those in ``CUDA_VISIBLE_DEVICES``, the same for all threads.
+    """Select a GPU for this thread: of those in ``CUDA_VISIBLE_DEVICES`` the one with the most free memory.
+
+    All threads of the process use the same GPU.
 
     Raises
     ------
     DeviceError
         There is no usable GPU; the message says why and what to try.
     DeviceBusy
-        There are GPUs, but none gives this process a context now.
+        There are GPUs, but on none can this process make a context now.
     """
     global _selected
     reason = unavailable_reason()
@@ -191,10 +193,10 @@ def _roomiest(module: Any) -> int:
 
 
 def _free_memory_of(number: int) -> int:
-    """Return the free bytes of a GPU's memory. Raises OSError if it gives this process no context.
+    """Return the free bytes of a GPU's memory. Raises OSError if this process cannot make a context on it.
 
-    The driver is asked directly: numba would keep the contexts of all GPUs, which take memory, or destroy those that
-    others in this process have made.
+    The driver is called directly: numba would keep the contexts of all GPUs, which take memory, or destroy those that
+    other libraries in this process have made.
     """
     import ctypes
 

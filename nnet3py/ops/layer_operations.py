@@ -8,13 +8,13 @@ class Nonlinear(Protocol):
     """Sigmoid, tanh, rectifiers and softmax: values, derivatives, statistics and self-repair."""
 
     def softmax(self, dst: Out[Mat], src: Mat) -> None:
-        """Compute in each row exp(src) over its sum, floored at 1e-20; ``dst`` may be ``src``.
+        """Compute the softmax of each row, floored at 1e-20; ``dst`` may be ``src``.
 
         Kaldi: SoftMaxPerRow, ApplyFloor.
         """
 
     def log_softmax(self, dst: Out[Mat], src: Mat) -> None:
-        """Compute in each row src - log(sum of exp(src)). Kaldi: LogSoftMaxPerRow."""
+        """Compute the log-softmax of each row; ``dst`` may be ``src``. Kaldi: LogSoftMaxPerRow."""
 
     def softmax_backprop(self, dx: Out[Mat], y: Mat, dy: Mat) -> None:
         """Compute in each row ``dx = y (dy - sum of y dy)``; ``dx`` may be ``dy``. Kaldi: DiffSoftmaxPerRow."""
@@ -24,9 +24,9 @@ class Nonlinear(Protocol):
 
     def sigmoid_stats(self, value_sum: Out[DVec], deriv_sum: Out[DVec], counters: Out[DVec], y: Mat,
                       draw: IntCell) -> None:
-        """Add the columns' sums of ``y`` and y (1 - y), and the number of rows to ``counters[0]``.
+        """Add the columns' sums of ``y`` to ``value_sum`` and of y (1 - y) to ``deriv_sum``.
 
-        Nothing is added if ``draw`` is 0 and ``counters[0]`` is not.
+        ``counters[0]`` counts the rows. If ``draw`` is 0 and ``counters[0]`` is not, nothing is added.
         """
 
     def tanh_stats(self, value_sum: Out[DVec], deriv_sum: Out[DVec], counters: Out[DVec], y: Mat,
@@ -38,34 +38,35 @@ class Nonlinear(Protocol):
         """Add sums as ``sigmoid_stats``, with 1 where ``y`` is positive and 0 elsewhere in place of y (1 - y)."""
 
     def value_stats(self, value_sum: Out[DVec], counters: Out[DVec], y: Mat) -> None:
-        """Add the columns' sums of ``y``, and the number of rows to ``counters[0]``."""
+        """Add the columns' sums of ``y`` to ``value_sum``, and the number of rows to ``counters[0]``."""
 
     def output_deriv_stats(self, oderiv_sumsq: Out[DVec], counters: Out[DVec], dy: Mat, draw: IntCell) -> None:
-        """Add the columns' sums of squares of ``dy``, and the number of rows to ``counters[1]``.
+        """Add the columns' sums of squares of ``dy`` to ``oderiv_sumsq``, and the number of rows to ``counters[1]``.
 
-        Nothing is added if ``draw`` is 0 and ``counters[1]`` is not.
+        If ``draw`` is 0 and ``counters[1]`` is not, nothing is added.
         """
 
     def output_deriv_stats_of_parts(self, oderiv_sumsq: Out[DVec], counters: Out[DVec], squares: Mat,
                                     num_rows: Int, draw: IntCell) -> None:
-        """Add as ``output_deriv_stats``; sums of squares of ``num_rows`` rows are the columns' sums of ``squares``."""
+        """Add the columns' sums of ``squares`` as ``output_deriv_stats``, and ``num_rows`` to ``counters[1]``."""
 
     def low_slope_repair(self, repair: Out[Vec], updated_counters: Out[DVec], deriv_sum: DVec, counters: DVec,
                          threshold: F32, scale: F32, draw: F32Cell) -> None:
-        """Find the repair that ``sigmoid_backprop`` and ``tanh_backprop`` make in columns of low average derivative.
+        """Compute ``repair`` for ``sigmoid_backprop`` and ``tanh_backprop``, for columns of low average derivative.
 
         ``repair`` becomes 2 ``scale`` in the columns whose average derivative is below ``threshold``, 0 in the others;
-        0 everywhere if nothing is stored or ``draw`` is above 0.5. ``updated_counters`` may be ``counters``.
+        0 everywhere if ``counters[0]`` is 0 or ``draw`` is above 0.5. In ``updated_counters``, which may be
+        ``counters``, the columns repaired and the columns examined are counted.
         """
 
     def relu_repair(self, repair: Out[Vec], updated_counters: Out[DVec], deriv_sum: DVec, counters: DVec,
                     block_dim: Int, lower: F32, upper: F32, scale: F32, draw: F32Cell) -> None:
-        """Find the repair that ``relu_backprop`` makes in units that are too rarely or too often active.
+        """Compute ``repair`` for ``relu_backprop``, for units that are active too rarely or too often.
 
-        ``repair`` becomes -2 ``scale`` where a unit is active in at most ``lower`` of the rows, 2 ``scale`` where in
-        more than ``upper``, 0 between; 0 everywhere if nothing is stored or ``draw`` is above 0.5. A unit is a place in
-        a block of ``block_dim`` columns, and its activity the mean over the blocks. ``updated_counters`` may be
-        ``counters``.
+        ``repair`` becomes -2 ``scale`` for a unit that is active in at most the fraction ``lower`` of the rows,
+        2 ``scale`` for more than ``upper``, else 0; 0 everywhere if ``counters[0]`` is 0 or ``draw`` is above 0.5.
+        Columns whose numbers are equal modulo ``block_dim`` are one unit, whose fraction is the mean over them.
+        ``updated_counters`` may be ``counters``.
         """
 
 
@@ -73,29 +74,32 @@ class Normalize(Protocol):
     """Norms of rows, and batch normalization."""
 
     def normalize_rows(self, dst: Out[Mat], src: Mat, target_rms: F32) -> None:
-        """Scale each row to the rms ``target_rms``; ``dst`` may be ``src``. Kaldi: NormalizePerRow.
+        """Scale each row to the root mean square ``target_rms``; ``dst`` may be ``src``. Kaldi: NormalizePerRow.
 
-        If ``dst`` has a column more than ``src``, the column gets the logarithm of the row's rms.
+        If ``dst`` has a column more than ``src``, that column gets the logarithm of the row's root mean square.
         """
 
     def normalize_rows_backprop(self, dx: Out[Mat], x: Mat, dy: Mat, target_rms: F32, beta: F32) -> None:
-        """Differentiate ``normalize_rows``, and add ``beta`` (0 or 1) ``dx``; ``dx`` may be ``dy`` if ``beta`` is 0.
+        """Set ``dx`` (``beta`` 0), or add to it (``beta`` 1), the derivative of ``normalize_rows`` at its input ``x``.
+
+        ``dy`` is the derivative at the output; ``dx`` may be ``dy`` if ``beta`` is 0.
 
         Kaldi: DiffNormalizePerRow.
         """
 
     def column_moments(self, sums: Out[Mat], src: Mat) -> None:
-        """Compute ``column_products`` with ``y`` and ``dy`` both ``src``: sums of columns and of their squares."""
+        """Sum columns, and their squares, over groups of 64 rows: ``column_products`` of ``src`` and ``src``."""
 
     def column_products(self, sums: Out[Mat], y: Mat, dy: Mat) -> None:
-        """Set row p of ``sums`` to sums of columns of ``dy`` over rows 64 p to 64 p + 63; second half: of y dy."""
+        """Sum columns over groups of 64 rows: ``sums`` is first a row for each group with sums of dy, then of y dy."""
 
     def batch_norm_propagate(self, dst: Out[Mat], memo: Out[Mat], src: Mat, sums: Mat, epsilon: F32,
                              target_rms: F32) -> None:
-        """Give each column mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``. ``memo`` has 5 rows.
+        """Normalize each column to mean 0 and variance ``target_rms``^2; ``dst`` may be ``src``.
 
-        ``sums`` are the ``column_moments`` of ``src``. ``memo`` gets the columns' mean, mean square and scale, and two
-        rows of work space. The variance is a difference of float32 numbers, as in Kaldi.
+        ``sums`` are the ``column_moments`` of ``src``. ``memo`` (5, columns) gets the columns' mean, mean square and
+        scale, and two rows of zeros for ``batch_norm_backprop``. The variance is a difference of float32 numbers, as in
+        Kaldi.
         """
 
     def batch_norm_backprop(self, dx: Out[Mat], memo: Out[Mat], y: Mat, dy: Mat, sums: Mat, target_rms: F32) -> None:
@@ -106,63 +110,69 @@ class Normalize(Protocol):
 
     def batch_norm_relu_backprop(self, dx: Out[Mat], squares: Out[Mat], memo: Out[Mat], y: Mat, dy: Mat,
                                  sums: Mat, active: Mat, floor: Vec, repair: Vec, target_rms: F32) -> None:
-        """Run ``batch_norm_backprop``, then ``relu_backprop``: a unit was active where ``active`` is above ``floor``.
+        """Differentiate a rectifier followed by batch normalization, in one pass; ``dx`` may be ``dy``.
 
-        ``active`` and ``floor`` are the rectifier's output and 0; or ``y``, and the value that 0 has become there. Row
-        p of ``squares`` gets the columns' sums of squares of the derivative between the two steps, over rows 64 p to
-        64 p + 63. ``dx`` may be ``dy``.
+        The rectifier was active where ``active`` is above ``floor``: its output and 0; or ``y``, and for each column
+        the value to which batch normalization maps 0. Row p of ``squares`` gets the columns' sums, over rows 64 p to
+        64 p + 63, of the squared derivative between the two. Other arguments as for ``batch_norm_backprop`` and
+        ``relu_backprop``.
         """
 
     def batch_norm_store_stats(self, count: Out[DVec], total: Out[DVec], total_square: Out[DVec], memo: Mat,
                                num_rows: Int) -> None:
-        """Add to the sums the moments that ``batch_norm_propagate`` left in ``memo``, of ``num_rows`` rows."""
+        """Add ``num_rows`` to ``count``, and ``num_rows`` times the mean and mean square in ``memo`` to the totals."""
 
 class Recurrent(Protocol):
     """LSTM and GRU cells."""
 
     def lstm_propagate(self, dst: Out[Mat], src: Mat, params: Mat) -> None:
-        """Compute the cells of every row: ``dst`` = (c, m), from ``src`` = (i, f, c, o parts, c_prev, perhaps 3 masks).
+        """Compute LSTM cells; a row is a frame: ``dst`` = (c, m), ``src`` = (i, f, c, o parts, c_prev, [3 masks]).
 
         ``params`` are the peephole weights (3, cells). Kaldi: ComputeLstmNonlinearity.
         """
 
     def lstm_backprop(self, dx: Out[Mat], sums: Out[Mat], x: Mat, dy: Mat, params: Mat, repair: Mat,
                       want_dx: Bool) -> None:
-        """Differentiate ``lstm_propagate``, with self-repair, and sum over the rows. Kaldi: BackpropLstmNonlinearity.
+        """Differentiate ``lstm_propagate``, with self-repair. Kaldi: BackpropLstmNonlinearity.
 
-        ``dx`` gets the derivatives at the five parts, if ``want_dx``; columns of masks stay as they are. ``sums`` (13,
-        cells) gets the derivatives of ``params``, then the sums of the five nonlinearities' values, then of their
-        derivatives. ``repair`` (5, cells) is made by ``lstm_self_repair``.
+        If ``want_dx``, ``dx`` gets the derivatives at ``x`` (the ``src`` of ``lstm_propagate``) except for dropout
+        masks, whose columns stay unchanged. ``sums`` (13, cells) gets sums over the rows: the derivatives of
+        ``params``, the values of the five nonlinearities, their slopes. ``repair`` (5, cells) is made by
+        ``lstm_self_repair``.
         """
 
     def lstm_self_repair(self, repair: Out[Mat], flagged: Out[Vec], deriv_sum: DMat, count: DVec, config: Vec) -> None:
-        """``repair[k, j]`` = the scale of nonlinearity k if its average derivative in cell j is too small, else 0.
+        """Set ``repair[k, j]`` to the scale of nonlinearity k if its mean slope in cell j is below a threshold, else 0.
 
-        ``config`` holds five thresholds, then five scales; averages are over ``count`` + 1 rows, so that cells
-        without statistics are repaired. ``flagged[k]`` becomes the number of such cells.
+        ``config`` holds five thresholds, then five scales. The mean is ``deriv_sum[k, j] / (count[0] + 1)``, so cells
+        without statistics are repaired. ``flagged[k]`` becomes the number of cells that are repaired.
         """
 
     def lstm_store_stats(self, value_sum: Out[DMat], deriv_sum: Out[DMat], self_repair_total: Out[DVec],
                          count: Out[DVec], sums: Mat, flagged: Vec, num_rows: Int) -> None:
-        """Add to the statistics the results of ``lstm_backprop`` and ``lstm_self_repair`` in ``num_rows`` rows."""
+        """Add ``sums`` of ``lstm_backprop`` and ``flagged`` of ``lstm_self_repair``, for ``num_rows`` rows.
+
+        ``sums`` goes to ``value_sum`` and ``deriv_sum``, ``num_rows * flagged`` to ``self_repair_total``.
+        """
 
     def gru_propagate(self, dst: Out[Mat], z: Mat, c_prev: Mat) -> None:
-        """Compute ``dst`` = (h, c), whose first half holds the arguments of h = tanh; c = h - z h + z c_prev."""
+        """Compute GRU cells in place: ``dst`` = (a, anything) becomes (h, c), h = tanh(a), c = (1 - z) h + z c_prev."""
 
     def gru_sum_deriv(self, dst: Out[Mat], z: Mat, y: Mat, dy: Mat) -> None:
-        """Compute ``dst = (dh + dc - z dc) (1 - h^2)``, the derivative at the sums of ``gru_propagate``.
+        """Compute ``dst = (dh + dc - z dc) (1 - h^2)``, the derivative at the argument of the tanh.
 
-        ``y`` = (h, c) is its output, ``dy`` = (dh, dc) the derivative there.
+        ``y`` = (h, c) is the output of ``gru_propagate``, ``dy`` = (dh, dc) the derivative at that output.
         """
 
     def gru_gate_deriv(self, dz: Out[Mat], dc_prev: Out[Mat], z: Mat, c_prev: Mat, y: Mat, dy: Mat) -> None:
-        """Compute ``dz += dc (c_prev - h)`` and ``dc_prev += dc z``, of ``y`` = (h, c) and ``dy`` = (dh, dc)."""
+        """Add derivatives: ``dz += dc (c_prev - h)``, ``dc_prev += dc z``, with ``y`` = (h, c), ``dy`` = (dh, dc)."""
 
     def gru_repair(self, repair: Out[Vec], value_sum: Out[DVec], deriv_sum: Out[DVec], counters: Out[DVec],
                    h: Mat, threshold: F32, draw: F32Cell) -> None:
-        """Add the columns' sums of ``h`` and 1 - h^2, then ``repair[j]`` = 2 where the average of 1 - h^2 is too small.
+        """Add statistics of ``h``, and set ``repair[j]`` to 2 where the mean of 1 - h^2 is below ``threshold``, else 0.
 
-        Elsewhere, and everywhere if ``draw`` is above 0.5, in which case nothing is added, ``repair`` is 0.
+        ``value_sum`` gets the columns' sums of h, ``deriv_sum`` those of 1 - h^2; means are over all rows so far. If
+        ``draw`` is above 0.5, nothing is added and ``repair`` is 0.
         """
 
 
@@ -173,19 +183,19 @@ class Structural(Protocol):
         """Compute ``dst[i, j] = src[i, indexes[j]]``, a zero column where the index is -1. Kaldi: CopyCols."""
 
     def multiply_blocks(self, dst: Out[Mat], src: Mat) -> None:
-        """Compute ``dst`` = the elementwise product of the blocks of ``src`` that are as wide as ``dst``."""
+        """Multiply blocks of columns: ``dst[i, j]`` = product over blocks b of ``src[i, b cols + j]``, cols of dst."""
 
     def multiply_blocks_backprop(self, dx: Out[Mat], x: Mat, dy: Mat) -> None:
-        """Differentiate ``multiply_blocks``: each block gets ``dy`` times the product of the other blocks of ``x``."""
+        """Differentiate ``multiply_blocks``: each block of dx is ``dy`` times the product of the other blocks of x."""
 
     def add_sum_of_blocks(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
-        """Compute ``dst += alpha`` times the sum of the blocks of ``src`` that are as wide as ``dst``.
+        """Add blocks of columns: ``dst[i, j] += alpha`` (sum over blocks b of ``src[i, b cols + j]``), cols of dst.
 
         Kaldi: AddMatBlocks.
         """
 
     def add_to_blocks(self, dst: Out[Mat], src: Mat, alpha: F32) -> None:
-        """Add ``alpha src`` to every block of ``dst`` that is as wide as ``src``. Kaldi: AddMatBlocks."""
+        """Compute ``dst[i, b cols + j] += alpha src[i, j]`` for all blocks b, cols of src. Kaldi: AddMatBlocks."""
 
     def sum_column_groups(self, dst: Out[Mat], src: Mat, groups: IMat) -> None:
         """Compute ``dst[i, j]`` = sum of ``src[i, groups[j, 0]:groups[j, 1]]``. Kaldi: SumColumnRanges."""
@@ -194,39 +204,39 @@ class Structural(Protocol):
         """Compute ``dst[i, groups[j, 0]:groups[j, 1]] = src[i, j]``. Kaldi: CopyCols."""
 
     def copy_row_pieces(self, dst: Out[Mat], src: Mat, places: IMat) -> None:
-        """Compute ``dst[i]`` = the columns of ``src[places[i, 0]]`` from ``places[i, 1]`` on.
+        """Copy parts of rows: ``dst[i]`` = ``src[r, c:c + dst.shape[1]]`` with (r, c) = ``places[i]``.
 
         Kaldi: CopyRows of pointers.
         """
 
     def copy_to_row_pieces(self, dst: Out[Mat], src: Mat, places: IMat) -> None:
-        """Set the columns of ``dst[places[i, 0]]`` from ``places[i, 1]`` on to ``src[i]``. Kaldi: CopyToRows."""
+        """Set ``dst[r, c:c + src.shape[1]] = src[i]`` with (r, c) = ``places[i]``. Kaldi: CopyToRows."""
 
     def clip_elements(self, dx: Out[Mat], counters: Out[DVec], dy: Mat, limit: F32, store: Bool) -> None:
-        """Clip ``dy`` to -``limit`` to ``limit``; ``dx`` may be ``dy``; with ``store``, counters[3] += 1."""
+        """Compute ``dx`` = ``dy`` clipped to +-``limit``; ``dx`` may be ``dy``. If ``store``, ``counters[3] += 1``."""
 
     def clip_rows(self, dx: Out[Mat], counters: Out[DVec], dy: Mat, limit: F32, store: Bool) -> None:
-        """Compute ``dx = dy``, rows of a larger norm than ``limit`` scaled down to it; ``dx`` may be ``dy``.
+        """Compute ``dx = dy``, with rows whose norm exceeds ``limit`` scaled down to it; ``dx`` may be ``dy``.
 
-        With ``store``, ``counters`` (rows clipped, rows seen, -, calls) go up; a row of just that norm counts as
-        clipped.
+        If ``store``, ``counters`` counts: [0] clipped rows, among them rows of norm ``limit``; [1] rows; [3] calls.
         """
 
     def clip_gradient_repair(self, dx: Out[Mat], updated_counters: Out[DVec], x: Mat, counters: DVec,
                              proportion_threshold: F32, target: F32, scale: F32, draw: F32Cell) -> None:
-        """Pull ``x`` back towards ``target`` if more rows than ``proportion_threshold`` are clipped.
+        """Change ``dx`` so that the next step moves elements of ``x`` beyond +-``target`` back to it.
 
-        The sum of the norms of the rows of ``dx`` stays. ``counters`` (rows clipped, rows seen, calls repaired, calls)
-        decide, and a ``draw`` of at most 0.5; counters[2] of ``updated_counters`` goes up. Kaldi:
-        ClipGradientComponent::RepairGradients.
+        Done only if ``draw`` is at most 0.5 and the proportion of clipped rows ``counters[0] / counters[1]`` exceeds
+        ``proportion_threshold``; then ``updated_counters[2]`` is increased. The sum of the norms of ``dx``'s rows stays
+        the same. Kaldi: ClipGradientComponent::RepairGradients.
         """
 
     def truncate_gradient(self, dx: Out[Mat], counters: Out[DVec], dy: Mat, zeroing: Vec, scale: F32,
                           clipping_threshold: F32, zeroing_threshold: F32, store: Bool) -> None:
-        """Set ``dx = scale dy``, rows clipped to a norm, or 0 where ``zeroing`` is -1 and the norm above a threshold.
+        """Set ``dx = scale dy`` with the norm of rows limited to ``clipping_threshold``; ``dx`` may be ``dy``.
 
-        With ``store``, ``counters`` (rows clipped, rows zeroed, rows seen, rows at boundaries) go up. ``dx`` may be
-        ``dy``. Kaldi: BackpropTruncationComponent::Backprop.
+        A row is 0 if ``zeroing`` is -1 for it (the boundary between two chunks of time) and its norm exceeds
+        ``zeroing_threshold``. If ``store``, ``counters`` counts: [0] clipped rows, [1] rows set to 0, [2] all rows,
+        [3] rows at boundaries. Kaldi: BackpropTruncationComponent::Backprop.
         """
 
 
@@ -240,51 +250,55 @@ class Pooling(Protocol):
         """
 
     def pnorm_backprop(self, dx: Out[Mat], x: Mat, y: Mat, dy: Mat) -> None:
-        """Differentiate ``pnorm``: ``dx = dy x / y`` with y and dy of the group, 0 where ``y`` is 0."""
+        """Differentiate ``pnorm``: ``dx = dy x / y`` with the norm y of each element's group; 0 where ``y`` is 0."""
 
     def max_pool(self, dst: Out[Mat], src: Mat, shape: IVec) -> None:
-        """Compute ``dst`` = the maxima of boxes of the tensors that the rows of ``src`` are.
+        """Compute the maxima of boxes; each row of ``src`` is a tensor (x, y, z), and has a column of ``dst`` per box.
 
-        ``shape`` (12,) is the tensor's x, y, z dimensions, the box's, its steps, and how many boxes there are, along
-        each.
+        ``shape`` (12,) has four triples, each along x, y and z: the sizes of the tensor, the sizes of a box, the steps
+        from box to box, the numbers of boxes.
         """
 
     def max_pool_backprop(self, dx: Out[Mat], x: Mat, y: Mat, dy: Mat, shape: IVec) -> None:
-        """Add the derivative of ``max_pool`` to ``dx``: every member of a box equal to its maximum gets all of ``dy``.
-        """
+        """Add the derivative of ``max_pool`` to ``dx``: ``dy`` to each element of a box that equals the maximum."""
 
     def extract_statistics(self, dst: Out[Mat], src: Mat, ranges: IMat) -> None:
-        """``dst[i]`` += the number of rows in ``ranges[i]``, their sum in ``src``, and the sum of their squares.
+        """Add to ``dst[i]`` the number of rows in ``ranges[i]``, the sum of these rows of ``src``, that of squares.
 
-        The squares are left out where ``dst`` has no columns for them. Kaldi: StatisticsExtractionComponent::Propagate.
+        ``ranges[i]`` is (first, last + 1). Squares are left out if ``dst`` has only 1 + dim columns. Kaldi:
+        StatisticsExtractionComponent::Propagate.
         """
 
     def extract_statistics_backprop(self, dx: Out[Mat], x: Mat, dy: Mat, rows: IVec) -> None:
-        """Compute ``dx[r]`` = the derivative of the sums in ``dy[rows[r]]``, and 2 ``x`` times that of the squares."""
+        """Differentiate ``extract_statistics``: ``dx[r]`` = d_sum + 2 x[r] d_squares, both parts of ``dy[rows[r]]``."""
 
     def pool_statistics(self, dst: Out[Mat], src: Mat, ranges: IMat, num_log_counts: Int, stddevs: Bool,
                         variance_floor: F32) -> None:
-        """Means of sums: the rows of ``src`` in ``ranges[i]`` added up, and divided by their count.
+        """Set ``dst[i]`` to the mean (and standard deviation) of the statistics in rows ``ranges[i]`` of ``src``.
 
-        The count is in column 0 of ``src``. The first ``num_log_counts`` columns of ``dst`` become its logarithm. With
-        ``stddevs`` the second half of the means, those of squares, becomes standard deviations; ``variance_floor`` is
-        the smallest variance. Kaldi: StatisticsPoolingComponent::Propagate.
+        A row of ``src`` is a count, sums and perhaps sums of squares, as made by ``extract_statistics``. A row of
+        ``dst`` is ``num_log_counts`` copies of the logarithm of the total count, then the means. If ``stddevs``, the
+        second half of the means, those of squares, becomes standard deviations, with variances floored at
+        ``variance_floor``. Kaldi: StatisticsPoolingComponent::Propagate.
         """
 
     def pool_statistics_backprop(self, dst: Out[Mat], y: Mat, dy: Mat, counts: Mat, num_log_counts: Int,
                                  stddevs: Bool) -> None:
-        """``dst`` = derivative by the sums that ``pool_statistics`` divided, of its output ``y`` and derivative ``dy``.
+        """Set ``dst`` to the derivative at the summed statistics, from the output ``y`` of ``pool_statistics`` and dy.
 
-        ``counts`` (rows, 1) holds the counts, or their logarithms if there are log-count columns. Nothing flows through
-        the counts, and the floor of the variance has no effect. ``y`` is read only with ``stddevs``.
+        ``counts`` (rows, 1) holds the total counts, or their logarithms if ``num_log_counts`` is not 0. Counts and the
+        floor of the variance are treated as constants. ``y`` is read only if ``stddevs``.
         """
 
 
 class Convolution(Protocol):
-    """Columns gathered for products with filters, and added back; products and sums of rows a fixed number apart."""
+    """Copies of blocks of columns, for convolution; products of each row with rows shifted in time, for attention."""
 
     def copy_col_blocks(self, dst: Out[Mat], src: Mat, blocks: IVec) -> None:
-        """Set block j of the columns of ``dst`` to block ``blocks[j]`` of ``src``, zeros for -1. Kaldi: CopyCols."""
+        """Set block j of the columns of ``dst`` to block ``blocks[j]`` of ``src``, or to 0 for -1. Kaldi: CopyCols.
+
+        ``dst`` has as many blocks as ``blocks`` has elements; the blocks of ``src`` have the same width.
+        """
 
     def add_to_col_blocks(self, dst: Out[Mat], src: Mat, blocks: IVec) -> None:
         """Add block j of ``src`` to block ``blocks[j]`` of the columns of ``dst``, nothing for -1. Kaldi: AddCols.
@@ -296,23 +310,24 @@ class Convolution(Protocol):
         """Compute ``dst[i, j] = src[j, i]``. Kaldi: CopyFromMat with kTrans."""
 
     def add_shifted_dots(self, dst: Out[Mat], a: Mat, b: Mat, shift: Int, alpha: F32) -> None:
-        """Compute ``dst[i, o] += alpha`` (``a[i]`` times ``b[i + o * shift]``). Kaldi: GetAttentionDotProducts."""
+        """Compute ``dst[i, o] += alpha`` (``a[i]`` · ``b[i + o * shift]``). Kaldi: GetAttentionDotProducts."""
 
     def add_shifted_rows(self, dst: Out[Mat], scales: Mat, src: Mat, shift: Int, alpha: F32) -> None:
-        """Compute ``dst[i] += alpha`` (sum over o of ``scales[i, o] src[i + o * shift]``), o rising.
+        """Compute ``dst[i] += alpha`` (sum over o of ``scales[i, o] src[i + o * shift]``), in the order of o.
 
         Kaldi: ApplyScalesToOutput.
         """
 
     def add_to_shifted_rows(self, dst: Out[Mat], scales: Mat, src: Mat, shift: Int, alpha: F32) -> None:
-        """Compute ``dst[i + o * shift] += alpha scales[i, o] src[i]``, for each row with i rising.
+        """Compute ``dst[i + o * shift] += alpha scales[i, o] src[i]``, in the order of i.
 
         Kaldi: ApplyScalesToInput.
         """
 
     def attention_store_stats(self, count: Out[DVec], entropy: Out[DVec], posterior: Out[DMat], weights: Mat,
                               draw: IntCell) -> None:
-        """Add the rows of ``weights`` (rows, heads * positions), their entropy for each head, and the columns' sums.
+        """Add statistics of attention ``weights`` (rows, heads * positions), unless ``draw`` is 0.
 
-        Nothing if ``draw`` is 0. Kaldi: RestrictedAttentionComponent::StoreStats.
+        ``count[0]`` gets the number of rows, ``entropy`` (heads,) the sums over rows of each head's entropy,
+        ``posterior`` (heads, positions) the sums of the weights. Kaldi: RestrictedAttentionComponent::StoreStats.
         """

@@ -5,7 +5,7 @@ from nnet3py.ops.arrays import F32, F64, Bool, DVec, IMat, Int, IntCell, IVec, L
 
 
 class Rows(Protocol):
-    """Moving, scaling and adding rows: the command list's own operations."""
+    """Copying, scaling and adding rows: operations that command lists contain besides calls of components."""
 
     def copy_rows(self, dst: Out[Mat], src: Mat, indexes: IVec, alpha: F32) -> None:
         """Compute ``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows."""
@@ -14,13 +14,13 @@ class Rows(Protocol):
         """Compute ``dst[i] += alpha src[indexes[i]]``, nothing where the index is -1. Kaldi: AddRows."""
 
     def copy_rows_multi(self, dst: Out[Mat], arena: Vec, offsets: LVec, alpha: F32) -> None:
-        """Compute ``dst[i] = alpha`` (the row that starts at ``arena[offsets[i]]``), a zero row for -1.
+        """Compute ``dst[i] = alpha`` (the row that starts at ``arena[offsets[i]]``), a zero row for offset -1.
 
         Kaldi: CopyRows of pointers.
         """
 
     def add_rows_multi(self, dst: Out[Mat], arena: Vec, offsets: LVec, alpha: F32) -> None:
-        """Compute ``dst[i] += alpha`` (the row at ``arena[offsets[i]]``), nothing where it is -1.
+        """Compute ``dst[i] += alpha`` (the row that starts at ``arena[offsets[i]]``); offset -1 adds nothing.
 
         Kaldi: AddRows of pointers.
         """
@@ -35,7 +35,7 @@ class Rows(Protocol):
         """Add ``alpha src[i]`` to the row at ``arena[offsets[i]]``; the rows are distinct. Kaldi: AddToRows."""
 
     def add_row_ranges(self, dst: Out[Mat], src: Mat, ranges: IMat, alpha: F32) -> None:
-        """Compute ``dst[i] += alpha`` (sum of ``src[r]``, ``ranges[i, 0] <= r < ranges[i, 1]``), r rising.
+        """Compute ``dst[i] += alpha`` (sum of ``src[r]``, ``ranges[i, 0] <= r < ranges[i, 1]``), in the order of r.
 
         (-1, -1) is an empty range. Kaldi: AddRowRanges.
         """
@@ -117,24 +117,24 @@ class Elementwise(Protocol):
         """Compute ``dx = dy y / x``, and ``dy`` where ``x`` is 0; ``dx`` may be ``dy``. Kaldi: AddMatMatDivMat."""
 
     def binary_mask(self, mask: Out[Mat], proportion: F32, kept: F32) -> None:
-        """Replace uniform numbers by ``kept`` where they are above ``proportion``, else by 0."""
+        """Replace the uniform numbers in ``mask`` by ``kept`` where they are above ``proportion``, else by 0."""
 
     def continuous_mask(self, mask: Out[Mat], proportion: F32) -> None:
-        """Replace uniform numbers u by 4 proportion u + 1 - 2 proportion."""
+        """Replace the uniform numbers u in ``mask`` by 4 proportion u + 1 - 2 proportion."""
 
     def scale_and_offset(self, dst: Out[Mat], src: Mat, scales: Vec, offsets: Vec, smallest: F32) -> None:
         """Compute ``dst[i, j] = s[j] src[i, j] + offsets[j]``; ``dst`` may be ``src``.
 
-        ``s`` are the scales, those closer to 0 than ``smallest`` moved to +-``smallest``.
+        ``s`` is ``scales`` with absolute values below ``smallest`` raised to it.
         """
 
     def scale_gradient_from_output(self, dst: Out[Mat], y: Mat, dy: Mat, scales: Vec, offsets: Vec,
                                    smallest: F32) -> None:
-        """Compute ``dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j]``, s as in ``scale_and_offset``."""
+        """Compute ``dst[i, j] = dy[i, j] (y[i, j] - offsets[j]) / s[j]``, with s as in ``scale_and_offset``."""
 
 
 class Products(Protocol):
-    """Products of matrices; additions with a factor that lies on the device."""
+    """Products of matrices; additions with a factor in device memory."""
 
     def add_mat_mat(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32, trans_a: Bool = False,
                     trans_b: Bool = False) -> None:
@@ -150,19 +150,19 @@ class Products(Protocol):
                        offset: Vec, starts: IVec, stride: Int, floor: F32) -> None:
         """Set ``dst[i] = max(floor, bias + sum over p of W_p src[starts[p] + stride i]) scale + offset``, in one pass.
 
-        W_p are blocks of columns of ``weights``. ``scale`` and ``offset`` are empty, or have an element for each
-        column. ``sums`` is empty, or gets sums of columns after the floor, as ``column_moments`` makes them. ``floor``
-        may be -inf.
+        W_p is block p of the columns of ``weights``. ``scale`` and ``offset`` have an element for each column of
+        ``dst``, or are empty for no scaling. ``sums`` gets the ``column_moments`` of the values between floor and
+        scaling, or is empty. ``floor`` may be -inf.
         """
 
     def add_mat_by(self, dst: Out[Mat], src: Mat, factor: Vec) -> None:
-        """Compute ``dst += factor[0] src``; nothing if that factor is 0, whatever ``src`` holds."""
+        """Compute ``dst += factor[0] src``; for factor 0 nothing is added, even if ``src`` holds NaN."""
 
     def add_mat_mat_by(self, dst: Out[Mat], a: Mat, b: Mat, factor: Vec) -> None:
-        """Compute ``dst += factor[0] aᵀ b``; nothing if that factor is 0, whatever ``a`` and ``b`` hold."""
+        """Compute ``dst += factor[0] aᵀ b``; for factor 0 nothing is added, even if ``a`` or ``b`` holds NaN."""
 
     def add_row_sum_by(self, dst: Out[Vec], src: Mat, factor: Vec) -> None:
-        """``dst[j] += factor[0] (sum over i of src[i, j])``; nothing if that factor is 0, whatever ``src`` holds."""
+        """Compute ``dst[j] += factor[0] (sum over i of src[i, j])``; for factor 0 nothing is added, even for NaN."""
 
 
 class Reductions(Protocol):
@@ -212,27 +212,27 @@ class Random(Protocol):
     """Random numbers for ``ops.random``, and dropout masks made from uniform numbers that the caller drew."""
 
     def philox_uniform(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
-        """Fill ``dst`` with numbers in [0, 1) from the stream's blocks that start at ``block``, row by row."""
+        """Fill ``dst``, row by row, with numbers in [0, 1) from the blocks of the random stream from ``block`` on."""
 
     def philox_normal(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
-        """Fill ``dst`` with standard normal numbers from the stream's blocks that start at ``block``, row by row."""
+        """Fill ``dst``, row by row, with standard normal numbers from the random stream's blocks from ``block`` on."""
 
     def dropout_rows(self, dst: Out[Mat], src: Mat, draws: Mat, proportion: F32) -> None:
         """Compute ``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""
 
     def complementary_masks(self, mask: Out[Mat], draws: Mat, proportion: F32) -> None:
-        """Set two columns of ``mask`` from one draw (uniform): 1 if above ``proportion``; 1 if below 1 minus it."""
+        """Set each row of ``mask`` from a uniform number u: (1 if u > ``proportion``, 1 if u < 1 - ``proportion``)."""
 
     def specaugment_mask(self, mask: Out[Mat], draws: Mat, max_zeroed: Int) -> None:
-        """Set each row of ``mask`` to ones, and a random band of at most ``max_zeroed`` zeros, split into regions.
+        """Set each row of ``mask`` to ones, with at most ``max_zeroed`` zeros in one or several random bands.
 
-        ``draws`` (uniform) has a column for the band's width, one for its start, and one for each region after the
-        first: there a stretch of a quarter of the row is mirrored around its middle, which cuts a band in two.
+        ``draws`` (uniform) has a column for the number of zeros, one for the start of the band, and one for each
+        further band: at a random place half of the row is reversed, which may cut a band in two.
         """
 
     def time_mask(self, mask: Out[Vec], draws: Mat, rows: IVec, starts: IVec, start_kept: F32,
                   longest_zeroed: Int, longest_kept: Int) -> None:
-        """Set stretches of zeros and ones by turns in each sequence of frames, ``rows[starts[s]:starts[s + 1]]``.
+        """Set alternating stretches of ones and zeros in each sequence of frames, ``rows[starts[s]:starts[s + 1]]``.
 
         A sequence begins with ones with probability ``start_kept``; lengths are uniform from 1 to the longest, and a
         stretch that reaches beyond the end is cut off. ``draws`` (1, rows + sequences) holds uniform numbers; sequence

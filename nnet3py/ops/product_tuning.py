@@ -1,4 +1,7 @@
-"""Measurement of tiles and BLAS for each class of products (``engine/product_rule.py``), for ``nnet3py tune``."""
+"""Measurement of the two ways to multiply matrices, tiles and BLAS, for ``nnet3py tune``.
+
+They are compared in each class of products that ``engine/product_rule.py`` distinguishes.
+"""
 from __future__ import annotations
 
 import time
@@ -11,14 +14,21 @@ from nnet3py.engine import product_rule
 from nnet3py.engine.product_rule import ALL_BLAS, FORMS, NO_BLAS, NUM_CLASSES, class_of
 from nnet3py.ops import get_ops
 
-SHAPES = ((3456, 96, 768), (3456, 768, 96), (100, 40, 40),                    # m, k, n: small ones
+SHAPES = ((3456, 96, 768), (3456, 768, 96), (100, 40, 40),                    # (m, k, n): small products
           (512, 512, 512), (3712, 192, 768), (768, 1536, 256))               # and large ones
 MARGIN = 1.03                # BLAS has to be faster by this factor: less may be noise
 _RUNS, _LEAST_SECONDS = 5, 5e-3
 
 
 class Measured(NamedTuple):
-    """A class of products, and its rates in operations a second (two for each multiplication), geometric means."""
+    """Speed of a class of products.
+
+    Attributes
+    ----------
+    form : which factors are transposed
+    is_large : whether the class is that of large dimensions
+    tiles, blas : floating-point operations per second by tiles and by BLAS, geometric means over sizes
+    """
 
     form: str
     is_large: bool
@@ -27,16 +37,18 @@ class Measured(NamedTuple):
 
     @property
     def chosen(self) -> str:
-        """``tiles`` or ``BLAS``."""
+        """The faster way: ``tiles`` or ``BLAS``."""
         return "BLAS" if self.blas > MARGIN * self.tiles else "tiles"
 
 
 def measure(seconds: Callable[[Callable[[], object]], float] | None = None) -> Iterator[Measured]:
-    """Measure class after class, with the threads that compute; afterwards the old rule holds again.
+    """Yield the measured speeds of each class of products, with the current number of threads.
+
+    The rule of this process is restored at the end.
 
     Parameters
     ----------
-    seconds : function that returns the seconds of a call; None for a stop watch
+    seconds : function that calls a function and returns the seconds it took; None to measure them
     """
     clock, before = seconds or _seconds, product_rule.rule()
     rng = np.random.default_rng(0)
@@ -56,13 +68,13 @@ def measure(seconds: Callable[[Callable[[], object]], float] | None = None) -> I
 
 
 def rule_of(results: list[Measured]) -> int:
-    """Return the rule that takes the faster way in each class, from results in the order of classes."""
+    """Return the rule (``engine/product_rule.py``) with the faster way for each class, from :func:`measure`."""
     return sum(1 << number for number, result in enumerate(results) if result.chosen == "BLAS")
 
 
 def _rates(rng: np.random.Generator, shape: tuple[int, int, int], transposed: tuple[bool, bool],
            clock: Callable[[Callable[[], object]], float]) -> tuple[float, float]:
-    """Return operations per second of tiles and of BLAS."""
+    """Measure a product of (m, k, n) = ``shape``: return the operations per second of tiles and of BLAS."""
     (m, k, n), ops = shape, get_ops("cpu")
     a, b = (rng.standard_normal(size).astype(np.float32) for size in
             ((k, m) if transposed[0] else (m, k), (n, k) if transposed[1] else (k, n)))
@@ -79,7 +91,7 @@ def _rates(rng: np.random.Generator, shape: tuple[int, int, int], transposed: tu
 
 
 def _seconds(function: Callable[[], object]) -> float:
-    """Return the seconds of a call, the least of some measurements: other work of the machine only adds to them."""
+    """Return the seconds of a call, as the minimum of several measurements."""
     function()
     times: list[float] = []
     repeat = 1

@@ -5,7 +5,7 @@ The generator is Philox4x32-10 (Salmon, Moraes, Dror and Shaw, "Parallel random 
 block cipher that turns a key and a counter of four 32-bit words into four random words. The key is the seed. The
 counter is (block low, block high, minibatch, component), so each component of each minibatch has 2^64 blocks of its
 own, and each of its calls takes 2^32 of them (block high is the call's number). Element p of a filled array comes from
-word p % 4 of block first + p // 4, whoever computes it, in whatever order.
+word p % 4 of block first + p // 4, so its value does not depend on threads or on the order of computation.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MASK = 0xFFFFFFFF
 
 
 def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[int, int, int, int]:
-    """Return four random 32-bit words of a counter of four and a key of two 32-bit words (Philox4x32-10)."""
+    """Return four random 32-bit words for a counter of four and a key of two 32-bit words (Philox4x32-10)."""
     c0, c1, c2, c3 = counter
     k0, k1 = key
     for _ in range(ROUNDS):
@@ -35,10 +35,10 @@ def philox(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tuple[in
 
 
 class Random:
-    """The random stream of one ops object.
+    """Random numbers of one ops object.
 
-    ``begin_minibatch`` and ``select`` choose the stream of a component; the component then draws from its start. Draws
-    for the host (``integer``, ``uniform``) and fills of arrays take blocks of the same stream, in the order of calls.
+    ``begin_minibatch`` and ``select`` choose a component's stream and go to its start. Single numbers (``integer``,
+    ``uniform``) and arrays (``fill_…``) are taken from this stream in the order of calls.
     """
 
     def __init__(self, ops: Any) -> None:
@@ -50,14 +50,14 @@ class Random:
         self._words: list[int] = []    # words of the current block that the host has not used
 
     def begin_minibatch(self, seed: int, minibatch: int) -> None:
-        """Begin the draws of a minibatch (0, 1, ...) of a run with this seed (64 bits count)."""
+        """Select the streams of a minibatch (0, 1, ...) of a run; only the lower 64 bits of ``seed`` are used."""
         self._seed, self._minibatch = seed & 0xFFFFFFFFFFFFFFFF, minibatch & _MASK
         self.select(0)
 
     def select(self, component_index: int, call: int = 0) -> None:
-        """Begin the draws of a call of a component: each call has 2^32 blocks of its own.
+        """Go to the start of the stream of a component's call, which has 2^32 blocks.
 
-        A component that runs several times in a minibatch (a recurrence, or forward and backward) draws each time.
+        ``call`` numbers the calls of a component in a minibatch (a recurrence, or forward and backward).
         """
         self._component = component_index & _MASK
         self._block = (call & _MASK) << 32
@@ -76,7 +76,7 @@ class Random:
         return first
 
     def integer(self, n: int) -> int:
-        """Draw a whole number in 0..n-1 (n below 2^32), each as likely as the others to within 2^-32 n."""
+        """Draw an integer from 0 to n - 1, n below 2^32; probabilities are equal to within 2^-32."""
         return (self._word() * n) >> 32
 
     def uniform(self) -> float:
@@ -84,11 +84,11 @@ class Random:
         return self._word() * 2.0 ** -32
 
     def draw_integer(self, n: int) -> Any:
-        """Draw as ``integer``, for a kernel to read: on a GPU the number stays in device memory."""
+        """Draw as ``integer``, for a kernel's argument: on a GPU, return a device array with the number."""
         return self.integer(n)
 
     def draw_uniform(self) -> Any:
-        """Draw as ``uniform``, for a kernel to read: on a GPU the number stays in device memory."""
+        """Draw as ``uniform``, for a kernel's argument: on a GPU, return a device array with the number."""
         return self.uniform()
 
     def fill_uniform(self, dst: Any) -> None:
@@ -96,7 +96,7 @@ class Random:
         self._fill(self._ops.philox_uniform, dst)
 
     def fill_normal(self, dst: Any) -> None:
-        """Fill a float32 matrix or contiguous vector with standard normal numbers (at most 5.9 from 0)."""
+        """Fill a float32 matrix or contiguous vector with standard normal numbers, of absolute value at most 5.9."""
         self._fill(self._ops.philox_normal, dst)
 
     def _fill(self, operation: Any, dst: Any) -> None:
@@ -109,7 +109,7 @@ class Random:
 
 
 _ALIGNMENT = 16         # floats: a cache line of 64 bytes
-_MAX_VIEWS = 4096       # remembered views; a bound computation asks for far fewer
+_MAX_VIEWS = 4096       # array objects kept for reuse; a bound computation needs far fewer
 
 
 def _aligned_block(size: int) -> np.ndarray:
@@ -120,18 +120,19 @@ def _aligned_block(size: int) -> np.ndarray:
 
 
 class Workspace:
-    """Scratch space: float32 arrays that are valid until ``reset_scratch``, which the executor calls before every call.
+    """Scratch space for one call of a component: float32 arrays that are valid until the next ``reset_scratch``.
 
-    Arrays are parts of one block. A request that does not fit gets a block of its own, and the next reset replaces all
-    blocks by a single one for the largest need so far. Arrays of one size at one place are the same objects each time.
+    The executor resets it before each call. Arrays are parts of one block of memory. A request that does not fit gets
+    memory of its own, and the next reset replaces the block by one of the largest size needed so far. Requests for the
+    same size at the same offset return the same array object.
 
     Parameters
     ----------
-    allocate : function that returns an uninitialized float32 vector of a size, in memory of the device
+    allocate : function that returns an uninitialized float32 vector of a given size in the device's memory
 
     Attributes
     ----------
-    generation : number of times that the arrays have moved to another place
+    generation : number of times that the block was replaced, which moves all arrays
     """
 
     def __init__(self, allocate: Callable[[int], Any] = _aligned_block) -> None:
@@ -139,8 +140,8 @@ class Workspace:
         self._block = allocate(0)
         self.generation = 0
         self._views: dict[tuple[int, int, int], Any] = {}
-        self._used = 0       # elements handed out since the last reset
-        self._needed = 0     # the most that was ever handed out
+        self._used = 0       # elements in use
+        self._needed = 0     # largest number of elements ever in use
 
     def scratch(self, rows: int, cols: int) -> Any:
         """Return an uninitialized contiguous float32 (rows, cols) matrix, valid until the next reset."""
@@ -170,16 +171,16 @@ class Workspace:
         return self._allocate(size)
 
     def mark_scratch(self) -> int:
-        """Return a mark for ``release_scratch``."""
+        """Return the number of elements in use, as the argument of ``release_scratch``."""
         return self._used
 
     def release_scratch(self, mark: int) -> None:
-        """Take back arrays handed out since ``mark_scratch`` returned ``mark``; earlier ones stay valid."""
+        """Free the arrays returned since ``mark_scratch`` returned ``mark``; earlier ones stay valid."""
         self._needed = max(self._needed, self._used)
         self._used = mark
 
     def reset_scratch(self) -> None:
-        """Take back all arrays."""
+        """Free all arrays."""
         self.release_scratch(0)
         if self._needed > self._block.size:
             self._block = self._allocate(self._needed)

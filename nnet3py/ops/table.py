@@ -9,8 +9,9 @@ operation's name; operations that are plain functions on the CPU are in ``cpu/pl
             \"\"\"``dst[i] = alpha src[indexes[i]]``, a zero row where the index is -1. Kaldi: CopyRows.\"\"\"
 
 The types are those of ``arrays.py``; ``Out`` marks what the operation writes. Destinations come first, then sources,
-index arrays and scalars. mypy checks calls against the declarations, since ``get_ops`` returns :class:`Ops`;
-kernels get the kinds of their arguments, and their documentation, from them. Light: no numpy, no numba.
+index arrays and scalars. mypy checks calls against the declarations, since ``get_ops`` returns :class:`Ops`; kernels
+get the kinds of their arguments and their docstrings from the declarations. Importing this module imports neither
+numpy nor numba.
 """
 from __future__ import annotations
 
@@ -40,26 +41,26 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 class Operations(matrix.Rows, matrix.Elementwise, matrix.Products, matrix.Reductions, matrix.Random,
                  layer.Nonlinear, layer.Normalize, layer.Recurrent, layer.Structural, layer.Pooling, layer.Convolution,
                  training.Chain, training.Numerators, training.NaturalGradient, training.SmallMatrices, Protocol):
-    """The operations of all families."""
+    """Interface of all operations, from the classes of the families."""
 
 
 class Memory(Protocol):
-    """A device's memory, as parameter stores need it."""
+    """Interface for allocating memory of a device; :class:`Device` extends it."""
 
     def new_vector(self, size: int, /) -> DeviceArray:
-        """Return an uninitialized float32 vector that lasts."""
+        """Return an uninitialized float32 vector that is not part of scratch space."""
 
 
 class Device(Memory, Protocol):
-    """The part of an ops object beside operations: scratch space, memory, copies and random numbers."""
+    """The methods of an ops object other than operations: scratch space, memory, copies and random numbers."""
 
     @property
     def device(self) -> str:
-        """The device's name: "cpu" or "cuda"."""
+        """Name of the device: "cpu" or "cuda"."""
 
     @property
     def random(self) -> Random:
-        """The random stream."""
+        """Random numbers of this object."""
 
     def scratch(self, rows: int, cols: int) -> DeviceArray:
         """Return an uninitialized contiguous float32 (rows, cols) matrix, valid until the next reset."""
@@ -68,46 +69,46 @@ class Device(Memory, Protocol):
         """Return an uninitialized contiguous float32 (dim,) vector, valid until the next reset."""
 
     def mark_scratch(self) -> int:
-        """Return a mark for ``release_scratch``."""
+        """Return the size of scratch space in use, as the argument of ``release_scratch``."""
 
     def release_scratch(self, mark: int) -> None:
-        """Take back arrays handed out since ``mark_scratch`` returned ``mark``; earlier ones stay valid."""
+        """Free the arrays of scratch space returned since ``mark_scratch`` returned ``mark``."""
 
     def reset_scratch(self) -> None:
-        """Take back all arrays of scratch space."""
+        """Free all arrays of scratch space."""
 
     def new_vector(self, size: int, /, dtype: type = ...) -> DeviceArray:
-        """Return an uninitialized vector that lasts, float32 unless ``dtype`` says otherwise."""
+        """Return an uninitialized vector that is not part of scratch space, float32 by default."""
 
     def upload(self, table: np.ndarray) -> DeviceArray:
-        """Return a host array's copy that kernels can read; on the CPU the array itself."""
+        """Return a copy of a host array in device memory; on the CPU the array itself."""
 
     def keep(self, table: np.ndarray) -> DeviceArray:
-        """Upload an array that never changes: operations can then be given the host array itself."""
+        """Upload a host array that never changes; from then on the host array may be an argument of operations."""
 
     def copy_in(self, dst: DeviceArray, src: np.ndarray) -> None:
-        """Fill a matrix of this device from a host array of any float type."""
+        """Copy a host array of any float type into a matrix of this device."""
 
     def copy_out(self, src: DeviceArray) -> np.ndarray:
         """Return a contiguous host copy of a matrix of this device."""
 
     def staged(self, *arrays: np.ndarray) -> AbstractContextManager[tuple[DeviceArray, ...]]:
-        """Make host arrays readable for kernels inside a ``with``."""
+        """Return a context manager whose value is copies of host arrays in device memory, valid inside the ``with``."""
 
     def read_later(self, src: DeviceArray) -> Callable[[], np.ndarray]:
-        """Return a function that returns a host copy of a vector as it is now, to be called only once."""
+        """Queue a copy of a vector to the host; return a function that waits for it and returns it. Call it once."""
 
     def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
-        """Queue an operation and return a function that waits for its number."""
+        """Queue an operation that returns a number, and return a function that waits for the number and returns it."""
 
     def replay(self, run: Callable[..., None], /, *args: Any) -> None:
-        """Call ``run(*args)``, whose operations depend on nothing else; a GPU may capture and replay the launches."""
+        """Call ``run(*args)``, which calls operations that depend on ``args`` alone; a GPU may replay its launches."""
 
     def free_memory(self) -> tuple[int, int]:
-        """Return the free and all bytes of the device's memory; 0 if unknown."""
+        """Return the free and the total bytes of the device's memory; (0, 0) if unknown."""
 
     def natural_gradient_failed(self) -> Callable[[], bool]:
-        """Return a function that tells whether a preconditioner may have got unusable rows."""
+        """Return a function that returns whether a preconditioner may have got rows it cannot use (such as NaN)."""
 
 
 class Ops(Operations, Device, Protocol):
@@ -116,7 +117,7 @@ class Ops(Operations, Device, Protocol):
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an operation: ``kind`` is its type's name in small letters, ``default`` its source text."""
+    """An argument of an operation: ``kind`` is the name of its type in lower case, ``default`` a source text."""
 
     name: str
     kind: str
@@ -130,28 +131,28 @@ INDEXES = ("imat", "ivec", "lvec")
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation, described by its declaration."""
+    """Description of an operation, read from its declaration."""
 
     declaration: Callable[..., Any]
 
     @property
     def name(self) -> str:
-        """The operation's name."""
+        """Name of the operation."""
         return self.declaration.__name__
 
     @property
     def meaning(self) -> str:
-        """The documentation."""
+        """Docstring of the declaration."""
         return inspect.getdoc(self.declaration) or ""
 
     @property
     def returns(self) -> str:
-        """The type of the result, "None" for none."""
+        """Name of the result's type; "None" for an operation without result."""
         return str(self.declaration.__annotations__["return"])
 
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
-        """The arguments in order."""
+        """Arguments of the operation, in order."""
         types = {name: text for name, text in self.declaration.__annotations__.items() if name != "return"}
         defaults = self.declaration.__defaults__ or ()
         written = dict(zip(list(types)[len(types) - len(defaults):], map(str, defaults), strict=True))
@@ -159,11 +160,14 @@ class Operation:
 
     @property
     def kinds(self) -> str:
-        """The arguments' kinds in order."""
+        """Kinds of the arguments, in order, separated by blanks."""
         return " ".join(argument.kind for argument in self.arguments)
 
     def stand_in(self, file: str, module: str) -> Callable[..., Any]:
-        """Return an empty function with the operation's name and documentation, as if defined in a module."""
+        """Return an empty function with the operation's name and docstring, with ``file`` and ``module`` as its source.
+
+        :func:`nnet3py.engine.generated.function_of_text` copies these from it.
+        """
         code = self.declaration.__code__.replace(co_filename=file)
         function = FunctionType(code, {"__name__": module}, self.name)
         function.__doc__ = self.meaning
@@ -178,7 +182,7 @@ def _argument(name: str, text: str, default: str | None) -> Argument:
 
 
 def _family_name(declared: type) -> str:
-    """Return ``natural_gradient`` for ``NaturalGradient``."""
+    """Return the name of a family, such as ``natural_gradient``, from its class, such as ``NaturalGradient``."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", declared.__name__).lower()
 
 
@@ -190,6 +194,6 @@ OPERATIONS: dict[str, Operation] = {operation.name: operation for members in FAM
 
 
 def documented(function: Function) -> Function:
-    """Give a function with an operation's name the documentation of the declaration."""
+    """Set the docstring of a function to that of the operation of the same name; return the function."""
     function.__doc__ = OPERATIONS[function.__name__].meaning
     return function

@@ -1,8 +1,8 @@
 """The operations on the CPU, compiled by numba.
 
-An operation is looked up on first use: its kernel is loaded from disk, without numba; if there is none, and it is no
-plain function either (``plain.py``), the module of its family (``ops/table.py`` has the families) is imported, and
-compiles it. Then it is an attribute of the object.
+An operation is looked up on first use, in this order: a compiled kernel on disk, which is loaded without numba; a plain
+function of ``plain.py``; the kernel in the module of the operation's family (``ops/table.py`` has the families), which
+is imported and compiles it. From then on the operation is an attribute of the ops object.
 """
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _FOLDER = Path(__file__).resolve().parent
 
 @cache
 def load(name: str) -> Callable[..., Any]:
-    """Return the operation ``name``, compiled and ready; AttributeError if the table does not have it."""
+    """Return the operation ``name``, compiled. Raises AttributeError if the table of operations does not have it."""
     family = FAMILY_OF.get(name)
     if family is None:
         raise AttributeError(f"no operation is called {name!r}; nnet3py/ops/table.py lists them")
@@ -32,12 +32,12 @@ def load(name: str) -> Callable[..., Any]:
 
 
 def load_compiled() -> int:
-    """Load all operations already compiled on this machine, before a process forks; return how many there are."""
+    """Load the operations whose compiled kernels are on disk, before a process forks; return their number."""
     return sum(kernel_files.find(_FOLDER / f"{family}.py", name) is not None for name, family in FAMILY_OF.items())
 
 
 def _imported(family: str, name: str) -> Callable[..., Any]:
-    """Return an operation that is not on disk: a plain function, or compiled now."""
+    """Return an operation without a compiled kernel on disk: its plain function, or its kernel after compiling it."""
     plain: Callable[..., Any] | None = getattr(import_module(f"{__name__}.plain"), name, None)
     if plain is not None:
         return plain
@@ -61,24 +61,24 @@ class CpuOps:
 
     @staticmethod
     def new_vector(size: int, dtype: Any = np.float32) -> np.ndarray:
-        """Return an uninitialized vector that lasts."""
+        """Return an uninitialized vector that is not part of scratch space."""
         return np.empty(size, dtype=dtype)
 
     @staticmethod
     def upload(table: np.ndarray) -> np.ndarray:
-        """Return a host array that kernels can read: the array itself."""
+        """Return ``table``: on the CPU, kernels can read any host array."""
         return table
 
     keep = upload
 
     @staticmethod
     def free_memory() -> tuple[int, int]:
-        """Return free bytes and all bytes: 0, unknown."""
+        """Return (0, 0): the free and total memory are unknown."""
         return 0, 0
 
     @staticmethod
     def copy_in(dst: np.ndarray, src: np.ndarray) -> None:
-        """Fill a matrix of this device from a host array of any float type."""
+        """Copy a host array of any float type into a matrix of this device."""
         np.copyto(dst, src, casting="same_kind")
 
     @staticmethod
@@ -88,17 +88,17 @@ class CpuOps:
 
     @staticmethod
     def staged(*arrays: np.ndarray) -> AbstractContextManager[tuple[np.ndarray, ...]]:
-        """Return a context with host arrays that kernels can read: the arrays themselves."""
+        """Return a context manager whose value is ``arrays``: on the CPU, kernels can read any host array."""
         return nullcontext(arrays)
 
     @staticmethod
     def read_later(src: np.ndarray) -> Callable[[], np.ndarray]:
-        """Return a function that returns a host copy of a vector as it is now, to be called once."""
+        """Copy a vector, and return a function that returns the copy; to be called once."""
         copied = np.array(src)
         return lambda: copied
 
     def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
-        """Return a function that returns an operation's number, which is computed at once."""
+        """Run an operation that returns a number, and return a function that returns the number."""
         value = getattr(self, operation)(*args)
         return lambda: value
 
@@ -109,7 +109,7 @@ class CpuOps:
 
     @staticmethod
     def natural_gradient_failed() -> Callable[[], bool]:
-        """Return a function that returns True: asking each preconditioner for unusable rows costs little."""
+        """Return a function that returns True: on the CPU, the caller checks every preconditioner, which is cheap."""
         return lambda: True
 
     def __getattr__(self, name: str) -> Any:

@@ -4,11 +4,12 @@ The denominator (Kaldi: ``chain-denominator.cc``) works on a block of sequences 
 sequence, so that the inner loops run along sequences and no sum crosses them: the result of a sequence depends neither
 on the width of its block nor on the number of threads. Sums over arcs are float32, in the arcs' order.
 
-"Entries" are the pairs of a pdf and the state that it leads to, see ``chain/den_graph.py``. A frame's matrices lie
-below each other: frame t of a matrix of (T rows, columns) is its rows t rows to (t + 1) rows.
+An "entry" is a pair of a pdf and the state that arcs with this pdf enter, see ``chain/den_graph.py``. The matrices of
+T frames with R rows each are stored below each other in one matrix of T R rows: frame t is rows t R to (t + 1) R - 1.
 
 ``alpha`` and ``beta`` are work space of ``chain_work_rows`` rows (``ops/training_operations.py``), of which a GPU uses
-more than the CPU. In the end the first rows of ``beta``, one for each state, hold the backward sums of frame 0.
+more than the CPU. After the backward pass the first rows of ``beta``, one for each state, hold the backward sums of
+frame 0.
 """
 from __future__ import annotations
 
@@ -33,14 +34,14 @@ def chain_exp(dst, src, limit, first, num_sequences):
             d = row(dst, t * cols + p)
             for s in range(width):
                 d[s] = src[t * num_sequences + first + s, p]
-            for s in range(width):          # by itself: the processor does several at once
+            for s in range(width):          # a loop of its own, which LLVM can vectorize
                 value = d[s] if d[s] > -limit else -limit
                 d[s] = exp(value if value < limit else limit)
 
 
 @inline
 def _sum_of_arcs(dst, src, first_row, probs, others, begin, end):
-    """Set ``dst`` to the sum of ``probs[k] src[first_row + others[k]]`` over arcs k, two at a time."""
+    """Set ``dst`` to the sum of ``probs[k] src[first_row + others[k]]`` over arcs k from ``begin`` to ``end`` - 1."""
     k = begin
     if (end - begin) % 2:
         a, p = row(src, first_row + others[k]), probs[k]

@@ -1,4 +1,4 @@
-"""Convolution and attention on the CPU: blocks of columns gathered for filters; rows that lie a fixed number apart."""
+"""Convolution and attention on the CPU: copies of blocks of columns; products of each row with rows shifted in time."""
 from __future__ import annotations
 
 import math
@@ -12,7 +12,7 @@ from nnet3py.ops.cpu.operation import operation
 
 
 ZERO = np.float32(0)
-TILE = 32      # rows and columns of a transposition's tiles, whose cache lines stay in the cache
+TILE = 32      # rows and columns of the tiles of a transposition: the cache lines of a tile fit in the cache
 
 
 @operation()
@@ -61,9 +61,9 @@ def copy_transposed(dst, src):
 
 # -- attention over a fixed number of positions ------------------------------------------------------------------------
 
-# ``scales`` (rows, positions) has the rows of the narrow matrix of values; position o of row i belongs to row
-# ``i + o * shift`` of the tall matrix, which has ``(positions - 1) * shift`` rows more. Rows are visited in steps of
-# ``shift``, so that the tall matrix's rows are still in the cache when the next row needs them again.
+# ``scales`` (rows, positions) has as many rows as the shorter matrix of values. ``scales[i, o]`` belongs to row i of
+# the shorter matrix and row ``i + o * shift`` of the longer one, which has ``(positions - 1) * shift`` rows more. Rows
+# are visited in steps of ``shift``: two such rows need mostly the same rows of the longer matrix, still in the cache.
 
 LOG_FLOOR = np.float32(1.0e-20)
 

@@ -26,7 +26,7 @@ def {name}({names}):
 
 
 def make_kernel(operation: Operation) -> Kernel:
-    """Return the kernel of an elementwise operation."""
+    """Make the kernel of an elementwise operation from its formula."""
     target, *_ = arguments = operation.arguments
     on_matrices = target.kind == "mat"
     rows = {"mat": "{0}_row = row({0}, i)", "rowvec": "{0}_here = {0}[i]"}

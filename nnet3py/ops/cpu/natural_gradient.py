@@ -1,7 +1,8 @@
 """The small matrices of the natural gradient's update on the CPU; ``components/natural_gradient.py`` has the algebra.
 
-``spectrum`` holds the R values d and then ρ; ``ops/formulas/updates.py`` describes ``numbers``; η is the forgetting
-factor and α the smoothing. Kaldi: ``OnlineNaturalGradient::PreconditionDirectionsInternal``.
+``spectrum`` (R + 1,) holds the R values d and then ρ of the estimate F = Qᵀ diag(d) Q + ρ I.
+``ops/formulas/updates.py`` describes ``numbers``; ``eta`` is the forgetting factor, ``alpha`` the smoothing factor.
+Kaldi: ``OnlineNaturalGradient::PreconditionDirectionsInternal``.
 """
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ from nnet3py.ops.formulas.updates import (
     ZERO,
 )
 
-COLUMNS = 256       # of a row, preconditioned at a time in the first-level cache
+COLUMNS = 256       # columns of a row that are preconditioned at a time: they fit in the first-level cache
 
 _smoothing, _direction_length, _moment = map(formula, (
     formulas.smoothing, formulas.direction_length, formulas.moment))
@@ -137,7 +138,7 @@ def natural_gradient_moments(z, numbers, inverse, square, cross, spectrum, num_r
 
 @inline
 def _sort_falling(order, values):
-    """Set ``order`` to the places of ``values`` by falling absolute value; equal ones stay in order."""
+    """Set ``order`` to the permutation that sorts ``values`` by descending absolute value; stable."""
     for i in range(values.shape[0]):
         k = i
         while k > 0 and abs(values[int(order[k - 1])]) < abs(values[i]):
@@ -161,7 +162,7 @@ def natural_gradient_directions(mix, kept, lengths, spectrum, numbers, order, in
     for i in range(rank):
         value = eigenvalues[int(order[i])] * scale
         suspect = suspect or value < floor
-        lengths[i] = np.float32(math.sqrt(value if value > floor else floor))     # the roots, for now
+        lengths[i] = np.float32(math.sqrt(value if value > floor else floor))     # roots; lengths from the last loop on
         old_total += spectrum[i]
         root_total += value if not math.isfinite(value) else lengths[i]
         largest_root = max(largest_root, lengths[i])

@@ -1,7 +1,7 @@
 """Sigmoid, tanh, rectifier and softmax on the CPU: values, derivatives, statistics and self-repair.
 
-``ops/formulas/functions.py`` describes ``counters``. Counters and a random draw decide here whether a call's statistics
-count, so that a device need not ask its host.
+``ops/formulas/functions.py`` describes ``counters``. The kernels themselves decide, by counters and a random draw,
+whether the statistics of a call are added: so a GPU need not wait for the host.
 """
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _is_refused(counters, place, draw):
 
 
 def _sums_with(slope):
-    """Return a function that adds the columns' sums of values, and of their slopes."""
+    """Make a function that adds the columns' sums of ``y`` to ``value_sum``, and of ``slope(y)`` to ``deriv_sum``."""
     @inline
     def add_sums(first, last, value_sum, deriv_sum, y):
         total, slopes = span(value_sum, first, last - first), span(deriv_sum, first, last - first)

@@ -14,7 +14,7 @@ from nnet3py.ops.formulas.functions import FLOORED_SCALE, SQUARED_NORM_FLOOR
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
-_row_scale = inline(functions.row_scale)     # sums may be reordered, as in the kernels that call it
+_row_scale = inline(functions.row_scale)     # compiled with the fast-math flags of the kernel that calls it
 _scale, _derivative = formula(functions.batch_norm_scale), formula(functions.batch_norm_derivative)
 
 MEAN, UNCENTERED_VARIANCE, SCALE, MEAN_DERIV, TOWARDS_Y = range(5)     # rows of a batch-norm memo
@@ -60,8 +60,8 @@ def normalize_rows_backprop(first, last, dx, x, dy, target_rms, beta):
 
 
 # -- batch normalization -----------------------------------------------------------------------------------------------
-# Threads share rows, and sums of columns are kept for each ROWS_OF_A_SUM rows: passes along rows are the fastest, and
-# sums do not depend on the number of threads.
+# Threads share rows, and columns are summed over each ROWS_OF_A_SUM rows: going along rows is the fastest, and the sums
+# do not depend on the number of threads.
 
 
 @inline
@@ -136,7 +136,7 @@ def batch_norm_propagate(dst, memo, src, sums, epsilon, target_rms):
 
 @inline
 def _put_deriv_moments(memo, sums, num_rows, target_rms):
-    """Put into ``memo`` the columns' means of the derivative, and the factors of the output in the derivative."""
+    """Store in ``memo`` each column's mean of the output derivative, and the factor of y in the input derivative."""
     count = sums.shape[0] // 2
     mean_deriv, towards_y, scale = row(memo, MEAN_DERIV), row(memo, TOWARDS_Y), row(memo, SCALE)
     _add_parts(mean_deriv, sums, 0, count)

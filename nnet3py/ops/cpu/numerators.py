@@ -1,4 +1,4 @@
-"""Sums over the paths of each sequence's own graph on the CPU, as logarithms: numerators of chain training, lattices.
+"""Log-sums over the paths of each sequence's own graph on the CPU, for numerators of chain training and for lattices.
 
 ``chain/numerator.py`` describes the tables. Threads share the sequences.
 """
@@ -19,7 +19,7 @@ ZERO, NOTHING = np.float32(0), np.float32(-np.inf)
 
 @inline
 def _forward(begin, last_level, end, alpha, scores, costs, finals, sources, in_starts, in_arcs):
-    """Compute the logs of the sums over the paths to each node of a graph; return that over all paths."""
+    """Set ``alpha`` to the log-sums over the paths to each node of a graph; return the log-sum over all paths."""
     alpha[begin], total = 0.0, -np.inf
     for i in range(begin + 1, end):
         value = -np.inf
@@ -90,7 +90,7 @@ def lattice_accuracies(first, last, derivs, alpha, beta, left, right, sums, scor
 
 @inline
 def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
-    """Return log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
+    """Return log(sum over k in begin..end-1 of exp(weights[k] + scores[columns[k]] + others[states[k]]))."""
     best = NOTHING
     for k in range(begin, end):
         best = max(best, weights[k] + scores[columns[k]] + others[states[k]])
@@ -104,7 +104,7 @@ def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
 
 @inline
 def _log_sum(values, begin, end):
-    """Return log(sum of exp(values))."""
+    """Return log(sum of exp(values[begin:end]))."""
     best = NOTHING
     for i in range(begin, end):
         best = max(best, values[i])
@@ -128,7 +128,7 @@ def _all_finite(scores, begin, end):
 
 @inline
 def _cyclic_forward(s, begin, end, alpha, scales, scores, finals, in_weights, in_starts, in_sources, in_columns):
-    """Run the forward pass of a sequence; return the log of the sum over its paths, and the log of the last frame's."""
+    """Run the scaled forward pass of a sequence; return the log-sum over its paths, and the one of the last frame."""
     first, log_total = row(alpha, 0), 0.0
     for i in range(begin, end):
         first[i] = NOTHING

@@ -1,4 +1,4 @@
-"""The decorator that makes an operation of a CPU kernel, and the formulas as functions that kernels call."""
+"""The decorator that makes an operation's CPU kernel of a function, and the compiler of formulas that kernels call."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,7 +12,10 @@ from nnet3py.ops.table import OPERATIONS, documented
 
 def operation(reassociate: bool = False, rows_of: str = "", columns_of: str = "",
               cost: int | str = 1) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a decorator that makes the kernel of the operation with a function's name; as ``engine.jit.kernel``."""
+    """Return a decorator that makes the kernel of the operation named as the function; see ``engine.jit.kernel``.
+
+    The kinds of the arguments and the documentation come from the table of operations.
+    """
     def make(function: Callable[..., Any]) -> Kernel:
         kinds = OPERATIONS[function.__name__].kinds
         return kernel(kinds, reassociate, rows_of, columns_of, cost)(documented(function))
@@ -20,6 +23,6 @@ def operation(reassociate: bool = False, rows_of: str = "", columns_of: str = ""
     return make
 
 
-# Always inlined, so that LLVM vectorizes the loops around formulas. fastmath=False must be explicit: a kernel that
-# allows reassociation would hand it on, and exp rounds by a sum's order.
+# Always inlined, so that LLVM vectorizes the loops around formulas. fastmath=False must be explicit: a formula would
+# inherit the flags of a kernel that allows reassociation, which would remove the rounding in exp.
 formula = Formulas(njit(forceinline=True, fastmath=False))

@@ -1,8 +1,7 @@
-"""The operations on the CPU that are plain functions: numpy's LAPACK and calls of other operations.
+"""The operations on the CPU that are plain functions, which call numpy's LAPACK or other operations.
 
-They are in a file without numba, which would take half a second to import where all kernels are on disk.
-LAPACK sums with the thread that calls it (``engine/threads.py``), so a matrix has the same factors for any number of
-threads.
+The file does not import numba, which takes half a second and is not needed where all kernels are on disk. LAPACK
+computes with the calling thread alone (``engine/threads.py``), so its results do not depend on the number of threads.
 """
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ logger = logging.getLogger(__name__)
 f32 = np.float32
 
 
-# -- additions with a factor in device memory: here, by the operations that take a number ------------------------------
+# -- additions with a factor in device memory --------------------------------------------------------------------------
 
 
 @documented
@@ -84,7 +83,10 @@ def orthogonalize(w: np.ndarray, gram: np.ndarray, square: np.ndarray, moment: n
 
 
 def orthonormalize_rows(rows: np.ndarray) -> None:
-    """Run Gram-Schmidt on rows of a float32 matrix in place; a row without a new direction becomes a random one."""
+    """Orthonormalize the rows of a float32 matrix in place (Gram-Schmidt).
+
+    A row that depends linearly on the rows before it is replaced by a random one.
+    """
     noise = np.random.default_rng(0)
     for i in range(rows.shape[0]):
         row = rows[i]

@@ -24,7 +24,7 @@ PER_ADDITION = 20        # multiply-adds in the time of an addition of two numbe
 
 @inline
 def _by_rows(dst):
-    """Return whether a product is cut by rows, which are long pieces of memory, rather than by columns."""
+    """Return whether threads share the rows of a product (contiguous memory) rather than its columns."""
     return dst.shape[1] <= dst.shape[0]
 
 
@@ -47,7 +47,10 @@ def _multiply_part(first, last, dst, a, b, alpha, beta, trans_a, trans_b, by_bla
 
 @inline
 def _share_product(function, place, dst, k, by_blas, least_rows):
-    """Have the threads share the rows or columns of ``dst``, each element of which takes ``k`` multiplications."""
+    """Run ``function`` on chunks of the rows or columns of ``dst``, which the threads share.
+
+    ``place`` is the address of its arguments; an element of ``dst`` takes ``k`` multiplications.
+    """
     m, n = dst.shape
     rows_at_once, columns_at_once = (PIECE, PIECE) if by_blas else (max(least_rows, TILE_ROWS), PANEL)
     if _by_rows(dst):
@@ -69,7 +72,10 @@ def _set_rows(part, vec):
 
 @inline
 def _begin_sums(sums, first_row, last_row, first, last):
-    """Set to 0 the sums of some rows, from a multiple of ROWS_OF_A_SUM on, and of columns ``first`` to ``last`` - 1."""
+    """Set to 0 the sums over rows ``first_row`` to ``last_row`` - 1 in columns ``first`` to ``last`` - 1.
+
+    ``first_row`` is a multiple of ROWS_OF_A_SUM.
+    """
     count = sums.shape[0] // 2
     if count:
         for block in range(first_row // ROWS_OF_A_SUM, -(-last_row // ROWS_OF_A_SUM)):
@@ -79,16 +85,16 @@ def _begin_sums(sums, first_row, last_row, first, last):
 
 @inline
 def _add_product(a, b, c, fused):
-    """Return a b + c, rounded once if ``fused``."""
+    """Return a b + c, rounded only once (fused multiply-add) if ``fused``."""
     return multiply_add(a, b, c) if fused else a * b + c
 
 
 @inline
 def _finish(part, first_row, first, floor, scale, offset, sums, fused):
-    """Finish ``part``, the product's rows from ``first_row`` and columns from ``first`` on.
+    """Apply floor, scale and offset to ``part``, a product's rows from ``first_row`` and columns from ``first`` on.
 
-    Sums, and sums of squares, are taken of the values after the floor, each over ROWS_OF_A_SUM rows, so that they do
-    not depend on how the work is shared.
+    Between floor and scale, values and their squares are added to ``sums``: a row of sums for each ROWS_OF_A_SUM rows,
+    so that sums do not depend on how threads share the work. Products are fused with additions if ``fused``.
     """
     count, width = sums.shape[0] // 2, part.shape[1]
     for i in range(part.shape[0]):

@@ -1,5 +1,4 @@
-"""Random numbers, and dropout masks made from them, on the CPU; ``ops/resources.py`` says which number goes where.
-"""
+"""Random numbers, and dropout masks made from them, on the CPU; ``ops/resources.py`` describes the random stream."""
 from __future__ import annotations
 
 import numpy as np
@@ -14,7 +13,7 @@ _block_words, _unit, _normal_pair = map(formula, (
 
 @inline
 def _keys(seed):
-    """Return the two words of the seed."""
+    """Return the lower and upper 32 bits of the 64-bit seed, each as a uint64."""
     return np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32 & 0xFFFFFFFF)
 
 

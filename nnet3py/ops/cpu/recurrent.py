@@ -1,8 +1,8 @@
 """LSTM and GRU cells on the CPU: values, derivatives, statistics and self-repair, each in one pass over the rows.
 
 The backward pass of an LSTM works on a tile of cells at a time, in a small work space where every quantity has a fixed
-place: so the compiler sees that they do not overlap, and vectorizes, which it does not for twenty pointers into
-matrices. The work space stays in the first-level cache while all rows pass through it.
+place: so the compiler sees that the quantities do not overlap, and vectorizes, which it does not do for twenty pointers
+into matrices. The work space stays in the first-level cache while the rows are computed one after the other.
 """
 from __future__ import annotations
 
@@ -52,7 +52,10 @@ def _copy(dst, src):
 
 @inline
 def _differentiate_tile(work, length, i_scale, f_scale, o_scale):
-    """Compute derivatives at the inputs of one row's tile of cells, and add to the sums; all are in ``work``."""
+    """Differentiate ``length`` cells of one row.
+
+    Inputs, derivatives and sums over rows (of derivatives of weights, of values and of slopes) are all in ``work``.
+    """
     i_part, f_part, c_part = span(work, 0, TILE), span(work, TILE, TILE), span(work, 2 * TILE, TILE)
     o_part, c_prev = span(work, 3 * TILE, TILE), span(work, 4 * TILE, TILE)
     w_ic, w_fc, w_oc = span(work, 5 * TILE, TILE), span(work, 6 * TILE, TILE), span(work, 7 * TILE, TILE)

@@ -20,7 +20,7 @@ BLOCKS = 64     # of rows, whose sums make the sum of a whole matrix
 
 @inline
 def _four_rows(matrix, i, first, last):
-    """Return columns ``first`` to ``last`` - 1 of four rows."""
+    """Return views of columns ``first`` to ``last`` - 1 of rows ``i`` to ``i`` + 3."""
     return (segment(matrix, i, first, last), segment(matrix, i + 1, first, last),
             segment(matrix, i + 2, first, last), segment(matrix, i + 3, first, last))
 
@@ -141,7 +141,10 @@ def _sum_block_products(first, last, sums, a, b):
 
 @inline
 def sum_all_products(a, b):
-    """Return the sum of all products, by a fixed number of blocks of rows so that the result is always the same."""
+    """Return the sum of all ``a[i, j] b[i, j]`` in float64.
+
+    The rows are cut into a fixed number of blocks: the result does not depend on the number of threads.
+    """
     sums = stack_doubles(BLOCKS)
     arguments = (sums, a, b)
     share(part_address(_sum_block_products, arguments), address_of(arguments), BLOCKS, a.size // BLOCKS + 1, 1,

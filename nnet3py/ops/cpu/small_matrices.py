@@ -1,6 +1,6 @@
-"""The step of the orthonormal constraint on the CPU; ``network/whole_model.py`` has the products around it.
+"""The step of the orthonormal constraint on the CPU; ``network/whole_model.py`` computes the products before and after.
 
-The family's other operations, eigenvectors and orthogonal rows, are LAPACK's: ``plain.py``.
+The other operations of the family, eigenvectors and orthogonalization, call LAPACK and are in ``plain.py``.
 """
 from __future__ import annotations
 

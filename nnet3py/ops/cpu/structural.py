@@ -126,7 +126,7 @@ def clip_elements(dx, counters, dy, limit, store):
 
 @inline
 def _square(vector):
-    """Return the squared norm of a vector, of four sums side by side: a fixed order, and no long chain of additions."""
+    """Return the squared norm of a vector, as four interleaved sums: faster, and in a fixed order."""
     a, b, c, d = ZERO, ZERO, ZERO, ZERO
     blocked = vector.shape[0] - vector.shape[0] % 4
     for j in range(0, blocked, 4):

@@ -1,4 +1,4 @@
-"""The operations on a GPU, compiled by numba.cuda: the twins of ``ops/cpu``, a family per file."""
+"""The operations on a GPU, compiled by numba.cuda; each file has the same operations as the file of ``ops/cpu``."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from nnet3py.ops.table import FAMILY_OF
 
 
 def why_not_usable() -> str | None:
-    """Return why networks cannot be computed with these operations; None if they can."""
+    """Return why these operations do not suffice for networks; None if they do."""
     missing = [name for name, family in FAMILY_OF.items() if not _has_kernel(name, family)]
     if missing:
         return f"{len(missing)} of {len(FAMILY_OF)} operations have no CUDA kernel in this version"
@@ -74,14 +74,14 @@ class CudaOps:
         self._failures = 0.0
 
     def _passing_space(self, rows: int, cols: int) -> Any:
-        """Return scratch space for a matrix that is used only by the next two launches in the stream."""
+        """Return scratch space for a matrix of the next two launches only: it is free for other uses at once."""
         mark = self.mark_scratch()
         matrix = self.scratch(rows, cols)
         self.release_scratch(mark)
         return matrix
 
     def later(self, operation: str, /, *args: Any) -> Callable[[], float]:
-        """Queue an operation and return a function that waits for its number, to be called once."""
+        """Queue an operation that returns a number; return a function that waits for the number, to be called once."""
         from nnet3py.ops.cuda import memory
 
         count = load(operation).queue(*args)
@@ -91,9 +91,9 @@ class CudaOps:
         return lambda: float(parts().sum())
 
     def natural_gradient_failed(self) -> Callable[[], bool]:
-        """Return a function that tells whether a preconditioner got unusable rows since the last such function.
+        """Return a function that returns whether preconditioners got rows they cannot use; to be called once.
 
-        The function covers all that has been queued by now, waits for it, and is to be called once.
+        It waits for the operations queued before this call, and counts those queued since the previous call.
         """
         from nnet3py.ops.cuda.natural_gradient import natural_gradient_failures
 

@@ -1,16 +1,17 @@
 """Objectives on the GPU: sparse supervision, and the sums over paths of chain training.
 
-The twins of ``ops/cpu/chain.py``.
+The operations are those of ``ops/cpu/chain.py``.
 
 A launch computes a frame of all sequences: neighboring threads work on neighboring sequences. A frame needs the sum
-over states of the frame before; each block of threads of that launch left its part of the sum in ``alpha`` or ``beta``,
-so no block waits for another inside a launch. Parts are summed in a fixed order: results are the same in each run.
+over states of the frame before: each block of threads of the launch before has stored its part of the sum in ``alpha``
+or ``beta``, so no block waits for another inside a launch. Parts are summed in a fixed order: results are the same in
+each run.
 
 The forward pass of T frames takes T + 2 launches, the backward pass T + 1; either is a CUDA graph from the second
-minibatch of a shape on. Posteriors come one launch late, since they replace the frame's exponentials, which are read
-until then.
+minibatch of a shape on. A launch of the backward pass computes the posteriors of the frame of the launch before:
+posteriors replace the exponentials in ``y``, which are read until then.
 
-Work space of ``alpha`` and ``beta``: the states' sums of three frames, then three times CHAIN_PARTIAL_SUMS rows.
+``alpha`` and ``beta`` have the states' sums of three frames, then CHAIN_PARTIAL_SUMS rows of partial sums for each.
 """
 from __future__ import annotations
 
@@ -101,7 +102,7 @@ def chain_gather(dst: DeviceArray, src: DeviceArray, rows: DeviceArray, columns:
 
 @device_function
 def _sum_over_rows(shared, value):
-    """Return the sum of ``value`` over the threads of a block that share a column, to all of them."""
+    """Return, in each thread, the sum of ``value`` over the threads of the block with the same x (column)."""
     x, y, width = cuda.threadIdx.x, cuda.threadIdx.y, cuda.blockDim.x
     shared[y * width + x] = value
     cuda.syncthreads()
@@ -114,7 +115,7 @@ def _sum_over_rows(shared, value):
 
 @device_function
 def _finished_sum(shared, work, first_row, column):
-    """Return the sum of the parts that all blocks left in ``work``; all threads of a block call it together."""
+    """Return the sum of the parts that blocks stored by ``_leave_part``; all threads of a block call it together."""
     part = ZERO
     if column < work.shape[1]:
         for block in range(cuda.threadIdx.y, cuda.gridDim.y, cuda.blockDim.y):
@@ -124,7 +125,7 @@ def _finished_sum(shared, work, first_row, column):
 
 @device_function
 def _leave_part(shared, work, first_row, column, part):
-    """Leave the block's part of a sum for the next launch."""
+    """Store the block's sum of ``part`` in ``work``, for the next launch."""
     total = _sum_over_rows(shared, part)
     if column < work.shape[1] and cuda.threadIdx.y == 0:
         work[first_row + cuda.blockIdx.y, column] = total
@@ -132,7 +133,7 @@ def _leave_part(shared, work, first_row, column, part):
 
 @kernel("mat mat mat mat vec vec lvec ivec lvec ivec f32 int")
 def _forward_frame(sums, alpha, arriving, y, initial, probs, arc_starts, sources, state_entries, entry_pdfs, leaky, t):
-    """Compute the sums of frame t + 1 from those of t; t = -1 starts, and the last frame is only summed up."""
+    """Compute the states' sums after frame t: initial probabilities for t = -1; for t = T only ``sums[T]`` is set."""
     shared = cuda.shared.array(THREADS, np.float32)
     num_states, num_entries, num_frames = initial.shape[0], entry_pdfs.shape[0], sums.shape[0] - 1
     num_pdfs, parts = y.shape[0] // num_frames, 3 * num_states
@@ -179,14 +180,14 @@ def _forward_frames(sums: Any, *args: Any) -> None:
 
 @device_function
 def _beta(beta, initial, state, column, time, num_frames, end):
-    """Return the backward sum of a state, before the leak is added."""
+    """Return the backward sum of a state without the leak; ``end`` is its value after the last frame."""
     return end if time == num_frames else beta[time % 3 * initial.shape[0] + state, column]
 
 
 @kernel("mat mat mat mat vec vec lvec ivec lvec ivec ivec ivec f32 int")
 def _backward_frame(y, arriving, beta, sums, initial, probs, arc_starts, entries, pdf_starts, pdf_entries, entry_pdfs,
                     entry_states, leaky, t):
-    """Compute the backward sums of frame t, and the posteriors of frame t + 1."""
+    """Compute the backward sums of frame t if t >= 0, and the posteriors of frame t + 1 if there is one."""
     shared = cuda.shared.array(THREADS, np.float32)
     num_states, num_entries, num_frames = initial.shape[0], entry_pdfs.shape[0], sums.shape[0] - 1
     num_pdfs, parts = pdf_starts.shape[0] - 1, 3 * num_states
@@ -239,7 +240,7 @@ def _backward_frames(y: Any, arriving: Any, beta: Any, sums: Any, initial: Any, 
 
 
 def _launch(num_states: int, width: int) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return grid and block over (states, sequences), with no more blocks of states than places for their sums."""
+    """Return grid and block over (states, sequences), with at most CHAIN_PARTIAL_SUMS blocks along states."""
     (grid_x, grid_y), block = launch_2d(num_states, width)
     return (grid_x, min(grid_y, CHAIN_PARTIAL_SUMS)), block
 
@@ -284,7 +285,7 @@ def chain_checks(totals, beta, y, sums, initial, num_pdfs, leaky):
 # -- outputs against sparse supervision --------------------------------------------------------------------------------
 
 
-# a thread searches the few entries of a row for those of its element
+# for each element a thread goes through the row's sparse entries, which are few
 @operation()
 def copy_from_sparse(dst, row_starts, columns, values):
     for i in own_rows(dst.shape[0]):
@@ -299,7 +300,7 @@ def copy_from_sparse(dst, row_starts, columns, values):
 
 @kernel("dvec mat lvec ivec vec")
 def _products(parts, src, row_starts, columns, values):
-    """Set ``parts[b]`` to the sum of the products in the rows of block b; neighboring threads have different rows."""
+    """Set ``parts[b]`` to the sum of products in the rows that block b computes; a thread computes whole rows."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     part = DOUBLE_ZERO
     for _ in own_rows(1):

@@ -1,4 +1,4 @@
-"""Convolution and attention on the GPU; the twins of ``ops/cpu/convolution.py``, which says how rows lie."""
+"""Convolution and attention on the GPU; ``ops/cpu/convolution.py`` describes the order of rows."""
 from __future__ import annotations
 
 import math
@@ -48,7 +48,7 @@ def copy_col_blocks(dst, src, blocks):
 
 @kernel("mat mat ivec int")
 def _add_to_col_blocks(dst, src, blocks, width):
-    """Add blocks of columns; neighboring threads have neighboring columns of a block, then rows."""
+    """Add blocks of columns, as ``add_to_col_blocks``; neighboring threads work on neighboring columns of a block."""
     for _ in own_rows(1):
         for place in own_columns(src.shape[0] * width):
             i = np.int64(place) // width
@@ -68,7 +68,7 @@ def add_to_col_blocks(dst: DeviceArray, src: DeviceArray, blocks: DeviceArray) -
 
 
 def launch_tiles(rows: int, cols: int) -> Shape:
-    """Return grid and block: a block for each square of a matrix."""
+    """Return grid and block: a block of threads for each square tile of a matrix."""
     (grid_x, grid_y), block = forced() or ((-(-cols // TILE), -(-rows // TILE)), (TILE, TILE_ROWS))
     return (min(grid_x, 4096), min(grid_y, 4096)), block
 
@@ -99,7 +99,7 @@ LOG_FLOOR = np.float32(1.0e-20)
 
 @kernel("mat mat mat int f32")
 def _add_shifted_dots(dst, a, b, shift, alpha):
-    """Add the products, with a team of threads for each."""
+    """Compute ``add_shifted_dots`` with a team of threads for each dot product."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     positions = dst.shape[1]
     for first in row_blocks(dst.shape[0] * positions):

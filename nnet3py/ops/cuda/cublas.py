@@ -1,8 +1,8 @@
 """NVIDIA's matrix products, cuBLAS, called through ctypes on the addresses of device arrays.
 
-The library is looked for where others install it: by ``cuda.pathfinder`` if that package is there, in the wheels
-``nvidia-cublas…`` (which CuPy, PyTorch and nvmath bring along), in the CUDA toolkit, or wherever the system's loader
-looks. Nothing is copied: matrices are given by address, leading dimension and size, with any row stride.
+The library is searched by ``cuda.pathfinder`` if that package is installed, in the wheels ``nvidia-cublas…`` (which are
+installed with CuPy, PyTorch and nvmath), in the CUDA toolkit, and by the system's loader. Matrices are not copied:
+they are passed as address, leading dimension and size, with any row stride.
 
 Products are computed in float32 throughout ("pedantic"). With ``NNET3PY_TF32=1`` in the environment, or after
 ``allow_tf32(True)``, the factors are rounded to TF32 (10 bits of mantissa) first: many times as fast on the tensor
@@ -37,7 +37,7 @@ _local = threading.local()
 
 
 def _folders() -> Iterator[Path]:
-    """Yield folders where the library may be, the likeliest first."""
+    """Yield the folders to search for the library, the most likely ones first."""
     for entry in map(Path, sys.path):
         nvidia = entry / "nvidia"
         if nvidia.is_dir():
@@ -58,12 +58,12 @@ def _names() -> list[str]:
 
 
 def _paths() -> Iterator[str]:
-    """Yield what to load: full paths of files that exist, then bare names for the system's loader."""
+    """Yield candidates for the library: full paths of files that exist, then file names for the system's loader."""
     if importlib.util.find_spec("cuda") is not None and importlib.util.find_spec("cuda.pathfinder") is not None:
         pathfinder = importlib.import_module("cuda.pathfinder")
         try:
             yield pathfinder.load_nvidia_dynamic_lib("cublas").abs_path
-        except Exception as error:          # its own classes; it says at length where it looked
+        except Exception as error:          # of cuda.pathfinder's own classes, with a long list of searched folders
             logger.debug("cuda.pathfinder: %s", error)
     for folder in _folders():
         yield from (str(folder / name) for name in _names() if (folder / name).is_file())
@@ -86,7 +86,7 @@ def library() -> Any:
 
 
 def _declare(loaded: Any) -> None:
-    """Declare the functions' arguments. Raises AttributeError if one is missing."""
+    """Set the argument types of cuBLAS's functions. Raises AttributeError if a function is missing."""
     pointer, integer, number = ctypes.c_void_p, ctypes.c_int, ctypes.POINTER(ctypes.c_float)
     for name, types in (
             ("cublasCreate_v2", [ctypes.POINTER(pointer)]), ("cublasDestroy_v2", [pointer]),
@@ -100,12 +100,12 @@ def _declare(loaded: Any) -> None:
 
 
 def tf32_is_allowed() -> bool:
-    """Return whether factors may be rounded to TF32."""
+    """Return whether products round their factors to TF32."""
     return _settings["tf32"]
 
 
 def allow_tf32(allowed: bool) -> None:
-    """Round factors to TF32 from now on, or compute in float32 throughout again."""
+    """Set whether products round their factors to TF32, or compute in float32 throughout (False)."""
     _settings["tf32"] = allowed
 
 
@@ -142,7 +142,7 @@ class Cublas:
         self._multiply(dst, a, b, factors, trans_a, trans_b)
 
     def sgemm_by(self, dst: Any, a: Any, b: Any, alpha: Any, beta: Any, trans_a: bool, trans_b: bool) -> None:
-        """Compute as :meth:`sgemm` with factors in device memory, float32 (1,)."""
+        """Compute as :meth:`sgemm`, with ``alpha`` and ``beta`` float32 (1,) in device memory."""
         factors = [ctypes.cast(place_of(factor), ctypes.POINTER(ctypes.c_float)) for factor in (alpha, beta)]
         self._set_pointer_mode(FACTORS_ON_DEVICE)
         try:
@@ -168,12 +168,12 @@ class Cublas:
 
 
 def leading_dim(matrix: Any) -> int:
-    """Return the elements from one row to the next; at least a row's length, even with one row."""
+    """Return the leading dimension: the number of elements from one row to the next, at least that of columns."""
     return max(matrix.strides[0] // 4 if matrix.shape[0] > 1 else 0, matrix.shape[1], 1)
 
 
 def handle() -> Cublas | None:
-    """Return this thread's handle on its stream, or None without cuBLAS or in the simulator."""
+    """Return the :class:`Cublas` of this thread's stream; None without cuBLAS and in the simulator."""
     from nnet3py.ops import device
     from nnet3py.ops.cuda import memory
 

@@ -1,8 +1,8 @@
-"""The elementwise operations on the GPU, and other kernels made of the formula of an element alone.
+"""The elementwise operations on the GPU, and other kernels made from a formula for one element.
 
-A GPU waits for memory unless many accesses are under way at once. So a thread loads several columns' elements before it
-stores the first result; the compiler could not arrange that by itself, since a store might change what is read next.
-The formula is a function of numbers::
+A GPU waits for memory unless many accesses are in flight. So a thread loads the elements of several columns before it
+stores the first result; the compiler cannot reorder loads and stores so, since a store might change what is loaded
+next. The formula is a function of numbers::
 
     @of_elements("mat vec vec")
     def _scale_and_shift(dst, scale, offset):
@@ -46,31 +46,31 @@ def launch_elements(rows: int, cols: int) -> Shape:
 
 @device_function
 def first_row():
-    """Return the first row of this thread."""
+    """Return the number of the first row that this thread computes."""
     return np.int64(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y)
 
 
 @device_function
 def row_distance():
-    """Return the distance of this thread's rows."""
+    """Return the step from one row of this thread to the next."""
     return np.int64(cuda.gridDim.y * cuda.blockDim.y)
 
 
 @device_function
 def first_column():
-    """Return the first column of this thread."""
+    """Return the number of the first column that this thread computes."""
     return np.uint64(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x)
 
 
 @device_function
 def column_step():
-    """Return the distance of this thread's columns."""
+    """Return the step from one column of this thread to the next."""
     return np.uint64(cuda.gridDim.x * cuda.blockDim.x)
 
 
 @device_function
 def inside(column, otherwise, count):
-    """Return ``column``, or ``otherwise`` if there is no such column."""
+    """Return ``column`` if it is less than ``count``, else ``otherwise``."""
     return column if column < count else otherwise
 
 
@@ -106,7 +106,7 @@ def scale_row(d, s, alpha):
 
 @device_function
 def add_row(d, s, alpha):
-    """Add ``alpha s[j]`` to ``d[j]`` in this thread's columns."""
+    """Compute ``d[j] += alpha s[j]`` in this thread's columns."""
     j, step, count = first_column(), column_step(), np.uint64(d.shape[0])
     while j < count:
         j1, j2, j3 = j + step, j + step + step, j + step + step + step
@@ -169,17 +169,17 @@ def {name}({names}):
 
 
 def of_elements(kinds: str) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a decorator that makes a kernel of a formula with arguments of these kinds, see the module."""
+    """Return a decorator that makes a kernel from a formula; ``kinds`` are its arguments' kinds, see the module."""
     return lambda formula: element_kernel(formula, kinds, formula)
 
 
 def element_kernel(formula: Callable[..., Any], kinds: str, like: Callable[..., Any]) -> Kernel:
-    """Make a kernel of a formula, with the file, module and documentation of ``like``."""
+    """Make a kernel from a formula; it gets the source file, module and docstring of ``like``."""
     return Kernel(_loop_over(formula, kinds.split(), like), kinds, 0, launch_elements, False)
 
 
 def _loop_over(formula: Callable[..., Any], kinds: list[str], like: Callable[..., Any]) -> Any:
-    """Return a function with loops around the formula."""
+    """Return a Python function that loops over a thread's elements and calls the formula for each."""
     place = formula.__code__
     names = place.co_varnames[:place.co_argcount]
     on_vectors = "mat" not in kinds
@@ -208,7 +208,7 @@ def _loop_over(formula: Callable[..., Any], kinds: list[str], like: Callable[...
 
 
 def make_kernel(operation: Operation) -> Kernel:
-    """Return the kernel of an elementwise operation."""
+    """Make the kernel of an elementwise operation from its formula."""
     formula = getattr(elements, operation.name)
     return element_kernel(formula, operation.kinds, operation.stand_in(__file__, __name__))
 

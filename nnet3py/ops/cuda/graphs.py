@@ -1,7 +1,7 @@
 """Launches that are captured once and replayed with a single call: CUDA graphs, through the driver's own interface.
 
-numba has no interface to graphs, but its streams are the driver's: between begin and end of a capture, whatever is
-queued in this thread's stream is recorded and not run. Addresses and numbers are recorded as they are then.
+numba has no interface to graphs, but its streams are the driver's: between begin and end of a capture, all launches and
+copies in this thread's stream are recorded and not run. A graph holds the addresses and numbers of that time.
 """
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FUNCTIONS: dict[str, list[Any]] = {
 
 
 class CaptureFailed(Exception):
-    """The error of a driver that cannot capture or make a graph; nothing was run."""
+    """Failure of the driver to capture launches or make a graph; nothing was run."""
 
 
 @cache
@@ -60,11 +60,11 @@ def _check(status: int, what: str) -> None:
 
 
 class Graph:
-    """Launches that are replayed together.
+    """CUDA graph: captured launches, which one call replays.
 
     Attributes
     ----------
-    num_nodes : number of launches and copies
+    num_nodes : number of launches and copies in the graph
     """
 
     def __init__(self, functions: Any, graph: Any) -> None:
@@ -93,10 +93,13 @@ class Graph:
 
 
 def capture(run: Callable[[], None], functions: Any = None) -> Graph:
-    """Record what ``run`` queues in this thread's stream, without running it.
+    """Call ``run``, and return a graph of the launches and copies that it queues in this thread's stream.
+
+    They are recorded and not executed.
 
     Parameters
     ----------
+    run : function that queues launches
     functions : the driver's functions (default: those of :func:`driver`, which must not be None)
 
     Raises
@@ -121,16 +124,16 @@ def capture(run: Callable[[], None], functions: Any = None) -> Graph:
     return Graph(functions, graph)
 
 
-MOST_REPLAYS = 64       # graphs that :func:`replay` keeps for a thread
+MOST_REPLAYS = 64       # number of graphs that :func:`replay` keeps for each thread
 _local = threading.local()
 
 
 class Replays:
-    """Launches that are captured when they come for the second time.
+    """Cache of CUDA graphs: launches are captured when they are requested for the second time.
 
     Parameters
     ----------
-    most : number of graphs to keep, those used last
+    most : number of graphs to keep; the least recently used ones are dropped
     """
 
     def __init__(self, most: int = 4) -> None:
@@ -138,9 +141,9 @@ class Replays:
         self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()
 
     def run(self, key: Any, queue: Callable[[], None]) -> None:
-        """Call ``queue()``, whose launches depend on nothing but ``key``, or launch the graph captured for the key.
+        """Call ``queue()``, whose launches are determined by ``key``, or launch the graph captured for the key.
 
-        While other launches are being captured, these become part of them.
+        While a capture is in progress, the launches become part of it.
         """
         if memory.is_capturing() or driver() is None or os.environ.get("NNET3PY_CUDA_GRAPHS", "1") == "0":
             queue()
@@ -161,9 +164,9 @@ class Replays:
 
 
 def replay(run: Callable[..., None], *args: Any) -> None:
-    """Call ``run(*args)``, whose launches depend on nothing else; launch a graph if the same arguments come again.
+    """Call ``run(*args)``, whose launches are determined by ``args``; for the same arguments again, launch a graph.
 
-    Arrays are compared by place in device memory, shape and strides.
+    Arrays are the same if their address in device memory, shape and strides are.
     """
     replays: Replays = _local.__dict__.setdefault("replays", Replays(MOST_REPLAYS))
     key = run, cublas.tf32_is_allowed(), *(_identity(arg) for arg in args)
@@ -171,6 +174,6 @@ def replay(run: Callable[..., None], *args: Any) -> None:
 
 
 def _identity(arg: Any) -> Any:
-    """Return the part of an argument that a launch holds."""
+    """Return a hashable key of an argument: address, shape and strides of an array, else the argument itself."""
     shape = getattr(arg, "shape", None)
     return arg if shape is None else (memory.place_of(arg), shape, arg.strides)

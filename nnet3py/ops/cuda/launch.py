@@ -13,9 +13,10 @@ The loops cover the matrix with any grid, so the launch shape decides the speed 
 threads work on neighboring columns. ``shape`` chooses the grid: :func:`launch_2d` (the default) spreads threads over a
 matrix; ``threads.py`` has the shapes of kernels that reduce.
 
-Operations that return a sum to the host are made by ``memory.summed_by_host`` of functions that queue a kernel, which
-writes ``count`` parts of the sum into ``memory.results().place(count)``, and return ``count``. Calling the operation
-waits for the sum; ``ops.later`` queues the kernel, and reads the parts when the sum is asked for.
+An operation that returns a sum to the host is made by the decorator ``memory.summed_by_host`` from a function that
+queues a kernel and returns a ``count``; the kernel writes ``count`` parts of the sum into
+``memory.results().place(count)``. A call of the operation waits for the sum; ``ops.later`` queues the kernel, and reads
+the parts when the sum is needed.
 
 Scalars that differ from minibatch to minibatch (random draws, the minibatch's number) cannot be part of a captured
 launch. Their kinds are ``f32cell`` and ``intcell``: a device array of one element (float32, int64), read as
@@ -24,8 +25,8 @@ launch. Their kinds are ``f32cell`` and ``intcell``: a device array of one eleme
     @kernel("dvec int intcell")
     def _add_count(count, num_rows, draw): ...
 
-Index tables (``ivec``, ``lvec``, ``imat``) may be host arrays that never change: they are uploaded once. So may be
-other arrays that were given to ``ops.keep`` before.
+Index arrays (``ivec``, ``lvec``, ``imat``) may be host arrays that never change: they are uploaded once. Other host
+arrays may be arguments only after ``ops.keep`` has been called with them.
 """
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ from nnet3py.ops.cuda.memory import constant_cell, is_resident, resident, stream
 from nnet3py.ops.table import INDEXES, OPERATIONS, documented
 
 logger = logging.getLogger(__name__)
-_count = count(1)              # of compiled kernels, for the notice
+_count = count(1)              # compiled kernels, for the status line
 cuda = device.cuda()
 Shape = tuple[tuple[int, int], tuple[int, int]]     # grid and block, each (along columns, along rows)
 
@@ -73,7 +74,7 @@ def launch_2d(rows: int, cols: int) -> Shape:
 
 @contextmanager
 def forced_launch(grid: tuple[int, int], block: tuple[int, int]) -> Iterator[None]:
-    """Launch every kernel with this grid and block, for tests of the edges of loops."""
+    """Launch every kernel inside the ``with`` with this grid and block, to test that results do not depend on them."""
     global _forced
     _forced = (grid, block)
     try:
@@ -88,7 +89,7 @@ def forced() -> Shape | None:
 
 
 class Kernel:
-    """A function compiled for one signature on its first launch, on a grid that fits one of its matrices."""
+    """CUDA kernel: compiled for one signature on its first launch; the size of one argument determines the grid."""
 
     def __init__(self, function: Callable[..., Any], kinds: str, over: int, shape: Callable[[int, int], Shape],
                  fastmath: bool) -> None:
@@ -106,7 +107,7 @@ class Kernel:
         self._compiled: Any = None
 
     def compile(self) -> Any:
-        """Return the dispatcher of numba.cuda, compiled for the current device, or loaded from the disk cache."""
+        """Return numba.cuda's dispatcher, after compiling the kernel or loading it from the disk cache."""
         if self._compiled is None:
             self._compiled = _compile(self.function, self.signature, self.fastmath)
         return self._compiled
@@ -117,7 +118,7 @@ class Kernel:
             return cuda.compile_ptx(self.function, self.signature, cc=compute_capability, fastmath=self.fastmath)[0]
 
     def launch(self, shape: Shape, *args: Any) -> None:
-        """Queue the kernel on a chosen grid, whatever the sizes of its matrices."""
+        """Queue the kernel with the grid and block ``shape``."""
         compiled = self._compiled or self.compile()
         compiled[shape[0], shape[1], stream()](*self._on_device(args))
 
@@ -129,7 +130,7 @@ class Kernel:
             self.launch(shape, *args)
 
     def _on_device(self, args: tuple[Any, ...]) -> list[Any]:
-        """Return the arguments as device arrays and numbers."""
+        """Return the arguments with host arrays and numbers replaced by device arrays where the kernel needs them."""
         ready = list(args)
         for place, cell in self._cells:
             if not hasattr(args[place], "shape"):
@@ -154,7 +155,7 @@ def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath:
     try:
         with kept_on_disk(Path(function.__code__.co_filename).resolve(), device.compiler()):
             return cuda.jit(signature, fastmath=fastmath, cache=True)(function)
-    except Exception as error:       # the cache may be damaged, or cannot be written
+    except Exception as error:       # the cache is damaged, or cannot be written
         logger.debug("%s is compiled without the disk: %s", function.__name__, error)
         return cuda.jit(signature, fastmath=fastmath)(function)
     finally:
@@ -163,7 +164,7 @@ def _compile(function: Callable[..., Any], signature: tuple[Any, ...], fastmath:
 
 @contextmanager
 def _as_if_on(compute_capability: tuple[int, int]) -> Iterator[None]:
-    """Compile functions that kernels call for a compute capability, too: numba takes the current device's."""
+    """Let numba compile device functions for this compute capability, instead of the current device's."""
     module = cuda.dispatcher
     asked, module.get_current_device = module.get_current_device, lambda: SimpleNamespace(
         compute_capability=compute_capability)
@@ -175,12 +176,12 @@ def _as_if_on(compute_capability: tuple[int, int]) -> Iterator[None]:
 
 def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launch_2d,
            fastmath: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a decorator that makes a :class:`Kernel`.
+    """Return a decorator that makes a :class:`Kernel` of a function.
 
     Parameters
     ----------
-    kinds : names of ``engine/kinds.py``, separated by blanks
-    over : place of the argument whose (rows, cols) the grid covers; a vector counts as one row
+    kinds : kinds of the arguments (``engine/kinds.py``), separated by blanks
+    over : position of the argument whose (rows, cols) the grid covers; a vector is one row
     shape : function of rows and columns that returns grid and block, EMPTY_GRID if there is nothing to do
     fastmath : True for quicker exp, tanh and division with a few digits less
     """
@@ -189,5 +190,5 @@ def kernel(kinds: str, over: int = 0, shape: Callable[[int, int], Shape] = launc
 
 def operation(over: int = 0, shape: Callable[[int, int], Shape] = launch_2d,
               fastmath: bool = False) -> Callable[[Callable[..., Any]], Kernel]:
-    """Make a decorator that makes the kernel of the operation with the function's name; as :func:`kernel`."""
+    """Return a decorator that makes the kernel of the operation named as the function; arguments of :func:`kernel`."""
     return lambda function: Kernel(documented(function), OPERATIONS[function.__name__].kinds, over, shape, fastmath)

@@ -1,11 +1,11 @@
 """Device memory, the stream of launches and copies, and copies between host and device.
 
-All launches and copies of a thread go through one stream, in order; the host waits for it only where it reads. So a
-copy to the device may wait in pinned memory: two pinned buffers take turns, and the host waits only if it is two
-copies ahead.
+All launches and copies of a thread go through one stream, in order; the host waits for the stream only where it reads
+results. Data for the device are copied from pinned memory, while the host goes on: there are two pinned buffers, used
+alternately, and the host waits for a buffer only if the copy before the last has not been finished.
 
-A captured piece of a computation (``graphs.py``) is a list of launches without the host between them. Code that needs
-the host calls :func:`touch_host`; the piece is then run launch by launch instead.
+Only launches without work of the host between them can be captured (``graphs.py``). Code that needs the host calls
+:func:`touch_host`; such a part of a computation is then run launch by launch.
 """
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _local = threading.local()
 
 
 def stream() -> Any:
-    """Return the stream of this thread; the default stream could not be captured."""
+    """Return the CUDA stream of this thread, which is not the default one, since that cannot be captured."""
     thread_stream = _local.__dict__.get("stream")
     if thread_stream is None:
         thread_stream = _local.stream = cuda.stream()
@@ -39,7 +39,7 @@ def stream() -> Any:
 
 
 def stream_handle() -> int | None:
-    """Return the address of this thread's stream in the driver."""
+    """Return the driver's handle of this thread's stream."""
     return getattr(stream().handle, "value", None) or int(stream().handle)
 
 
@@ -47,11 +47,11 @@ def stream_handle() -> int | None:
 
 
 class HostNeeded(Exception):
-    """The error for code that needs the host while launches are being captured."""
+    """Code needs the host while launches are being captured."""
 
 
 def touch_host() -> None:
-    """Record that the host takes part in what is running: it reads, writes or decides.
+    """Record that the current computation needs the host: it reads, writes or decides.
 
     Raises
     ------
@@ -89,14 +89,14 @@ def place_of(array: Any) -> int:
 
 @cache
 def array_class() -> Any:
-    """Return a class of device arrays whose slices take the same short time for any number of rows.
+    """Return a subclass of numba's device arrays that is sliced in constant time.
 
-    numba's own class goes through all rows to find the ends of a slice of columns: milliseconds for a large matrix.
+    numba's own class goes through all rows to slice columns, which takes milliseconds for a large matrix.
     """
     numbas = cuda.cudadrv.devicearray.DeviceNDArray
 
     class DeviceArray(numbas):      # type: ignore[misc, valid-type]
-        """A device array with fast slices."""
+        """Device array that is sliced in constant time."""
 
         def __getitem__(self, item: Any) -> Any:
             parts = item if type(item) is tuple else (item,)
@@ -118,7 +118,7 @@ def array_class() -> Any:
             return type(self)(tuple(shape), tuple(strides), self.dtype, gpu_data=self.gpu_data.view(start, start + end))
 
         def view(self, dtype: Any) -> Any:
-            """Return the same memory as elements of another type."""
+            """Return a view of the memory with another dtype."""
             seen = super().view(dtype)
             return type(self)(seen.shape, seen.strides, seen.dtype, gpu_data=seen.gpu_data)
 
@@ -130,8 +130,8 @@ def new_array(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
 
     Raises
     ------
-    DeviceError : the GPU has no room for it; the message says how much is free
-    HostNeeded : launches are being captured; memory that a graph uses must outlive it
+    DeviceError : the GPU has too little free memory; the message says how much
+    HostNeeded : launches are being captured, and a graph may only use memory that exists longer than the graph
     """
     if getattr(_local, "capturing", False):
         raise HostNeeded
@@ -147,7 +147,7 @@ def new_array(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
 
 
 def out_of_memory(wanted: int) -> DeviceError:
-    """Return the error for ``wanted`` bytes that the GPU does not have."""
+    """Return the error for a request of ``wanted`` bytes that do not fit in the GPU's free memory."""
     free, total = cuda.current_context().get_memory_info()
     share = min(99, 100 * free // max(wanted, 1))
     return DeviceError(f"the GPU has {free / 2**20:.0f} of {total / 2**20:.0f} MB free, and {wanted / 2**20:.0f} MB "
@@ -156,7 +156,7 @@ def out_of_memory(wanted: int) -> DeviceError:
 
 
 def free_memory() -> tuple[int, int]:
-    """Return free and all bytes of the GPU's memory; 0 in the simulator."""
+    """Return the free and the total bytes of the GPU's memory; (0, 0) in the simulator."""
     if device.is_simulated():
         return 0, 0
     free, total = cuda.current_context().get_memory_info()
@@ -164,7 +164,7 @@ def free_memory() -> tuple[int, int]:
 
 
 def upload(table: np.ndarray) -> Any:
-    """Return a copy of a host array in device memory; a device array as it is."""
+    """Return a copy of a host array in device memory; a device array itself."""
     if not isinstance(table, np.ndarray):
         return table
     touch_host()
@@ -178,7 +178,7 @@ _resident: dict[int, tuple[Any, Any]] = {}
 
 
 def resident(table: np.ndarray) -> Any:
-    """Return the device copy of a table that never changes, made once and kept as long as the table lives."""
+    """Return the device copy of a host array that never changes; made once, and kept as long as the host array."""
     key = id(table)
     entry = _resident.get(key)
     if entry is not None and entry[0]() is table:
@@ -199,14 +199,14 @@ def is_resident(table: np.ndarray) -> bool:
 
 
 class _PinnedBuffer:
-    """Page-locked host memory of any size; ``free`` is recorded after the copy that read it last."""
+    """Page-locked host memory for copies to the device; grows as needed."""
 
     def __init__(self) -> None:
         self._bytes = np.empty(0, np.uint8)
         self._free: Any = None
 
     def take(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-        """Return a host array in the buffer, after waiting for the copy before."""
+        """Return a host array in the buffer, after waiting for the previous copy out of it."""
         if self._free is not None:
             self._free.synchronize()
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
@@ -222,12 +222,12 @@ class _PinnedBuffer:
 
 
 class Copies:
-    """Copies between host arrays and matrices of the device, any row stride.
+    """Copies between host arrays and device matrices of any row stride.
 
     Parameters
     ----------
-    copy_mat : function that returns the operation ``copy_mat``, for matrices with gaps between rows
-    scratch : function (rows, cols) -> device matrix to pass such matrices through, valid until the copy has been queued
+    copy_mat : function that returns the operation ``copy_mat``, for matrices that are not contiguous
+    scratch : function (rows, cols) -> contiguous device matrix, an intermediate copy of such a matrix
     """
 
     def __init__(self, copy_mat: Callable[[], Any], scratch: Callable[[int, int], Any]) -> None:
@@ -237,7 +237,7 @@ class Copies:
         self._free_blocks: list[Any] = []       # device bytes
 
     def copy_in(self, dst: Any, src: np.ndarray) -> None:
-        """Fill a device array from a host array of any float type; the host does not wait."""
+        """Copy a host array of any float type into a device array; the host does not wait."""
         touch_host()
         if not dst.size:
             return
@@ -255,9 +255,9 @@ class Copies:
 
     @contextmanager
     def staged(self, *arrays: np.ndarray) -> Iterator[tuple[Any, ...]]:
-        """Yield contiguous copies of host arrays of any type in device memory, for launches inside the ``with``.
+        """Yield contiguous copies of host arrays of any type in device memory, valid inside the ``with``.
 
-        All go in one copy, which the host does not wait for; the memory is used again.
+        All arrays are sent by one copy, for which the host does not wait. Their memory is reused afterwards.
         """
         touch_host()
         starts = np.concatenate(([0], np.cumsum([-(-array.nbytes // STEP) * STEP for array in arrays])))
@@ -277,7 +277,7 @@ class Copies:
             self._free_blocks.append(block)
 
     def _take_block(self, size: int) -> Any:
-        """Return at least ``size`` device bytes, which nothing in the stream will use after what is queued now."""
+        """Return at least ``size`` bytes of device memory that launches queued from now on may overwrite."""
         self._free_blocks.sort(key=lambda block: block.size)
         for place, block in enumerate(self._free_blocks):
             if block.size >= size:
@@ -285,7 +285,7 @@ class Copies:
         return new_array(1 << max(size - 1, STEP - 1).bit_length(), np.uint8)
 
     def copy_out(self, src: Any) -> np.ndarray:
-        """Return a contiguous host copy of a device array; the host waits for all that was queued before."""
+        """Return a contiguous host copy of a device array; the host waits until the stream has finished."""
         touch_host()
         if not src.size:
             return np.empty(src.shape, src.dtype)
@@ -299,10 +299,7 @@ class Copies:
         return host
 
     def read_later(self, src: Any) -> Callable[[], np.ndarray]:
-        """Return a function that returns a host copy of a vector as it is now in the stream's order; to be called once.
-
-        The call waits if the copy has not arrived by then.
-        """
+        """Queue a copy of a vector to the host; return a function that waits for it and returns it. Call it once."""
         touch_host()
         size = src.size * src.dtype.itemsize
         if not self._free_places or self._free_places[-1][0].size < size:
@@ -326,7 +323,7 @@ _constants: dict[tuple[str, float], Any] = {}
 
 
 def constant_cell(value: float, dtype: str) -> Any:
-    """Return a device array of one element that holds a number for good."""
+    """Return a device array of one element, ``value``, which never changes; made once for each value."""
     key = dtype, float(value)
     if key not in _constants:
         _constants[key] = upload(np.array([value], dtype))
@@ -341,16 +338,16 @@ class Results:
         self._places: list[Any] = []
 
     def place(self, count: int) -> Any:
-        """Return a device float64 (count,) array for a kernel to write its results into, valid until the next call.
+        """Return a device float64 (count,) array for a kernel's results, valid until the next call.
 
-        Arrays that were too small are kept, since captured launches write to them.
+        When a larger array is made the smaller one is kept, since captured launches write to it.
         """
         if not self._places or self._places[-1].size < count:
             self._places.append(new_array(max(count, LEAST_RESULTS), np.float64))
         return self._places[-1][:count]
 
     def read(self, count: int) -> np.ndarray:
-        """Wait for the kernel and return its ``count`` results."""
+        """Wait for the kernel and return its results, float64 (count,) on the host."""
         touch_host()
         host = np.empty(count)
         self._places[-1][:count].copy_to_host(host, stream=stream())
@@ -359,10 +356,10 @@ class Results:
 
 
 def summed_by_host(queue: Callable[..., int]) -> Callable[..., float]:
-    """Make an operation that returns a sum of a function that queues a kernel and returns its number of parts.
+    """Make an operation that returns a sum, from a function that queues its kernel.
 
-    The kernel writes parts of the sum to :func:`results`; without parts the sum is 0. The attribute ``queue`` of the
-    operation is the function.
+    The kernel writes parts of the sum to :func:`results`; ``queue`` returns their number, 0 for a sum of 0. The
+    attribute ``queue`` of the operation is the function.
     """
     @wraps(queue)
     def operation(*args: Any) -> float:

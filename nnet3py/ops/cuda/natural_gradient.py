@@ -1,6 +1,6 @@
-"""Sizes, factors and the small matrices of the natural gradient's update on the GPU; each matrix by one block.
+"""Norms and small matrices of the natural gradient's preconditioners on the GPU; a block computes a whole matrix.
 
-The twins of ``ops/cpu/natural_gradient.py``, which describes the arguments. No number goes to the host.
+``ops/cpu/natural_gradient.py`` describes the arguments. Only ``natural_gradient_fault`` copies numbers to the host.
 """
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _factor, _put_difference = formula(formulas.factor), formula(formulas.put_differ
 
 @kernel("dvec mat", over=1, shape=launch_parts)
 def _sums_of_squares(parts, x):
-    """Set ``parts[k]`` to the sum of squares of block k's elements."""
+    """Set ``parts[k]`` to the sum of squares of the elements that block k of threads reads."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     part = DOUBLE_ZERO
     for i in own_rows(x.shape[0]):
@@ -92,7 +92,7 @@ def _put_sum_of_squares(numbers: Any, place: int, x: Any, more: float, further: 
 
 
 def _parts(rows: int, cols: int) -> tuple[Shape, Any]:
-    """Return the launch shape of a kernel over a whole matrix, and an array with an element for each block."""
+    """Return grid and block for a sum over a matrix, and a float64 device array with an element for each block."""
     shape = launch_parts(max(rows, 1), max(cols, 1))
     return shape, results().place(MOST_PARTS)[:shape[0][0] * shape[0][1]]
 
@@ -177,7 +177,7 @@ def _put_factor(factor, failures, inner, outer, rate, both):
             failures[0] += DOUBLE_ONE
 
 
-# unusable rows are counted, too
+# factors of 0, for rows that cannot be preconditioned, are counted
 @documented
 def natural_gradient_factor(factor: DeviceArray, inner: DeviceArray, outer: DeviceArray, rate: float,
                             both: bool) -> None:
@@ -185,7 +185,7 @@ def natural_gradient_factor(factor: DeviceArray, inner: DeviceArray, outer: Devi
 
 
 def natural_gradient_failures() -> Any:
-    """Return the number of factors that were 0 on this thread's device: float64 (1,), in device memory."""
+    """Return the count of factors that this thread's operations set to 0: float64 (1,), in device memory."""
     failures = _local.__dict__.get("failures")
     if failures is None:
         failures = _local.failures = upload(np.zeros(1))
@@ -231,10 +231,10 @@ def natural_gradient_moments(z, numbers, inverse, square, cross, spectrum, num_r
 
 @device_function
 def _sort_falling(order, values):
-    """Set ``order`` to the places of ``values`` by falling absolute value; equal ones stay in order.
+    """Set ``order`` to the permutation that sorts ``values`` by descending absolute value; stable.
 
-    Each thread counts how many values come before its own. Values that are NaN leave places out, which keep
-    some place that exists.
+    Each thread counts the values that come before its own. With NaN among the values, ``order`` is not a permutation,
+    but all its elements are valid indexes.
     """
     for i in places_in_block(values.shape[0]):
         order[i] = np.float32(i)
@@ -251,9 +251,9 @@ def _sort_falling(order, values):
 
 @device_function
 def _find_roots(shared, roots, eigenvalues, order, scale, floor):
-    """Set ``roots`` to roots of eigenvalues in falling order; return their sum, and how many are below ``floor``.
+    """Set ``roots`` to the square roots of the eigenvalues times ``scale``, floored at ``floor``, in ``order``.
 
-    An eigenvalue that is not finite is in the sum as it is, at any place of the order.
+    Returns the sum of the roots, which is not finite if an eigenvalue is not, and the number of values below the floor.
     """
     whole, below = ZERO, ZERO
     for i in places_in_block(eigenvalues.shape[0]):

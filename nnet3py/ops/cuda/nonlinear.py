@@ -1,6 +1,7 @@
 """Sigmoid, tanh, rectifier and softmax on the GPU: values, derivatives, statistics and self-repair.
 
-``ops/formulas/functions.py`` describes ``counters``. The device decides whether a call's statistics count.
+``ops/formulas/functions.py`` describes ``counters``. The kernels themselves decide, by counters and a random draw,
+whether the statistics of a call are added: so the GPU need not wait for the host.
 """
 from __future__ import annotations
 
@@ -157,7 +158,10 @@ def _square_sums(dy):
 
 @kernel("dvec dvec dvec dmat int intcell", shape=launch_block)
 def _add_two(value_sum, deriv_sum, counters, parts, num_rows, draw):
-    """Add the sums of two terms, and count rows: in one block, which reads the counter before changing it."""
+    """Add parts of two kinds of sums to ``value_sum`` and ``deriv_sum``, and ``num_rows`` to the counter.
+
+    A single block does it, so that all threads read the counter before it is changed.
+    """
     if is_refused(counters, COUNT, draw):
         return
     count = parts.shape[0] // 2
@@ -171,7 +175,7 @@ def _add_two(value_sum, deriv_sum, counters, parts, num_rows, draw):
 
 @kernel("dvec dvec int dmat int intcell", shape=launch_block)
 def _add_one(sums, counters, place, parts, num_rows, draw):
-    """Add the sums of one term, and count rows, as :func:`_add_two`."""
+    """Add parts of one kind of sums, and ``num_rows`` to ``counters[place]``, as :func:`_add_two`."""
     if is_refused(counters, place, draw):
         return
     for j in places_in_block(sums.shape[0]):

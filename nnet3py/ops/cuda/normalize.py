@@ -1,4 +1,4 @@
-"""Row normalization and batch normalization on the GPU; the twins of ``ops/cpu/normalize.py``."""
+"""Row normalization and batch normalization on the GPU: the operations of ``ops/cpu/normalize.py``."""
 from __future__ import annotations
 
 import math
@@ -85,11 +85,11 @@ def normalize_rows_backprop(dx, x, dy, target_rms, beta):
 # -- batch normalization -----------------------------------------------------------------------------------------------
 
 
-# Sums of columns are over ROWS_OF_A_SUM rows each, as on the CPU: a block makes one of them, in a few columns.
+# Columns are summed over each ROWS_OF_A_SUM rows, as on the CPU; a block computes one such sum in some columns.
 
 
 def launch_parts_of_sums(rows: int, cols: int) -> Shape:
-    """Return grid and block: a block for each group of columns and each row of sums."""
+    """Return grid and block: a block of threads for each group of columns in each of ``rows`` sums over rows."""
     if not rows or not cols:
         return EMPTY_GRID
     return forced() or ((min(-(-cols // WARP), MAX_BLOCKS), min(rows, MAX_BLOCKS)), (WARP, THREADS // WARP))
@@ -97,13 +97,13 @@ def launch_parts_of_sums(rows: int, cols: int) -> Shape:
 
 @device_function
 def _parts(count):
-    """Return the numbers of the sums that this block makes."""
+    """Return the indexes of the sums over rows, among ``count``, that this block computes."""
     return range(cuda.blockIdx.y, count, cuda.gridDim.y)
 
 
 @device_function
 def _rows_of_part(p, num_rows):
-    """Return the rows of sum ``p`` that this thread adds up."""
+    """Return the rows in sum ``p`` that this thread adds."""
     end = (p + 1) * ROWS_OF_A_SUM
     return range(p * ROWS_OF_A_SUM + cuda.threadIdx.y, end if end < num_rows else num_rows, cuda.blockDim.y)
 
@@ -133,7 +133,7 @@ def column_moments(sums: DeviceArray, src: DeviceArray) -> None:
 
 @kernel("mat mat int f32 f32")
 def _put_moments(memo, parts, num_rows, epsilon, target_rms):
-    """Put the columns' mean, mean square and scale into ``memo``."""
+    """Store the columns' mean, mean square and scale in ``memo``; ``parts`` are sums, then sums of squares."""
     inverse_count, count = ONE / np.float32(num_rows), parts.shape[0] // 2
     inverse_target = ONE / (target_rms * target_rms)
     for _ in own_rows(1):
@@ -161,7 +161,7 @@ def batch_norm_propagate(dst: DeviceArray, memo: DeviceArray, src: DeviceArray, 
 
 @kernel("mat mat int f32")
 def _put_deriv_moments(memo, parts, num_rows, target_rms):
-    """Put into ``memo`` the columns' means of the derivative, and the factors of the output in the derivative."""
+    """Store in ``memo`` each column's mean of the output derivative, and the factor of y in the input derivative."""
     inverse_count, count = ONE / np.float32(num_rows), parts.shape[0] // 2
     factor = -inverse_count / (target_rms * target_rms)
     for _ in own_rows(1):
@@ -184,7 +184,7 @@ def batch_norm_backprop(dx: DeviceArray, memo: DeviceArray, y: DeviceArray, dy: 
 
 @kernel("mat mat mat mat mat mat vec vec", over=1, shape=launch_parts_of_sums)
 def _standardize_relu_backprop(dx, squares, memo, y, dy, active, floor, repair):
-    """Compute the derivative before and after the rectifier, and sums of squares of the former."""
+    """Compute the derivative ``dx`` before the rectifier, and sums of squares of the derivative after it."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     for p in _parts(squares.shape[0]):
         for first in column_blocks(dy.shape[1]):

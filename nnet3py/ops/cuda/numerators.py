@@ -1,7 +1,8 @@
 """Sums over the paths of each sequence's own graph on the GPU, a block of threads for each.
 
-The twins of ``ops/cpu/numerators.py``. Threads of a block share the nodes of a level, or the states of a frame, and
-wait for each other before the next. A node's sum goes over its arcs in their order: results are the same in each run.
+The operations are those of ``ops/cpu/numerators.py``. Threads of a block share the nodes of a level, or the states of a
+frame, and wait for each other before the next. A node's arcs are summed in their order: results are the same in each
+run.
 """
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ exp, _log_add = formula(functions.exp), formula(functions.log_add)
 
 ZERO, ONE, NOTHING = np.float32(0), np.float32(1), np.float32(-np.inf)
 DOUBLE_ZERO, DOUBLE_NOTHING = np.float64(0), np.float64(-np.inf)
-NODES = 64          # threads of a block: a level has few nodes, a graph of one sequence some hundred states
+NODES = 64          # threads of a block: a level has few nodes, the graph of a sequence some hundred states
 
 
 def launch_sequences(rows: int, cols: int) -> Shape:
@@ -30,7 +31,10 @@ def launch_sequences(rows: int, cols: int) -> Shape:
 
 @device_function
 def _forward(first, num_levels, level_starts, alpha, scores, costs, finals, sources, in_starts, in_arcs):
-    """Compute logs of the sums over the paths to each node of a graph; return that over all paths, to every thread."""
+    """Set ``alpha`` to the log-sums over the paths to each node of a graph; return the log-sum over all paths.
+
+    All threads of the block call it, and get the result.
+    """
     total = DOUBLE_NOTHING
     if cuda.threadIdx.x == 0:
         alpha[level_starts[first]] = DOUBLE_ZERO
@@ -73,7 +77,10 @@ def chain_numerator(posteriors, alpha, beta, sums, scores, costs, finals, source
 @device_function
 def _expected_accuracy(first, num_levels, level_starts, left, alpha, total, scores, costs, finals, accuracies, sources,
                        in_starts, in_arcs):
-    """Compute mean accuracies of the paths to each node of a graph; return that of all paths, to every thread."""
+    """Set ``left`` to the expected accuracies of the paths to each node of a graph; return that of all paths.
+
+    All threads of the block call it, and get the result.
+    """
     expected = DOUBLE_ZERO
     if cuda.threadIdx.x == 0:
         left[level_starts[first]] = DOUBLE_ZERO
@@ -128,13 +135,13 @@ def lattice_accuracies(derivs, alpha, beta, left, right, sums, scores, costs, fi
 
 @device_function
 def _log(value):
-    """Return log(value) of a value that is not negative."""
+    """Return log(value), -inf for 0; ``value`` is not negative."""
     return np.float32(math.log(value)) if value != ZERO else NOTHING
 
 
 @device_function
 def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
-    """Return log(sum over arcs of exp(weight + score of its column + value of the state at its other end))."""
+    """Return log(sum over k in begin..end-1 of exp(weights[k] + scores[columns[k]] + others[states[k]]))."""
     best, scaled = NOTHING, ZERO
     for k in range(begin, end):
         value = weights[k] + scores[columns[k]] + others[states[k]]
@@ -148,7 +155,7 @@ def _log_sum_of_arcs(others, weights, scores, states, columns, begin, end):
 
 @device_function
 def _log_sum(shared, values, begin, end):
-    """Return log(sum of exp(values)) over the states of a sequence, to every thread of the block."""
+    """Return log(sum of exp(values[begin:end])); all threads of the block call it, and get the result."""
     best, part = NOTHING, ZERO
     for i in range(begin + cuda.threadIdx.x, end, cuda.blockDim.x):
         best = values[i] if values[i] > best else best

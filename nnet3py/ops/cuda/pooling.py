@@ -1,6 +1,6 @@
 """Pooling on the GPU: norms of groups of columns, maxima of boxes; sums over frames, means and standard deviations.
 
-The twins of ``ops/cpu/pooling.py``.
+The operations are those of ``ops/cpu/pooling.py``.
 """
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def max_pool(dst, src, shape):
 
 @device_function
 def _boxes_over(place, size, step, count):
-    """Return the boxes along an axis that contain a place: the first, and the one after the last."""
+    """Return the range of boxes along an axis that contain the coordinate ``place``: (first, last + 1)."""
     first = (place - size) // step + 1 if place >= size else 0
     end = place // step + 1
     return first, (end if end < count else count)
 
 
-# a thread searches the boxes of its element, so that no other thread adds to it
+# a thread goes through the boxes that contain its element, so that no other thread adds to the same element
 @operation()
 def max_pool_backprop(dx, x, y, dy, shape):
     plane, line = shape[1] * shape[2], shape[2]

@@ -25,10 +25,10 @@ ZERO = np.float32(0)
 
 
 def tiled_product(side: int, each: int, depth: int) -> Kernel:
-    """Make the kernel of a product, by blocks of ``side`` x ``side`` threads with ``each`` x ``each`` results a thread.
+    """Make the kernel of a product: blocks have ``side`` x ``side`` threads, with ``each`` x ``each`` results a thread.
 
-    A step goes ``depth`` along the inner dimension. Shared memory holds two tiles of ``depth`` x ``side
-    each`` elements, the first with a column more, so that reading it across rows meets no bank twice.
+    ``depth`` is the number of elements of the inner dimension in a step. Shared memory holds two tiles of ``depth`` x
+    (``side each``) elements; the first has one column more, which avoids bank conflicts when it is read across rows.
     """
     width = side * each
     padded = width + 1
@@ -84,12 +84,12 @@ def tiled_product(side: int, each: int, depth: int) -> Kernel:
     return add_mat_mat
 
 
-# The simulator makes a Python thread of each thread of a block.
+# The simulator starts a Python thread for each thread of a block, so there blocks are small.
 _tiled = tiled_product(2, 2, 3) if device.is_simulated() else tiled_product(16, 4, 16)
 
 
 def tiled(dst: Any, a: Any, b: Any, alpha: float, beta: float, trans_a: bool, trans_b: bool) -> None:
-    """Compute ``dst = alpha op(a) op(b) + beta dst`` without cuBLAS."""
+    """Compute ``dst = alpha op(a) op(b) + beta dst`` by the package's own kernel."""
     _tiled(dst, a, b, alpha, beta, trans_a, trans_b, _one())
 
 
@@ -104,7 +104,7 @@ def add_mat_mat(dst: DeviceArray, a: DeviceArray, b: DeviceArray, alpha: float, 
 
 
 def add_mat_mat_times(dst: Any, a: Any, b: Any, factor: Any, trans_a: bool, trans_b: bool) -> None:
-    """Add ``factor[0] op(a) op(b)`` to ``dst``, with the factor in device memory."""
+    """Compute ``dst += factor[0] op(a) op(b)``, with ``factor`` float32 (1,) in device memory."""
     library = cublas.handle()
     if library is None or 0 in a.shape:
         _tiled(dst, a, b, 1.0, 1.0, trans_a, trans_b, factor)

@@ -1,8 +1,8 @@
 """Random numbers, and dropout masks made from them, on the GPU.
 
-The minibatch's number lies in device memory, where kernels read it, so that a captured launch draws anew each time. A
-draw for a kernel is made by a launch of its own into a cell, an array of one element that belongs to this draw of this
-call of this component. The numbers are those that the host would draw.
+Kernels read the minibatch's number from device memory, so that a captured launch draws new numbers in each minibatch. A
+single number for a kernel is drawn by a launch of its own into a "cell", a device array of one element, which is
+allocated once for each component, call and position in the stream. The numbers are the same as on the CPU.
 """
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ def _one_thread(rows: int, cols: int) -> Shape:
 
 @device_function
 def _word(k0, k1, block, minibatch, component, place):
-    """Return a word of a block of the stream, as a uint64."""
+    """Return word ``place`` (0 to 3) of a block of the stream with key (k0, k1), as a uint64."""
     w0, w1, w2, w3 = _block_words(block, minibatch, component, np.uint64(k0), np.uint64(k1))
     return w0 if place == 0 else w1 if place == 1 else w2 if place == 2 else w3
 
 
 @kernel("lvec int int int intcell int int int", shape=_one_thread)
 def _draw_integer(cell, k0, k1, block, minibatch, component, place, n):
-    """Set the cell to a whole number in 0..n-1."""
+    """Set the cell to a random integer from 0 to n - 1."""
     cell[0] = np.int64((_word(k0, k1, block, minibatch[0], component, place) * np.uint64(n)) >> _HALF)
 
 
 @kernel("vec int int int intcell int int", shape=_one_thread)
 def _draw_uniform(cell, k0, k1, block, minibatch, component, place):
-    """Set the cell to a number in [0, 1)."""
+    """Set the cell to a random number in [0, 1)."""
     cell[0] = np.float32(np.int64(_word(k0, k1, block, minibatch[0], component, place))) * _UNIT
 
 
 class DeviceRandom(Random):
-    """The random stream of the GPU's operations: :class:`Random` with draws in device memory, for kernels.
+    """Random numbers of the GPU's ops object: as :class:`Random`, but ``draw_…`` return numbers in device memory.
 
-    ``integer`` and ``uniform`` are for decisions of the host, which cannot be captured.
+    ``integer`` and ``uniform`` draw on the host, for its own decisions; such code cannot be captured.
     """
 
     def __init__(self, ops: Any) -> None:
@@ -64,7 +64,7 @@ class DeviceRandom(Random):
 
     @property
     def seed(self) -> int:
-        """The seed of the run, which captured launches hold as a number."""
+        """Seed of the run; it is a number in captured launches, which must be captured again for another seed."""
         return self._seed
 
     def begin_minibatch(self, seed: int, minibatch: int) -> None:
@@ -79,7 +79,7 @@ class DeviceRandom(Random):
         self._num_taken = 0
 
     def _next_place(self) -> tuple[int, int]:
-        """Return the block of the next single word, and its place in the block."""
+        """Return the position in the stream of the next single word: its block, and its index in the block."""
         if self._num_taken == 0:
             self._word_block = self._take_blocks(1)
         place = self._num_taken
@@ -103,7 +103,7 @@ class DeviceRandom(Random):
         return cell
 
     def _cell(self, dtype: Any) -> tuple[Any, tuple[Any, ...]]:
-        """Return a cell for the next draw, and the arguments that give the draw's place in the stream."""
+        """Return a cell for the next draw, and the arguments (key, block, …, place) of the kernel that fills it."""
         block, place = self._next_place()
         key = self._component, block, place
         if key not in self._cells:
@@ -124,13 +124,13 @@ class DeviceRandom(Random):
 
 
 def launch_quads(rows: int, cols: int) -> Shape:
-    """Return grid and block: a thread for every four elements of a matrix."""
+    """Return grid and block: a thread for each four elements of a matrix."""
     return launch_2d(1, -(-rows * cols // 4))
 
 
 @device_function
 def _put(dst, position, value):
-    """Set the element number ``position`` of a matrix, counted row by row, if there is one."""
+    """Set element ``position`` of a matrix, counted row by row; do nothing beyond its end."""
     cols = dst.shape[1]
     i = position // cols
     if i < dst.shape[0]:
@@ -187,7 +187,7 @@ def launch_each_row(rows: int, cols: int) -> Shape:
 
 
 def launch_sequences(rows: int, cols: int) -> Shape:
-    """Return grid and block: a thread for each sequence of a vector of starts (and one end)."""
+    """Return grid and block: a thread for each sequence; ``cols`` is the number of sequences + 1."""
     return launch_2d(1, max(cols - 1, 0))
 
 

@@ -1,7 +1,7 @@
 """LSTM and GRU cells on the GPU: values, derivatives, statistics and self-repair.
 
-The twins of ``ops/cpu/recurrent.py``. A backward pass is one launch: a block computes a few cells of all rows, and
-sums over them as it goes.
+The operations are those of ``ops/cpu/recurrent.py``. A backward pass is one launch: a block computes a few cells in all
+rows, and adds the sums over rows on the way.
 """
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def _gru_sums(h):
 
 @kernel("vec dvec dvec dvec dmat int f32 f32cell", shape=launch_block)
 def _gru_repair(repair, value_sum, deriv_sum, counters, parts, num_rows, threshold, draw):
-    """Add the sums and decide on repairs: in one block, whose threads all know the new count."""
+    """Add the sums of :func:`_gru_sums` and set ``repair``, in a single block, as ``gru_repair`` describes."""
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     stored, half, part = draw[0] <= REPAIR_PROBABILITY, parts.shape[0] // 2, ZERO
     count = counters[COUNT] + num_rows

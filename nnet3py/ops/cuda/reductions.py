@@ -1,16 +1,16 @@
 """Sums on the GPU: over the rows of a matrix, along its rows, or over everything.
 
-The twins of ``ops/cpu/reductions.py``. The order of a sum depends on sizes alone. Sums to one number run in float64;
-the host waits for them, so they are not used where time counts. Sums of columns are made of the formula of an element.
-A block sums a few columns over a share of the rows and leaves its part; a second launch adds the parts, in their order,
-and finishes the operation. So a tall matrix keeps the whole GPU busy, however few its columns are, and the result is
-the same in every run::
+The operations are those of ``ops/cpu/reductions.py``. The order of a sum depends on sizes alone. Sums to one number are
+computed in float64; the host waits for them, so code that must be fast does not use them. Sums of columns are made from
+a formula for one element. A block sums a few columns over a part of the rows and stores this partial sum; a second
+launch adds the partial sums, in their order, and finishes the operation. So a tall matrix of few columns keeps the
+whole GPU busy, and the result is the same in every run::
 
     @column_sums("mat mat")
     def _products(a, b):
         return a * b
 
-    parts = _products.of(a, b)      # (parts, columns); of formulas that return two values, the second's parts follow
+    parts = _products.of(a, b)      # (parts, columns); for a formula with two results, the parts of the second follow
 
     @kernel("vec mat f32")
     def _finish(dst, parts, alpha):
@@ -53,8 +53,8 @@ from nnet3py.ops.cuda.threads import (
 from nnet3py.ops.formulas import functions
 from nnet3py.ops.table import documented
 
-ENOUGH_BLOCKS = 1024        # to keep a GPU busy
-LEAST_ROWS = 256            # of a part, so that there is more to sum than to finish
+ENOUGH_BLOCKS = 1024        # blocks that keep a GPU busy
+LEAST_ROWS = 256            # rows of a partial sum: with fewer, the second launch would have too much to add
 ZERO, DOUBLE_ZERO = np.float32(0), np.float64(0)
 
 _local = threading.local()
@@ -62,13 +62,13 @@ _local = threading.local()
 
 @device_function
 def is_refused(counters, place, draw):
-    """Return whether a call adds nothing to statistics, since ``draw`` is 0 and something is stored already."""
+    """Return whether a call must not add statistics: ``draw`` is 0 and the counter at ``place`` is not 0."""
     return draw[0] == 0 and counters[place] != 0.0
 
 
 @device_function
 def total(parts, first, last, j):
-    """Return the sum of rows ``first`` to ``last`` - 1 of column ``j``."""
+    """Return the sum of ``parts[first:last, j]``."""
     value = parts[first, j]
     for p in range(first + 1, last):
         value += parts[p, j]
@@ -76,7 +76,7 @@ def total(parts, first, last, j):
 
 
 def launch_shares(rows: int, cols: int) -> Shape:
-    """Return grid and block: a block for each group of columns and share of the rows."""
+    """Return grid and block: a block of threads for each group of columns in each part of the rows."""
     if not cols:
         return launch.EMPTY_GRID
     forced = launch.forced()
@@ -106,21 +106,21 @@ def {name}(parts, {names}{guard_names}):
 
 def column_sums(kinds: str, terms: int = 1, double: bool = False,
                 unless_refused: int | None = None) -> Callable[[Callable[..., Any]], ColumnSums]:
-    """Make a decorator that makes sums of columns of a formula of elements, see the module.
+    """Return a decorator that turns a formula for one element into sums of columns, see the module.
 
     Parameters
     ----------
-    kinds : kinds of the arguments, all "mat"
+    kinds : kinds of the formula's arguments, a "mat" for each
     terms : number of values that the formula returns
-    double : True to add values in float64
-    unless_refused : place of the counter that, with a draw, decides whether anything is summed; ``of`` is then given
-        counters and draw after the matrices. None to sum always
+    double : True to add in float64
+    unless_refused : index of the counter for :func:`is_refused`; ``of`` then takes ``counters`` and ``draw`` after the
+        matrices, and sums nothing if refused. None to sum always
     """
     return lambda formula: ColumnSums(formula, kinds, terms, double, unless_refused)
 
 
 class ColumnSums(Kernel):
-    """The kernel of the first of the two launches, which :meth:`of` makes."""
+    """Kernel of the first of the two launches of a sum of columns: it computes partial sums; called by :meth:`of`."""
 
     def __init__(self, formula: Callable[..., Any], kinds: str, terms: int, double: bool,
                  unless_refused: int | None) -> None:
@@ -130,7 +130,10 @@ class ColumnSums(Kernel):
         self.terms, self.dtype = terms, np.float64 if double else np.float32
 
     def of(self, *args: Any) -> Any:
-        """Return the parts of the sums, valid until the next call; row ``t * count + p`` is part p of term t."""
+        """Queue the kernel; return partial sums (terms * count, columns), valid until the next call.
+
+        Row ``t * count + p`` is partial sum p of the formula's result t.
+        """
         rows, cols = args[0].shape
         shape = self.shape(rows, cols)
         parts = _place_for(self.terms * max(shape[0][1], 1), cols, self.dtype)
@@ -140,7 +143,10 @@ class ColumnSums(Kernel):
 
 
 def _place_for(rows: int, cols: int, dtype: Any) -> Any:
-    """Return device memory for parts, used again; smaller arrays are kept, since captured launches write to them."""
+    """Return a device matrix for partial sums in memory that calls share.
+
+    When larger memory is made the smaller one is kept, since captured launches write to it.
+    """
     places = _local.__dict__.setdefault(np.dtype(dtype).name, [])
     if not places or places[-1].size < rows * cols:
         places.append(new_array(max(2 * rows * cols, 1 << 16), dtype))
@@ -148,7 +154,7 @@ def _place_for(rows: int, cols: int, dtype: Any) -> Any:
 
 
 def _loop_over(formula: Callable[..., Any], terms: int, double: bool, unless_refused: int | None) -> Any:
-    """Return a function with loops around the formula, as if defined in place of the formula."""
+    """Return a Python function that sums the formula over rows; its source file and name are those of the formula."""
     place = formula.__code__
     names = place.co_varnames[:place.co_argcount]
     count = range(terms)
@@ -258,7 +264,7 @@ def add_col_sum_product(dst, a, b, alpha, beta):
 
 @kernel("dvec mat mat", shape=launch_parts)
 def _products(parts, a, b):
-    """Set ``parts[k]`` to the sum of the products of block k's elements."""
+    """Set ``parts[k]`` to the sum of products of the elements that block k of threads reads."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     part = DOUBLE_ZERO
     for i in own_rows(a.shape[0]):

@@ -1,4 +1,4 @@
-"""Row operations on the GPU; the twins of ``ops/cpu/rows.py``.
+"""Row operations on the GPU: the operations of ``ops/cpu/rows.py``.
 
 Index arrays hold -1 for "no row": a copy then writes zeros, an addition does nothing.
 """

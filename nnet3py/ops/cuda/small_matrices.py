@@ -1,9 +1,9 @@
-"""Small matrices on the GPU, by one block of threads: eigenvectors, rows to be orthogonal, the orthonormal constraint.
+"""Small matrices on the GPU, by one block of threads: eigenvectors, orthogonalization, the orthonormal constraint.
 
-The twins of ``ops/cpu/small_matrices.py``. Eigenvalues are found by the textbook method: Householder reflections to
-three diagonals, then QR steps with Wilkinson's shift (Golub and Van Loan, Matrix Computations, 8.3). The threads share
-work of the matrix's size; the rotations of a QR step, which follow from each other, are found by one of them, and then
-carried out by all. Orthogonalizing is rare, so its code is plain rather than fast.
+The operations are those of ``ops/cpu/small_matrices.py``. Eigenvalues are found by the textbook method: Householder
+reflections to tridiagonal form, then QR steps with Wilkinson's shift (Golub and Van Loan, Matrix Computations, 8.3).
+Threads share the computations on whole matrices; the rotations of a QR step, of which each depends on the one before,
+are computed by one thread, and then applied by all. Orthogonalization is rare, so its code is simple rather than fast.
 """
 from __future__ import annotations
 
@@ -39,12 +39,13 @@ from nnet3py.ops.formulas.updates import (
 # -- eigenvalues -------------------------------------------------------------------------------------------------------
 
 
-PRECISION = np.float32(2.0**-23)       # an element beside the diagonal, relative to its neighbors, counts as 0
-NEGLIGIBLE = np.float32(2.0**-100)     # and so does any that small, the matrix's largest value being near 1
-SMALLEST_SQUARE = np.float32(1.0e-30)  # that still has all its digits
+# The matrix is scaled to a largest element near 1. An element beside the diagonal is set to 0 if it is at most
+PRECISION = np.float32(2.0**-23)       # ... this times the sum of its neighbors on the diagonal,
+NEGLIGIBLE = np.float32(2.0**-100)     # ... or this,
+SMALLEST_SQUARE = np.float32(1.0e-30)  # smallest square that is not rounded to few digits
 MOST_STEPS = 30                        # QR steps for each eigenvalue; two or three are usual
-COARSE = np.float32(2.0**-24)          # counts as 0 after half of the steps: rounding at most, if the largest is 1
-FIRST, LAST = range(2)                 # places in ``control``: the part that a QR step works on
+COARSE = np.float32(2.0**-24)          # ... or, after half of the steps, this: not more than the rounding errors
+FIRST, LAST = range(2)                 # indexes into ``control``: the rows that a QR step works on
 ZERO, HALF, ONE, TWO, DOUBLE_ZERO = np.float32(0), np.float32(0.5), np.float32(1), np.float32(2), np.float64(0)
 NOT_A_NUMBER = np.float32(np.nan)
 
@@ -56,26 +57,27 @@ def _root(value):
 
 @device_function
 def _scaled(value, exponent):
-    """Return ``value`` times a power of two, which changes no digits."""
+    """Return ``value`` times 2^``exponent``, which is exact."""
     return np.float32(math.ldexp(value, exponent))
 
 
 @device_function
 def _exponent(value):
-    """Return the exponent of the power of two just above ``value``; 0 for 0."""
+    """Return the exponent of the smallest power of two above ``value``; 0 for 0."""
     return math.frexp(value)[1] if value > ZERO else 0
 
 
 @device_function
 def _reflector(shared, x, count, v):
-    """Compute v, with last element 1, of the reflection I - b v vᵀ of ``x`` to (0, …, 0, |x|); return b and |x|.
+    """Compute the Householder reflection I - b v vᵀ that maps ``x`` (``count``,) to (0, …, 0, |x|).
 
-    Where only the last value differs from 0, b is 0 and the last value stands for |x|, whatever its sign.
+    Sets ``v``, whose last element is 1; returns b and |x|. If only the last element of x is not 0, returns b = 0 and
+    that element, with its sign.
     """
     last, largest = count - 1, ZERO
     for i in places_in_block(count):
         largest = abs(x[i]) if abs(x[i]) > largest else largest
-    exponent = _exponent(max_over_block(shared, largest))      # squares of values as they are could vanish
+    exponent = _exponent(max_over_block(shared, largest))      # without scaling, squares could underflow
     part = ZERO
     for i in places_in_block(last):
         value = _scaled(x[i], -exponent)
@@ -116,7 +118,10 @@ def _weighted_row_sum(shared, matrix, weights, count, dst, cols):
 
 @device_function
 def _tridiagonalize(shared, a, vectors, diagonal, beside, v, p):
-    """Find a = vectorsᵀ T vectors with T of three diagonals, from the last row upwards; ``a`` is destroyed."""
+    """Reduce the symmetric ``a`` to tridiagonal T with a = vectorsᵀ T vectors, from the last row upwards.
+
+    T is returned in ``diagonal`` and ``beside``; ``a`` is overwritten, ``v`` and ``p`` are work space.
+    """
     n = a.shape[0]
     for i in block_rows(n):
         target = row(vectors, i)
@@ -169,7 +174,10 @@ def _rotation(x, z):
 
 @device_function
 def _find_rotations(diagonal, beside, first, last, cosines, sines):
-    """Make a QR step on the part ``first`` to ``last`` of the three diagonals, by a single thread."""
+    """Make a QR step on rows ``first`` to ``last`` of the tridiagonal matrix; called by a single thread.
+
+    Sets ``cosines`` and ``sines`` to the rotations, which must then be applied to the eigenvectors.
+    """
     half, corner = (diagonal[last - 1] - diagonal[last]) * HALF, beside[last - 1]
     exponent = _exponent(abs(half) if abs(half) > abs(corner) else abs(corner))
     half, corner = _scaled(half, -exponent), _scaled(corner, -exponent)      # as in _reflector
@@ -193,7 +201,10 @@ def _find_rotations(diagonal, beside, first, last, cosines, sines):
 
 @device_function
 def _find_part(control, diagonal, beside):
-    """Find the part of the three diagonals for the next QR step; its last place is 0 if there is none."""
+    """Set ``control`` to the first and last row of the block of the tridiagonal matrix for the next QR step.
+
+    The last row is 0 if the matrix is diagonal, that is, if the method has converged.
+    """
     last = control[LAST]
     while last > 0 and beside[last - 1] == ZERO:
         last -= 1
@@ -225,7 +236,7 @@ def symmetric_eigen(values, vectors, matrix, work):
     _tridiagonalize(shared, matrix, vectors, values, beside, v, p)
     nothing = NEGLIGIBLE
     for step in range(MOST_STEPS * n):
-        if 2 * step == MOST_STEPS * n:      # values of very different sizes, whose rotations vanish
+        if 2 * step == MOST_STEPS * n:      # elements of very different sizes, for which rotations round to nothing
             nothing = COARSE
         for i in places_in_block(n - 1):
             size = abs(beside[i])
@@ -256,8 +267,8 @@ def symmetric_eigen(values, vectors, matrix, work):
 # -- orthogonal rows ---------------------------------------------------------------------------------------------------
 
 
-MOST_ROUNDS = 20                # of orthogonalizing a row against the rows before
-KEPT = np.float32(0.01)         # of a row's square: with less left, digits were lost
+MOST_ROUNDS = 20                # times that a row is orthogonalized against the rows before it
+KEPT = np.float32(0.01)         # if less of a row's squared norm is left, digits were lost, and it is done again
 TRUSTED = np.float32(LARGEST_INVERSE_FACTOR)
 
 _block_words, _normal_pair = formula(formulas.block_words), formula(formulas.normal_pair)
@@ -273,7 +284,7 @@ def _dot(shared, a, b):
 
 @device_function
 def _count_deviations(shared, square, gram, lengths):
-    """Set ``square`` to Q Qᵀ; return how many elements are not close to those of the unit matrix."""
+    """Set ``square`` to Q Qᵀ of the directions Q; return the number of elements that differ from the unit matrix's."""
     part = ZERO
     for i in block_rows(gram.shape[0]):
         for j in team_columns(gram.shape[0]):
@@ -286,7 +297,7 @@ def _count_deviations(shared, square, gram, lengths):
 
 @device_function
 def _factorize(square):
-    """Replace ``square`` = L Lᵀ by L below and on the diagonal (Cholesky); return whether that was possible."""
+    """Compute the Cholesky factor L of ``square`` in its lower triangle; return False if it has none."""
     n, possible = square.shape[0], True
     for k in range(n):
         pivot = square[k, k]
@@ -312,7 +323,7 @@ def _factorize(square):
 
 @device_function
 def _invert(shared, inverse, square):
-    """Set ``inverse`` to the inverse of the triangle L; return how many elements are too large to be trusted."""
+    """Set ``inverse`` to the inverse of the lower triangle of ``square``; return how many elements are too large."""
     n, part = square.shape[0], ZERO
     for place in places_in_block(n):
         j = np.int64(place)
@@ -328,7 +339,7 @@ def _invert(shared, inverse, square):
 
 @device_function
 def _multiply(dst, a, b, trans_b):
-    """Compute ``dst = a b``, or a bᵀ."""
+    """Compute ``dst = a b``, or ``a bᵀ`` if ``trans_b``."""
     inner = a.shape[1]
     for i in block_rows(dst.shape[0]):
         for j in team_columns(dst.shape[1]):
@@ -349,7 +360,7 @@ def _copy(dst, src):
 
 @device_function
 def _draw(target, i, attempt):
-    """Fill a row with random numbers, the same in every run."""
+    """Fill a row with normal numbers that depend only on ``i`` and ``attempt``."""
     for place in places_in_block(target.shape[0]):
         w0, w1, _, _ = _block_words(np.int64(place), attempt, i, np.uint64(0), np.uint64(0))
         target[place], _ = _normal_pair(w0, w1)
@@ -358,7 +369,7 @@ def _draw(target, i, attempt):
 
 @device_function
 def _orthonormalize_rows(shared, rows):
-    """Run Gram-Schmidt in place; a row without a new direction becomes a random one."""
+    """Orthonormalize rows in place (Gram-Schmidt); a row that depends on rows before it becomes a random one."""
     for i in range(rows.shape[0]):
         target = row(rows, i)
         for attempt in range(MOST_ROUNDS):
@@ -376,7 +387,7 @@ def _orthonormalize_rows(shared, rows):
                     target[j] /= np.float32(math.sqrt(after))
                 cuda.syncthreads()
                 break
-            if not after > ZERO:      # else once more, for the digits that were lost
+            if not after > ZERO:      # else orthogonalize once more, since digits were lost
                 _draw(target, i, attempt)
 
 

@@ -1,7 +1,7 @@
 """Arithmetic on all parameters of a network at once, which lie side by side in one vector of device memory.
 
-``starts`` cuts the vector into segments, one for each component; a kernel treats all segments in one launch. Sums of
-squares are formed in two steps of a fixed order, so that they are the same in every run.
+``starts`` cuts the vector into segments, one for each component; one launch computes all segments. Sums of products are
+formed in two steps of a fixed order, so that they are the same in every run.
 """
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ZERO, DOUBLE_ZERO, DOUBLE_ONE = np.float32(0), np.float64(0), np.float64(1)
 
 
 def _over_segments(rows: int, cols: int) -> Shape:
-    """Return grid and block: a row of ``PARTS`` blocks for each segment."""
+    """Return grid and block: ``PARTS`` blocks of threads along x, segments along y."""
     (blocks, _), (threads, _) = forced() or ((PARTS, 1), (THREADS, 1))
     return (min(PARTS, blocks), min(cols, MAX_BLOCKS)), (threads, 1)
 
 
 @kernel("dmat vec vec lvec", over=3, shape=_over_segments)
 def _partial_products(parts, a, b, starts):      # type: ignore[no-untyped-def]
-    """Set ``parts[s, p]`` to the sum of a b over the p-th share of segment s, in float64."""
+    """Set ``parts[s, p]`` to the sum of a[i] b[i] over part p of segment s, in float64."""
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
         for p in range(cuda.blockIdx.x, parts.shape[1], cuda.gridDim.x):
@@ -54,7 +54,7 @@ def _scaling(kinds: str, zero: Any) -> Kernel:
 
     @kernel(kinds, over=1, shape=_over_segments)
     def scale_segments(values, starts, factors):      # type: ignore[no-untyped-def]
-        """Multiply each segment by its factor; 0 makes zeros even of NaN, and 1 changes nothing."""
+        """Multiply each segment by its factor; for factor 0 even NaN becomes 0."""
         for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
             factor = factors[s]
             first = starts[s] + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -68,7 +68,7 @@ def _scaling(kinds: str, zero: Any) -> Kernel:
 def _adding(kinds: str, zero: Any) -> Kernel:
     @kernel(kinds, over=2, shape=_over_segments)
     def add_segments(values, others, starts, factors):      # type: ignore[no-untyped-def]
-        """Add to each segment the one of ``others`` times its factor; nothing where the factor is 0."""
+        """Add to each segment that of ``others`` times its factor; for factor 0 nothing is added, even for NaN."""
         for s in range(cuda.blockIdx.y, starts.shape[0] - 1, cuda.gridDim.y):
             factor = factors[s]
             first = starts[s] + cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x
@@ -86,11 +86,11 @@ _add_floats, _add_doubles = _adding("vec vec lvec vec", ZERO), _adding("dvec dve
 @kernel("dvec vec vec dvec dvec dvec dvec f64 f64 f64", shape=launch_block)
 def limit_changes(factors, add, remain, add_double, remain_double, squares, limits, global_limit, scale, momentum):
     # type: ignore[no-untyped-def]
-    """Set ``factors`` as ``limiting_factors`` of ``runtime/parameter_store.py`` does, from the squares of changes.
+    """Compute factors that limit changes of parameters, as ``limiting_factors`` of ``runtime/parameter_store.py``.
 
-    ``add`` and ``add_double`` become the factors that changes are added with, ``remain`` and ``remain_double`` those
-    that they are then multiplied by: ``momentum``, but 0 if the change is infinite and not added, and 1 where the limit
-    is NaN.
+    ``squares`` has the squared norm of each component's change. ``add`` (float32) and ``add_double`` (float64) become
+    the factors with which changes are added to parameters; ``remain`` and ``remain_double`` those by which changes are
+    multiplied afterwards: ``momentum``; 0 if the change is infinite and not added; 1 where the limit is NaN.
     """
     shared = cuda.shared.array(MOST_THREADS, np.float64)
     count, size, part = squares.shape[0], abs(scale), DOUBLE_ZERO
@@ -119,7 +119,7 @@ def limit_changes(factors, add, remain, add_double, remain_double, squares, limi
 
 
 class Segments:
-    """A vector in device memory, cut into segments.
+    """Vector in device memory, cut into segments.
 
     Parameters
     ----------
@@ -137,15 +137,15 @@ class Segments:
         self._products: Any = None
 
     def scale(self, factors: Any) -> None:
-        """Multiply each segment by its factor, an element of a device vector of the values' type."""
+        """Multiply segment s by ``factors[s]``; ``factors`` is a device vector of the values' dtype."""
         self._scale(self.values, self._starts, factors)
 
     def add(self, factors: Any, other: Segments) -> None:
-        """Add to each segment the one of ``other`` times its factor, an element of a device vector."""
+        """Add ``factors[s]`` times segment s of ``other`` to segment s; ``factors`` is a device vector."""
         self._add(self.values, other.values, self._starts, factors)
 
     def queue_dot_products(self, other: Segments) -> Any:
-        """Return the dot products of segments with those of ``other``: float64 (segments,) in device memory.
+        """Queue the dot products of segments with those of ``other``; return float64 (segments,) in device memory.
 
         The host does not wait; the array is valid until the next call.
         """

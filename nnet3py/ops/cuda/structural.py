@@ -1,7 +1,7 @@
 """Permutations, blocks and groups of columns, and the clipping of derivatives row by row, on the GPU.
 
-The twins of ``ops/cpu/structural.py``. Counters are whole numbers in float64, so that the order in which blocks add to
-them makes no difference.
+The operations are those of ``ops/cpu/structural.py``. Counters are integers in float64, so that the order in which
+blocks add to them makes no difference.
 """
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def _clip_elements(dx, counters, dy, limit, store):
 
 @kernel("dvec f64 f64", shape=launch_block)
 def _count_rows(counters, num_rows, num_calls):
-    """Count the rows and calls of a launch."""
+    """Add ``num_rows`` to ``counters[1]`` and ``num_calls`` to ``counters[3]``."""
     if is_first_of_block():
         counters[1] += num_rows
         counters[3] += num_calls
@@ -162,7 +162,7 @@ def clip_elements(dx, counters, dy, limit, store):  # type: ignore[no-untyped-de
 
 @device_function
 def _team_square(shared, vector):
-    """Return the squared norm of the row of this thread's team."""
+    """Return the squared norm of ``vector``, the row that this thread's team works on."""
     part = ZERO
     for j in team_columns(vector.shape[0]):
         part += vector[j] * vector[j]
@@ -171,7 +171,7 @@ def _team_square(shared, vector):
 
 @device_function
 def _add_whole(counters, place, number):
-    """Add a whole number to a counter, exactly, and so in any order."""
+    """Add an integer to a counter atomically; the sum is exact, so the order of additions does not matter."""
     cuda.atomic.add(counters, place, np.float64(number))
 
 
@@ -204,7 +204,10 @@ def clip_rows(dx, counters, dy, limit, store):  # type: ignore[no-untyped-def]
 
 @device_function
 def _sum_of_norms(shared, matrix, of_excess, target):
-    """Return the sum of the norms of a matrix's rows, or of its elements' excess; by a single block."""
+    """Return the sum of the norms of a matrix's rows, or of rows with the excess of elements over ``target``.
+
+    ``of_excess`` selects the latter. A single block of threads calls it.
+    """
     total = ZERO
     for first in row_blocks(matrix.shape[0]):
         i, mine = team_row(first, matrix.shape[0])

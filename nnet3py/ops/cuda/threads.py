@@ -1,12 +1,12 @@
 """Rows and columns that a GPU thread works on, views of rows, sums over threads, and formulas as device functions.
 
-A kernel over a matrix gives each thread columns and rows in steps as wide as the grid::
+In a kernel over a matrix each thread works on columns and rows in steps as wide as the grid::
 
     for i in own_rows(dst.shape[0]):
         d, s = row(dst, i), row(src, i)
         for j in own_columns(d.shape[0]): ...
 
-A kernel in which a team, the threads of a block with the same y, works on a row together::
+A kernel in which a team, that is the threads of a block with the same y, works on a row together::
 
     shared = cuda.shared.array(MOST_THREADS, np.float32)
     for first in row_blocks(dst.shape[0]):
@@ -14,8 +14,8 @@ A kernel in which a team, the threads of a block with the same y, works on a row
         for j in team_columns(dst.shape[1]): ...
         total = sum_along_team(shared, part)
 
-All threads of a block go through that loop equally often, since they wait for each other in it; threads for which no
-row is left read the last one, and write nothing (``mine`` is False).
+All threads of a block run through that loop equally often, since they wait for each other in it; teams beyond the last
+row read the last row, and write nothing (``mine`` is False).
 
 A kernel in which a block sums columns over the rows::
 
@@ -49,7 +49,7 @@ from nnet3py.ops.formulas import Formulas, functions, pooling
 
 
 class _SimulatedCuda:
-    """The simulator's ``numba.cuda`` for code inside a kernel, whichever module the code is in."""
+    """The simulator's ``numba.cuda`` for code inside a kernel, also in modules other than the kernel's."""
 
     def __init__(self) -> None:
         self._simulator = device.cuda().simulator.kernel
@@ -70,65 +70,65 @@ device_function: Any = _unchanged if device.is_simulated() else cuda.jit(device=
 
 @device_function
 def own_rows(count):
-    """Return the rows of this thread, among ``count``."""
+    """Return the rows that this thread computes, of ``count`` rows."""
     return range(cuda.blockIdx.y * cuda.blockDim.y + cuda.threadIdx.y, count, cuda.gridDim.y * cuda.blockDim.y)
 
 
 @device_function
 def own_columns(count):
-    """Return the columns of this thread, among ``count``."""
+    """Return the columns that this thread computes, of ``count`` columns, as unsigned integers."""
     return range(np.uint64(cuda.blockIdx.x * cuda.blockDim.x + cuda.threadIdx.x), np.uint64(count),
                  np.uint64(cuda.gridDim.x * cuda.blockDim.x))
 
 
 @device_function
 def row_blocks(count):
-    """Return the first rows of the groups of rows that this block works on, with a row for each of its teams."""
+    """Return the first row of each group of rows that this block works on; a group has a row for each team."""
     return range(cuda.blockIdx.y * cuda.blockDim.y, count, cuda.gridDim.y * cuda.blockDim.y)
 
 
 @device_function
 def team_row(first, count):
-    """Return the row of this thread's team in the group of rows at ``first``, and whether the team writes it."""
+    """Return the row of this thread's team in the group of rows from ``first`` on, and whether the team writes it."""
     i = first + cuda.threadIdx.y
     return (i if i < count else count - 1), i < count
 
 
 @device_function
 def team_columns(count):
-    """Return the columns of this thread within its team's row."""
+    """Return the columns of the team's row that this thread computes, of ``count`` columns."""
     return range(np.uint64(cuda.threadIdx.x), np.uint64(count), np.uint64(cuda.blockDim.x))
 
 
 @device_function
 def column_blocks(count):
-    """Return the first columns of the groups of columns that this block works on, with a column for each x."""
+    """Return the first column of each group of columns that this block works on; a group has a column for each x."""
     return range(cuda.blockIdx.x * cuda.blockDim.x, count, cuda.gridDim.x * cuda.blockDim.x)
 
 
 @device_function
 def block_column(first, count):
-    """Return the column of this thread in the group of columns at ``first``, and whether this thread writes its sum."""
+    """Return this thread's column in the group of columns from ``first`` on, and whether it writes the column's sum."""
     j = first + cuda.threadIdx.x
     return (j if j < count else count - 1), j < count and cuda.threadIdx.y == 0
 
 
 @device_function
 def block_rows(count):
-    """Return the rows of this thread where a block shares the rows of its columns."""
+    """Return the rows that this thread adds, of ``count`` rows, where the threads of a block share the rows."""
     return range(cuda.threadIdx.y, count, cuda.blockDim.y)
 
 
 @device_function
 def places_in_block(count):
-    """Return the places of this thread among ``count`` that a single block shares."""
+    """Return the indexes that this thread computes, of ``count`` that the threads of a single block share."""
     return range(np.uint64(cuda.threadIdx.y * cuda.blockDim.x + cuda.threadIdx.x), np.uint64(count),
                  np.uint64(cuda.blockDim.x * cuda.blockDim.y))
 
 
 @device_function
 def is_first_of_block():
-    """Return whether this thread writes the single results of its block."""
+    """Return whether this thread is the first of its block, which writes results of the whole block."""
     return cuda.threadIdx.x == 0 and cuda.threadIdx.y == 0
 
 
@@ -185,15 +185,15 @@ row, span = (_simulated_row, _simulated_span) if device.is_simulated() else _com
 # -- sums and maxima over threads, and the launch shapes of kernels that reduce ----------------------------------------
 
 
-MOST_THREADS = 512      # of a block that reduces
-MOST_PARTS = 256        # blocks of a sum over everything
+MOST_THREADS = 512      # threads of a block in reductions
+MOST_PARTS = 256        # blocks in a sum over all elements
 WARP = 32
 GROUP = 8               # columns that a block sums: 32 bytes of a row, the least that memory gives
 _ALL_LANES = 0xFFFFFFFF
 
 
 def launch_teams(rows: int, cols: int) -> Shape:
-    """Return grid and block: teams of threads, each for a row, of a warp or several. One block along x."""
+    """Return grid and block: a team of one or several warps for each row. One block along x."""
     forced = launch.forced()
     if not rows:
         return EMPTY_GRID
@@ -207,7 +207,7 @@ def launch_teams(rows: int, cols: int) -> Shape:
 
 
 def launch_columns(rows: int, cols: int) -> Shape:
-    """Return grid and block: a block for each group of columns, whose threads share the rows. One block along y."""
+    """Return grid and block: a block for each group of columns; its threads share the rows. One block along y."""
     forced = launch.forced()
     if not cols:
         return EMPTY_GRID
@@ -223,24 +223,25 @@ def launch_block(rows: int, cols: int) -> Shape:
 
 
 def launch_square(rows: int, cols: int) -> Shape:
-    """Return grid and block: a single block whose threads lie along columns and rows."""
+    """Return grid and block: a single block with threads along columns and rows."""
     forced = launch.forced()
     return (1, 1), forced[1] if forced else (WARP, MOST_THREADS // WARP)
 
 
 def launch_parts(rows: int, cols: int) -> Shape:
-    """Return grid and block: at most MOST_PARTS blocks over a matrix, each of which leaves a part of a sum."""
+    """Return grid and block: at most MOST_PARTS blocks over a matrix, each of which stores a partial sum."""
     (grid_x, grid_y), block = launch.launch_2d(rows, cols)
     grid_x = min(grid_x, MOST_PARTS)
     return (grid_x, max(1, min(grid_y, MOST_PARTS // grid_x))), block
 
 
 def reductions(combine: Any, with_shuffles: bool) -> SimpleNamespace:
-    """Make the reductions by ``combine``, a device function of two values.
+    """Make functions that reduce values of a block's threads by ``combine``, a device function of two values.
 
     Returns
     -------
-    ``along_team`` over threads of the same y, ``down_column`` over threads of the same x, ``over_block`` over all.
+    ``along_team`` reduces over threads of the same y, ``down_column`` over threads of the same x, ``over_block`` over
+    all threads of the block.
     """
     by_tree = _by_tree(combine)
     return _by_warps(combine, by_tree) if with_shuffles else by_tree
@@ -251,7 +252,7 @@ def _by_tree(combine: Any) -> SimpleNamespace:
 
     @device_function
     def tree(shared, value, first, step, place, count):      # type: ignore[no-untyped-def]
-        """Reduce over the ``count`` threads of the same ``first``, which differ in ``place``."""
+        """Reduce over the ``count`` threads with the same ``first``, whose ``place`` is 0 to ``count`` - 1."""
         shared[first + place * step] = value
         cuda.syncthreads()
         while count > 1:
@@ -284,18 +285,18 @@ def _by_tree(combine: Any) -> SimpleNamespace:
 
 @device_function
 def fits_warps(width):
-    """Return whether a block with ``width`` threads along x is whole warps, whose lanes are found by their bits."""
+    """Return whether a block with ``width`` threads along x has only whole warps, and ``width`` is a power of two."""
     return width & (width - 1) == 0 and width * cuda.blockDim.y % WARP == 0
 
 
 def _by_warps(combine: Any, by_tree: SimpleNamespace) -> SimpleNamespace:
-    """Make reductions that exchange values within warps, or use ``by_tree`` where a block's shape needs it."""
+    """Make reductions that exchange values within warps; for blocks of other shapes they call those of ``by_tree``."""
     along_team_by_tree, down_column_by_tree, over_block_by_tree = (
         by_tree.along_team, by_tree.down_column, by_tree.over_block)
 
     @device_function
     def across_lanes(value, offset, end):      # type: ignore[no-untyped-def]
-        """Reduce over lanes of a warp whose numbers differ in the bits from ``offset`` up to ``end``."""
+        """Reduce over lanes of a warp whose numbers differ in bits ``offset``, 2 ``offset``, … below ``end``."""
         while offset < end:
             value = combine(value, cuda.shfl_xor_sync(_ALL_LANES, value, offset))
             offset *= 2
@@ -303,7 +304,7 @@ def _by_warps(combine: Any, by_tree: SimpleNamespace) -> SimpleNamespace:
 
     @device_function
     def across_warps(shared, value, first, step, place, count, is_writer):      # type: ignore[no-untyped-def]
-        """Reduce over ``count`` warps, or parts of them, which differ in ``place``."""
+        """Reduce over ``count`` warps, or parts of warps, of the same ``first``, whose ``place`` is 0 to count - 1."""
         if is_writer:
             shared[first + place * step] = value
         cuda.syncthreads()
@@ -373,7 +374,7 @@ _HIGHEST = np.float32(88.0)      # beyond it 1 / (1 + exp(x)) is 0 in any case, 
 
 @device_function
 def _exp(x):
-    """Compute e**x by the GPU's function; beyond 88 it stays at the value there; NaN stays NaN."""
+    """Compute e**x by the GPU's own function, with x clipped to at most 88; NaN stays NaN."""
     return math.exp(_HIGHEST if x > _HIGHEST else x)
 
 

@@ -1,10 +1,10 @@
 """The formulas that operations of all devices share, written once, as plain functions of numbers.
 
-``elements.py`` has the formulas of elementwise operations, from which both devices make their kernels; the other files
-have functions that kernels with different loops call. A device compiles the functions that it needs
+``elements.py`` has the formulas of elementwise operations, from which the kernels of both devices are made; the other
+files have functions that kernels call. The CPU and the GPU each compile the functions that their kernels need
 (``cpu/operation.py``, ``cuda/threads.py``)::
 
-    sigmoid = formula(functions.sigmoid)      # with the device's own exp, which sigmoid calls
+    sigmoid = formula(functions.sigmoid)      # also compiles exp, which sigmoid calls
 """
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Formulas:
 
     Parameters
     ----------
-    jit : function that makes a device function of a plain one
-    own : formulas that functions of the device replace
+    jit : function that compiles a Python function for calls from kernels of the device
+    own : compiled functions of the device that replace formulas, by formula
     """
 
     def __init__(self, jit: Callable[[Any], Any], own: Mapping[Any, Any] | None = None) -> None:
@@ -27,7 +27,7 @@ class Formulas:
         self._made = dict(own or {})
 
     def __call__(self, formula: Any) -> Any:
-        """Return the device's function of a formula."""
+        """Return the formula compiled for the device, for calls from kernels."""
         if formula not in self._made:
             module_names = formula.__globals__
             names = {name: self._of(module_names[name]) for name in formula.__code__.co_names if name in module_names}

@@ -1,8 +1,8 @@
-"""The elementwise operations: a formula each, from which both devices make their kernels.
+"""The formulas of the elementwise operations, from which the kernels of both devices are made.
 
-A formula has the name and the arguments of its operation, and is given numbers: the element of a matrix, and of a
-vector the one in the same column (of a ``RowVec`` in the same row). Its result goes into the first argument, whose old
-element it is given. Operations on vectors alone have a single row.
+A formula has the name and the arguments of its operation. It is called for each element, with numbers: for a matrix the
+element itself, for a ``Vec`` the value of its column, for a ``RowVec`` the value of its row. The result replaces the
+element of the first argument, whose old value the formula gets. Operations on vectors alone have a single row.
 
 Where a ``beta`` is 0 the old content of the destination has no effect, not even NaN.
 """

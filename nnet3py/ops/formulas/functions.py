@@ -1,8 +1,7 @@
-"""Functions of numbers: exponentials, nonlinearities and their slopes, cells, scales; the decisions of self-repair.
+"""Formulas of nonlinearities and their derivatives, LSTM and GRU cells, normalization, clipping and self-repair.
 
-A formula is arithmetic on float32 scalars, so constants are float32 too (a Python literal would make the compiler
-widen everything to double). Kaldi carries out some of the divisions in double; the last bit of a result may differ
-from Kaldi's.
+Formulas compute with float32 scalars, so constants are float32 too (with a Python literal the compiler would compute
+everything in double). Kaldi computes some of the divisions in double; the last bit of a result may differ from Kaldi's.
 """
 from __future__ import annotations
 
@@ -22,9 +21,9 @@ EXP_2, EXP_3, EXP_4, EXP_5, EXP_6, EXP_7 = (np.float32(c) for c in (
 
 
 def exp(x):
-    """Compute e**x with a relative error below 1e-7, in instructions that run on many elements at once.
+    """Compute e**x with a relative error below 1e-7, in operations that LLVM can vectorize.
 
-    Beyond -87.3 and 88 the result stays at the values there (1.2e-38 and 1.7e38); NaN stays NaN.
+    Arguments are clipped to -87.3 and 88 (results to 1.2e-38 and 1.7e38); NaN stays NaN.
     """
     x = min(max(x, EXP_LOWEST), EXP_HIGHEST)
     n = (x * LOG2_E + ROUND_TO_INTEGER) - ROUND_TO_INTEGER
@@ -65,7 +64,10 @@ def relu_slope(y):
 
 
 def dropout_scales(src, cells):
-    """Return the dropout masks of the gates i, f and o of an LSTM, which follow its five parts; 1 without them."""
+    """Return the dropout masks of the gates i, f and o: the three last elements of the row ``src``; 1 without masks.
+
+    ``src`` is an input row of ``lstm_propagate``: five blocks of ``cells`` elements, perhaps followed by three masks.
+    """
     start = 5 * cells
     if src.shape[0] > start:
         return src[start], src[start + 1], src[start + 2]
@@ -74,9 +76,9 @@ def dropout_scales(src, cells):
 
 def lstm_cell(i_part, f_part, c_part, o_part, c_prev, w_ic, w_fc, w_oc,
               i_scale, f_scale, o_scale):
-    """Compute a cell of a frame: return (c, m) and the values of its nonlinearities (i, f, g, o, u).
+    """Compute an LSTM cell in one frame: return c and m, then the values i, f, g, o, u of its nonlinearities.
 
-    The scales are the dropout masks of the three gates, 1 without dropout.
+    g = tanh(c_part), u = tanh(c). The scales are the dropout masks of the three gates, 1 without dropout.
     """
     i = sigmoid(i_part + w_ic * c_prev)
     f = sigmoid(f_part + w_fc * c_prev)
@@ -90,9 +92,10 @@ def lstm_cell(i_part, f_part, c_part, o_part, c_prev, w_ic, w_fc, w_oc,
 def lstm_cell_backprop(i, f, g, o, u, c_prev, w_ic, w_fc, w_oc,
                        i_scale, f_scale, o_scale, dc_out, dm,
                        i_repair, f_repair, g_repair, o_repair, u_repair):
-    """Differentiate a cell: (di_in, df_in, dc_part, do_in, dc_prev) at its five inputs, from dc_out and dm.
+    """Differentiate an LSTM cell in one frame: from ``dc_out`` and ``dm``, the derivatives of the outputs c and m.
 
-    The repairs are the self-repair scales of the five nonlinearities, 0 for none.
+    Returns the derivatives of i_part, f_part, c_part, o_part and c_prev. The repairs are the self-repair scales of the
+    five nonlinearities, 0 for none.
     """
     do_in = sigmoid_slope(o) * (o_scale * u * dm) - (TWO * o - ONE) * o_repair
     dc = tanh_slope(u) * (o * o_scale * dm) + dc_out + do_in * w_oc - u * u_repair
@@ -104,42 +107,45 @@ def lstm_cell_backprop(i, f, g, o, u, c_prev, w_ic, w_fc, w_oc,
 
 
 def gru_cell(total, z, c_prev):
-    """Compute a cell of a GRU: h = tanh(total), and c between h (z = 0) and the previous c (z = 1); return (h, c)."""
+    """Compute a GRU cell in one frame: return h = tanh(total) and c = (1 - z) h + z c_prev."""
     h = tanh(total)
     return h, h - z * h + z * c_prev
 
 
 def gru_cell_backprop(h, z, c_prev, dh, dc):
-    """Differentiate a cell: (dtotal, dz, dc_prev) at its three inputs, from the derivatives dh and dc."""
+    """Differentiate ``gru_cell``: return the derivatives of total, z and c_prev, from those of its outputs h and c."""
     return tanh_slope(h) * (dh + dc - dc * z), dc * (c_prev - h), dc * z
 
 
 def keep(beta, value):
-    """Return ``beta value``, and 0 for beta 0 whatever the value."""
+    """Return ``beta * value``; 0 for ``beta`` 0, even if ``value`` is NaN or infinite."""
     return beta * value if beta != ZERO else ZERO
 
 
 def away_from_zero(scale, smallest):
-    """Return ``scale``, or +-``smallest`` of its sign if it is closer to 0; a NaN counts as negative."""
+    """Return ``scale`` with its absolute value raised to ``smallest`` if it is less; -``smallest`` for NaN."""
     if abs(scale) >= smallest:
         return scale
     return smallest if scale >= ZERO else -smallest
 
 
 def excess(value, target):
-    """Return the excess of |value| over ``target``, with the sign of ``value``; 0 counts as negative."""
+    """Return max(|value| - target, 0) with the sign of ``value``, where 0 has a negative sign."""
     size = abs(value) - target
     size = ZERO if size < ZERO else size
     return size if value > ZERO else -size
 
 
-NOTHING = np.float64(-np.inf)                   # the logarithm of 0
-SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # floor of a row's mean square, relative to the target's
-FLOORED_SCALE = np.float32(2.0 ** 33)           # the scale of a row at the floor, a power of two and so exact
+NOTHING = np.float64(-np.inf)                   # log(0)
+SQUARED_NORM_FLOOR = np.float32(2.0 ** -66)     # floor of a row's mean square over target_rms^2
+FLOORED_SCALE = np.float32(2.0 ** 33)           # scale of a row at the floor; exact, so that it can be compared
 
 
 def row_scale(square, inverse):
-    """Return target / rms of a row, from its squared norm and 1 / (dim target^2)."""
+    """Return the scale target_rms / rms of a row.
+
+    ``square`` is the row's squared norm, ``inverse`` is 1 / (dim target_rms^2).
+    """
     ratio = square * inverse
     if ratio < SQUARED_NORM_FLOOR:
         ratio = SQUARED_NORM_FLOOR
@@ -147,25 +153,31 @@ def row_scale(square, inverse):
 
 
 def batch_norm_scale(mean, square, epsilon, inverse_target):
-    """Return the scale of a column with this mean and mean square; ``inverse_target`` is 1 / target_rms^2."""
+    """Return the scale of a column: target_rms / sqrt(square - mean^2 + epsilon).
+
+    ``square`` is the column's mean square, ``inverse_target`` is 1 / target_rms^2.
+    """
     variance = inverse_target * square - inverse_target * (mean * mean)
     variance = ZERO if variance < ZERO else variance
     return ONE / np.float32(math.sqrt(variance + inverse_target * epsilon))
 
 
 def batch_norm_derivative(y, dy, scale, mean_deriv, towards_y):
-    """Return the derivative at an element's input, from its output ``y`` and the derivative there."""
+    """Return the derivative of an element's input, from its output ``y`` and the output's derivative ``dy``.
+
+    ``scale``, ``mean_deriv`` and ``towards_y`` are the column's values in the memo of batch normalization.
+    """
     return scale * (dy - mean_deriv) + towards_y * y
 
 
 def clip(value, limit):
-    """Return ``value`` moved to -``limit`` to ``limit``; NaN stays NaN."""
+    """Clip ``value`` to the range from -``limit`` to ``limit``; NaN stays NaN."""
     value = limit if value > limit else value
     return -limit if value < -limit else value
 
 
 def log_add(a, b):
-    """Return log(exp(a) + exp(b)) of float64 numbers; minus infinity stands for 0."""
+    """Return log(exp(a) + exp(b)) of float64 numbers, which may be -inf."""
     high, low = (a, b) if a > b else (b, a)
     return high if low == NOTHING else high + math.log1p(math.exp(low - high))
 
@@ -181,7 +193,10 @@ DOUBLE_ZERO = np.float64(0)
 
 
 def repair_direction(deriv_sum, c, block_dim, low, high):
-    """Return 1 for a unit that is active too often, -1 for too rarely, else 0, by its mean over the blocks."""
+    """Return 1 if unit ``c`` is active too often (above ``high``), -1 if too rarely (at most ``low``), else 0.
+
+    The units are the ``block_dim`` columns of a block; ``deriv_sum[c]`` is averaged over the blocks.
+    """
     total, num_blocks = DOUBLE_ZERO, deriv_sum.shape[0] // block_dim
     for b in range(num_blocks):
         total += deriv_sum[b * block_dim + c]

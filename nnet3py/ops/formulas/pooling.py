@@ -1,7 +1,7 @@
 """Formulas of pooling: norms of groups of columns, maxima of boxes of a tensor, and statistics over frames.
 
-``shape`` (12,) is the x, y, z dimensions of the tensor in a row, those of the box, the steps from box to box, and the
-numbers of boxes, along each axis.
+A row is a tensor whose elements have coordinates (x, y, z), z varying fastest. ``shape`` (12,) has four triples, each
+along x, y and z: the sizes of the tensor, the sizes of a box, the steps from box to box, the numbers of boxes.
 """
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ def norm(group):
 
 
 def norm_derivative(x, y, dy):
-    """Return the derivative at an element of a group whose norm is ``y``."""
+    """Return the derivative of an element ``x`` of a group, from the group's norm ``y`` and its derivative ``dy``."""
     return x / y * dy if y != ZERO else ZERO
 
 
 def box_start(p, shape):
-    """Return the place in a row where box ``p`` starts."""
+    """Return the index in a row of the first element of box ``p``."""
     i, j, k = p // (shape[10] * shape[11]), p // shape[11] % shape[10], p % shape[11]
     return i * shape[6] * (shape[1] * shape[2]) + j * shape[7] * shape[2] + k * shape[8]
 
 
 def largest_of_box(row, p, shape):
-    """Return the largest element of box ``p``."""
+    """Return the largest element of box ``p`` of a row."""
     plane, line, start, largest = shape[1] * shape[2], shape[2], box_start(p, shape), LOWEST
     for x in range(shape[3]):
         for y in range(shape[4]):
@@ -50,24 +50,27 @@ TWO, HALF = np.float32(2), np.float32(0.5)
 
 
 def rounded_product(a, b):
-    """Return ``a b``, rounded: never multiplied and added in one operation with one rounding, as GPUs do."""
+    """Return ``a * b``, rounded before it is added to anything: a GPU's fused multiply-add would not round it."""
     return a * b
 
 
 def extraction_derivative(x, of_sum, of_square):
-    """Return the derivative at ``x``, from the derivatives at a sum and a sum of squares that contain it."""
+    """Return the derivative of ``x``, from the derivatives of a sum over x and of a sum over x^2."""
     return of_sum + rounded_product(TWO * x, of_square)
 
 
-# Where a standard deviation is tiny, the following two derivatives are huge and nearly cancel, once multiplied with the
-# frames: the rest depends on how each is rounded, and so on the order of these operations, which is Kaldi's.
+# For a tiny standard deviation the next two derivatives are huge, and their contributions to a frame nearly cancel: the
+# result then depends on the rounding of each, so the order of these operations is Kaldi's.
 
 
 def mean_square_derivative(stddev, dy):
-    """Return the derivative at a mean of squares, from that at the standard deviation made of it."""
+    """Return the derivative of a mean of squares, from ``dy``, that of sqrt(mean of squares - mean^2) = ``stddev``."""
     return HALF * dy / stddev
 
 
 def mean_derivative(mean, dy, of_square):
-    """Return the derivative at a mean, including the part through the standard deviation."""
+    """Return the derivative of a mean that is also used in a standard deviation.
+
+    ``dy`` is the derivative of the output mean, ``of_square`` that of the mean of squares.
+    """
     return dy - rounded_product(TWO * mean, of_square)

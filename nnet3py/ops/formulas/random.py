@@ -19,7 +19,7 @@ _TURN, _MINUS_TWO = np.float32(2 * np.pi), np.float32(-2)
 
 
 def block_words(block, minibatch, component, k0, k1):
-    """Return the four words of a block of the stream whose key is (k0, k1)."""
+    """Return the four random words of a block of the stream with key (k0, k1): ``resources.philox`` for kernels."""
     c0, c1 = np.uint64(block & _LOW), np.uint64(block >> 32 & _LOW)
     c2, c3 = np.uint64(minibatch), np.uint64(component)
     for _ in range(ROUNDS):
@@ -30,12 +30,12 @@ def block_words(block, minibatch, component, k0, k1):
 
 
 def unit(word):
-    """Return a number in [0, 1) of the upper 24 bits of a word."""
+    """Turn a word into a float32 in [0, 1), a multiple of 2^-24."""
     return np.float32(np.int64(word >> _DROPPED)) * _UNIT
 
 
 def normal_pair(word0, word1):
-    """Return two standard normal numbers of two words (Box and Muller, 1958)."""
+    """Turn two words into two standard normal numbers (Box and Muller, 1958)."""
     radius = math.sqrt(_MINUS_TWO * math.log(unit(word0) + _HALF_UNIT))
     angle = _TURN * unit(word1)
     return radius * math.cos(angle), radius * math.sin(angle)
@@ -48,19 +48,22 @@ ZERO, ONE = np.float32(0), np.float32(1)
 
 
 def below(draw, count):
-    """Return a whole number from 0 to ``count`` - 1 of a uniform number; the product is rounded alike everywhere."""
+    """Turn a uniform number in [0, 1) into an integer from 0 to ``count`` - 1, in float64: the same on all devices."""
     number = int(np.float64(draw) * np.float64(count))
     return number if number < count else count - 1
 
 
 def complementary_pair(mask, draws, proportion):
-    """Set the two complementary masks of a row."""
+    """Set ``mask[0]`` to 1 if ``draws[0] > proportion``, and ``mask[1]`` to 1 if it is below 1 - proportion; else 0."""
     mask[0] = ONE if draws[0] > proportion else ZERO
     mask[1] = ONE if ONE - proportion > draws[0] else ZERO
 
 
 def specaugment_row(mask, draws, max_zeroed):
-    """Set a row to ones, and a band of zeros, which is cut by mirroring a stretch around its middle for each region."""
+    """Set a row of a SpecAugment mask to ones, with a random band of at most ``max_zeroed`` zeros.
+
+    For each of ``draws[2:]`` a random stretch of the row is reversed, which may cut the band in two.
+    """
     width = mask.shape[0]
     half = width // 2
     quarter = half // 2
@@ -80,7 +83,7 @@ def specaugment_row(mask, draws, max_zeroed):
 
 
 def time_stretches(mask, draws, rows, starts, s, start_kept, longest_zeroed, longest_kept):
-    """Set the elements of sequence ``s``: stretches of zeros and ones by turns."""
+    """Set the mask of sequence ``s``: alternating stretches of ones and zeros; arguments as for ``time_mask``."""
     frame, end, draw = np.int64(starts[s]), np.int64(starts[s + 1]), np.int64(starts[s]) + s
     keep = draws[draw] < start_kept
     while frame < end:
