@@ -125,7 +125,7 @@ class ChainTraining(FrameLevelTraining):
     def egs_contexts(self) -> tuple[int, int, int, int]:
         """Return left and right context of examples, and those at starts and ends of utterances (-1: as elsewhere).
 
-        All are larger than the network's by half the frame subsampling factor, since training shifts examples.
+        They include half the frame subsampling factor, since training shifts examples by up to as many frames.
         """
         network, options = self.network(), self.options
         shift = options.frame_subsampling_factor // 2
@@ -170,7 +170,7 @@ class ChainTraining(FrameLevelTraining):
 
     @property
     def given_phone_lm(self) -> str | None:
-        """Path of the phone language model to copy: --chain.phone-lm, or end to end the tree folder's; None: estimate."""
+        """Path of a phone language model to copy: --chain.phone-lm, or end to end the tree folder's; None: none."""
         return self.options.phone_lm or (str(self.tree_dir / "phone_lm.fst") if self.options.e2e else None)
 
     def _make_phone_lm(self) -> None:

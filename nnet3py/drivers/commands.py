@@ -131,7 +131,7 @@ class FrameCommands:
         return []
 
     def train_inputs(self) -> list[str]:
-        """Return the arguments that stand between the network and the examples: the denominator graph in chain training."""
+        """Return the arguments between the network and the examples: in chain training the denominator graph."""
         return []
 
     def backstitch_scale(self, step: Step) -> float:
@@ -145,7 +145,7 @@ class FrameCommands:
         return archive_and_pass(number, self.egs.num_archives, self.passes)
 
     def starting_network(self, step: Step) -> str:
-        """Return the rxfilename (a pipe) from which a training job reads its network, with learning rate and dropout."""
+        """Return the rxfilename (a pipe) of a training job's network, with learning rate, scale and dropout set."""
         pipe = (f"{self.models.to_raw} --learning-rate={step.learning_rate} --scale={step.shrink} "
                 f"{self.models.name(self.dir, step.iteration)} - |")
         return pipe + (f"nnet3-copy --edits='{step.dropout_edits}' - - |" if step.dropout_edits else "")

@@ -529,7 +529,7 @@ class Steps:
         shutil.rmtree(self._marks, ignore_errors=True)
 
     def call(self, number: int, name: str, function: Callable[[], None]) -> None:
-        """Do step ``name`` by calling ``function``, and mark it, unless it is complete or ``number`` below the stage."""
+        """Call ``function`` and mark step ``name``, unless it is complete or ``number`` is below the stage."""
         if number >= self.stage and not self.is_done(name):
             function()
             self.mark(name)
