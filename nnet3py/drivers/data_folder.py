@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 MOST_OPEN_FILES = 512
 _OTHER_FILES = 4    # open files of a program besides its archives
-_LEAST_PART = 10    # of little data one of so many utterances is held out
+_LEAST_PART = 10    # with few utterances, one of every ten is held out
 _SETTINGS = "settings.json"
 _SORT_HINT = "sort it with LC_ALL=C sort -k1,1"
 _SHOWN = 3          # names of utterances in a message

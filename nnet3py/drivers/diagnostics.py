@@ -260,7 +260,7 @@ def _row(cells: Mapping[str, str]) -> str:
 
 
 def _as_words(measured: Mapping[str, str], iteration: int) -> list[str]:
-    """Return the measured values of an iteration as words of a log line."""
+    """Return the measured values of an iteration as texts for a log line."""
     of = f" (iter {measured['of']})" if measured.get("of", str(iteration)) != str(iteration) else ""
     return [*([f"train: {measured['train']}"] if "train" in measured else []),
             *(f"{name}: {measured[name]}{of}" for name in ("valid", "accuracy") if name in measured),

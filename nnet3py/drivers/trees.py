@@ -86,7 +86,7 @@ class TreeBuilding(StagedWork):
             if not utterances:
                 raise FormatError("none of the utterances of these alignments has features",
                                   path=str(self.ali.archive(number)),
-                                  hint="do the data and the alignments belong together?")
+                                  hint="are these the alignments of --feat-dir?")
             part = self._part(number)
             part.mkdir(parents=True, exist_ok=True)
             write_list(part / "feats.scp", select(self.data.feats, utterances))

@@ -365,9 +365,9 @@ def time_indexes(first: int, count: int, step: int = 1) -> np.ndarray:
 
 
 def simple_example(parts: list[tuple[str, GeneralMatrix]]) -> NnetExample:
-    """Return an example of whole matrices, given as (name of the input or output, matrix), whose rows have t = 0, 1, …
+    """Return an example of whole matrices, given as (name of the input or output, matrix).
 
-    Kaldi: nnet3-get-egs-simple.
+    The rows of each have the times t = 0, 1, and so on. Kaldi: nnet3-get-egs-simple.
     """
     if not parts:
         raise ShapeError("an example needs at least one input or output")

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
 
-_ESCAPE, _FULL_INDEX = b"\x7f", 16             # of a coded list of indexes: the byte before a full one, bytes of that
+_ESCAPE, _FULL_INDEX = b"\x7f", 16             # first byte, and number of bytes, of an Index that is written in full
 _INT, _FLOAT = 4, 4                            # bytes
 _FST_HEADER = struct.Struct("<iQqqq")          # after the version: flags, properties, start, states, arcs
 _ACCEPTOR, _LATTICE = (
     b"".join([b"\xd6\xfd\xb2\x7e", *(struct.pack("<i", len(name)) + name for name in names), struct.pack("<i", 2)])
     for names in ((b"compact_acceptor", b"standard"), (b"vector", b"lattice4")))    # magic number, kinds, version
-_ELEMENT, _LATTICE_ARC = 12, 20                # bytes
+_ELEMENT, _LATTICE_ARC = 12, 20                # bytes of an arc of a compact acceptor, and of a lattice
 
 
 def walk_example(walk: Walk) -> None:
@@ -89,7 +89,7 @@ def _walk_io(walk: Walk) -> None:
 
 
 def _walk_indexes(walk: Walk) -> None:
-    """Advance ``walk`` past a vector of Indexes; most are coded in one byte, others in an escape byte and 16 more."""
+    """Advance ``walk`` past a vector of Indexes: most have one byte, others an escape byte and 15 more."""
     count = walk.integer(b"<I1V> ")
     while count > 0:
         codes = walk.take(count)
@@ -138,7 +138,7 @@ def _walk_fst_header(walk: Walk, kinds: bytes) -> int:
 
 def _walk_acceptor(walk: Walk) -> None:
     num_states = _walk_fst_header(walk, _ACCEPTOR)
-    walk.skip(_INT * num_states)                   # where the elements of each state begin, and last the end
+    walk.skip(_INT * num_states)                   # first element of each state, and the number of elements
     walk.skip(_ELEMENT * int.from_bytes(walk.take(_INT), "little"))
 
 

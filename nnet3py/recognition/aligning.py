@@ -40,7 +40,7 @@ from nnet3py.transducers.fst_text import read_fst_file
 
 logger = logging.getLogger(__name__)
 
-BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; all paths, in practice
+BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; little pruning
 FRAMES_PER_CHUNK = 150
 PIECE, MARGIN = 60.0, 10.0            # seconds of a long sound aligned at once, and of its end that is aligned again
 MOST_WORDS_A_SECOND = 6               # fast speakers say five

@@ -95,7 +95,7 @@ class IvectorStream:
         UsageError : i-vectors were already estimated with all weights 1
         """
         if self._waiting is None and self._done:
-            raise UsageError("weights of frames must be given before the first i-vector is asked for")
+            raise UsageError("weights of frames must be given before the first i-vector is computed")
         if self._waiting is None:
             self._waiting = frames, deltas
         else:

@@ -328,7 +328,7 @@ class _Reader:
             values = read_conf(conf, tables.IVECTOR)
             for option in tables.IVECTOR_FILES:
                 if not values.get(option):
-                    raise UsageError(f"{conf} does not say --{option}")
+                    raise UsageError(f"{conf} does not set --{option}")
                 values[option] = find_file(values[option], folder.path)
         elif extractor:
             values = self._extractor_files(extractor)

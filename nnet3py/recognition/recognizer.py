@@ -110,7 +110,7 @@ class Recognizer(Advising):
             aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
             rescorer(folder.old_grammar, folder.new_grammar, _rnnlm(folder, self.words, device)))
         self.speaker_model = _speaker_model(speaker_model)
-        self.decoder(self._graph)                          # raises errors of files that do not fit each other
+        self.decoder(self._graph)                          # raises an error now if files do not fit each other
 
     @classmethod
     def find(cls, lang: str | None = None, *, name: str | None = None, graph: str | os.PathLike[str] | None = None,

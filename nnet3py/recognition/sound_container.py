@@ -23,11 +23,11 @@ from nnet3py.errors import FormatError, Nnet3Error
 logger = logging.getLogger(__name__)
 
 _BLOCK_SECONDS = 1
-_RATES = range(1000, 1_000_000)       # samples a second: others are damage
+_RATES = range(1000, 1_000_000)       # samples a second; a file with another rate is damaged
 # Formats whose header says how long they are; FFmpeg estimates others by their first packets.
 _STATING = {"matroska", "mov", "asf", "avi", "wav", "flac", "ogg"}
 _PLAYLISTS = {"hls", "dash", "concat"}
-_MOST_SECONDS = 1e7                   # longer ones are damage
+_MOST_SECONDS = 1e7                   # a longer duration in a header is not trusted
 # Seconds that may be missing at the end without a warning: a packet of sound; a video may end with a still image.
 _TOLERANCE, _TOLERANCE_OF_VIDEO = 0.2, 1.0
 # Playlists name other files, also on other computers; only the given file is read.

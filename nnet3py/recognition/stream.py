@@ -67,10 +67,11 @@ class Stream(Advising):
         self._chunk = max(1, int(sample_rate * chunk_seconds))
         self._half_sample = b""
         self._waiting = np.zeros(0, dtype=np.float32)      # samples that are not decoded yet
-        self._num_samples = 0                              # samples that are
+        self._num_samples = 0                              # number of decoded samples
         self._endpoint = self._is_finished = False
-        self._partial: tuple[int, str] = (0, "")           # number of frames, and their text
-        self._partial_words: tuple[int, int, tuple[Word, ...]] = (0, 0, ())     # settled frames, all frames, words
+        self._partial: tuple[int, str] = (0, "")           # number of decoded frames, and the text at that time
+        # Number of frames to which the words extend, number of decoded frames at the last attempt, words.
+        self._partial_words: tuple[int, int, tuple[Word, ...]] = (0, 0, ())
 
     def __repr__(self) -> str:
         ended = ", finished" if self._is_finished else ", endpoint" if self._endpoint else ""

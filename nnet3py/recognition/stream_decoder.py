@@ -78,8 +78,9 @@ class StreamDecoder:
         self._subsampling = looped.frame_subsampling_factor
         self._endpoints = EndpointDetector(endpoint_options or EndpointOptions(), model, self.frame_shift)
         self.frame_offset = 0
-        self._activated: tuple[tuple[int, int], tuple[str, EndpointState] | None] = ((0, 0), None)     # frames, rule
-        self._num_chunks = 0                # given to the network so far
+        # Frames before the segment and in it when endpoint rules were last tested, and the rule that held.
+        self._activated: tuple[tuple[int, int], tuple[str, EndpointState] | None] = ((0, 0), None)
+        self._num_chunks = 0                # chunks that :meth:`pending_chunk` has returned
         self._weighting = self._new_weighting()
 
     def __repr__(self) -> str:

@@ -263,7 +263,8 @@ class _Reader(pickle.Unpickler):
 def _shared_by(stream: Stream) -> Iterator[tuple[str, Any]]:
     """Yield (name, object) for all objects and arrays that a stream shares with others.
 
-    A name is the path of attributes and items that leads to the object, such as ``models.ivectors``."""
+    A name is the path of attributes and items that leads to the object, such as ``models.ivectors``.
+    """
     decoder = stream._decoder
     whole = {"looped": decoder._looped, "graph": decoder._graph, "model": decoder._model, "results": stream._results}
     yield from whole.items()

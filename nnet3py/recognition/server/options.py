@@ -8,7 +8,7 @@ from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
 
 SAMPLE_RATES = (1000.0, 384000.0)      # lowest and highest; telephones have 8000, studios 192000
-LEAST_MESSAGE_SECONDS = 0.005      # of sound that a message counts at least: empty messages, too, cost time
+LEAST_MESSAGE_SECONDS = 0.005      # a shorter message counts as so much sound: empty messages, too, take time
 MESSAGES_WAITING = 4               # messages of a connection in memory, after which its client must wait
 
 

@@ -20,7 +20,7 @@ from nnet3py.recognition.server.options import SAMPLE_RATES
 
 BYTES_PER_SAMPLE = 2
 MOST_ALTERNATIVES = 100
-MOST_PHRASE_WORDS = 10_000              # of a phrase list, of which a graph is made
+MOST_PHRASE_WORDS = 10_000              # words in a client's phrase list, of which a graph is made
 
 
 class CloseCode(enum.IntEnum):
