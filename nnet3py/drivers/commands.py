@@ -193,11 +193,11 @@ class FrameCommands:
     # -- the models of an iteration ------------------------------------------------------------------------------------
 
     def average(self, iteration: int, jobs: Sequence[int]) -> str:
-        """Return the command that averages the networks of jobs to the next model."""
+        """Return the command that writes the average of the networks of ``jobs`` as the next model."""
         return self._into_model(_words("nnet3-average", *(self.job_model(iteration, job) for job in jobs)), iteration)
 
     def select(self, iteration: int, job: int) -> str:
-        """Return the command that makes a job's network the next model."""
+        """Return the command that writes the network of job ``job`` as the next model."""
         return self._into_model(f"nnet3-copy {self.job_model(iteration, job)}", iteration)
 
     def _into_model(self, command: str, iteration: int) -> str:
@@ -314,7 +314,7 @@ def derivative_limits(margin: int | None, network: Network) -> list[str]:
 
 
 def gpu_option(use_gpu: str) -> str:
-    """Return the value of ``--use-gpu`` for programs; Kaldi's scripts also take true and false."""
+    """Return the value of ``--use-gpu`` for programs from a driver's, which may also be ``true`` or ``false``."""
     return {"true": "yes", "false": "no"}.get(use_gpu, use_gpu)
 
 

@@ -83,7 +83,7 @@ class DataFolder:
 
     @property
     def utterances(self) -> list[str]:
-        """The utterances that have features, sorted by their bytes."""
+        """The utterances that have features, in the order of feats.scp."""
         return list(self.feats)
 
     @cached_property
@@ -160,7 +160,7 @@ def spk2utt(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """Read a list: the rest of each line by its key; FormatError for a file that is no sorted list."""
+    """Read a list; return the rest of each line by its key (the first word). FormatError if it is not sorted."""
     values: dict[str, str] = {}
     previous = b""
     for number, line in enumerate(_text_lines(path), 1):
@@ -178,7 +178,7 @@ def read_list(path: Path) -> dict[str, str]:
 
 
 def read_lengths(path: Path) -> dict[str, int]:
-    """Read numbers of frames by utterance; FormatError for other text than a number."""
+    """Read utt2num_frames; return the number of frames of each utterance. FormatError for an invalid number."""
     lengths = {}
     for utterance, text in read_list(path).items():
         if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -442,7 +442,7 @@ class Ivectors:
 
     @property
     def options(self) -> list[str]:
-        """Options of the programs that make examples."""
+        """Options by which the programs that make examples read the i-vectors."""
         return [f"--online-ivectors=scp:{self.folder}/ivector_online.scp", f"--online-ivector-period={self.period}"]
 
 

@@ -237,7 +237,7 @@ class Display:
         return line + (f"   shrink: {step.shrink:0.5f}" if step.shrink != 1.0 else "")
 
     def _planned(self, step: Step) -> dict[str, str]:
-        """Return the columns of the table that are known before an iteration."""
+        """Return the table's columns, by name, that are filled before an iteration: iteration, jobs, epoch, rate."""
         return {"iter": f"{step.iteration}/{self.plan.num_iters - 1}", "jobs": f"{step.num_jobs}",
                 "epoch": f"{self._epoch(step):0.2f}", "rate": f"{step.learning_rate:0.6f}"}
 

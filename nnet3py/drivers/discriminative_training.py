@@ -105,7 +105,7 @@ class LatticeMaking(StagedWork):
         return [(str(number), part) for number, part in enumerate(self.parts, 1)]
 
     def computing(self) -> str:
-        """Return the options of programs that compute the network."""
+        """Return the options of programs that compute the network's output."""
         words = [f"--use-gpu={self.options.use_gpu}", f"--acoustic-scale={self.acoustic_scale:g}"]
         if self.factor > 1:
             words.append(f"--frame-subsampling-factor={self.factor}")
@@ -117,7 +117,7 @@ class LatticeMaking(StagedWork):
                      action=lambda: write_text(str(self.product), f"{len(self.parts)}\n"))]
 
     def write_lists(self) -> None:
-        """Write the lists that the jobs read."""
+        """Write the lists of utterances and features of each part, which the jobs read."""
         for name, utterances in self.named_parts():
             self.features.write_part(name, utterances)
 

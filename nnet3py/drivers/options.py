@@ -28,7 +28,7 @@ _OPTIMIZATION = "trainer.optimization."
 
 
 class DriverOptions(CheckedOptions):
-    """Base of the drivers' option classes: one ``__init__`` for all.
+    """Base of the drivers' option classes (dataclasses), with the ``__init__`` of all of them.
 
     ``dataclass`` would compile an ``__init__`` for each class of many fields, which takes several milliseconds whenever
     a command of a driver is started.

@@ -100,7 +100,7 @@ class TrainingFolder:
             return False
 
     def last_model(self) -> int:
-        """Return the greatest number of a model; -1 if there is none."""
+        """Return the number of the last complete model; -1 if there is none."""
         names = (re.fullmatch(rf"([0-9]+)\.{self.suffix}", file.name) for file in self.path.iterdir())
         return max((int(name_match[1]) for name_match in names if name_match and self.has_model(int(name_match[1]))),
                    default=-1)
@@ -125,7 +125,7 @@ class TrainingFolder:
         write_text(str(self.path / RECORD), json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
     def recorded(self) -> dict[str, Any] | None:
-        """Read the recorded options; None without a record, FormatError for an unreadable one."""
+        """Read the record of options; None if there is none, FormatError for an invalid file."""
         try:
             text = (self.path / RECORD).read_text(encoding="utf-8")
         except FileNotFoundError:

@@ -141,7 +141,7 @@ class ContextLimit:
 
 
 def shifted(io: NnetIo, frame_shift: int) -> NnetIo:
-    """Return ``io`` with ``frame_shift`` added to every t, unless it is the iVector."""
+    """Return an input or output with ``frame_shift`` added to every time t; iVectors are not shifted."""
     indexes = io.indexes.copy()
     indexes[:, 1] += frame_shift if io.name != "ivector" else 0
     return NnetIo(io.name, indexes, io.features)
@@ -160,7 +160,7 @@ def _filter(io: NnetIo, low: int, high: int) -> NnetIo:
 
 
 def scale_outputs(example: NnetExample, weight: float) -> None:
-    """Multiply the features of every io named ``output``, in place; raise Nnet3Error if there is none."""
+    """Multiply the features of every output named ``output`` by ``weight``, in place; Nnet3Error if there is none."""
     outputs = [io for io in example.io if io.name == "output"]
     if not outputs:
         raise Nnet3Error("an example without 'output' cannot be weighted")
@@ -170,7 +170,7 @@ def scale_outputs(example: NnetExample, weight: float) -> None:
 
 
 def rename_output(example: NnetExample, name: str) -> None:
-    """Rename every io called ``output``, in place; raise Nnet3Error if there is none."""
+    """Rename every output called ``output`` to ``name``, in place; Nnet3Error if there is none."""
     outputs = [io for io in example.io if io.name == "output"]
     if not outputs:
         raise Nnet3Error("an example without 'output' cannot have it renamed")

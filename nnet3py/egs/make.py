@@ -66,7 +66,7 @@ class UtteranceSplitter:
         return philox(self._seed)     # made when needed: numpy.random takes 10 ms to load
 
     def chunks(self, utterance_length: int) -> list[Chunk]:
-        """Return the chunks of an utterance of that many frames, in order of time; none if it is too short.
+        """Return the chunks of an utterance of ``utterance_length`` frames, in order of time; [] if it is too short.
 
         Kaldi: GetChunksForUtterance.
         """

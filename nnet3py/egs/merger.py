@@ -78,7 +78,7 @@ class MinibatchSizes:
         return tuple(ranges)
 
     def rule(self, eg_size: int) -> MinibatchRule:
-        """Return the rule whose example size is closest; the first one if several are."""
+        """Return the rule whose ``eg_size`` is closest to the given one; the first of equally close rules."""
         return min(self.rules, key=lambda rule: abs(rule.eg_size - eg_size))
 
     def size(self, eg_size: int, available: int, ended: bool) -> int:
@@ -104,7 +104,7 @@ class Mergeable(Protocol):
         """Return a value, such as names, indexes and dimensions, that is the same for examples that can be merged."""
 
     def size(self) -> int:
-        """Return the size that the rules for minibatch sizes use: input frames, with context."""
+        """Return the size of the example for :class:`MinibatchSizes`: number of input frames with context."""
 
 
 def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> NnetExample:

@@ -172,7 +172,7 @@ def _output_times(example: Any) -> tuple[int, int]:
 
 
 def scale_supervision(example: NnetChainExample, weight: float) -> None:
-    """Multiply the weight of every supervision named ``output``, in place; raise Nnet3Error if there is none."""
+    """Multiply the supervision's weight of every output called ``output``, in place; Nnet3Error if there is none."""
     for output in _named_output(example, "weighted"):
         output.supervision.weight = float(np.float32(output.supervision.weight) * np.float32(weight))
 

@@ -32,7 +32,7 @@ class Turn(NamedTuple):
     Attributes
     ----------
     start, end : seconds from the beginning of the sound
-    speaker : a name, the same for all turns of one
+    speaker : name of the speaker
     """
 
     start: float

@@ -181,7 +181,7 @@ class IvectorStream:
         return float(np.linalg.norm(self._result(self._current)))
 
     def adaptation_state(self) -> AdaptationState:
-        """Return the speaker's state for the next utterance, as if this one ended now."""
+        """Return the adaptation to the speaker, for the speaker's next utterance, as if the sound ended now."""
         self._transform()
         models = self._models
         return AdaptationState(self._normalizer.stats(), self._stats).limited(models.max_remembered_frames,

@@ -118,7 +118,7 @@ class ModelFolder:
         return self.is_lookahead or bool(self.phrase_graph)
 
     def describe(self) -> str:
-        """Return a description in one line."""
+        """Return a description of the model in one line."""
         graph = "no graph" if not self.graph else "a lookahead graph" if self.is_lookahead else "a graph"
         parts = [graph, self.feature_kind.upper() if self.feature_kind != "fbank" else "filterbanks"]
         parts += ["pitch"] if self.pitch is not None else []

@@ -191,7 +191,7 @@ class PipelineModels:
 
     @property
     def weights_silence(self) -> bool:
-        """True if the weights of frames for i-vectors depend on what is recognized."""
+        """True if frames recognized as silence have another weight for i-vectors than other frames."""
         return self.ivectors is not None and self.silence_weighting.is_active
 
     def check(self) -> None:
@@ -281,7 +281,7 @@ class FeaturePipeline:
 
     @property
     def num_frames_ready(self) -> int:
-        """Number of frames of the network's input so far."""
+        """Number of frames of the network's input that are ready."""
         return self._input.end
 
     @property
@@ -323,7 +323,7 @@ class FeaturePipeline:
         return self.ivectors.at(frame)
 
     def adaptation_state(self) -> SpeakerState:
-        """Return the speaker's state for the next stream, as if this one ended now."""
+        """Return the adaptation to the speaker, for the speaker's next stream, as if this stream ended now."""
         return SpeakerState(None if self.ivectors is None else self.ivectors.adaptation_state(),
                             None if self._normalizer is None else self._normalizer.stats())
 

@@ -114,7 +114,7 @@ class Result(Advising, Shown):
         return self.text
 
     def __getitem__(self, name: str) -> NoReturn:
-        """Raise UsageError: vosk's results are dicts, these have attributes."""
+        """Raise UsageError: results of vosk are dicts, but a Result has attributes."""
         raise UsageError(f"a result has attributes, not keys such as {name!r}", "result.text, result.words")
 
     @property
@@ -140,7 +140,7 @@ class Result(Advising, Shown):
 
     @classmethod
     def joined(cls, segments: Sequence[Result]) -> Result:
-        """Return the results of one or more segments as one result."""
+        """Join the results of one or more consecutive segments into one result."""
         if len(segments) == 1:
             return segments[0]
         first, words = segments[0], tuple(word for segment in segments for word in segment.words)
@@ -249,7 +249,10 @@ class ResultMaker:
 
 def aligner(model: TransitionModel, word_boundary: str,
             align_lexicon: str) -> Callable[[CompactLattice], Alignment] | None:
-    """Return a function that aligns words by word_boundary.int or align_lexicon.int; None if both names are empty."""
+    """Return a function that aligns the arcs of a lattice with whole words; None if both names of files are empty.
+
+    It uses the file ``word_boundary`` (word_boundary.int) or ``align_lexicon`` (align_lexicon.int).
+    """
     from nnet3py.io.streams import read_text
     from nnet3py.lattices.word_alignment import (
         WordBoundaries,

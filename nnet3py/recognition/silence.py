@@ -131,7 +131,7 @@ class SilenceWeighting:
 
     @property
     def _size(self) -> int:
-        """Number of frames, decoded or not, that have a weight."""
+        """Number of frames, at the decoded frame rate, that have a weight, whether or not they are decoded yet."""
         return self._first + len(self._weights)
 
     def delta_weights(self, search: LatticeDecoder, num_frames_ready: int) -> tuple[np.ndarray, np.ndarray]:

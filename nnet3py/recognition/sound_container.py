@@ -84,7 +84,10 @@ def by_media_library(library: Any, path: str, content: bytes | None) -> Containe
 
 
 def by_media_program(program: str, path: str, content: bytes | None) -> ContainedSound:
-    """Open a file, or its ``content``, by the program ffmpeg. Raises also Nnet3Error if it cannot be run."""
+    """Open a file, or its ``content``, by the program ffmpeg, as :func:`by_media_library`.
+
+    Raises also Nnet3Error if the program cannot be run.
+    """
     return _opened(_by_program(program, path, content), path)
 
 

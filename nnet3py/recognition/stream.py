@@ -161,7 +161,7 @@ class Stream(Advising):
 
     @property
     def adaptation(self) -> SpeakerState:
-        """SpeakerState, for ``Recognizer.stream(adaptation=…)``. Segments of a stream share it."""
+        """SpeakerState, the adaptation to the speaker so far, for ``Recognizer.stream(adaptation=…)``."""
         return self._decoder.adaptation_state()
 
     def result(self) -> Result:

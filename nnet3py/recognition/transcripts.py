@@ -13,7 +13,7 @@ _MOST_SECONDS, _PAUSE = 7.0, 1.0
 
 
 class TimedWord(Protocol):
-    """A word with times in seconds."""
+    """Interface of a word with times in seconds."""
 
     @property
     def word(self) -> str: ...
@@ -26,7 +26,7 @@ class TimedWord(Protocol):
 
 
 class Timed(Protocol):
-    """Words with times, in segments: a result of recognition, or an alignment."""
+    """Interface of words with times in segments: a result of recognition, or an alignment."""
 
     @property
     def words(self) -> Sequence[TimedWord]: ...
@@ -37,7 +37,7 @@ class Timed(Protocol):
 
 
 class Recognized(Timed, Protocol):
-    """Words that were recognized: a result, or a transcript."""
+    """Interface of a result of recognition or a transcript, as this module uses it."""
 
     @property
     def text(self) -> str: ...

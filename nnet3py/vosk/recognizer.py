@@ -182,7 +182,7 @@ _BLOCK = 4000                  # bytes that SrtResult reads at once
 
 
 class EndpointerMode(enum.Enum):
-    """Length of the silence that ends an utterance."""
+    """Length of the silence that ends an utterance, relative to the model's."""
 
     DEFAULT = 0
     SHORT = 1

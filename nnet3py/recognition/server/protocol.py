@@ -76,7 +76,7 @@ class StreamSettings:
 
 
 class ResultLike(Protocol):
-    """The interface of a result of recognition that is used here.
+    """The attributes and methods of a result of recognition that this module uses.
 
     ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``alternatives(count)``
     returns at most ``count`` tuples (text, confidence, words), the best first; ``joined(results)`` makes one result of
