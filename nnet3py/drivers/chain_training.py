@@ -89,7 +89,10 @@ class ChainTraining(FrameLevelTraining):
                               path=f"{labels}/phones.txt", hint="make the tree for these phones")
 
     def check_network(self) -> None:
-        """Raise UsageError if the network, as far as it is known yet, does not fit the tree or the options."""
+        """Raise UsageError if the network does not fit the tree or the options.
+
+        The network is --trainer.input-model or configs/ref.raw; nothing is checked before there is either.
+        """
         if self.options.e2e and self.has_init_config:
             raise UsageError(f"{self.folder.configs} has init.config, of a network that begins with an LDA-like "
                              "transform, for which --e2e=true has no alignments", "leave out that layer")
@@ -112,7 +115,7 @@ class ChainTraining(FrameLevelTraining):
 
     @cached_property
     def teacher(self) -> Nnet | None:
-        """Network whose posteriors are learned, too (--chain.lwf-model); None without one."""
+        """Teacher network of learning without forgetting (--chain.lwf-model), whose posteriors are targets, or None."""
         if not self.options.lwf_model:
             return None
         from nnet3py.network.model_file import read_nnet
@@ -120,7 +123,10 @@ class ChainTraining(FrameLevelTraining):
         return read_nnet(self.options.lwf_model)
 
     def egs_contexts(self) -> tuple[int, int, int, int]:
-        """Return the context of examples, which are shifted by up to half the frame subsampling factor."""
+        """Return left and right context of examples, and those at starts and ends of utterances (-1: as elsewhere).
+
+        They include half the frame subsampling factor, since training shifts examples by up to as many frames.
+        """
         network, options = self.network(), self.options
         shift = options.frame_subsampling_factor // 2
         needs = [(network.left_context, network.right_context)]
@@ -135,7 +141,7 @@ class ChainTraining(FrameLevelTraining):
 
     @property
     def chunk_width(self) -> str:
-        """Input frames per example; examples made elsewhere may be whole utterances."""
+        """Input frames per example, in the form of ``EgsFolder.frames_per_eg``; ``-1`` for whole utterances."""
         if self.options.e2e:
             return _WHOLE_UTTERANCES
         if self.options.egs_dir and EgsFolder(self.egs_path).frames_per_eg == _WHOLE_UTTERANCES:
@@ -164,7 +170,7 @@ class ChainTraining(FrameLevelTraining):
 
     @property
     def given_phone_lm(self) -> str | None:
-        """Path of --chain.phone-lm."""
+        """Path of a phone language model to copy: --chain.phone-lm, or end to end the tree folder's; None: none."""
         return self.options.phone_lm or (str(self.tree_dir / "phone_lm.fst") if self.options.e2e else None)
 
     def _make_phone_lm(self) -> None:
@@ -208,9 +214,10 @@ class ChainTraining(FrameLevelTraining):
                      Source(unsupervised, copies=options.semisup_copies)], self.egs_path, options.srand)
 
     def _frame_weights(self, executor: Executor) -> Path:
-        """List vectors with the confidence of each frame's pdf in lattices without transcripts, times a weight.
+        """Compute the weight of each frame of the untranscribed data; return the list (scp) of the vectors.
 
-        Kaldi: steps/best_path_weights.sh.
+        A frame's weight is the posterior of the best path's pdf in the lattice, times --semisup.weight. Kaldi:
+        steps/best_path_weights.sh.
         """
         options, folder = self.options, self.folder.path / "weights"
         lattices = Path(str(options.semisup_lat_dir))
@@ -235,7 +242,7 @@ class ChainTraining(FrameLevelTraining):
         return folder / "weights.scp"
 
     def _options_of_egs(self) -> ChainEgsOptions:
-        """Return the options of making examples."""
+        """Return the options of making examples, from the driver's options and the contexts."""
         options = self.options
         left, right, initial, final = self.egs_contexts()
         egs_options = ChainEgsOptions(
@@ -281,7 +288,7 @@ class ChainTraining(FrameLevelTraining):
 
     @property
     def parts_of_egs(self) -> list[Path]:
-        """Return the folders of examples that are combined for training."""
+        """Folders of the supervised and the unsupervised examples in semi-supervised training; else empty."""
         return [self.folder.path / name for name in ("egs_sup", "egs_unsup")] if self.options.semisup_feat_dir else []
 
     # -- shrinkage, what a training is bound to ------------------------------------------------------------------------
@@ -296,7 +303,7 @@ class ChainTraining(FrameLevelTraining):
         return {**super()._configs(), **self.fingerprints()}
 
     def fingerprints(self) -> dict[str, str]:
-        """Return the fingerprint of the tree."""
+        """Return a checksum of the tree, as a dict, empty without a tree: a training cannot go on with another tree."""
         tree = fingerprint(self.tree_dir / "tree")[:16]
         return {"tree": tree} if tree else {}
 
@@ -325,7 +332,7 @@ def check_examples(egs: EgsFolder, frame_subsampling_factor: int, num_pdfs: int)
 
 @dataclass
 class Language:
-    """Language of a multilingual training, a line of the file."""
+    """Language of a multilingual training: a line of --languages, with its folders, weight and copies of examples."""
 
     name: str
     feat_dir: str = ""
@@ -394,7 +401,7 @@ class LanguageCommands(ChainCommands):
 
 
 class _OneLanguage(ChainTraining):
-    """Graphs and examples of one language, in a folder of its own."""
+    """Chain training of one language up to its graphs and examples, in a folder of its own."""
 
     def __init__(self, whole: LanguagesTraining, language: Language) -> None:
         options = replace(whole.options, languages=None, dir=f"{whole.options.dir}/{language.name}",
@@ -411,14 +418,14 @@ class _OneLanguage(ChainTraining):
         return
 
     def prepare(self, executor: Executor) -> None:
-        """Check the data, on every start; jobs are run by ``executor``."""
+        """Check the data and make the folder, on every start; ``executor`` runs the language's jobs from now on."""
         self.executor = executor
         (self.folder.path / "log").mkdir(parents=True, exist_ok=True)
         self.begin()
 
     @property
     def graphs(self) -> tuple[Path, ...]:
-        """Products of the stage that makes graphs."""
+        """Paths of the files that :meth:`make_graphs` makes besides the phone language model."""
         return tuple(self.folder.path / name for name in ("0.trans_mdl", "den.fst", "normalization.fst"))
 
     def make_graphs(self) -> None:
@@ -429,7 +436,10 @@ class _OneLanguage(ChainTraining):
         link(f"../{self.language.name}/den.fst", self.whole.folder.path / "den_fsts" / f"{self.language.name}.den.fst")
 
     def write_model(self, network: str, has_plain_output: bool) -> None:
-        """Write the final network with the output of this language alone, as an acoustic model."""
+        """Write final.mdl of this language: the final network with only this language's output, and its tree's HMMs.
+
+        ``has_plain_output`` : whether the network also has an output named ``output``
+        """
         edits = ["rename-node old-name=output new-name=output-unused"] if has_plain_output else []
         edits += [f"rename-node old-name={self.output} new-name=output", "remove-output-nodes name=output-*",
                   "remove-orphans"]

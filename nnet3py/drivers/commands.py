@@ -28,7 +28,7 @@ FEW_EGS = 4 * POSTERIOR_MINIBATCH
 
 @dataclass(frozen=True)
 class ModelFiles:
-    """Format of a training's models: suffix, whether a transition model comes first, programs that read them."""
+    """Format of a training's models: file suffix, whether a transition model is included, programs that read them."""
 
     suffix: str
     wrapped: bool
@@ -57,13 +57,13 @@ class Step:
 
     @property
     def is_first(self) -> bool:
-        """True for the first iteration: smaller steps, and the best job's network instead of the average."""
+        """True for the first iteration, which has smaller steps, and keeps the best job's network, not the average."""
         return self.iteration == 0
 
 
 @dataclass(frozen=True)
 class Network:
-    """Context that the network needs, in frames."""
+    """Left and right context of the network, in input frames."""
 
     left_context: int
     right_context: int
@@ -96,7 +96,7 @@ class FrameCommands:
 
     @property
     def passes(self) -> int:
-        """Passes over each archive in an epoch."""
+        """Passes over each archive in an epoch: one for each frame of an example."""
         assert isinstance(self.options, DnnPart)
         return self.options.frames_per_eg
 
@@ -106,7 +106,10 @@ class FrameCommands:
         return self.egs.num_archives
 
     def selection(self, number: int) -> list[str]:
-        """Return the options of copying the ``number``-th archive (from 0) of the training."""
+        """Return the options of the program that copies examples: which frame of them training uses in this pass.
+
+        ``number`` counts the archives that the training has read, over all epochs, from 0.
+        """
         return [f"--frame={self.archive(number)[1]}"]
 
     @property
@@ -116,39 +119,39 @@ class FrameCommands:
 
     @property
     def combined_size(self) -> str:
-        """The size of minibatches for combining models."""
+        """Minibatch sizes for combining models."""
         return f"1:{self.minibatch_size}"
 
     def derivative_times(self) -> list[str]:
-        """Return the options of the training program that limit the times of derivatives."""
+        """Return the options of the training program that limit the frames for which derivatives are computed."""
         return []
 
     def train_options(self, step: Step) -> list[str]:
-        """Return further options of the training program."""
+        """Return options of the training program for this kind of training, such as those of its objective."""
         return []
 
     def train_inputs(self) -> list[str]:
-        """Return the arguments of the training and other programs between the network and the examples."""
+        """Return the arguments between the network and the examples: in chain training the denominator graph."""
         return []
 
     def backstitch_scale(self, step: Step) -> float:
-        """Return the size of backward steps in an iteration."""
+        """Return the size of the backward steps of backstitch in an iteration."""
         return self.options.backstitch_scale
 
     # -- a training job ------------------------------------------------------------------------------------------------
 
     def archive(self, number: int) -> tuple[int, int]:
-        """Return archive (from 1) and pass over it of the ``number``-th archive (from 0) that is trained on."""
+        """Return (archive, pass over it), as :func:`~nnet3py.drivers.schedules.archive_and_pass`."""
         return archive_and_pass(number, self.egs.num_archives, self.passes)
 
     def starting_network(self, step: Step) -> str:
-        """Return the pipe that gives a training job its network."""
+        """Return the rxfilename (a pipe) of a training job's network, with learning rate, scale and dropout set."""
         pipe = (f"{self.models.to_raw} --learning-rate={step.learning_rate} --scale={step.shrink} "
                 f"{self.models.name(self.dir, step.iteration)} - |")
         return pipe + (f"nnet3-copy --edits='{step.dropout_edits}' - - |" if step.dropout_edits else "")
 
     def minibatches(self, step: Step, job: int) -> str:
-        """Return the pipe that gives job ``job`` (from 1) its minibatches."""
+        """Return the rspecifier (a pipe) from which job ``job`` (from 1) reads its minibatches."""
         number = step.processed + job - 1
         archive, _ = self.archive(number)
         size = halved_minibatch_size(self.minibatch_size) if step.is_first else self.minibatch_size
@@ -184,17 +187,17 @@ class FrameCommands:
             self.job_model(iteration, job))
 
     def job_model(self, iteration: int, job: int) -> str:
-        """Return the network that a training job writes."""
+        """Return the path of the network that a training job writes."""
         return f"{self.dir}/{iteration + 1}.{job}.raw"
 
     # -- the models of an iteration ------------------------------------------------------------------------------------
 
     def average(self, iteration: int, jobs: Sequence[int]) -> str:
-        """Return the command that averages the networks of jobs to the next model."""
+        """Return the command that writes the average of the networks of ``jobs`` as the next model."""
         return self._into_model(_words("nnet3-average", *(self.job_model(iteration, job) for job in jobs)), iteration)
 
     def select(self, iteration: int, job: int) -> str:
-        """Return the command that makes a job's network the next model."""
+        """Return the command that writes the network of job ``job`` as the next model."""
         return self._into_model(f"nnet3-copy {self.job_model(iteration, job)}", iteration)
 
     def _into_model(self, command: str, iteration: int) -> str:
@@ -217,21 +220,24 @@ class FrameCommands:
         return subset == "train" and self.options.compute_per_dim_accuracy
 
     def prob_options(self) -> list[str]:
-        """Return options of the program that computes objectives."""
+        """Return options of the program that computes objectives, for this kind of training."""
         return []
 
     def combine_options(self) -> list[str]:
-        """Return options of the program that combines models."""
+        """Return options of the program that combines models, for this kind of training."""
         return []
 
     def diagnostic_minibatches(self, name: str, size: str) -> str:
-        """Return the pipe of merged examples ``combine``, ``train_diagnostic`` or ``valid_diagnostic``."""
+        """Return the rspecifier (a pipe) of the examples ``name``, merged into minibatches of size ``size``.
+
+        ``name`` is ``combine``, ``train_diagnostic`` or ``valid_diagnostic``.
+        """
         copying = _words(self.copy_egs, *self.egs.multitask_options(name), self.egs.diagnostic_rspecifier(name),
                          "ark:-")
         return f"ark,bg:{copying} | {self.merge_egs} --minibatch-size={size} ark:- ark:- |"
 
     def progress(self, iteration: int) -> dict[str, str]:
-        """Return the commands that log a model and its changes, by name of the log."""
+        """Return, by name of the log, the commands that log statistics of a model and its changes in an iteration."""
         after = self.models.name(self.dir, iteration)
         both = f"{self.models.name(self.dir, iteration - 1)} {after}"
         commands = {f"progress.{iteration}": f"{self.models.info} {after} && nnet3-show-progress --use-gpu=no {both}"}
@@ -253,7 +259,10 @@ class FrameCommands:
                       f'"{self.diagnostic_minibatches("combine", self.combined_size)}"', target)
 
     def average_posterior(self, which: int | str, job: int, num_jobs: int, subset_size: int) -> str:
-        """Return the command of job ``job`` of ``num_jobs`` that sums a model's outputs on some examples."""
+        """Return the command that sums a model's output posteriors over ``subset_size`` examples.
+
+        ``job``, of ``num_jobs`` from 1, determines archive and random seed. The sums are for priors.
+        """
         archive = 1 if num_jobs > self.egs.num_archives else job
         few = min(subset_size, self.egs.egs_per_archive) < FEW_EGS     # fewer than a full minibatch: merge them, too
         size = f"1:{POSTERIOR_MINIBATCH}" if few else f"{POSTERIOR_MINIBATCH}"
@@ -297,7 +306,7 @@ class ChunkCommands(FrameCommands):
 
 
 def derivative_limits(margin: int | None, network: Network) -> list[str]:
-    """Return options that limit derivatives to ``margin`` frames beyond a chunk and its context (None: no limit)."""
+    """Return options that limit derivatives to a chunk, its context and ``margin`` more frames (None: no limit)."""
     if margin is None:
         return []
     return [f"--optimization.min-deriv-time={-margin - network.left_context}",
@@ -305,7 +314,7 @@ def derivative_limits(margin: int | None, network: Network) -> list[str]:
 
 
 def gpu_option(use_gpu: str) -> str:
-    """Return the value of ``--use-gpu`` for programs; Kaldi's scripts also take true and false."""
+    """Return the value of ``--use-gpu`` for programs from a driver's, which may also be ``true`` or ``false``."""
     return {"true": "yes", "false": "no"}.get(use_gpu, use_gpu)
 
 
@@ -330,12 +339,12 @@ class ChainCommands(FrameCommands):
 
     @property
     def passes(self) -> int:
-        """Passes over each archive in an epoch: one for each frame shift."""
+        """Passes over each archive in an epoch: one for each shift of the input frames."""
         return self.options.frame_subsampling_factor
 
     @property
     def most_jobs(self) -> int:
-        """Largest number of jobs at a time; jobs with the same archive use different frame shifts."""
+        """Largest number of training jobs at a time; jobs that read the same archive use different frame shifts."""
         return self.egs.num_archives * self.passes
 
     def selection(self, number: int) -> list[str]:
@@ -393,10 +402,11 @@ class ChainCommands(FrameCommands):
 
     @staticmethod
     def phone_lm(options: ChainOptions, model: str, alignments: str) -> str:
-        """Return the command that estimates the phone language model from alignments with transition model ``model``.
+        """Return the command that estimates the phone language model from alignments.
 
-        In semi-supervised training it also uses best paths of lattices; --semisup.lm-repeats has the weights.
-        Kaldi: make_weighted_den_fst.sh.
+        ``model`` has the transition model of the alignments, which are an rspecifier. In semi-supervised training the
+        best paths of lattices are added; --semisup.lm-repeats says how often each part is counted. Kaldi:
+        make_weighted_den_fst.sh.
         """
         estimate = " ".join(["chain-est-phone-lm", *(options.lm_opts or "").split()])
         phones = f'ali-to-phones {model} "{alignments}" ark:-'
@@ -411,6 +421,6 @@ class ChainCommands(FrameCommands):
 
     @staticmethod
     def den_fsts(folder: str) -> str:
-        """Return the command that makes denominator graph and normalization graph."""
+        """Return the command that makes den.fst and normalization.fst in ``folder``, from its tree and phone_lm.fst."""
         names = ("tree", "0.trans_mdl", "phone_lm.fst", "den.fst", "normalization.fst")
         return " ".join(["chain-make-den-fst", *(f"{folder}/{name}" for name in names)])

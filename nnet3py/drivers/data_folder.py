@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 MOST_OPEN_FILES = 512
 _OTHER_FILES = 4    # open files of a program besides its archives
-_LEAST_PART = 10    # of little data one of so many utterances is held out
+_LEAST_PART = 10    # with few utterances, one of every ten is held out
 _SETTINGS = "settings.json"
 _SORT_HINT = "sort it with LC_ALL=C sort -k1,1"
 _SHOWN = 3          # names of utterances in a message
@@ -45,7 +45,7 @@ BY_SPEAKER = ("spk2utt", "cmvn.scp", "spk2gender")
 
 
 class DataFolder:
-    """Data directory, whose lists are read on first use.
+    """Kaldi's data directory, whose lists (feats.scp, utt2spk …) are read on first use.
 
     Attributes
     ----------
@@ -61,11 +61,11 @@ class DataFolder:
                                   hint="is this a folder such as data/train of a Kaldi recipe?")
 
     def has(self, name: str) -> bool:
-        """Return whether the folder has a list ``name``."""
+        """Return whether the folder has a file ``name``."""
         return (self.path / name).is_file()
 
     def lines(self, name: str) -> dict[str, str]:
-        """Return a list of the folder: the rest of each line by its key, in the file's order.
+        """Read a list such as ``text``; return the rest of each line by its key (the first word), in the file's order.
 
         Raises FormatError for a line without a key, a repeated key, and lines out of order.
         """
@@ -83,7 +83,7 @@ class DataFolder:
 
     @property
     def utterances(self) -> list[str]:
-        """The utterances that have features, sorted by their bytes."""
+        """The utterances that have features, in the order of feats.scp."""
         return list(self.feats)
 
     @cached_property
@@ -93,7 +93,7 @@ class DataFolder:
 
     @cached_property
     def utt2uniq(self) -> dict[str, str]:
-        """The original of each utterance, which may be a perturbed copy; the utterance itself without utt2uniq."""
+        """For each utterance, the utterance of which it is a perturbed copy, from utt2uniq; else itself."""
         return self.lines("utt2uniq") if self.has("utt2uniq") else {utterance: utterance for utterance in self.feats}
 
     @cached_property
@@ -129,7 +129,7 @@ class DataFolder:
             self._check_spk2utt()
 
     def check_speaker_order(self) -> None:
-        """Raise FormatError if utterances are not in the order of their speakers, as reading by speaker needs."""
+        """Raise FormatError if sorting by utterance does not sort by speaker, too, as programs by speaker need."""
         speakers = list(self.utt2spk.values())
         if speakers != sorted(speakers, key=sort_key):
             raise FormatError("the utterances are not in the order of their speakers", path=str(self.path / "utt2spk"),
@@ -160,7 +160,7 @@ def spk2utt(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def read_list(path: Path) -> dict[str, str]:
-    """Read a list: the rest of each line by its key; FormatError for a file that is no sorted list."""
+    """Read a list; return the rest of each line by its key (the first word). FormatError if it is not sorted."""
     values: dict[str, str] = {}
     previous = b""
     for number, line in enumerate(_text_lines(path), 1):
@@ -178,7 +178,7 @@ def read_list(path: Path) -> dict[str, str]:
 
 
 def read_lengths(path: Path) -> dict[str, int]:
-    """Read numbers of frames by utterance; FormatError for other text than a number."""
+    """Read utt2num_frames; return the number of frames of each utterance. FormatError for an invalid number."""
     lengths = {}
     for utterance, text in read_list(path).items():
         if not (text.isascii() and text.isdigit() and len(text) < 10):
@@ -188,7 +188,7 @@ def read_lengths(path: Path) -> dict[str, int]:
 
 
 def write_list(path: Path, entries: Mapping[str, str] | Sequence[str]) -> None:
-    """Write a list of keys, or of keys with their entries; the file appears when it is complete."""
+    """Write lines of keys, or of keys with their entries; the file is renamed to ``path`` when it is complete."""
     lines = [f"{key} {value}" for key, value in entries.items()] if isinstance(entries, Mapping) else entries
     write_text(str(path), "".join(f"{line}\n" for line in lines))
 
@@ -200,7 +200,7 @@ def select(entries: Mapping[str, str], keys: Iterable[str]) -> dict[str, str]:
 
 
 def table_dim(rspecifier: str) -> int:
-    """Return the columns of the first matrix of a table. Kaldi: feat-to-dim. FormatError for an empty table."""
+    """Return the number of columns of a table's first matrix; FormatError for an empty table. Kaldi: feat-to-dim."""
     reader = SequentialReader(rspecifier, GENERAL_MATRIX)
     for _, matrix in reader:
         reader.abandon()
@@ -247,31 +247,31 @@ class AliFolder:
 
     @property
     def tree(self) -> Path:
-        """The tree."""
+        """Path of the tree."""
         return self.path / "tree"
 
     @property
     def model(self) -> Path:
-        """The model that begins with the transition model of the alignments."""
+        """Path of final.mdl, whose transition model is that of the alignments."""
         return self.path / "final.mdl"
 
     @property
     def phones(self) -> Path | None:
-        """The names of phones, or None if the folder has none."""
+        """Path of phones.txt, or None if the folder has none."""
         path = self.path / "phones.txt"
         return path if path.is_file() else None
 
     def archive(self, number: int) -> Path:
-        """Return the path of piece ``number``, from 1."""
+        """Return the path of archive ``number``, from 1."""
         return self.path / f"ali.{number}.gz"
 
     def rspecifier(self, number: int) -> str:
-        """Return the rspecifier of piece ``number``."""
+        """Return the rspecifier of archive ``number``, from 1."""
         return f"ark:gunzip -c {self.archive(number)} |"
 
     @property
     def all_rspecifier(self) -> str:
-        """Rspecifier of all pieces in order."""
+        """Rspecifier of all archives in order."""
         return f"ark:gunzip -c {' '.join(str(self.archive(number)) for number in range(1, self.num_jobs + 1))} |"
 
     @cached_property
@@ -297,7 +297,7 @@ def phone_lines(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Subsets:
-    """Utterances by use, in the order of the data.
+    """Sets of utterances for training and diagnostics, each in the order of the data.
 
     Attributes
     ----------
@@ -313,11 +313,12 @@ class Subsets:
 
 def choose_subsets(utterances: Sequence[str], utt2uniq: Mapping[str, str], size: int, seed: int,
                    held_out: Collection[str] = ()) -> Subsets:
-    """Choose ``size`` utterances to hold out, and as many others for diagnostics; fewer if there are few.
+    """Choose ``size`` utterances to hold out, and as many training utterances for diagnostics.
 
-    Perturbed copies (utterances with the same ``utt2uniq``) are held out together, and counted as one. ``held_out``:
-    utterances to hold out instead. Raises UsageError for fewer than 3 utterances, and if ``held_out`` has none or all
-    of them. Kaldi: valid_uttlist and train_subset_uttlist; it demands more than 4 times ``size``.
+    Perturbed copies (utterances with the same ``utt2uniq``) are held out together, and counted as one. With at most 4
+    times ``size`` utterances, only a tenth of them is held out (Kaldi raises an error). If ``held_out`` is not empty,
+    its utterances are held out instead. Raises UsageError for fewer than 3 utterances, and if ``held_out`` has none or
+    all of them. Kaldi: valid_uttlist and train_subset_uttlist.
     """
     groups: dict[str, list[str]] = {}
     for utterance in utterances:
@@ -350,9 +351,10 @@ def choose_subsets(utterances: Sequence[str], utt2uniq: Mapping[str, str], size:
 
 
 def split(utterances: Sequence[str], utt2spk: Mapping[str, str], num_parts: int, by_speaker: bool) -> list[list[str]]:
-    """Cut a list into at most ``num_parts`` parts of about the same length, between speakers if there are enough.
+    """Split utterances into at most ``num_parts`` parts of about the same size. Kaldi: split_data.sh.
 
-    ``by_speaker``: cut only between speakers, which may give fewer parts. Kaldi: split_data.sh.
+    No speaker is in two parts, unless there are fewer speakers than parts; with ``by_speaker`` not even then, so that
+    there may be fewer parts.
     """
     groups = [list(group) for group in spk2utt(select(utt2spk, utterances)).values()]
     if not by_speaker and len(groups) < num_parts:
@@ -372,13 +374,13 @@ def split(utterances: Sequence[str], utt2spk: Mapping[str, str], num_parts: int,
 
 @dataclass(frozen=True)
 class ArchivePlan:
-    """Numbers of archives of examples.
+    """Numbers of archives of examples, which jobs write at random to intermediate archives, then shuffle and split.
 
     Attributes
     ----------
-    num_archives : int, final number; ``num_intermediate`` × ``multiple``
-    num_intermediate : int, archives that a job writes at the same time; each is later split into ``multiple`` ones
-    multiple : int, 1 if all archives can be open at the same time
+    num_archives : int, number of final archives, ``num_intermediate`` × ``multiple``
+    num_intermediate : int, number of intermediate archives; a job writes to all of them at the same time
+    multiple : int, number of final archives for each intermediate one; 1 if a job can have all archives open
     """
 
     num_archives: int
@@ -387,16 +389,16 @@ class ArchivePlan:
 
     @property
     def intermediates(self) -> range:
-        """The numbers of the intermediate archives."""
+        """The intermediate archives, numbered from 1."""
         return range(1, self.num_intermediate + 1)
 
     def finals(self, intermediate: int) -> list[int]:
-        """Return the numbers, from 1, of the final archives of intermediate archive ``intermediate``, from 1."""
+        """Return the final archives into which an intermediate archive is split; both are numbered from 1."""
         return list(range((intermediate - 1) * self.multiple + 1, intermediate * self.multiple + 1))
 
 
 def plan_archives(wanted: int, most_open_files: int | None = None) -> ArchivePlan:
-    """Plan at least ``wanted`` archives; ``most_open_files`` can be open at a time (None: the system's limit).
+    """Plan at least ``wanted`` archives; a job has at most ``most_open_files`` files open (None: the system's limit).
 
     Raises UsageError if the limit is too low for a single archive.
     """
@@ -416,7 +418,7 @@ def plan_archives(wanted: int, most_open_files: int | None = None) -> ArchivePla
 
 @dataclass(frozen=True)
 class Ivectors:
-    """Folder of online i-vectors, with ivector_online.scp, ivector_period and final.ie.id."""
+    """Folder of online i-vectors: ivector_online.scp, ivector_period (frames per i-vector), perhaps final.ie.id."""
 
     folder: Path
     dim: int
@@ -440,7 +442,7 @@ class Ivectors:
 
     @property
     def options(self) -> list[str]:
-        """Options of the programs that make examples."""
+        """Options by which the programs that make examples read the i-vectors."""
         return [f"--online-ivectors=scp:{self.folder}/ivector_online.scp", f"--online-ivector-period={self.period}"]
 
 
@@ -473,7 +475,7 @@ class Features:
         return (f"matrix-sum --binary=false scp:{self.data.path}/cmvn.scp {self.folder}/global_cmvn.stats")
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
-        """Write the lists of a part, some utterances, for :meth:`rspecifier`."""
+        """Write feats.scp and spk2utt of the part ``name``, which has the given utterances, for :meth:`rspecifier`."""
         path = self.folder / "split" / name
         path.mkdir(parents=True, exist_ok=True)
         write_list(path / "feats.scp", select(self.data.feats, utterances))
@@ -481,7 +483,7 @@ class Features:
         write_list(path / "spk2utt", {speaker: " ".join(keys) for speaker, keys in speakers.items()})
 
     def rspecifier(self, name: str) -> str:
-        """Return the rspecifier of the features of a part that was written."""
+        """Return the rspecifier (a pipe) of the normalized features of a part that :meth:`write_part` has written."""
         part, data = self.folder / "split" / name, self.data.path
         if self.online_cmvn:
             words = ["apply-cmvn-online", self.cmvn_opts, f"--spk2utt=ark:{part}/spk2utt",
@@ -492,7 +494,7 @@ class Features:
 
 
 class Steps:
-    """Marks of complete steps in a folder of examples.
+    """Record of the complete steps of making a folder: an empty file, a mark, for each.
 
     Parameters
     ----------
@@ -527,13 +529,13 @@ class Steps:
         shutil.rmtree(self._marks, ignore_errors=True)
 
     def call(self, number: int, name: str, function: Callable[[], None]) -> None:
-        """Do a step in this process, unless it is complete."""
+        """Call ``function`` and mark step ``name``, unless it is complete or ``number`` is below the stage."""
         if number >= self.stage and not self.is_done(name):
             function()
             self.mark(name)
 
     def run(self, number: int, title: str, jobs: Iterable[tuple[str, Job]], executor: Executor) -> None:
-        """Run the jobs of a step that are not complete, by name."""
+        """Run those of a step's named jobs that are not complete, unless ``number`` is below the stage."""
         if number < self.stage:
             return
         left = [Job(f"{job.command} && touch {self._marks}/{name}", job.log) for name, job in jobs

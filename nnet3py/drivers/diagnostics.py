@@ -47,12 +47,12 @@ def ended_well(log: Path) -> bool:
 
 
 class Diagnostics:
-    """Background jobs of a training, their results, and warnings.
+    """Runner of a training's diagnostic jobs in the background, which reads their logs and warns of problems.
 
     Parameters
     ----------
-    folder, commands, executor : the training's
-    warn : function that is called with each warning of the monitor
+    folder, commands, executor : those of the training
+    warn : function that is called with each warning
     """
 
     def __init__(self, folder: TrainingFolder, commands: FrameCommands, executor: Executor,
@@ -63,9 +63,10 @@ class Diagnostics:
         self._monitor = Monitor()
 
     def resume(self, iteration: int) -> None:
-        """Continue a training that was interrupted before or in ``iteration``.
+        """Prepare for a training that continues with ``iteration`` after an interruption.
 
-        Unfinished diagnostics are computed again, as far as their models still exist.
+        Unfinished diagnostics of the last two models are computed again, if the models still exist; the logs of earlier
+        iterations are read.
         """
         if iteration == 0:
             return
@@ -79,7 +80,10 @@ class Diagnostics:
             self.warn(line)
 
     def start(self, which: int | str, again: bool = True) -> None:
-        """Start the diagnostics of a model (number, ``combined``, ``final``); ``again``: also complete jobs."""
+        """Start the diagnostic jobs of a model (number, ``combined``, ``final``) in the background.
+
+        ``again`` : whether jobs are also repeated whose logs are complete
+        """
         commands = {f"compute_prob_{subset}.{which}": self.commands.compute_prob(which, subset) for subset in SUBSETS}
         if isinstance(which, int) and which > 0 and self.folder.has_model(which - 1):
             commands |= self.commands.progress(which)
@@ -117,7 +121,10 @@ class Diagnostics:
         return which not in self._running or self._running[which].finished
 
     def latest(self, upto: int) -> tuple[int, dict[tuple[str, str], float]] | None:
-        """Return the latest iteration up to ``upto`` with values on held-out data, and the values; None without any."""
+        """Return the latest iteration up to ``upto`` with results on held-out data, and these; None for none.
+
+        The results are by (output, ``objective`` or ``accuracy``).
+        """
         if self.is_finished(upto) and self.folder.log(f"compute_prob_valid.{upto}").exists():
             values = read_compute_prob_log(self.folder.log(f"compute_prob_valid.{upto}"))
             if values:
@@ -151,9 +158,10 @@ def read_job_logs(folder: TrainingFolder, iteration: int) -> dict:
 
 
 def accuracy_report(folder: TrainingFolder, kind: str = "accuracy", output: str = "output") -> str:
-    """Return the table of accuracies, or objectives, by iteration; objectives also where there is no accuracy.
+    """Return a table, as text, of the accuracy or objective of each iteration, in training and on held-out data.
 
-    Kaldi: generate_acc_logprob_report.
+    ``kind`` is ``accuracy`` or ``objective``; outputs without accuracies get objectives. Kaldi:
+    generate_acc_logprob_report.
     """
     iterations = read_iterations(folder.path)
     if output not in diagnosed_outputs(iterations, kind):
@@ -182,7 +190,7 @@ _COLUMNS = {"iter": 8, "jobs": 4, "epoch": 6, "rate": 8, "train": 8, "valid": 8,
 
 
 class Display:
-    """Display of a training's iterations.
+    """Display of a training's progress, iteration by iteration.
 
     Parameters
     ----------
@@ -208,7 +216,10 @@ class Display:
 
     def end(self, step: Step, jobs: Mapping[int, TrainLog],
             valid: tuple[int, Mapping[tuple[str, str], float]] | None) -> None:
-        """Show the results of an iteration. ``valid``: latest objectives on held-out data, and their iteration."""
+        """Show the results of an iteration.
+
+        ``jobs`` are the logs of its jobs; ``valid`` is what :meth:`Diagnostics.latest` returns.
+        """
         measured = {**_objectives(jobs, valid), **self._speed(step, jobs)}
         if self.terminal is None:
             logger.info("%s", "   ".join([self.headline(step), *_as_words(measured, step.iteration)]))
@@ -226,7 +237,7 @@ class Display:
         return line + (f"   shrink: {step.shrink:0.5f}" if step.shrink != 1.0 else "")
 
     def _planned(self, step: Step) -> dict[str, str]:
-        """Return the columns of the table that are known before an iteration."""
+        """Return the table's columns, by name, that are filled before an iteration: iteration, jobs, epoch, rate."""
         return {"iter": f"{step.iteration}/{self.plan.num_iters - 1}", "jobs": f"{step.num_jobs}",
                 "epoch": f"{self._epoch(step):0.2f}", "rate": f"{step.learning_rate:0.6f}"}
 
@@ -249,7 +260,7 @@ def _row(cells: Mapping[str, str]) -> str:
 
 
 def _as_words(measured: Mapping[str, str], iteration: int) -> list[str]:
-    """Return the measured values of an iteration as words of a log line."""
+    """Return the measured values of an iteration as texts for a log line."""
     of = f" (iter {measured['of']})" if measured.get("of", str(iteration)) != str(iteration) else ""
     return [*([f"train: {measured['train']}"] if "train" in measured else []),
             *(f"{name}: {measured[name]}{of}" for name in ("valid", "accuracy") if name in measured),
@@ -258,7 +269,7 @@ def _as_words(measured: Mapping[str, str], iteration: int) -> list[str]:
 
 def _objectives(jobs: Mapping[int, TrainLog],
                 valid: tuple[int, Mapping[tuple[str, str], float]] | None) -> dict[str, str]:
-    """Return columns of the table; ``of`` is the iteration whose model has the values on held-out data."""
+    """Return the table's columns of objectives and accuracy; column ``of`` is the iteration of the held-out values."""
     shown = {}
     weights = [(job.objectives["output"], job.frames["output"]) for job in jobs.values() if "output" in job.objectives]
     total = sum(frames for _, frames in weights)

@@ -75,17 +75,17 @@ class LatticeMaking(StagedWork):
 
     @cached_property
     def model(self) -> AcousticModel:
-        """Acoustic model that decodes."""
+        """Acoustic model with which the data are decoded."""
         return read_model(self.source / "final.mdl")
 
     def line(self, name: str) -> str:
-        """Return the text of a small file in the model's folder, "" if there is none."""
+        """Return the contents of a file with one line in the model's folder; "" if there is no such file."""
         path = self.source / name
         return read_text(path).strip() if path.is_file() else ""
 
     @property
     def is_chain(self) -> bool:
-        """True for a chain model, which has no priors, and scales of 1."""
+        """True for a chain model, which has no priors, and for which acoustic and self-loop scale are 1."""
         return self.factor > 1 or not len(self.model.priors)
 
     @property
@@ -101,11 +101,11 @@ class LatticeMaking(StagedWork):
         return given if given is not None else 1.0 if self.is_chain else 0.1
 
     def named_parts(self) -> list[tuple[str, list[str]]]:
-        """Return the utterances that are decoded by name of the part; each part has a job."""
+        """Return (name, utterances) of each part of the data that a job decodes."""
         return [(str(number), part) for number, part in enumerate(self.parts, 1)]
 
     def computing(self) -> str:
-        """Return the options of programs that compute the network."""
+        """Return the options of programs that compute the network's output."""
         words = [f"--use-gpu={self.options.use_gpu}", f"--acoustic-scale={self.acoustic_scale:g}"]
         if self.factor > 1:
             words.append(f"--frame-subsampling-factor={self.factor}")
@@ -117,7 +117,7 @@ class LatticeMaking(StagedWork):
                      action=lambda: write_text(str(self.product), f"{len(self.parts)}\n"))]
 
     def write_lists(self) -> None:
-        """Write the lists that the jobs read."""
+        """Write the lists of utterances and features of each part, which the jobs read."""
         for name, utterances in self.named_parts():
             self.features.write_part(name, utterances)
 
@@ -182,7 +182,7 @@ class DiscriminativeTraining(LatticeMaking):
 
     @property
     def num_archives(self) -> int:
-        """Archives of examples; a job sees one of them in an iteration."""
+        """Number of archives of examples; in an iteration each job reads one."""
         return self.num_frames // self.options.frames_per_iter + 1
 
     # -- the steps -----------------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ class DiscriminativeTraining(LatticeMaking):
         write_text(str(self.path / "num_jobs"), f"{len(self.parts)}\n")
 
     def named_parts(self) -> list[tuple[str, list[str]]]:
-        """Return the utterances that are aligned and decoded by name of the part: jobs, and subsets for objectives."""
+        """Return (name, utterances) of each part that is aligned and decoded: those of jobs, and diagnostic subsets."""
         return [*super().named_parts(), *((name, list(utterances)) for name, utterances in self.subsets.items())]
 
     def _align_step(self) -> Step:
@@ -253,16 +253,16 @@ class DiscriminativeTraining(LatticeMaking):
 
     @property
     def _passes(self) -> int:
-        """Passes over the archives in an epoch: one for each frame shift."""
+        """Passes over the archives in an epoch: one for each shift of the input frames."""
         return self.factor if self.options.use_frame_shift else 1
 
     @property
     def num_jobs(self) -> int:
-        """Training jobs of an iteration."""
+        """Number of training jobs of an iteration."""
         return min(self.options.num_jobs, self.num_archives)
 
     def _ends_of_epochs(self) -> dict[int, int]:
-        """Return the last iteration of each epoch: iteration -> epoch."""
+        """Return the epoch (from 1) that ends with an iteration, by iteration."""
         per_epoch = self.num_archives * self._passes / self.num_jobs
         return {max(1, round(epoch * per_epoch)) - 1: epoch for epoch in range(1, self.options.num_epochs + 1)}
 
@@ -319,7 +319,7 @@ class DiscriminativeTraining(LatticeMaking):
             'ark:- |"', f"compute_objf_{subset}.{which}")
 
     def _shown(self, which: int | str) -> str:
-        """Return the objectives of the model that an iteration began with, as text."""
+        """Return a text with a model's objectives on held-out and on training examples; "" if they are not logged."""
         values = [self.log_value(f"compute_objf_{subset}.{which}", r"Overall \w+ objective for 'output' is (\S+)")
                   for subset in _SUBSETS]
         return "objective before it: {} held out, {} in training".format(*values) if all(values) else ""

@@ -96,9 +96,10 @@ class EgsFolder:
         return f"scp:{self.path}/{name}.scp" if self.is_multitask else f"ark:{self._diagnostic(name)}"
 
     def multitask_options(self, name: str, number: int | None = None) -> list[str]:
-        """Return the options of nnet3-copy-egs for each example's output and weight; none for ordinary folders.
+        """Return the options --outputs and --weights of nnet3-copy-egs, which set each example's output and weight.
 
-        ``name`` is ``egs`` (also of chain examples), ``combine``, ``train_diagnostic`` or ``valid_diagnostic``.
+        ``name`` is ``egs`` (training examples of any kind, of archive ``number``), ``combine``, ``train_diagnostic`` or
+        ``valid_diagnostic``. Empty for a folder that is not multitask.
         """
         if not self.is_multitask:
             return []
@@ -131,7 +132,7 @@ class EgsFolder:
         self.check_archives()
 
     def remove(self) -> None:
-        """Delete the training archives, and the targets of links, unless there is a file ``.nodelete``.
+        """Delete the training archives, and the files that links stand for, unless there is a file ``.nodelete``.
 
         Kaldi: remove_nnet3_egs, steps/nnet2/remove_egs.sh.
         """
@@ -196,7 +197,7 @@ def is_chunk_width(text: str) -> bool:
 
 
 def error_text(error: Exception) -> str:
-    """Return the text of an error; of an OSError without the file, which is named elsewhere."""
+    """Return the text of an error; for an OSError only the reason, without the path."""
     return error.strerror or str(error) if isinstance(error, OSError) else str(error)
 
 
@@ -209,7 +210,7 @@ _DIAGNOSTICS = ("combine", "train_diagnostic", "valid_diagnostic")
 
 @dataclass(frozen=True)
 class Source:
-    """Folder of examples with lists beside its archives, as ``--generate-egs-scp=true`` makes them.
+    """Folder of examples to combine, with a list (scp) beside each archive, as made with ``--generate-egs-scp=true``.
 
     Attributes
     ----------
@@ -226,9 +227,9 @@ class Source:
 
 
 def combine_egs(sources: Sequence[Source], folder: str | Path, seed: int = 0) -> EgsFolder:
-    """Make a folder of lists, ``cegs.N.scp``, with blocks of examples of all sources in random order.
+    """Make a folder of lists, ``cegs.N.scp``, of the examples of all sources, in blocks in random order.
 
-    Lists of diagnostic examples have those of all sources in sequence. Raises FormatError for a folder without lists,
+    In lists of diagnostic examples the sources follow each other. Raises FormatError for a folder without lists,
     Nnet3Error for examples with different dimensions or contexts, UsageError for invalid weights and copies.
     """
     target = Path(folder)
@@ -281,7 +282,7 @@ def _check_same(folders: Sequence[EgsFolder]) -> None:
 
 
 def _lines(source: Source, name: str) -> list[tuple[str, float]]:
-    """Return the lines of a list, with the language appended to the keys, and their weights."""
+    """Return (line, weight) for each line of a source's list; the language is appended to the keys."""
     path = source.folder / name
     try:
         text = path.read_text(encoding="utf-8", errors="surrogateescape")

@@ -72,7 +72,7 @@ class JobsFailed(Nnet3Error):
 
 
 def log_tail(log: Path) -> list[str]:
-    """Return the last lines of a job's log, without run.pl's; none if the log cannot be read."""
+    """Return the last lines of a job's log, without run.pl's ``#`` lines; empty if the log cannot be read."""
     try:
         with open(log, "rb") as stream:
             size = stream.seek(0, 2)
@@ -93,7 +93,7 @@ class Started:
 
     @property
     def finished(self) -> bool:
-        """Return whether all jobs have ended, successfully or not."""
+        """True if all jobs have ended, successfully or not."""
         return not any(thread.is_alive() for thread in self._threads)
 
     def wait(self) -> None:
@@ -110,7 +110,8 @@ class Executor(ABC):
 
     Parameters
     ----------
-    slots : int, greatest number of jobs at the same time, of a :meth:`run` and in the background each; None: no limit
+    slots : int, greatest number of jobs at the same time, both for each :meth:`run` and for all jobs in the background;
+        None: no limit
     """
 
     def __init__(self, slots: int | None) -> None:
@@ -133,24 +134,27 @@ class Executor(ABC):
             raise
 
     def start(self, jobs: Iterable[Job]) -> Started:
-        """Start jobs in the background, such as diagnostics, with the threads that :meth:`run` leaves, or one each."""
+        """Start jobs in the background, such as diagnostics.
+
+        Each gets a share of the threads that the jobs of :meth:`run` do not use, but at least one.
+        """
         jobs = list(jobs)
         slots = self._background or threading.Semaphore(len(jobs) or 1)
         return self._launch(jobs, self.background_threads(len(jobs)), slots, background=True)
 
     def share_threads(self, num_jobs: int) -> int:
-        """Return the number of threads of each of ``num_jobs`` jobs that :meth:`run` gets."""
+        """Return the number of threads for each of ``num_jobs`` jobs of one :meth:`run`."""
         return 1
 
     def background_threads(self, num_jobs: int) -> int:
-        """Return the number of threads of each of ``num_jobs`` jobs in the background."""
+        """Return the number of threads for each of ``num_jobs`` jobs in the background."""
         return 1
 
     @abstractmethod
     def execute(self, job: Job, threads: int, background: bool) -> str | None:
-        """Run one job to its end; called in a thread of its own. Returns the reason of a failure, or None.
+        """Run one job to its end, in the calling thread; return the reason if it fails, else None.
 
-        ``background`` tells jobs of :meth:`start` from those of :meth:`run`.
+        ``threads`` is the job's number of threads, ``background`` True for jobs of :meth:`start`.
         """
 
     @abstractmethod
@@ -189,10 +193,7 @@ _ASK_SECONDS = 0.2         # between two checks whether a job is still wanted
 
 
 def job_environment(threads: int, variables: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a job: ours, the package's launchers in front on PATH, and its number of threads.
-
-    ``variables`` are set in addition.
-    """
+    """Return a job's environment: this process's, with ``variables``, the launchers first on PATH, and ``threads``."""
     path = os.pathsep.join(filter(None, [str(launcher_folder()), os.environ.get("PATH")]))
     return {"NNET3PY_PYTHON": sys.executable, **os.environ, **(variables or {}), "PATH": path,
             **environment_of_threads(threads)}
@@ -217,7 +218,7 @@ class JobProcesses:
         environment : environment of the program
         output : file for its standard output and standard error
         folder : working directory; None: the driver's
-        wanted : function that is called every now and then; the program is killed once it returns False
+        wanted : function that is called every 0.2 seconds; the program is killed when it returns False
 
         Returns the exit status, or minus the number of the signal that ended the program.
         """
@@ -292,7 +293,7 @@ class JobProcesses:
         return process
 
     def _tell(self, line: str) -> None:
-        """Send a line to the watcher, which is started for the first one."""
+        """Send a line to the watcher process; start it if it does not run yet."""
         if self._watcher is None:
             if self._closed:
                 return
@@ -328,7 +329,7 @@ def describe_status(status: int) -> str:
 
 
 def _date() -> str:
-    """Return the time now as the program ``date`` prints it."""
+    """Return the current time in the format of the program ``date``."""
     now = time.localtime()      # Windows has no %e
     return time.strftime(f"%a %b {now.tm_mday:2d} %H:%M:%S %Z %Y", now)
 

@@ -123,7 +123,7 @@ class CommandExecutor(Executor):
 
 
 def _script(command: str, threads: int) -> str:
-    """Return a bash script that runs a command line in our folder with what :func:`job_environment` sets."""
+    """Return a bash script that runs a command line in this process's folder, with a job's environment variables."""
     changed = {name: value for name, value in job_environment(threads).items() if os.environ.get(name) != value}
     settings = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(changed.items()))
     return f"cd {shlex.quote(str(Path.cwd()))} || exit 1\n{settings}set -o pipefail\n{command}\n"
@@ -132,8 +132,9 @@ def _script(command: str, threads: int) -> str:
 class LocalExecutor(Executor):
     """Executor of jobs on this machine.
 
-    Jobs of one ``run`` that run at the same time get cores // jobs threads each, whatever else runs, so that results do
-    not depend on it; jobs in the background get the cores that the last ``run`` left. Kaldi: utils/parallel/run.pl.
+    Jobs of one ``run`` that run at the same time get cores // jobs threads each, whether or not there are jobs in the
+    background, so that results are reproducible; jobs in the background share the other cores. Kaldi:
+    utils/parallel/run.pl.
 
     Parameters
     ----------
@@ -175,7 +176,7 @@ class LocalExecutor(Executor):
 
 
 def _terminal_variables() -> dict[str, str]:
-    """Return the environment variable with the terminal on which a job shows progress; its messages go to the log."""
+    """Return NNET3PY_PROGRESS, the path of the terminal on which a job shows its progress; empty without a terminal."""
     try:
         return {"NNET3PY_PROGRESS": os.ttyname(2)}
     except OSError:                # standard error is not a terminal, or closed
@@ -184,7 +185,7 @@ def _terminal_variables() -> dict[str, str]:
 
 def make_executor(cmd: str = "run.pl", scheduler: str | None = None, slots: int | None = None,
                   cores: int | None = None) -> Executor:
-    """Make the executor of a driver's options.
+    """Make the executor for a driver's options ``--cmd`` and ``--scheduler``.
 
     Parameters
     ----------
@@ -207,7 +208,8 @@ class DaskExecutor(Executor):
 
     Parameters
     ----------
-    scheduler : its address (``tcp://host:8786``), or ``local`` for a worker process for each core of this machine
+    scheduler : address of the dask scheduler (``tcp://host:8786``), or ``local`` to start a worker process for each
+        core of this machine
     slots : int, greatest number of jobs at the same time; None: limited by the workers' threads only
     """
 
@@ -258,7 +260,10 @@ def _distributed() -> Any:
 
 
 def _connect(distributed: Any, target: Any, name: str) -> Any:
-    """Return a client of the scheduler that has at least one worker."""
+    """Return a dask client of scheduler ``target``; raise Nnet3Error if it is not reached, or has no workers.
+
+    ``name`` is the scheduler in messages.
+    """
     try:
         client = distributed.Client(target, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
@@ -275,7 +280,7 @@ def _connect(distributed: Any, target: Any, name: str) -> Any:
 
 
 def _appears(log: Path) -> bool:
-    """Return whether a file exists here, if need be after some seconds (shared file systems)."""
+    """Return whether a file exists; wait some seconds for it, as on a shared file system it may appear late."""
     deadline = time.monotonic() + _SHARED_SECONDS
     while not log.exists():
         if time.monotonic() > deadline:

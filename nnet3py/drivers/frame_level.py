@@ -77,7 +77,7 @@ class FrameLevelTraining(Training):
 
     @cached_property
     def ivector_id(self) -> str | None:
-        """Identity of the i-vector extractor; None without i-vectors, or if the folder does not say."""
+        """Id of the i-vector extractor, from ``final.ie.id`` in the folder of i-vectors; None if it is not known."""
         return ivector_extractor_id(self.options.online_ivector_dir)
 
     def egs_contexts(self) -> tuple[int, int, int, int]:
@@ -101,7 +101,7 @@ class FrameLevelTraining(Training):
 
     @property
     def egs_path(self) -> Path:
-        """The folder of examples."""
+        """Path of the folder of examples."""
         return Path(self.options.egs_dir) if self.options.egs_dir else self.folder.path / "egs"
 
     def open_egs(self) -> EgsFolder:
@@ -117,7 +117,7 @@ class FrameLevelTraining(Training):
 
     @property
     def has_init_config(self) -> bool:
-        """True if configs/init.config makes a first network, to estimate the LDA-like transform of its input."""
+        """True if configs/init.config exists, for the network with which the LDA-like input transform is estimated."""
         return not self.options.input_model and (self.folder.configs / "init.config").exists()
 
     def stages_to_egs(self) -> list[Stage]:
@@ -142,7 +142,7 @@ class FrameLevelTraining(Training):
                                     f"{self.folder.path}/init.raw"})
 
     def _make_egs(self) -> bool:
-        """Make the folder of examples; return False if it was complete."""
+        """Make the folder of examples; return False if it was already complete."""
         complete = self.folder.path / "egs" / "info" / "num_archives"
         before = complete.stat().st_mtime_ns if complete.exists() else None
         if self.options.egs_cmd and not self.options.scheduler:
@@ -157,7 +157,7 @@ class FrameLevelTraining(Training):
         """Make the folder of examples, by jobs of ``executor``."""
 
     def egs_options(self) -> EgsOptions:
-        """Return the options of making examples."""
+        """Return the options of making examples, from the driver's options and the contexts."""
         options = self.options
         left, right, initial, final = self.egs_contexts()
         egs_options = EgsOptions(frames_per_eg=self.chunk_width, left_context=left, right_context=right,
@@ -178,7 +178,7 @@ class FrameLevelTraining(Training):
         link("../lda.mat", self.folder.configs / "lda.mat")
 
     def _make_network(self, seed: int) -> Path:
-        """Make the initial raw network, without a transition model; return its file."""
+        """Make the initial raw network, without a transition model; return its path."""
         options, target = self.options, self.folder.path / "0.raw"
         if options.input_model:
             self.run_jobs({"init_model": f"nnet3-copy {options.input_model} {target}"})
@@ -201,7 +201,7 @@ class FrameLevelTraining(Training):
                       on_gpu=True)
 
     def _sum_outputs(self, which: int | str, options: AcousticOptions | RawOptions) -> Path:
-        """Sum a model's outputs over some examples; return the file of the sum."""
+        """Sum a model's output posteriors over some training examples; return the path of the summed vector."""
         folder, count = self.folder.path, options.num_jobs_compute_prior
         total = folder / f"post.{which}.vec"
         for old in folder.glob(f"post.{which}.*.vec"):
@@ -335,9 +335,9 @@ class RawTraining(FrameLevelTraining):
 
     @cached_property
     def num_targets(self) -> int:
-        """Dimension of the targets, from configs/vars or from the network made of the configs.
+        """Dimension of the targets, by configs/vars, the network, or dense targets themselves.
 
-        Raises UsageError if it is unknown, or dense targets have another one.
+        Raises UsageError if none of these gives it, or dense targets have another dimension than the network.
         """
         written = read_vars(self.folder).get("num_targets") if not self.options.input_model else None
         reference = self.options.input_model or str(self.folder.configs / "ref.raw")
@@ -431,7 +431,7 @@ def train_raw_rnn(options: RawRnnOptions, executor: Executor | None = None, term
 
 
 def ivector_extractor_id(folder: str | None) -> str | None:
-    """Return the identity of an i-vector extractor: ``final.ie.id``, or the MD5 sum of ``final.ie``."""
+    """Return the id of the i-vector extractor in a folder: ``final.ie.id``, or the MD5 sum of ``final.ie``, or None."""
     if not folder:
         return None
     path = Path(folder)
@@ -445,7 +445,11 @@ def ivector_extractor_id(folder: str | None) -> str | None:
 
 
 def write_prior_scale(counts: Path, target: Path, power: float) -> None:
-    """Write scales of the outputs, a matrix of one row as text, from the counts of the classes."""
+    """Write the presoftmax prior scale as a matrix of one row in text form.
+
+    It is computed from the counts of the classes in the file ``counts``, as
+    :func:`~nnet3py.drivers.schedules.presoftmax_prior_scale`.
+    """
     from nnet3py.io.streams import write_text
 
     values: Sequence[float] = [float(word) for word in counts.read_text().strip(" []\n").split()]

@@ -31,7 +31,7 @@ _FULL_GSELECT = 20                  # selected Gaussians of each frame for full 
 
 
 class _Mixture(NamedTuple):
-    """Names for one kind of mixture: prefix of programs, suffixes of models and statistics, words for titles."""
+    """Kind of Gaussian mixture, diagonal or full: prefix of its programs, file suffixes, noun for titles of steps."""
 
     programs: str
     suffix: str
@@ -123,17 +123,17 @@ class ExtractorTraining(StagedWork):
         return (Path(self.options.transform_dir) / "splice_opts").read_text(encoding="utf-8").strip()
 
     def _transformed(self, source: str, subsample: int) -> str:
-        """Return an rspecifier of spliced and transformed features, made from one that ends in a pipe."""
+        """Return ``source``, an rspecifier that ends in a pipe, with splicing, transform and subsampling added."""
         every = f" subsample-feats --n={subsample} ark:- ark:- |" if subsample > 1 else ""
         return (f'"{source} splice-feats {self._splice_opts} ark:- ark:- | '
                 f'transform-feats {self.path}/final.mat ark:- ark:- |{every}"')
 
     def _normalized(self, features: Features, part: str, subsample: int) -> str:
-        """Return a pipe of the features that the Gaussians are trained on, normalized online."""
+        """Return the rspecifier of a part's online-normalized, transformed features, on which Gaussians are trained."""
         return self._transformed(features.rspecifier(part), subsample)
 
     def _plain(self, part: str) -> str:
-        """Return a pipe of the features that the extractor is trained on."""
+        """Return the rspecifier of a part's transformed features, on which the extractor is trained."""
         if self.options.online_cmvn_iextractor:
             return self._normalized(self.features, part, self.options.subsample)
         return self._transformed(f"ark,s,cs:copy-feats scp:{self.path}/split/{part}/feats.scp ark:- |",
@@ -172,7 +172,11 @@ class ExtractorTraining(StagedWork):
 
     def _passes(self, stage: int, kind: _Mixture, count: int, selections: Sequence[Path],
                 remove: bool) -> Iterator[Step]:
-        """Yield the passes over all data that train a mixture; the last removes rare Gaussians if ``remove``."""
+        """Yield the steps of ``count`` EM passes over all data for a mixture.
+
+        ``selections`` are the files with the selected Gaussians of each frame, by part. If ``remove``, the last pass
+        removes Gaussians with few frames.
+        """
         for number in range(count):
             is_last = number == count - 1
             model = self.path / f"{number}.{kind.suffix}"
@@ -210,7 +214,10 @@ class ExtractorTraining(StagedWork):
             for number in self._numbers], needs=[path / "final.dubm"])
 
     def _full_mixture(self) -> Iterator[Step]:
-        """Yield the steps of training full covariances of as many Gaussians; posteriors stay those of diagonal ones."""
+        """Yield the steps of training a full-covariance mixture from the diagonal one.
+
+        The posteriors with which the extractor is trained are still those of the diagonal mixture.
+        """
         options, path, numbers = self.options, self.path, range(1, len(self.ubm_parts) + 1)
         selections = [path / f"gselect.full.{number}.gz" for number in numbers]
         yield Step(FULL, "gselect", "Choosing the Gaussians of each frame for full covariances", [
@@ -276,7 +283,7 @@ class ExtractorTraining(StagedWork):
 
 
 def evenly(items: Sequence[str], most: int) -> list[str]:
-    """Return at most ``most`` of the items, at equal distances. Kaldi: utils/subset_scp.pl."""
+    """Return at most ``most`` of the items, evenly spaced. Kaldi: utils/subset_scp.pl."""
     if len(items) <= most:
         return list(items)
     return [items[number * len(items) // most] for number in range(most)]

@@ -77,7 +77,7 @@ class _ChainEgs(EgsMaker):
         return read_object(self.chain / "tree", ContextDependency.read).num_pdfs
 
     def chain_inputs(self) -> dict[str, str]:
-        """Return fingerprints by name of the files of the chain folder."""
+        """Return the checksum of each file of the chain folder, by name."""
         return {name: fingerprint(self.chain / name) for name in _GRAPHS}
 
     def shuffled(self, source: str, archive: int) -> str:
@@ -104,11 +104,11 @@ class _ChainEgs(EgsMaker):
 
 
 class _ChunkEgs(_ChainEgs):
-    """Base of making examples of chunks of utterances, from phones with times."""
+    """Base of making examples of chunks of utterances, from phones with times (alignments or lattices)."""
 
     @abstractmethod
     def phones(self, name: str) -> str:
-        """Return the command that writes the phones of a part to standard output: with lengths, or as lattices."""
+        """Return the command that writes a part's phones to standard output, with lengths or as phone lattices."""
 
     def supervision_options(self) -> list[str]:
         """Return the options of chain-get-supervision."""
@@ -230,7 +230,10 @@ class _ChainFromGraphs(_ChainEgs):
 
     @cached_property
     def allowed_lengths(self) -> list[int]:
-        """Lengths of examples in frames: those of ``allowed_lengths.txt``, or some close to each utterance's length."""
+        """Lengths of examples in frames, ascending, from ``allowed_lengths.txt`` of the data.
+
+        Without that file, lengths such that each utterance's is close to one of them.
+        """
         path, factor = self.data.path / "allowed_lengths.txt", self.options.frame_subsampling_factor
         if path.is_file():
             words = path.read_text(encoding="utf-8", errors="replace").split()

@@ -61,19 +61,19 @@ class EgsMaker(ABC):
 
     @abstractmethod
     def inputs(self) -> dict[str, str]:
-        """Return fingerprints by name of the inputs besides the data, on which the examples depend."""
+        """Return the checksums, by name, of the input files other than the data, such as alignments and model."""
 
     @abstractmethod
     def prepare_jobs(self) -> Iterator[tuple[str, Job]]:
-        """Yield jobs, with names, that must end before examples are made."""
+        """Yield (name, job) for jobs that must end before examples are made."""
 
     @abstractmethod
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
-        """Write the lists of labels of a part."""
+        """Write the list of labels for the utterances of the part ``name``."""
 
     @abstractmethod
     def get_egs(self, name: str) -> str:
-        """Return the command that makes the examples of a part, up to the wspecifier."""
+        """Return the command that makes the examples of a part, without its last argument, the wspecifier."""
 
     # -- the steps -------------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class EgsMaker(ABC):
         logger.info("Made %d archives of examples in %s", plan.num_archives, self.folder)
 
     def job(self, name: str, command: str, log: str | None = None) -> tuple[str, Job]:
-        """Return a job with its name, which is also its log's unless ``log`` names another."""
+        """Return (name, job); the job's log is called ``log``, or else like the job."""
         return name, Job(command, self.folder / "log" / f"{log or name}.log")
 
     def diagnostic_jobs(self) -> Iterator[tuple[str, Job]]:
@@ -135,7 +135,7 @@ class EgsMaker(ABC):
                            "create_valid_subset" if name == "valid" else "create_train_subset")
 
     def choose_jobs(self) -> Iterator[tuple[str, Job]]:
-        """Yield jobs that choose some of these examples, for diagnostics and for combining models."""
+        """Yield the jobs that choose examples for diagnostics and combining models from :meth:`diagnostic_jobs`."""
         for name, source, target, number in self.chosen_counts():
             if number > 0:
                 yield self.job(name, f"{self.programs}subset-egs --n={number} ark:{self.folder}/{source}.{self.kind} "
@@ -143,17 +143,17 @@ class EgsMaker(ABC):
 
     @abstractmethod
     def chosen_counts(self) -> list[tuple[str, str, str, int]]:
-        """Return name, source, target and number of examples for each job of :meth:`choose_jobs`."""
+        """Return (name, source archive, target archive, number of examples) for each job of :meth:`choose_jobs`."""
 
     def training_jobs(self, num_parts: int, plan: ArchivePlan) -> Iterator[tuple[str, Job]]:
-        """Yield jobs that make training examples and distribute them at random over the archives."""
+        """Yield the jobs that make training examples and write them at random to the intermediate archives."""
         for part in range(1, num_parts + 1):
             archives = " ".join(f"ark:{self._unshuffled(part, archive)}" for archive in plan.intermediates)
             spread = f"{self.programs}copy-egs --random=true --srand={part + self.options.srand} ark:- {archives}"
             yield self.job(f"get_egs.{part}", f"{self.get_egs(str(part))} ark:- | {spread}")
 
     def shuffle_jobs(self, num_parts: int, plan: ArchivePlan) -> Iterator[tuple[str, Job]]:
-        """Yield jobs that shuffle each archive and, if there are many, distribute it over the final ones."""
+        """Yield the jobs that shuffle each intermediate archive and split it into final archives."""
         for archive in plan.intermediates:
             sources = " ".join(self._unshuffled(part, archive) for part in range(1, num_parts + 1))
             targets = [self._table(f"{self.kind}.{number}", "ark") for number in plan.finals(archive)]
@@ -163,7 +163,7 @@ class EgsMaker(ABC):
             yield self.job(f"shuffle.{archive}", command)
 
     def shuffled(self, source: str, archive: int) -> str:
-        """Return the command that shuffles the examples of an rspecifier, up to the wspecifier."""
+        """Return the command that shuffles the examples of ``source``, without its last argument, the wspecifier."""
         return f"{self.programs}shuffle-egs --srand={archive + self.options.srand} {source}"
 
     # -- steps, lengths, files -------------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ class EgsMaker(ABC):
         return sum(lengths.get(utterance, 0) for utterance in self.data.utterances)
 
     def eg_length(self) -> int:
-        """Return the usual length of an example in frames: the first of ``frames_per_eg``, or utterances' mean."""
+        """Return the usual length of an example in frames: the first of ``frames_per_eg``, or an utterance's mean."""
         principal = int(self.options.frames_per_eg.split(",")[0])
         return principal if principal > 0 else max(1, self._num_frames() // len(self.data.utterances))
 
@@ -228,17 +228,18 @@ class EgsMaker(ABC):
 
     @abstractmethod
     def wanted_archives(self, num_frames: int) -> int:
-        """Return the number of archives for that many frames."""
+        """Return the number of training archives for data of ``num_frames`` frames."""
 
     def more_info(self) -> dict[str, object]:
-        """Return further entries of ``info/``."""
+        """Return contents of files of ``info/``, by name, for this kind of examples."""
         return {}
 
     def write_labels(self, name: str, utterances: Sequence[str], labels: Mapping[str, str], file: str, noun: str,
                      source: Path) -> None:
-        """Write the entries of a part's utterances to the list ``file``; raise FormatError if there are none.
+        """Write those of ``labels`` whose keys are utterances of the part ``name`` to its list ``file``.
 
-        ``noun`` ("a lattice") and ``source``, the origin of the labels, are for the message.
+        Raises FormatError if there are none; ``noun`` (such as "a lattice") and ``source``, the path of the labels, are
+        for its message.
         """
         chosen = {utterance: labels[utterance] for utterance in utterances if utterance in labels}
         if not chosen:
@@ -247,7 +248,7 @@ class EgsMaker(ABC):
         write_list(self.folder / "split" / name / file, chosen)
 
     def context_options(self) -> list[str]:
-        """Return the options of programs that make examples."""
+        """Return the options of programs that make examples: contexts, length, compression, i-vectors."""
         options = self.options
         words = [f"--left-context={options.left_context}", f"--right-context={options.right_context}",
                  f"--compress={str(options.compress).lower()}", f"--num-frames={options.frames_per_eg}"]
@@ -265,7 +266,7 @@ class EgsMaker(ABC):
         yield self.job("combine", f'{self.programs}copy-egs "ark:cat {sources} |" {self._table("combine")}')
 
     def _table(self, name: str, ending: str | None = None) -> str:
-        """Return the wspecifier of an archive, perhaps with a list beside it."""
+        """Return the wspecifier of an archive, with a list (scp) beside it if ``generate_egs_scp``."""
         file = f"{self.folder}/{name}.{ending or self.kind}"
         return f"ark,scp:{file},{self.folder}/{name}.scp" if self.options.generate_egs_scp else f"ark:{file}"
 
@@ -324,7 +325,7 @@ class _FrameLevelEgs(EgsMaker):
 
 
 class AlignmentLists(EgsMaker):
-    """Base of making examples from alignments."""
+    """Base of making examples from alignments, which writes a list of alignments for each part."""
 
     def __init__(self, data: str | Path, folder: str | Path, options: CommonEgsOptions, executor: Executor,
                  ali: AliFolder) -> None:
@@ -394,6 +395,6 @@ class _TargetEgs(_FrameLevelEgs):
 
 
 def read_unsorted_list(path: Path) -> dict[str, str]:
-    """Read a list that a program wrote, in the order of its archive."""
+    """Read a list (scp) that need not be sorted; return the rest of each line by its key."""
     lines = (line.split(None, 1) for line in path.read_text(encoding="utf-8", errors="surrogateescape").split("\n"))
     return {fields[0]: fields[1] for fields in lines if len(fields) == 2}

@@ -28,7 +28,7 @@ _OPTIMIZATION = "trainer.optimization."
 
 
 class DriverOptions(CheckedOptions):
-    """Base of the drivers' option classes: one ``__init__`` for all.
+    """Base of the drivers' option classes (dataclasses), with the ``__init__`` of all of them.
 
     ``dataclass`` would compile an ``__init__`` for each class of many fields, which takes several milliseconds whenever
     a command of a driver is started.
@@ -41,7 +41,7 @@ class DriverOptions(CheckedOptions):
             raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
 
     def command(self, program: str) -> str:
-        """Return the command line that gives these values, quoted for a shell, without options at their defaults."""
+        """Return the command line of ``program`` with these options, quoted for a shell, without default values."""
         import shlex
 
         words = [program]
@@ -54,7 +54,7 @@ class DriverOptions(CheckedOptions):
 
 
 def _word(value: Any) -> str:
-    """Return a value as text of an option."""
+    """Return the text of an option's value."""
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

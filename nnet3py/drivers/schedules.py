@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def to_process(self) -> int:
-        """Archives of the whole training."""
+        """Number of archives that the whole training reads, each as often as there are passes over it."""
         return int(self.num_epochs * self.expanded_archives)
 
     @property
@@ -81,11 +81,14 @@ class Plan:
         return int(0.5 + ideal / self.jobs_step) * self.jobs_step
 
     def processed(self, iteration: int) -> int:
-        """Return the number of archives that were processed before an iteration."""
+        """Return the number of archives that the iterations before ``iteration`` read."""
         return sum(self.jobs(before) for before in range(iteration))
 
     def learning_rate(self, iteration: int) -> float:
-        """Return the learning rate of the jobs of an iteration: effective rate times jobs. Kaldi: get_learning_rate."""
+        """Return the learning rate of each job of an iteration: effective learning rate times number of jobs.
+
+        Kaldi: get_learning_rate.
+        """
         if iteration + 1 >= self.num_iters:
             effective = self.lrate_final
         else:
@@ -94,18 +97,25 @@ class Plan:
         return self.jobs(iteration) * effective
 
     def fraction(self, iteration: int) -> float:
-        """Return the share of the training before an iteration, 0 to 1."""
+        """Return the fraction of the training that is done before an iteration, from 0 to 1."""
         return self.processed(iteration) / self.to_process
 
 
 def archive_and_pass(number: int, num_archives: int, passes: int) -> tuple[int, int]:
-    """Return archive (from 1) and pass over it of the ``number``-th archive (from 0) that is trained on."""
+    """Return the archive (from 1) that the training reads as its ``number``-th (from 0), and the pass over it.
+
+    The pass, from 0 to ``passes`` - 1, determines the frame of an example, or the frame shift.
+    """
     archive = number % num_archives + 1
     return archive, (number // num_archives + archive) % passes
 
 
 def models_to_combine(plan: Plan, max_models: int) -> list[int]:
-    """Return the numbers of the models that are combined, ascending. Kaldi: get_model_combine_iters."""
+    """Return the numbers of the models that are combined into the final one, ascending.
+
+    These are the last ``max_models`` models or, if there are more in the last half epoch, evenly spaced ones of it.
+    Kaldi: get_model_combine_iters.
+    """
     num_iters = plan.num_iters
     first_count = min(int(plan.expanded_archives / plan.jobs_final / 2) + 1, num_iters // 2)
     if first_count > max_models:
@@ -118,7 +128,10 @@ def models_to_combine(plan: Plan, max_models: int) -> list[int]:
 # -- shrinkage ---------------------------------------------------------------------------------------------------------
 
 def proportional_shrink(amount: float, learning_rate: float) -> float:
-    """Return the factor of the parameters before an iteration, from --trainer.optimization.proportional-shrink."""
+    """Return the factor 1 - ``amount`` × ``learning_rate`` by which parameters are scaled before an iteration.
+
+    ``amount`` is --trainer.optimization.proportional-shrink. Raises UsageError if the factor is too small.
+    """
     shrink = 1.0 - amount * learning_rate
     if shrink <= _LEAST_SHRINK:
         raise UsageError(f"--trainer.optimization.proportional-shrink={amount:g} with a learning rate of "
@@ -138,8 +151,8 @@ _SATURATING = ("Sigmoid", "Tanh", "LstmNonlinearity", "GruNonlinearity", "Output
 def saturation(info: str) -> float:
     """Compute the saturation of a network's sigmoids and tanhs: 0 for none, 1 for complete saturation.
 
-    ``info`` is what nnet3-info prints. The mean of 1 - (mean derivative)/(largest derivative); 0 if there is no
-    such component with statistics. Kaldi: should_do_shrinkage.
+    ``info`` is the output of nnet3-info. The saturation is the mean of 1 - (mean derivative)/(largest derivative) over
+    components, or 0 if no such component has statistics. Kaldi: should_do_shrinkage.
     """
     values = []
     for line in info.splitlines():
@@ -178,7 +191,7 @@ class DropoutSchedule:
         return [(pattern, _interpolated(knots, fraction)) for pattern, knots in self.items]
 
     def edits(self, fraction: float) -> str:
-        """Return :meth:`proportions` as edits for nnet3-copy."""
+        """Return :meth:`proportions` as the option --edits of nnet3-copy."""
         return ";".join(f"set-dropout-proportion name={pattern} proportion={value}"
                         for pattern, value in self.proportions(fraction))
 
@@ -225,7 +238,7 @@ def _interpolated(knots: list[tuple[float, float]], fraction: float) -> float:
 # -- minibatches and jobs ----------------------------------------------------------------------------------------------
 
 def halved_minibatch_size(text: str) -> str:
-    """Halve minibatch sizes, for the first iteration, to at least 1; sizes of examples stay.
+    """Halve the minibatch sizes in a value of ``--minibatch-size``, to at least 1, but not the sizes of examples.
 
     ``256`` gives ``128``; ``128=64:32,16/256=40`` gives ``128=32:16,8/256=20``.
     """
@@ -237,9 +250,10 @@ def halved_minibatch_size(text: str) -> str:
 
 
 def accepted_jobs(objectives: Mapping[int, float]) -> tuple[list[int], int]:
-    """Choose the jobs whose models are averaged, and the best job.
+    """Choose the jobs whose models are averaged: those whose objective is close to the best; return also the best job.
 
-    ``objectives``: job -> objective per frame; NaN and infinity stand for none. Kaldi: get_successful_models.
+    ``objectives`` is the objective per frame of each job; NaN and infinity count as very low. Kaldi:
+    get_successful_models.
     """
     if not objectives:
         raise Nnet3Error("there are no jobs to choose from")
@@ -251,7 +265,8 @@ def accepted_jobs(objectives: Mapping[int, float]) -> tuple[list[int], int]:
 def presoftmax_prior_scale(counts: Sequence[float], power: float, smooth: float = 0.01) -> list[float]:
     """Compute scales of the outputs before the softmax, 1 on average, from counts of the classes.
 
-    ``counts`` are used as whole numbers; ``smooth`` times their mean is added to each.
+    A scale is (count + ``smooth`` × mean of the counts) to the power ``power``, divided by the mean of the scales.
+    Counts are rounded down.
     """
     whole = [int(count) for count in counts]
     if not whole or sum(whole) <= 0:

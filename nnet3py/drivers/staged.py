@@ -68,39 +68,39 @@ class FolderLock:
 
 
 class TrainingFolder:
-    """Files of a training.
+    """Folder of a training: paths of its models, logs and configs, and its record of options.
 
     Parameters
     ----------
-    path : folder, as the user named it; commands name it the same way
-    suffix : suffix of models, ``raw`` or ``mdl``
+    path : the folder as the user named it, relative or absolute, as commands name it, too
+    suffix : file suffix of models, ``raw`` or ``mdl``
     """
 
     def __init__(self, path: str, suffix: str) -> None:
         self.path, self.suffix = Path(path), suffix
 
     def model(self, which: int | str) -> Path:
-        """Return the file of model ``which``: a number, ``combined`` or ``final``."""
+        """Return the path of model ``which``: a number, ``combined`` or ``final``."""
         return self.path / f"{which}.{self.suffix}"
 
     def log(self, name: str) -> Path:
-        """Return the log ``name``, without ``.log``."""
+        """Return the path of the log ``name``; ``.log`` is appended."""
         return self.path / "log" / f"{name}.log"
 
     @property
     def configs(self) -> Path:
-        """Folder that xconfig-to-configs wrote."""
+        """Path of the folder that xconfig-to-configs wrote."""
         return self.path / "configs"
 
     def has_model(self, which: int | str) -> bool:
-        """Return whether a model exists and is not empty; it is complete then, as commands rename complete files."""
+        """Return whether a model exists and is not empty; it is then complete, as programs rename finished files."""
         try:
             return self.model(which).stat().st_size > 0
         except OSError:
             return False
 
     def last_model(self) -> int:
-        """Return the greatest number of a model; -1 if there is none."""
+        """Return the number of the last complete model; -1 if there is none."""
         names = (re.fullmatch(rf"([0-9]+)\.{self.suffix}", file.name) for file in self.path.iterdir())
         return max((int(name_match[1]) for name_match in names if name_match and self.has_model(int(name_match[1]))),
                    default=-1)
@@ -121,11 +121,11 @@ class TrainingFolder:
     # -- options -------------------------------------------------------------------------------------------------------
 
     def record(self, values: Mapping[str, Any]) -> None:
-        """Record the options on which the models depend."""
+        """Write the record of options on which the models depend, a JSON file."""
         write_text(str(self.path / RECORD), json.dumps(values, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
 
     def recorded(self) -> dict[str, Any] | None:
-        """Read the recorded options; None without a record, FormatError for an unreadable one."""
+        """Read the record of options; None if there is none, FormatError for an invalid file."""
         try:
             text = (self.path / RECORD).read_text(encoding="utf-8")
         except FileNotFoundError:
@@ -143,7 +143,7 @@ class TrainingFolder:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """List the differences between two records of options, for options in both of them."""
+    """Return a text for each option that is in both records, but with different values."""
     after = json.loads(json.dumps(dict(now)))       # tuples become lists, as in the record
     return [f"{name} was {_shown(before[name])} and is {_shown(after[name])}"
             for name in sorted(before) if name in after and before[name] != after[name]]
@@ -154,7 +154,7 @@ def _shown(value: Any) -> str:
 
 
 def read_vars(folder: TrainingFolder) -> dict[str, str]:
-    """Read ``configs/vars``, lines of ``name=value``; names of contexts become those of today's xconfig-to-configs.
+    """Read ``configs/vars``, lines of ``name=value``; names of contexts without ``model_`` (older) get this prefix.
 
     Raises UsageError if there are no configs, FormatError if the file is malformed.
     """
@@ -198,9 +198,9 @@ class Step(NamedTuple):
     title : text for log and terminal
     jobs : jobs, whose logs have different names
     action : function that is called after the jobs
-    needs : files that must exist before
-    leaves : files that are not needed afterwards, and are removed
-    result : function that returns a result to show, "" for none
+    needs : files that must exist before the step
+    leaves : files that are not needed after the step, and are then removed
+    result : function that returns a text with a result, such as a likelihood, to show after the step; "" for none
     """
 
     stage: int
@@ -214,16 +214,16 @@ class Step(NamedTuple):
 
 
 class StagedWork(ABC):
-    """Base of work in ``options.dir``. :meth:`run` resumes it after the steps that are complete.
+    """Base of drivers whose work, in ``options.dir``, consists of steps; :meth:`run` does those that are not complete.
 
-    Each job touches its mark, a file in ``.steps``, once its output is complete. If a folder was begun with other
-    options or data, nothing is done unless the user says by ``--stage`` where to begin.
+    When its output is complete, each job makes its mark, an empty file in ``.steps``. If the folder was begun with
+    other options or data, :meth:`run` raises UsageError unless ``--stage`` is given.
 
     Parameters
     ----------
-    options : of the driver
-    executor : executor of the jobs, which the caller closes; None: the one that the options ask for
-    terminal : stream to rewrite lines on; None: a log line for each step
+    options : options of the driver
+    executor : executor of the jobs, which the caller closes; None: an executor is made by ``--cmd`` and ``--scheduler``
+    terminal : text stream of a terminal, on which each step has a line that is rewritten; None: steps are logged
     """
 
     models: ClassVar[str] = "mdl"
@@ -243,7 +243,7 @@ class StagedWork(ABC):
 
     @abstractmethod
     def inputs(self) -> Iterable[Path]:
-        """Files on which the result depends."""
+        """Return the paths of files on which the result depends, such as lists of the data and models."""
 
     @abstractmethod
     def steps(self) -> Sequence[Step]:
@@ -252,7 +252,7 @@ class StagedWork(ABC):
     @property
     @abstractmethod
     def product(self) -> Path:
-        """File that exists when the work is complete."""
+        """Path of the file that exists when the work is complete."""
 
     # -- the work ------------------------------------------------------------------------------------------------------
 
@@ -273,11 +273,11 @@ class StagedWork(ABC):
                     executor.close()
 
     def job(self, command: str, log: str) -> Job:
-        """Return a job with a log of that name."""
+        """Return the job of a command whose log is called ``log``."""
         return Job(command, self.folder.log(log))
 
     def log_value(self, log: str, pattern: str) -> str:
-        """Return the last match of a pattern's group in a log; "" if there is none."""
+        """Return the group of the last match of a regular expression in a log; "" if there is none."""
         try:
             text = self.folder.log(log).read_text(encoding="utf-8", errors="replace")
         except OSError:
@@ -358,12 +358,15 @@ class StagedWork(ABC):
 
 
 def fingerprints(paths: Iterable[Path]) -> Mapping[str, str]:
-    """Return fingerprints of files by name, which change when the files do."""
+    """Return the :func:`fingerprint` of each file, by path."""
     return {str(path): fingerprint(path) for path in paths}
 
 
 def fingerprint(path: Path) -> str:
-    """Return a text that changes with a file: checksum, or size and time of a large file; empty without a file."""
+    """Return a text that differs if a file has changed: its SHA-256 sum, or size and time of change of a large file.
+
+    "" for a file that does not exist.
+    """
     try:
         status = path.stat()
         if status.st_size > _LARGE_FILE:

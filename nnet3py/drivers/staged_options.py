@@ -19,7 +19,7 @@ from nnet3py.trees.options import BuildOptions
 
 @dataclass(init=False, repr=False, eq=False)
 class WorkOptions(JobOptions):
-    """Options of all work in stages that is not network training."""
+    """Options that all drivers of :class:`~nnet3py.drivers.staged.StagedWork` have."""
 
     feat_dir: str = opt("feat-dir", "", "Folder of data with feats.scp and utt2spk", harmless=True)
 

@@ -38,10 +38,10 @@ class Stage(NamedTuple):
 
     Attributes
     ----------
-    number : as Kaldi's drivers count
+    number : number of the stage in Kaldi's drivers, for ``--stage``
     title : text for the log
-    run : function that does the work; it returns False if nothing was left to do
-    products : files that exist if and only if the stage is complete; None: ``run`` checks that itself
+    run : function that does the work; it returns False if the work was complete already
+    products : files that exist if and only if the stage is complete; None: ``run`` finds out itself
     """
 
     number: int
@@ -55,13 +55,13 @@ class Stage(NamedTuple):
 
 
 class Training(ABC):
-    """Base of trainings. :meth:`run` resumes a training after its last complete stage or iteration.
+    """Base of training drivers. :meth:`run` resumes a training after its last complete stage or iteration.
 
     Parameters
     ----------
-    options : of the driver
-    executor : executor of the jobs, which the caller closes; None: the one that the options ask for
-    terminal : stream to rewrite lines on; None: a log line for each iteration
+    options : options of the driver
+    executor : executor of the jobs, which the caller closes; None: an executor is made by ``--cmd`` and ``--scheduler``
+    terminal : text stream of a terminal, for a table with a row for each iteration; None: iterations are logged
     """
 
     name: ClassVar[str]
@@ -97,7 +97,7 @@ class Training(ABC):
 
     @abstractmethod
     def open_egs(self) -> EgsFolder:
-        """Open and check the folder of examples; Nnet3Error if they do not fit."""
+        """Open the folder of examples; raise Nnet3Error if the examples do not fit the network and the features."""
 
     @abstractmethod
     def stages_to_model(self) -> list[Stage]:
@@ -109,7 +109,7 @@ class Training(ABC):
 
     @abstractmethod
     def diagnosed_at_end(self) -> str | None:
-        """Return the model, ``combined`` or ``final``, whose objectives are computed in the end; None for none."""
+        """Return the model, ``combined`` or ``final``, whose objectives are computed after training; None for none."""
 
     def begin(self) -> None:
         """Check the data and copy small files to the folder, on every start."""
@@ -120,7 +120,7 @@ class Training(ABC):
         return job.objectives.get("output", float("nan"))
 
     def shrink(self, iteration: int, learning_rate: float) -> float:
-        """Return the factor of the parameters before an iteration."""
+        """Return the factor by which all parameters are scaled before an iteration."""
         return proportional_shrink(self.options.proportional_shrink, learning_rate)
 
     def make_plan(self, egs: EgsFolder) -> Plan:
@@ -153,7 +153,10 @@ class Training(ABC):
                     self.executor.close()
 
     def _train(self, start: int | None) -> bool:
-        """Run the stages from ``start``, or those that are not complete; return True if none is left."""
+        """Run the stages and iterations from stage ``start`` on (None: those that are not complete).
+
+        Returns False if --exit-stage has ended them before the final model.
+        """
         self.begin()
         if not self._run_stages(self.stages_to_egs(), start):
             return False
@@ -176,7 +179,7 @@ class Training(ABC):
         return finished
 
     def _check_gpu(self) -> None:
-        """Make the GPU optional for jobs if this machine has none, where programs that demand one would fail."""
+        """Warn and set ``--use-gpu`` of jobs to ``optional`` if this machine has no usable GPU, instead of failing."""
         if self.commands.gpu not in ("yes", "wait"):
             return
         reason = why_no_gpu()
@@ -194,7 +197,10 @@ class Training(ABC):
     # -- where to begin ------------------------------------------------------------------------------------------------
 
     def _starting_stage(self) -> int | None:
-        """Return the stage to begin with: --stage, or the first one in a new folder; None: resume the training."""
+        """Return the stage to begin with: --stage, or the first stage in a new folder; None to resume the training.
+
+        Raises UsageError if the options have changed, but --stage is not given.
+        """
         now = {**self.options.binding(), **self._configs()}
         recorded = self.folder.recorded()
         changed = differences(recorded, now) if recorded is not None else []
@@ -242,7 +248,7 @@ class Training(ABC):
         self.folder.record(self._record)
 
     def _configs(self) -> dict[str, str]:
-        """Return a fingerprint of the network's configs."""
+        """Return the checksums of the network's config files, by name."""
         values = {f"configs/{name}": fingerprint(self.folder.configs / name)[:16]
                   for name in ("init.config", "final.config")}
         return {name: value for name, value in values.items() if value}
@@ -257,7 +263,7 @@ class Training(ABC):
         self._keep_record(**{EGS_INFO: now})
 
     def _run_stages(self, stages: Sequence[Stage], start: int | None) -> bool:
-        """Run wanted stages; return False at --exit-stage."""
+        """Run the stages from ``start`` on (None: those that are not complete); return False at --exit-stage."""
         for stage in stages:
             if self._stops_before(stage.number):
                 return False
@@ -291,7 +297,7 @@ class Training(ABC):
     # -- iterations ----------------------------------------------------------------------------------------------------
 
     def _run_iterations(self, first: int) -> bool:
-        """Train from iteration ``first`` on; return False at --exit-stage."""
+        """Train from iteration ``first`` on; return False if --exit-stage ends the training."""
         num_iters = self.plan.num_iters
         self._keep_seed()
         display = Display(self.plan, self.terminal)
@@ -318,7 +324,7 @@ class Training(ABC):
                     self.shrink(iteration, rate), edits)
 
     def _iterate(self, step: Step, display: Display) -> None:
-        """Train an iteration: model I becomes model I + 1."""
+        """Train for one iteration: make model I + 1 from model I."""
         iteration = step.iteration
         numbers = range(1, step.num_jobs + 1)
         self._say_threads(step.num_jobs)
@@ -347,9 +353,10 @@ class Training(ABC):
         display.end(step, logs, self.diagnostics.latest(iteration))
 
     def run_jobs(self, commands: dict[str, str], on_gpu: bool = False) -> None:
-        """Run commands at the same time, by names of their logs. Raises JobsFailed.
+        """Run commands as jobs at the same time, and wait for them. Raises JobsFailed.
 
-        ``on_gpu``: a grid engine is asked for a GPU for each job, if the user wants GPUs.
+        ``commands`` are by name of their log. ``on_gpu`` : whether to request a GPU for each job from a grid engine, if
+        --use-gpu demands one
         """
         asked = GPU_OPTIONS if on_gpu and gpu_option(self.options.use_gpu) in ("yes", "wait") else ()
         jobs = [Job(command, self.folder.log(name), asked) for name, command in commands.items()]
@@ -370,7 +377,7 @@ class Training(ABC):
         write_text(str(path), f"{self.options.srand}\n")
 
     def combined_models(self) -> list[int]:
-        """Return the numbers of the models that are combined into the final one; the last one without combination."""
+        """Return the numbers of the models that are combined into the final one; without combination the last model."""
         if not self.options.do_final_combination:
             return [self.plan.num_iters]
         return models_to_combine(self.plan, self.options.max_models_combine)
@@ -383,7 +390,7 @@ class Training(ABC):
             self.folder.model(number).unlink(missing_ok=True)
 
     def _clean_up_before(self, first: int) -> None:
-        """Remove files that interrupted iterations before ``first`` left behind."""
+        """Remove files that an interruption left undeleted in iterations before ``first``."""
         if first > 0:
             self.folder.remove_job_models(first - 1)
         kept = set(self.combined_models())
@@ -391,7 +398,7 @@ class Training(ABC):
             self._remove_model(number, kept)
 
     def _end(self) -> None:
-        """Write the report of accuracies and remove files that are not needed any more; may be repeated."""
+        """Write the table of accuracies, and remove files that are not needed any more; may be called again."""
         if self.has_report():
             write_report(self.folder, *self.report)
         if not self.options.cleanup:
@@ -406,7 +413,7 @@ class Training(ABC):
                 EgsFolder(made_here).remove()
 
     def has_report(self) -> bool:
-        """Return whether the table of accuracies is written."""
+        """Return whether a table of accuracies is to be written at the end."""
         return True
 
 
@@ -428,7 +435,7 @@ def why_no_gpu() -> str | None:
 
 
 def link(target: str, path: Path) -> None:
-    """Make ``path`` a symbolic link to ``target``, in one step, whatever it was before."""
+    """Make ``path`` a symbolic link to ``target``; an existing file or link is replaced atomically."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}-0.tmp")
     temporary.unlink(missing_ok=True)
     system.link_or_copy(target, str(temporary))

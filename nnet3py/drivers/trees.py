@@ -78,7 +78,7 @@ class TreeBuilding(StagedWork):
     # -- data and features ---------------------------------------------------------------------------------------------
 
     def _write_lists(self) -> None:
-        """Write lists of each job's utterances: those of its alignments that have features."""
+        """Write the lists of each job's utterances: those in its archive of alignments that have features."""
         for number in self._numbers:
             with SequentialReader(self.ali.rspecifier(number), INT_VECTOR) as alignments:
                 keys = {key for key, _ in alignments}
@@ -86,7 +86,7 @@ class TreeBuilding(StagedWork):
             if not utterances:
                 raise FormatError("none of the utterances of these alignments has features",
                                   path=str(self.ali.archive(number)),
-                                  hint="do the data and the alignments belong together?")
+                                  hint="are these the alignments of --feat-dir?")
             part = self._part(number)
             part.mkdir(parents=True, exist_ok=True)
             write_list(part / "feats.scp", select(self.data.feats, utterances))
@@ -107,7 +107,10 @@ class TreeBuilding(StagedWork):
         return path.read_text(encoding="utf-8").strip() + " " if path.is_file() else ""
 
     def _features(self, number: int) -> str:
-        """Return a pipe of features as the alignments' model had them, at the frame rate of the new model."""
+        """Return the rspecifier of a job's features, in the form for the model of the alignments.
+
+        They are subsampled to the frame rate of the new model.
+        """
         part, ali, factor = self._part(number), self.ali.path, self.options.frame_subsampling_factor
         programs = [f"apply-cmvn {self._option('cmvn_opts')}--utt2spk=ark:{part}/utt2spk scp:{part}/cmvn.scp "
                     f"scp:{part}/feats.scp ark:-"]
@@ -149,7 +152,10 @@ class TreeBuilding(StagedWork):
             self.job(f"sum-tree-stats {path}/treeacc {' '.join(map(str, parts))}", "sum_tree_acc")], leaves=parts)
 
     def _converted(self, model: str, tree: str, number: int, more: str = "") -> str:
-        """Return the command that converts a job's alignments to a model of this folder, up to the wspecifier."""
+        """Return the command that converts a job's alignments to another model and tree, without the wspecifier.
+
+        ``model`` and ``tree`` are files of the folder, ``more`` further options of convert-ali.
+        """
         factor = self.options.alignment_subsampling_factor or self.options.frame_subsampling_factor
         return (f"convert-ali {more}--frame-subsampling-factor={factor} {self.ali.model} {self.path}/{model} "
                 f'{self.path}/{tree} "{self.ali.rspecifier(number)}"')
@@ -269,7 +275,7 @@ class FlatStart(StagedWork):
         self._write_lexicon()
 
     def _write_lexicon(self) -> None:
-        """Write lexicon.txt; lines of prepare_lang.sh's align_lexicon.txt begin with two words."""
+        """Write lexicon.txt: a copy of the lang folder's, or made from its align_lexicon.txt."""
         own, aligned = self.lang / "lexicon.txt", self.lang / "phones" / "align_lexicon.txt"
         if own.is_file():
             shutil.copyfile(own, self.path / "lexicon.txt")

@@ -19,7 +19,7 @@ else:
 
 
 def main() -> None:
-    """Follow the driver's lines, and end the groups that are left at the end of the input."""
+    """Read the driver's lines from standard input; at their end, kill the process groups that still run."""
     for number in (signal.SIGINT, *ENDING_SIGNALS):
         signal.signal(number, signal.SIG_IGN)      # what is meant for the driver must not end its watcher first
     groups: set[int] = set()

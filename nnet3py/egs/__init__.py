@@ -2,7 +2,7 @@
 
 The most important names: ``NnetExample`` (``example.py``), ``ExampleMaker`` (``make.py``) and ``ExampleMerger``
 (``merger.py``, for any kind of example with ``structure()`` and ``size()``). ``chain_example.py`` has chain examples
-and ``Supervision``, ``discriminative_example.py`` the examples of MMI and sMBR; ``sequence_egs.py`` changes both.
+and ``Supervision``, ``discriminative_example.py`` those of MMI and sMBR; ``sequence_egs.py`` merges and shifts both.
 ``changes.py`` changes frame-level examples while they are copied. ``packed_example.py`` merges the bytes
 of examples, ``raw_example.py`` moves and shuffles bytes that are not decoded.
 

@@ -38,7 +38,7 @@ class Supervision:
     num_sequences : the number of sequences, which follow each other in ``fst``
     frames_per_sequence : the frames of each sequence at the network's output; -1: not known
     label_dim : labels are 1 to ``label_dim``: pdf-ids plus 1, or transition-ids
-    fst : an acceptor whose paths have ``num_sequences frames_per_sequence`` arcs; None end to end
+    fst : an acceptor whose paths have ``num_sequences`` × ``frames_per_sequence`` arcs; None end to end
     e2e_fsts : an acceptor for each sequence, end to end; else empty
     alignment_pdfs : int32 (frames,), one possible sequence of pdf-ids, for LDA statistics; may be empty
     """
@@ -53,7 +53,7 @@ class Supervision:
 
     @property
     def is_end_to_end(self) -> bool:
-        """True if there is an FST per sequence."""
+        """True if there is an FST for each sequence (``e2e_fsts``)."""
         return self.fst is None
 
     @classmethod
@@ -86,7 +86,7 @@ class Supervision:
         return result
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it; ShapeError if there is not one FST per sequence, end to end."""
+        """Write the supervision; ShapeError if it is end to end and has not one FST per sequence."""
         if self.is_end_to_end and (len(self.e2e_fsts) != self.num_sequences or not self.e2e_fsts):
             raise ShapeError(f"a supervision of {self.num_sequences} sequences has {len(self.e2e_fsts)} FSTs")
         writer.token("<Supervision>")
@@ -188,9 +188,10 @@ class SequenceOutput:
     Attributes
     ----------
     name : the name of the network's output node
-    indexes : int32 (rows, 3): row i S + n is (n, t0 + i step, 0), for frame i of sequence n of S
+    indexes : int32 (rows, 3), the Indexes (n, t, x) of the rows: for frame i of sequence n of S sequences,
+        row i × S + n is (n, t0 + i × step, 0)
     supervision : the supervision of all sequences
-    deriv_weights : factors of the derivatives, float32 (rows,); empty: 1
+    deriv_weights : factors of the derivatives of the rows, float32 (rows,); empty: all are 1
     """
 
     TAG: ClassVar[str]                # in files
@@ -213,7 +214,7 @@ class SequenceOutput:
         return result
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it; ShapeError if indexes and weights do not fit the supervision."""
+        """Write the output; ShapeError if the numbers of indexes and weights do not fit the supervision."""
         problem = self._problem()
         if problem:
             raise ShapeError(problem)
@@ -257,7 +258,7 @@ class SequenceExample:
         return cls(inputs, outputs)
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it; ShapeError for an example without inputs or outputs, or with rows that do not fit."""
+        """Write the example; ShapeError if it has no inputs or outputs, or numbers of rows do not fit."""
         if not self.inputs or not self.outputs:
             raise ShapeError(f"an example needs inputs and outputs; it has {len(self.inputs)} and {len(self.outputs)}")
         writer.token(f"<{self.TAG}>")
@@ -276,7 +277,7 @@ class SequenceExample:
             io.features = compressed(io.features)
 
     def structure(self) -> tuple[tuple[tuple[str, tuple[int, int], bytes], ...], tuple[tuple[str, bytes], ...]]:
-        """Return what examples must have in common to be merged: names, indexes and the dimensions of inputs."""
+        """Return names, indexes and dimensions of inputs and outputs; only examples with the same ones are merged."""
         return (tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.inputs),
                 tuple((output.name, output.indexes.tobytes()) for output in self.outputs))
 
@@ -287,10 +288,10 @@ class SequenceExample:
 
 def rows_problem(name: str, indexes: np.ndarray, num_sequences: int, frames_per_sequence: int,
                  deriv_weights: np.ndarray) -> str | None:
-    """Return the reason why rows cannot be those of ``num_sequences`` of ``frames_per_sequence``, or None.
+    """Check the indexes and weights of an output; return a message about what is wrong, or None. Kaldi: ``CheckDim``.
 
-    Row ``i num_sequences + n`` must be (n, t0 + i step, 0) for frame i of sequence n, and there must be a weight of 0
-    or more for each row, or none at all. Kaldi: ``CheckDim``.
+    For frame i of sequence n, row i × ``num_sequences`` + n of ``indexes`` must be (n, t0 + i × step, 0). There must be
+    a weight of 0 or more for each row, or none at all. ``name`` is the output in the message.
     """
     if frames_per_sequence == -1:
         return None                             # Kaldi's mark of a supervision that was never filled

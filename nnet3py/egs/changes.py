@@ -25,13 +25,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Selection:
-    """The frames that are taken from an example, and their shift in time.
+    """The frames to keep of an example, and their shift in time.
 
     Attributes
     ----------
     frame : the one output time to keep, ``"random"`` for any of them, None for all
     left_context, right_context : input frames to keep before the first and after the last output frame; -1 for all
-    frame_shift : added to every t except those of iVectors
+    frame_shift : number of frames that is added to every time t, except those of iVectors
     """
 
     frame: int | str | None = None
@@ -58,14 +58,14 @@ class Selection:
 
 
 class ExampleSelector:
-    """Selector that applies a :class:`Selection` to examples, one after the other."""
+    """Function that applies a :class:`Selection` to an example; ``random`` draws random frames."""
 
     def __init__(self, selection: Selection, random: CRandom) -> None:
         self.selection, self._random = selection, random
         self._limit_context = ContextLimit(selection.left_context, selection.right_context)
 
     def __call__(self, example: NnetExample) -> NnetExample | None:
-        """Return a new example with the frames asked for; None if it has no frame with that number.
+        """Return a new example with the selected frames; None if the example has no output at the selected time.
 
         Nnet3Error for an example that is merged already, or without ``input`` and ``output``.
         """
@@ -78,7 +78,10 @@ class ExampleSelector:
         return self.selection.frame_shift
 
     def output_range(self, example: NnetExample) -> tuple[int, int]:
-        """Return the first and the last output time of an example that can be cut; Nnet3Error for any other."""
+        """Return the first and the last time t of an example's output.
+
+        Nnet3Error for an example that is merged already, or without ``input`` and ``output``.
+        """
         for name in ("input", "output"):
             io = example.find(name)
             if io is None or not len(io.indexes):
@@ -89,7 +92,7 @@ class ExampleSelector:
         return int(times.min()), int(times.max())
 
     def chosen_times(self, low: int, high: int) -> tuple[int, int] | None:
-        """Return the first and the last of the output times from ``low`` to ``high`` to keep; None if there is none."""
+        """Return the first and the last output time to keep, of the times from ``low`` to ``high``; None for none."""
         frame = self.selection.frame
         if frame is None:
             return low, high
@@ -97,7 +100,7 @@ class ExampleSelector:
         return (chosen, chosen) if low <= chosen <= high else None
 
     def cut(self, example: NnetExample, low: int, high: int) -> NnetExample:
-        """Return a new example with the outputs from time ``low`` to ``high`` and the inputs that they need."""
+        """Return a new example with the outputs from time ``low`` to ``high``, and inputs with the selected context."""
         kept = []
         for io in example.io:
             if io.name == "output":
@@ -109,14 +112,17 @@ class ExampleSelector:
 
 
 class ContextLimit:
-    """Limit on input frames, which removes those beyond a left and right context; -1: all stay. Warns once for less."""
+    """Function that removes input frames beyond a left and right context, in frames; -1: all frames are kept.
+
+    If an example has less context, a warning is logged, once for each side.
+    """
 
     def __init__(self, left: int, right: int) -> None:
         self._left, self._right = left, right
         self._warned: set[str] = set()
 
     def __call__(self, io: NnetIo, low: int, high: int) -> NnetIo:
-        """Return ``io`` for outputs from time ``low`` to ``high``; ``io`` itself if nothing is removed."""
+        """Return ``io`` with the frames from ``low`` - left to ``high`` + right; ``io`` itself if it has no others."""
         times = io.indexes[:, 1]
         first, last = int(times.min()), int(times.max())
         if self._left != -1:
@@ -135,7 +141,7 @@ class ContextLimit:
 
 
 def shifted(io: NnetIo, frame_shift: int) -> NnetIo:
-    """Return ``io`` with ``frame_shift`` added to every t, unless it is the iVector."""
+    """Return an input or output with ``frame_shift`` added to every time t; iVectors are not shifted."""
     indexes = io.indexes.copy()
     indexes[:, 1] += frame_shift if io.name != "ivector" else 0
     return NnetIo(io.name, indexes, io.features)
@@ -154,7 +160,7 @@ def _filter(io: NnetIo, low: int, high: int) -> NnetIo:
 
 
 def scale_outputs(example: NnetExample, weight: float) -> None:
-    """Multiply the features of every io named ``output``, in place; raise Nnet3Error if there is none."""
+    """Multiply the features of every output named ``output`` by ``weight``, in place; Nnet3Error if there is none."""
     outputs = [io for io in example.io if io.name == "output"]
     if not outputs:
         raise Nnet3Error("an example without 'output' cannot be weighted")
@@ -164,7 +170,7 @@ def scale_outputs(example: NnetExample, weight: float) -> None:
 
 
 def rename_output(example: NnetExample, name: str) -> None:
-    """Rename every io called ``output``, in place; raise Nnet3Error if there is none."""
+    """Rename every output called ``output`` to ``name``, in place; Nnet3Error if there is none."""
     outputs = [io for io in example.io if io.name == "output"]
     if not outputs:
         raise Nnet3Error("an example without 'output' cannot have it renamed")
@@ -173,7 +179,7 @@ def rename_output(example: NnetExample, name: str) -> None:
 
 
 class ImageAugmenter:
-    """Augmenter of images, which changes one after the other at random."""
+    """Augmenter of images, which shifts, mirrors and rotates each image at random."""
 
     def __init__(self, options: ImageOptions, random: CRandom) -> None:
         options.check()
@@ -193,7 +199,7 @@ class ImageAugmenter:
                       for io in example.io]
 
     def __call__(self, image: np.ndarray) -> np.ndarray:
-        """Return the image, float32 (width, height * channels), changed at random."""
+        """Return a random change of an image, float32 (width, height * channels)."""
         if image.shape[1] % self.options.num_channels:
             raise ShapeError(f"an image has {image.shape[1]} columns, which is not a multiple of --num-channels="
                              f"{self.options.num_channels}")
@@ -205,7 +211,10 @@ class ImageAugmenter:
                            self.options.fill_mode)
 
     def _transform(self, width: int, height: int) -> np.ndarray:
-        """Draw an affine transform (3, 3) from places in the new image to places in the old one, about the middle."""
+        """Draw a random affine transform, (3, 3), from pixel coordinates of the new image to those of the old one.
+
+        The origin of both is the middle of the image.
+        """
         options, random = self.options, self._random
         shift = np.eye(3)
         shift[0, 2] = _rounded((2.0 * random.uniform() - 1.0) * options.horizontal_shift * width)
@@ -225,7 +234,7 @@ def _rounded(value: float) -> float:
 
 
 def _about_the_middle(transform: np.ndarray, width: int, height: int) -> np.ndarray:
-    """Return ``transform`` of places that count from the image's corner."""
+    """Return a transform whose origin is the middle of the image as one whose origin is its corner."""
     to_middle = np.eye(3)
     to_middle[:2, 2] = (1 - width) / 2.0, (1 - height) / 2.0
     from_middle = np.eye(3)
@@ -235,9 +244,10 @@ def _about_the_middle(transform: np.ndarray, width: int, height: int) -> np.ndar
 
 def transformed(image: np.ndarray, transform: np.ndarray, num_channels: int = 1,
                 fill_mode: str = "nearest") -> np.ndarray:
-    """Return the image whose pixel (x, y) is what ``image`` has at ``transform @ (x, y, 1)``, between its pixels too.
+    """Return an image transformed affinely: its pixel (x, y) is that of ``image`` at ``transform @ (x, y, 1)``.
 
-    ``image`` is float32 (width, height * channels), ``transform`` float (3, 3). Kaldi: ApplyAffineTransform.
+    Values between pixels are interpolated bilinearly. ``image`` is float32 (width, height * channels), ``transform``
+    float (3, 3). Kaldi: ApplyAffineTransform.
     """
     pixels = image.reshape(image.shape[0], image.shape[1] // num_channels, num_channels)
     places = np.indices(pixels.shape[:2], dtype=np.float32)
@@ -256,7 +266,7 @@ def transformed(image: np.ndarray, transform: np.ndarray, num_channels: int = 1,
 
 
 def _inside(places: np.ndarray, size: int, fill_mode: str) -> np.ndarray:
-    """Return the pixels that stand for ``places`` along an axis of ``size`` pixels."""
+    """Return the pixels, from 0 to ``size`` - 1, that are used for coordinates along an axis, also those outside it."""
     if fill_mode == "nearest" or size == 1:
         return np.clip(places, 0, size - 1)
     period = 2 * (size - 1)

@@ -60,7 +60,7 @@ class DiscriminativeSupervision:
         return cls(num_ali, lattice, weight, num_sequences, frames)
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it; ShapeError if there is no frame."""
+        """Write the supervision; ShapeError if it has no frames."""
         if self.num_sequences < 1 or self.frames_per_sequence < 1:
             raise ShapeError(f"a supervision of {self.num_sequences} sequences of {self.frames_per_sequence} frames")
         writer.token("<DiscriminativeSupervision>")

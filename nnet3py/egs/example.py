@@ -31,7 +31,8 @@ class NnetIo(Shown):
     Attributes
     ----------
     name : the name of the network's input or output node
-    indexes : int32 (rows, 3): n, t, x of each row; replace the array to change it, since examples may share it
+    indexes : int32 (rows, 3), the Index (n, t, x) of each row; not to be changed in place, as examples may share the
+        array
     features : a matrix of as many rows: float32 array, CompressedMatrix or SparseMatrix
     """
 
@@ -57,7 +58,7 @@ class NnetIo(Shown):
         return cls(name, indexes, features)
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it; ShapeError if there are not as many rows as indexes."""
+        """Write the input or output; ShapeError if there are not as many rows as indexes."""
         if self.features.shape[0] != len(self.indexes):
             raise ShapeError(f"io '{self.name}' has {len(self.indexes)} indexes but {self.features.shape[0]} rows")
         writer.token("<NnetIo>")
@@ -94,7 +95,7 @@ class NnetExample(Shown):
         return cls(io)
 
     def write(self, writer: TokenWriter) -> None:
-        """Write it; ShapeError for an example that has no io or whose rows do not match its indexes."""
+        """Write the example; ShapeError if it has no inputs and outputs, or not as many rows as indexes."""
         if not self.io:
             raise ShapeError("an example needs at least one input or output")
         writer.token("<Nnet3Eg>")
@@ -105,7 +106,7 @@ class NnetExample(Shown):
         writer.token("</Nnet3Eg>")
 
     def find(self, name: str) -> NnetIo | None:
-        """Return the io of that name, or None."""
+        """Return the first input or output called ``name``, or None."""
         return next((io for io in self.io if io.name == name), None)
 
     def compress(self) -> None:
@@ -114,11 +115,14 @@ class NnetExample(Shown):
             io.features = compressed(io.features)
 
     def structure(self) -> tuple[tuple[str, tuple[int, int], bytes], ...]:
-        """Return names, indexes and dimensions; merged examples agree in them. Kaldi: NnetExampleStructure."""
+        """Return names, indexes and dimensions of all inputs and outputs; only examples with the same ones are merged.
+
+        Kaldi: NnetExampleStructure.
+        """
         return tuple((io.name, io.features.shape, io.indexes.tobytes()) for io in self.io)
 
     def size(self) -> int:
-        """Return the largest number of indexes of any io. Kaldi: GetNnetExampleSize."""
+        """Return the largest number of indexes of any input or output. Kaldi: GetNnetExampleSize."""
         return max((len(io.indexes) for io in self.io), default=0)
 
 
@@ -157,7 +161,7 @@ def write_egs(wspecifier: str, examples: Mapping[str, NnetExample] | Iterable[tu
 
     Returns
     -------
-    How many there were.
+    The number of examples.
 
     Raises
     ------
@@ -176,9 +180,10 @@ _ARC, _STATE = 16, 12           # bytes in memory, of an FST
 
 
 def examples_ahead(entries: Iterable[tuple[str, Any]], most_bytes: int = MOST_BYTES) -> Iterator[tuple[str, Any]]:
-    """Yield (key, example), inputs decompressed, while a thread reads the next ones, at most ``most_bytes`` ahead.
+    """Yield (key, example) of ``entries`` with decompressed inputs, while a thread reads the next entries.
 
-    Examples are of any kind. Errors in reading are raised here. Close the generator if not all examples are taken.
+    Examples may be of any kind. At most ``most_bytes`` of examples are read ahead. Errors of the thread are raised by
+    the generator, which must be closed if not all entries are consumed.
     """
     return read_ahead(_decompressed(entries), _MOST, most_bytes, lambda entry: num_bytes(entry[1]))
 
@@ -192,18 +197,18 @@ def _decompressed(entries: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any
 
 
 def _inputs(example: Any) -> list[Any]:
-    """Return the ``NnetIo`` of an example: all inputs and outputs of a frame-level example, else the inputs."""
+    """Return the ``NnetIo`` objects of an example: inputs and outputs of a frame-level example, inputs of others."""
     return example.io if hasattr(example, "io") else example.inputs
 
 
 def num_merged(entry: tuple[str, Any]) -> int:
-    """Return the number of sequences of a (key, example): 1 + the n of its first input's last index."""
+    """Return the number of sequences of the example in a pair (key, example), by the last n of its first input."""
     inputs = _inputs(entry[1])
     return int(inputs[0].indexes[-1, 0]) + 1 if inputs and len(inputs[0].indexes) else 1
 
 
 def num_bytes(example: Any) -> int:
-    """Return roughly the bytes of memory of an example."""
+    """Return the approximate size of an example in memory, in bytes."""
     total = 0
     for io in _inputs(example):
         features = io.features

@@ -32,9 +32,10 @@ _SECONDS_PER_FRAME = 0.01
 
 @dataclass
 class Chunk:
-    """A piece of an utterance: supervised frames ``first_frame`` … + ``num_frames``, with context around them.
+    """A piece of an utterance: ``num_frames`` labeled frames from ``first_frame`` on, with context around them.
 
-    ``output_weights`` is float32 (num_frames / frame_subsampling_factor,): 1 / how many chunks cover the frame.
+    ``output_weights``, float32 (num_frames / frame_subsampling_factor,), are the weights of the output frames: 1
+    divided by the number of chunks that contain the frame.
     """
 
     first_frame: int
@@ -45,9 +46,9 @@ class Chunk:
 
 
 class UtteranceSplitter:
-    """Splitter of utterances into chunks, with counts for a report.
+    """Splitter of utterances into chunks, which also counts them for a report.
 
-    Which of several equally good splits is taken is random; ``seed`` is that of the C library (1: unseeded).
+    Among equally good splits the choice is random, with the C library's generator; ``seed`` is its seed (1: unseeded).
     """
 
     def __init__(self, options: SplitOptions, seed: int = 1) -> None:
@@ -65,7 +66,7 @@ class UtteranceSplitter:
         return philox(self._seed)     # made when needed: numpy.random takes 10 ms to load
 
     def chunks(self, utterance_length: int) -> list[Chunk]:
-        """Return the chunks of an utterance of that many frames, in order of time; none if it is too short.
+        """Return the chunks of an utterance of ``utterance_length`` frames, in order of time; [] if it is too short.
 
         Kaldi: GetChunksForUtterance.
         """
@@ -99,7 +100,10 @@ class UtteranceSplitter:
         return sizes[::-1] if self.random.integer(0, 1) == 0 else sizes
 
     def _gaps(self, utterance_length: int, sizes: list[int]) -> list[int]:
-        """Return the frames before the first chunk and between chunks, negative where chunks overlap."""
+        """Return for each chunk the number of frames between the chunk before (or the start) and it; negative: overlap.
+
+        ``sizes`` are the chunks' numbers of frames.
+        """
         if not sizes:
             return []
         factor = self.options.frame_subsampling_factor
@@ -130,7 +134,11 @@ class UtteranceSplitter:
     # -- checking and reporting -----------------------------------------------------------------------------------
 
     def lengths_match(self, utterance: str, utterance_length: int, supervision_length: int, tolerance: int = 0) -> bool:
-        """Return whether a supervision of that many frames fits the utterance; warn if not. Kaldi: LengthsMatch."""
+        """Return whether the number of labeled frames is as expected for the utterance; log a warning if not.
+
+        The expected number is ``utterance_length`` divided by the frame subsampling factor, rounded up; up to
+        ``tolerance`` frames more or less are accepted. Kaldi: LengthsMatch.
+        """
         factor = self.options.frame_subsampling_factor
         expected = -(-utterance_length // factor)
         if abs(expected - supervision_length) <= tolerance:
@@ -153,7 +161,7 @@ class UtteranceSplitter:
             self.num_overlap += max(0, before.first_frame + before.num_frames - after.first_frame)
 
     def report(self) -> list[str]:
-        """Return Kaldi's closing lines: numbers of utterances and frames, and the sizes of chunks."""
+        """Return the lines that Kaldi logs at the end: numbers of utterances and frames, and the sizes of chunks."""
         frames = self.num_frames or float("nan")
         overlap, output = 100 * self.num_overlap / frames, 100 * self.num_chunk_frames / frames
         average = self.num_chunk_frames / (self.num_chunks or float("nan"))
@@ -170,13 +178,13 @@ class UtteranceSplitter:
         return lines
 
     def log_report(self) -> None:
-        """Log :meth:`report` where Kaldi's own programs log it."""
+        """Log :meth:`report` with the source file and line of Kaldi's own log messages."""
         for line, number in zip(self.report(), (373, 383, 399), strict=False):
             logger.info("%s", line, extra=kaldi_place("~UtteranceSplitter", "nnet-example-utils.cc", number))
 
 
 def _shares(total: int, weights: Sequence[int]) -> list[int]:
-    """Return ``total`` divided in proportion to ``weights``, rounded down; the first ones get the remaining units."""
+    """Divide ``total`` into integers in proportion to ``weights``, rounded down; the first get the remainder."""
     shares = [total * weight // sum(weights) for weight in weights]
     for i in range(total - sum(shares)):
         shares[i] += 1
@@ -187,9 +195,10 @@ def _shares(total: int, weights: Sequence[int]) -> list[int]:
 
 
 def split_pools(options: SplitOptions) -> list[list[tuple[int, ...]]]:
-    """Return, for each utterance length up to the largest one treated here, the splits (chunk sizes) to choose from.
+    """Return the best splits (tuples of chunk sizes) for each utterance length, from 0 frames on.
 
-    Kaldi: InitSplitForLength.
+    The list ends at twice the longest chunk plus the principal one; longer utterances have more chunks of the principal
+    length. Kaldi: InitSplitForLength.
     """
     principal = options.num_frames[0]
     longest = 2 * max(options.num_frames) + principal
@@ -205,7 +214,7 @@ def split_pools(options: SplitOptions) -> list[list[tuple[int, ...]]]:
 
 
 def _candidate_splits(options: SplitOptions, ceiling: float) -> list[tuple[int, ...]]:
-    """Return splits with two chunks at most of other than the principal length, of a duration up to ``ceiling``."""
+    """Return the splits up to ``ceiling`` frames in which at most two chunks have another than the principal length."""
     lengths = options.num_frames
     splits = set()
     alternates = [(), *((length,) for length in lengths[1:])]
@@ -219,7 +228,7 @@ def _candidate_splits(options: SplitOptions, ceiling: float) -> list[tuple[int, 
 
 
 def _default_duration(split: tuple[int, ...], options: SplitOptions) -> np.float32:
-    """Return the frames that chunks of these sizes (ascending) cover with the usual overlap between neighbors."""
+    """Return the number of frames that chunks of ascending sizes cover if neighbors overlap as the options say."""
     overlap = np.float32(options.num_frames_overlap) / np.float32(options.num_frames[0])
     duration = np.float32(sum(split))
     for size in split[:-1]:
@@ -232,10 +241,10 @@ class ExampleMaker:
 
     Parameters
     ----------
-    splitter : decides where utterances are cut
+    splitter : UtteranceSplitter, which decides where utterances are cut
     compress : whether dense matrices are compressed
-    num_pdfs : columns of the outputs made from posteriors
-    online_ivector_period : frames per row of the iVector matrices
+    num_pdfs : number of columns of outputs that are made from posteriors
+    online_ivector_period : number of frames for each row of the iVector matrices
     """
 
     def __init__(self, splitter: UtteranceSplitter, compress: bool = True, num_pdfs: int = -1,
@@ -245,10 +254,11 @@ class ExampleMaker:
 
     def from_posteriors(self, utterance: str, features: GeneralMatrix, posterior: Posterior,
                         ivectors: np.ndarray | None = None) -> Iterator[tuple[str, NnetExample]]:
-        """Yield (key, example), with sparse outputs: each frame's posteriors, divided by the number of its chunks.
+        """Yield (key, example) for each chunk of an utterance, with its posteriors as sparse outputs.
 
-        ``features`` (frames, dim) in any form; ``posterior`` with a frame per output frame. Before the first example,
-        ShapeError for a pdf-id of ``num_pdfs`` or more, NumericError for NaN or infinity.
+        The posteriors of a frame are divided by the number of chunks that contain it. ``features`` are a matrix
+        (frames, dim) of any kind; ``posterior`` has one entry for each output frame. Before the first example
+        ShapeError is raised for a pdf-id of ``num_pdfs`` or more, NumericError for NaN or infinity.
         """
         self._check_pdfs(utterance, posterior)
         if not np.isfinite(posterior.weights).all():
@@ -259,9 +269,10 @@ class ExampleMaker:
 
     def from_targets(self, utterance: str, features: GeneralMatrix, targets: np.ndarray,
                      ivectors: np.ndarray | None = None) -> Iterator[tuple[str, NnetExample]]:
-        """Yield (key, example), with rows of ``targets`` (output frames, dim) as outputs, which are not weighted.
+        """Yield (key, example) for each chunk of an utterance, whose outputs are rows of ``targets``.
 
-        NumericError for NaN or infinity, before the first example.
+        ``targets`` are float (output frames, dim). NumericError is raised for NaN or infinity, before the first
+        example.
         """
         check_finite(targets, "the target matrix")
         self.check_finite(features, ivectors)
@@ -291,7 +302,7 @@ class ExampleMaker:
                              f"{self._num_pdfs} pdfs", "are --num-pdfs and the alignments of the same model?")
 
     def chunks(self, utterance: str, num_frames: int) -> list[Chunk]:
-        """Return the pieces of an utterance, with a warning if it is too short to have any."""
+        """Return the chunks of an utterance; log a warning if it is too short for any."""
         chunks = self.splitter.chunks(num_frames)
         if not chunks:
             logger.warning("Not producing egs for utterance %s because it is too short: %d frames.", utterance,
@@ -299,10 +310,10 @@ class ExampleMaker:
         return chunks
 
     def output_span(self, chunk: Chunk) -> tuple[int, int]:
-        """Return the first output frame and the number of output frames, counted in subsampled frames as in posteriors.
+        """Return the first output frame of a chunk, and the number of its output frames.
 
-        Kaldi's nnet3-get-egs looks posteriors up at the full rate although it checks their length at the subsampled
-        one; without subsampling it is the same.
+        Output frames are those after subsampling, one for each entry of posteriors. (With subsampling, Kaldi's
+        nnet3-get-egs takes posteriors by input frames, although it expects one for each output frame.)
         """
         factor = self.splitter.options.frame_subsampling_factor
         return chunk.first_frame // factor, chunk.num_frames // factor
@@ -325,7 +336,10 @@ class ExampleMaker:
         return f"{utterance}-{chunk.first_frame}", example
 
     def inputs(self, features: GeneralMatrix, chunk: Chunk, ivectors: np.ndarray | None) -> list[NnetIo]:
-        """Return ``input``, padded with copies of the first or last frame, and with ``ivectors`` an ``ivector``."""
+        """Return the inputs of a chunk: ``input`` and, if ``ivectors`` are given, ``ivector``.
+
+        Context beyond the ends of the utterance consists of copies of its first or last frame.
+        """
         first = chunk.first_frame - chunk.left_context
         count = chunk.left_context + chunk.num_frames + chunk.right_context
         io = [NnetIo("input", time_indexes(-chunk.left_context, count), row_range(features, first, count))]
@@ -334,7 +348,10 @@ class ExampleMaker:
         return io
 
     def _ivector(self, ivectors: np.ndarray, first: int, num_frames: int) -> np.ndarray:
-        """Return a random row, drawn as in Kaldi: over the utterance's length, from the chunk's first input on."""
+        """Return a random row of ``ivectors``, (1, dim), drawn as in Kaldi.
+
+        It is the row of a random frame of the ``num_frames`` from the chunk's first input frame, ``first``, on.
+        """
         frame = self.splitter.random.integer(first, first + num_frames - 1)
         row = min(max(int(frame / self._ivector_period), 0), len(ivectors) - 1)
         return ivectors[row:row + 1]
@@ -348,7 +365,10 @@ def time_indexes(first: int, count: int, step: int = 1) -> np.ndarray:
 
 
 def simple_example(parts: list[tuple[str, GeneralMatrix]]) -> NnetExample:
-    """Return an example of whole matrices, t = 0, 1, … for the rows of each. Kaldi: nnet3-get-egs-simple."""
+    """Return an example of whole matrices, given as (name of the input or output, matrix).
+
+    The rows of each have the times t = 0, 1, and so on. Kaldi: nnet3-get-egs-simple.
+    """
     if not parts:
         raise ShapeError("an example needs at least one input or output")
     return NnetExample([NnetIo(name, time_indexes(0, matrix.shape[0]), matrix) for name, matrix in parts])
@@ -368,10 +388,11 @@ class SpeakerRange(NamedTuple):
     label: int
 
     def example(self, features: np.ndarray, num_pdfs: int, compress: bool = True) -> NnetExample | None:
-        """Return the example of these frames of an utterance; None if the utterance has fewer.
+        """Return the example of this range; None if the utterance has fewer than ``num_frames`` frames.
 
-        Frames that would lie beyond its end are taken earlier. ``features`` is float32 (frames, dim), ``num_pdfs`` the
-        number of labels. ShapeError for a label that is too large, NumericError for NaN or infinity.
+        A range that would end beyond the utterance begins earlier. ``features``, float32 (frames, dim), are those of
+        the utterance, ``num_pdfs`` is the number of labels. ShapeError for a label that is too large, NumericError for
+        NaN or infinity.
         """
         if self.label >= num_pdfs:
             raise ShapeError(f"example {self.key} has the label {self.label}, but there are {num_pdfs}",
@@ -390,7 +411,7 @@ class SpeakerRange(NamedTuple):
 
 
 def read_speaker_ranges(rxfilename: str, num_archives: int) -> dict[str, list[SpeakerRange]]:
-    """Read the ranges of each utterance, in the file's order; raise FormatError for any other line.
+    """Read a ranges file; return the ranges of each utterance, in the file's order. FormatError for an invalid line.
 
     A line has six fields: utterance, relative archive index (of ``num_archives``, from 0), absolute archive index
     (ignored), first frame, number of frames, label.

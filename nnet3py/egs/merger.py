@@ -25,23 +25,26 @@ _HINT = "expected sizes or ranges such as 64 or 64:128,32, perhaps by example si
 
 @dataclass(frozen=True)
 class MinibatchRule:
-    """Minibatch sizes for examples of about ``eg_size`` frames: inclusive ranges (low, high)."""
+    """Allowed minibatch sizes for examples of about ``eg_size`` frames, as ranges (low, high), both inclusive."""
 
     eg_size: int
     ranges: tuple[tuple[int, int], ...]
 
     @property
     def largest(self) -> int:
-        """The largest size allowed."""
+        """The largest allowed minibatch size."""
         return max(high for _, high in self.ranges)
 
     def size_at_end(self, available: int) -> int:
-        """Return the largest size allowed that ``available`` examples fill, 0 if none."""
+        """Return the largest allowed minibatch size for which ``available`` examples suffice; 0 if there is none."""
         return max((min(high, available) for low, high in self.ranges if low <= available), default=0)
 
 
 class MinibatchSizes:
-    """Rules of ``--minibatch-size``: ``256``, ``1:64``, ``64,32``, ``128=64,32/256=40``; Nnet3Error if malformed."""
+    """Minibatch sizes as in ``--minibatch-size``: ``256``, ``1:64``, ``64,32``, ``128=64,32/256=40``.
+
+    Raises Nnet3Error for a malformed text.
+    """
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -75,11 +78,14 @@ class MinibatchSizes:
         return tuple(ranges)
 
     def rule(self, eg_size: int) -> MinibatchRule:
-        """Return the rule whose example size is closest; the first one if several are."""
+        """Return the rule whose ``eg_size`` is closest to the given one; the first of equally close rules."""
         return min(self.rules, key=lambda rule: abs(rule.eg_size - eg_size))
 
     def size(self, eg_size: int, available: int, ended: bool) -> int:
-        """Return the number of ``available`` examples of a size to merge now, 0 for none. Kaldi: MinibatchSize."""
+        """Return how many of ``available`` examples of size ``eg_size`` to merge now; 0: wait for more.
+
+        ``ended`` : whether there will be no more examples. Kaldi: MinibatchSize.
+        """
         rule = self.rule(eg_size)
         if ended:
             return rule.size_at_end(available)
@@ -95,17 +101,18 @@ class Mergeable(Protocol):
     """An example that can be merged with others of the same structure."""
 
     def structure(self) -> tuple[Any, ...]:
-        """Return the structure, in which examples must agree to be merged."""
+        """Return a value, such as names, indexes and dimensions, that is the same for examples that can be merged."""
 
     def size(self) -> int:
-        """Return the size that the rules for minibatch sizes use: input frames, with context."""
+        """Return the size of the example for :class:`MinibatchSizes`: number of input frames with context."""
 
 
 def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> NnetExample:
-    """Return one example made from several: io's by name, n counting the examples, rows one example after the other.
+    """Merge examples into a new one, in which n is the number of the example. Kaldi: MergeExamples.
 
-    Sparse features stay sparse; others become one dense matrix, compressed again if ``compress``. ShapeError if columns
-    differ. The examples are left as they are. Kaldi: MergeExamples.
+    Inputs and outputs are in the order of their names; their rows are those of one example after the other. Sparse
+    features stay sparse; others become one dense matrix, compressed again if ``compress``. ShapeError if numbers of
+    columns differ.
     """
     names = sorted({io.name for example in examples for io in example.io})
     merged = []
@@ -122,7 +129,10 @@ def merge_examples(examples: Sequence[NnetExample], compress: bool = False) -> N
 
 
 def joined_indexes(examples: Sequence[NnetExample], parts: Sequence[NnetIo], places: Sequence[int]) -> np.ndarray:
-    """Return the indexes in a merged example of ``parts``, inputs or outputs of the examples at ``places``."""
+    """Return the indexes, int32 (rows, 3), of one input or output of a merged example.
+
+    ``parts`` are that input or output of the examples with the numbers ``places`` in ``examples``.
+    """
     stride = 1 + int(examples[0].io[0].indexes[:, 0].max(initial=0))
     lengths = [len(io.indexes) for io in parts]
     indexes = np.concatenate([io.indexes for io in parts])
@@ -149,7 +159,7 @@ def append_rows(parts: Sequence[GeneralMatrix]) -> GeneralMatrix:
 
 @dataclass
 class _Statistics:
-    """Counts of the examples of one structure; ``full`` of them make the largest minibatch."""
+    """Counts of merged examples of one structure; ``full`` is the size of the largest minibatch."""
 
     eg_size: int
     full: int = 0
@@ -164,8 +174,8 @@ class ExampleMerger:
     ----------
     sizes : rules for the sizes of minibatches
     compress : whether the features of minibatches are compressed
-    merge : makes one example from several; like :func:`merge_examples`, for another kind of example
-    key_ending : returns a suffix for the key of a minibatch
+    merge : function that merges examples, like :func:`merge_examples`
+    key_ending : function that returns a suffix for the key of a minibatch
     """
 
     def __init__(self, sizes: MinibatchSizes, compress: bool = False,
@@ -214,7 +224,7 @@ class ExampleMerger:
     # -- reporting ------------------------------------------------------------------------------------------------
 
     def specific_report(self) -> list[str]:
-        """Return Kaldi's two lines on the minibatches made and the examples left over, by size of example."""
+        """Return the two lines that Kaldi logs about minibatches and discarded examples, by size of the examples."""
         by_size: dict[int, _Statistics] = {}
         for statistics in self._statistics.values():
             total = by_size.setdefault(statistics.eg_size, _Statistics(statistics.eg_size))
@@ -226,7 +236,7 @@ class ExampleMerger:
         return [_FORMAT, ",".join(parts)]
 
     def aggregate_report(self) -> str:
-        """Return Kaldi's line of totals."""
+        """Return the line that Kaldi logs about all examples and minibatches."""
         every = self._statistics.values()
         used = [(statistics.eg_size, size, count) for statistics in every for size,
                 count in statistics.minibatches.items()]
@@ -241,7 +251,7 @@ class ExampleMerger:
                 f"{len(self._statistics)}/{len(used)}")
 
     def log_report(self) -> None:
-        """Log both reports where Kaldi's own programs log them."""
+        """Log both reports with the source file and line of Kaldi's own log messages."""
         for line, number in zip(self.specific_report(), (1160, 1190), strict=True):
             logger.info("%s", line, extra=kaldi_place("PrintSpecificStats", "nnet-example-utils.cc", number))
         logger.info("%s", self.aggregate_report(),

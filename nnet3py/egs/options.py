@@ -32,7 +32,10 @@ class SplitOptions:
 
     @classmethod
     def parse(cls, num_frames: str, **others: int) -> SplitOptions:
-        """Return options with ``num_frames`` as typed, rounded up to multiples of the subsampling factor."""
+        """Return options, with chunk lengths as in ``--num-frames``; ``others`` are the other options.
+
+        Lengths are rounded up to multiples of the frame subsampling factor. Raises Nnet3Error for invalid values.
+        """
         factor = others.get("frame_subsampling_factor", 1)
         try:
             lengths = tuple(int(part) for part in num_frames.split(","))
@@ -75,7 +78,7 @@ class ImageOptions:
                          "What lies outside an image: its 'nearest' pixel, or a reflection ('reflect')")
 
     def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
+        """Raise UsageError for values out of range."""
         if self.num_channels < 1:
             raise UsageError(f"--num-channels={self.num_channels} must be 1 or more")
         for name in ("horizontal_flip_prob", "horizontal_shift", "vertical_shift", "rotation_prob"):

@@ -1,10 +1,11 @@
 """Examples that are merged, or cut to some frames, without being decoded one by one.
 
-An example stays the bytes of its file, with its layout, which nearly all examples of an archive share; the layout's
-structure is decoded once. A minibatch of one layout is decoded, and made into bytes again, by few operations on all of
-its examples. Frames are cut out of the bytes; which bytes these are is computed once for each layout and each choice of
-frames, by the selector for decoded examples. Whatever does not fit is decoded, and merged or cut as usual, with the
-same result to the bit.
+An example is kept as its bytes in the file, with a layout: the names, indexes and forms of its matrices, and where in
+the bytes they lie. Nearly all examples of an archive have the same layout, which is decoded once. The matrices of a
+minibatch of one layout are decoded and encoded again by few array operations for all of its examples. To cut an example
+to some frames, the bytes of these are copied; which bytes they are is computed once for each layout and choice of
+frames, by the selector for decoded examples. All other examples are decoded, then merged or cut as usual, with the same
+result to the bit.
 """
 from __future__ import annotations
 
@@ -34,7 +35,10 @@ _PLANS = 64                                    # plans of minibatches that are k
 
 
 class _Sparse(NamedTuple):
-    """The elements of a sparse matrix in bytes: where each begins, whether it continues a row; number of columns."""
+    """The elements of a sparse matrix in the bytes of an example.
+
+    ``places`` is the first byte of each element, ``continues`` whether the element before is in the same row.
+    """
 
     places: np.ndarray
     continues: np.ndarray
@@ -42,13 +46,13 @@ class _Sparse(NamedTuple):
 
 
 class PackedLayout:
-    """A layout with its structure decoded.
+    """A layout of examples (see the module), with one of its examples decoded.
 
     Attributes
     ----------
     example : one example of this layout
-    parts : where the matrices of its inputs and outputs lie
-    structure, size : what examples of this layout are grouped by
+    parts : for each input and output, the place of its matrix in the bytes
+    structure, size : structure and size of examples of this layout, as of NnetExample
     """
 
     def __init__(self, layout: Layout) -> None:
@@ -63,16 +67,17 @@ class PackedLayout:
 
     @property
     def is_plain(self) -> bool:
-        """True if examples of this layout can be merged as bytes."""
+        """True if examples of this layout can be merged without being decoded."""
         names = {node_io.name for node_io in self.example.io}
         kinds = {part.kind for part in self.parts}
         return (len(names) == len(self.example.io) and "DM" not in kinds
                 and all(node_io.features.shape[0] for node_io in self.example.io))
 
     def num_sound(self, examples: np.ndarray) -> int:
-        """Return how many of ``examples``, uint8 (n, bytes), from the first on, hold nothing that reading would refuse.
+        """Return the number of valid examples before the first invalid one in ``examples``, uint8 (examples, bytes).
 
-        Only elements of sparse matrices can be wrong: other bytes are the same in each example, or may be anything.
+        An example is invalid if decoding it would raise an error. Only elements of sparse matrices are checked: the
+        other bytes are the same in each example of the layout, or may have any value.
         """
         count = len(examples)
         for places, continues, num_cols in self._sparse:
@@ -86,7 +91,7 @@ class PackedLayout:
 
 
 class PackedExample:
-    """An example as the bytes of its file; to be merged, like an NnetExample."""
+    """An example as its bytes in the file, with their layout; it can be merged like an NnetExample."""
 
     __slots__ = ("data", "layout")
 
@@ -94,7 +99,7 @@ class PackedExample:
         self.data, self.layout = data, layout
 
     def structure(self) -> tuple[Any, ...]:
-        """Return the structure, in which examples must agree to be merged."""
+        """Return names, indexes and dimensions of inputs and outputs; only examples with the same ones are merged."""
         return self.layout.structure
 
     def size(self) -> int:
@@ -103,12 +108,12 @@ class PackedExample:
 
 
 def decoded(data: bytes) -> NnetExample:
-    """Return the example that these bytes are in a file, without the header. Raises FormatError."""
+    """Decode an example from its bytes in a binary file, without the header. Raises FormatError."""
     return NnetExample.read(TokenReader(io.BytesIO(data), binary=True))
 
 
 def as_written(*values: str | int | np.ndarray) -> bytes:
-    """Return tokens, integers and indexes as they stand in a binary file."""
+    """Return the bytes of tokens (str), integers and arrays of indexes in a binary file."""
     stream = io.BytesIO()
     writer = TokenWriter(stream, binary=True)
     for value in values:
@@ -128,7 +133,10 @@ def _sparse(part: Part, matrix: SparseMatrix) -> _Sparse:
 
 
 class PackingSkimmer(Skimmer):
-    """Skimmer that finds the examples of an archive; bytes that reading would refuse count as unusual."""
+    """Skimmer that splits an archive into PackedExample.
+
+    It stops before an example that is invalid, which the ordinary reader then reads, and raises the error.
+    """
 
     block_bytes = 1 << 17            # twice as much as where nothing is done with the entries found
 
@@ -137,7 +145,11 @@ class PackingSkimmer(Skimmer):
         self._packed: dict[bytes, PackedLayout] = {}
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Return key and PackedExample (NnetExample, where there is no layout yet) of the examples in front."""
+        """Return the examples at the beginning of ``data``, the number of their bytes, and whether the next is invalid.
+
+        The examples are pairs (key, PackedExample), or (key, NnetExample) while their layout is not known. Invalid
+        examples are left to the ordinary reader.
+        """
         entries, consumed, unusual = super().entries(data)
         values: list[Entry] = []
         ends = [*(first for first, _ in self.runs[1:]), len(entries)]
@@ -148,11 +160,11 @@ class PackingSkimmer(Skimmer):
         return values, consumed, unusual
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """Return None: single values are read, since each may have a layout of its own."""
+        """Return None, so that a single value of a list (scp) is decoded by the ordinary reader."""
         return None
 
     def _run(self, entries: list[Entry], layout: Layout | None) -> list[Entry]:
-        """Return the entries of one layout up to the first that cannot be read."""
+        """Return the examples of ``entries``, (key, bytes) of one layout, up to the first that is invalid."""
         packed = None
         try:
             if layout is not None:
@@ -181,7 +193,7 @@ def _read(entries: list[Entry]) -> list[Entry]:
 
 
 class _Plan(NamedTuple):
-    """For each input or output of a minibatch: its place in the example, and its bytes before the matrix."""
+    """For an input or output of a minibatch: its number in the examples, and the bytes before its matrix."""
 
     place: int
     head: bytes
@@ -198,9 +210,10 @@ def _plan(layout: PackedLayout, count: int) -> list[_Plan]:
 
 
 def merge_packed(examples: Sequence[Any], compress: bool = False) -> BytePieces | NnetExample:
-    """Return one example made of several PackedExample and NnetExample, to be written in binary.
+    """Merge PackedExample and NnetExample objects into one example, to be written in binary.
 
-    The result is written like that of :func:`~nnet3py.egs.merger.merge_examples`, and the same errors are raised.
+    Its bytes, and errors raised, are those of :func:`~nnet3py.egs.merger.merge_examples`. The result is BytePieces if
+    all examples are PackedExample of one layout, else an NnetExample.
     """
     first = examples[0]
     if not all(isinstance(example, PackedExample) and example.layout is first.layout for example in examples):
@@ -226,9 +239,9 @@ _spare = np.empty(0, dtype=np.float32)
 
 
 def _memory(size: int) -> np.ndarray:
-    """Return uninitialized float32 (size,): the memory of the last minibatch if that is not needed any more.
+    """Return an uninitialized array, float32 (size,), in the memory of the last minibatch if that is no longer in use.
 
-    Fresh memory of this size comes from the system, page by page, which takes as long as decoding into it.
+    Allocating memory of this size takes as long as decoding into it.
     """
     global _spare
     if len(_spare) < size or sys.getrefcount(_spare) > 2:          # the variable, and the argument
@@ -237,7 +250,10 @@ def _memory(size: int) -> np.ndarray:
 
 
 def _write_matrix(writer: TokenWriter, data: np.ndarray, part: Part, matrix: Any, compress: bool) -> None:
-    """Write the rows that ``data``, uint8 (n, bytes), has for one input or output."""
+    """Write the matrix of one input or output of a minibatch: its rows in all examples, ``data``, uint8 (n, bytes).
+
+    ``part`` is the place of the matrix in the bytes, ``matrix`` that of one of the examples, for its form.
+    """
     if isinstance(matrix, SparseMatrix):
         writer.token("SM")
         writer.integer(len(data) * matrix.num_rows)
@@ -267,9 +283,9 @@ class _Rows(NamedTuple):
 
 
 class PackedSelector:
-    """Selector that applies an :class:`ExampleSelector` to the bytes of a PackedExample, or to an NnetExample.
+    """Function that applies an :class:`ExampleSelector` to a PackedExample, mostly without decoding it.
 
-    The result, to be written in binary, is the same to the bit; so are errors and warnings.
+    Written in binary, the result is the same to the bit as that of the ExampleSelector; so are errors and warnings.
     """
 
     def __init__(self, selector: ExampleSelector) -> None:
@@ -278,7 +294,10 @@ class PackedSelector:
         self._cuts: dict[tuple[PackedLayout, int, int], list[_Piece] | None] = {}
 
     def __call__(self, example: PackedExample | NnetExample) -> BytePieces | NnetExample | None:
-        """Return the selected frames of an example; None if it has no frame of that number. Raises Nnet3Error."""
+        """Return an example with the selected frames; None if it has no output at the selected time.
+
+        Raises Nnet3Error as :class:`ExampleSelector`.
+        """
         if not isinstance(example, PackedExample):
             return self._selector(example)
         layout, data = example.layout, example.data
@@ -298,7 +317,10 @@ class PackedSelector:
         return BytePieces([b"".join([data[piece] if isinstance(piece, slice) else piece for piece in pieces])])
 
     def _cut(self, layout: PackedLayout, low: int, high: int) -> list[_Piece] | None:
-        """Return the pieces of what is kept of examples of this layout; None if some of it has to be computed."""
+        """Return the pieces of which an example of this layout consists when it is cut to outputs ``low`` to ``high``.
+
+        A piece is constant bytes, or a slice of the example's bytes. None if the example must be decoded.
+        """
         whole, kept = layout.example, self._selector.cut(layout.example, low, high)
         pieces: list[_Piece] = [as_written("<Nnet3Eg>", "<NumIo>", len(kept.io))]
         for before, after, part in zip(whole.io, kept.io, layout.parts, strict=True):
@@ -311,14 +333,17 @@ class PackedSelector:
 
 
 def _rows_kept(whole: NnetIo, kept: NnetIo) -> _Rows | None:
-    """Return the rows of ``whole`` that ``kept`` has; None if others stand between them."""
+    """Return the first row of ``kept`` in ``whole``, and the number of its rows; None if they are not consecutive."""
     count = len(kept.indexes)
     first = int((whole.indexes == kept.indexes[0]).all(axis=1).argmax())
     return _Rows(first, count) if np.array_equal(whole.indexes[first:first + count], kept.indexes) else None
 
 
 def _matrix_pieces(part: Part, whole: NnetIo, rows: _Rows) -> list[_Piece] | None:
-    """Return the pieces of these rows of a matrix; None for some rows of a compressed one, which become dense."""
+    """Return the pieces of which a matrix with only the given rows consists; None if it must be decoded.
+
+    Some rows of a compressed matrix must be, as they become dense.
+    """
     num_rows, num_cols = whole.features.shape
     if rows.number == num_rows:
         return [slice(part.first, part.end)]

@@ -1,8 +1,8 @@
-"""Examples that are moved without being decoded: shuffled, selected at random, distributed over archives.
+"""Copying of examples without decoding them: shuffling, random selection, distribution over archives.
 
-A binary example is kept as its bytes. Its end is found by walking over its structure (``io/skim.py``), which is checked
-only as far as that needs, and known only in the present form of each kind. Light: no numpy. Kaldi: nnet3-shuffle-egs,
-nnet3-subset-egs, nnet3-copy-egs.
+A binary example is kept as its bytes. Its end is found by passing over its tokens and arrays (``io/skim.py``), in the
+form in which Kaldi writes them today; an example in an older form is decoded to find its end. Light: no numpy. Kaldi:
+nnet3-shuffle-egs, nnet3-subset-egs, nnet3-copy-egs.
 """
 from __future__ import annotations
 
@@ -20,34 +20,38 @@ if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenReader, TokenWriter
 
 
-_ESCAPE, _FULL_INDEX = b"\x7f", 16             # of a coded list of indexes: the byte before a full one, bytes of that
+_ESCAPE, _FULL_INDEX = b"\x7f", 16             # first byte, and number of bytes, of an Index that is written in full
 _INT, _FLOAT = 4, 4                            # bytes
 _FST_HEADER = struct.Struct("<iQqqq")          # after the version: flags, properties, start, states, arcs
 _ACCEPTOR, _LATTICE = (
     b"".join([b"\xd6\xfd\xb2\x7e", *(struct.pack("<i", len(name)) + name for name in names), struct.pack("<i", 2)])
     for names in ((b"compact_acceptor", b"standard"), (b"vector", b"lattice4")))    # magic number, kinds, version
-_ELEMENT, _LATTICE_ARC = 12, 20                # bytes
+_ELEMENT, _LATTICE_ARC = 12, 20                # bytes of an arc of a compact acceptor, and of a lattice
 
 
 def walk_example(walk: Walk) -> None:
-    """Pass over an example of ordinary training, noting a part for the matrix of each input and output."""
+    """Advance ``walk`` past a frame-level example; it records the place of each input's and output's matrix."""
     for _ in range(walk.integer(b"<Nnet3Eg> <NumIo> ")):
         _walk_io(walk)
     walk.expect(b"</Nnet3Eg> ")
 
 
 def walk_chain_example(walk: Walk) -> None:
-    """Pass over an example of chain training."""
+    """Advance ``walk`` past a chain example."""
     _walk_sequences(walk, b"Nnet3ChainEg", b"NnetChainSup", _walk_chain_output)
 
 
 def walk_discriminative_example(walk: Walk) -> None:
-    """Pass over an example of discriminative training."""
+    """Advance ``walk`` past a discriminative example."""
     _walk_sequences(walk, b"Nnet3DiscriminativeEg", b"NnetDiscriminativeSup", _walk_discriminative_output)
 
 
 def _walk_sequences(walk: Walk, example: bytes, output: bytes, walk_output: Callable[[Walk], None]) -> None:
-    """Pass over an example with these tokens around it and around each of its outputs."""
+    """Advance ``walk`` past a chain or discriminative example.
+
+    ``example`` and ``output`` are the tags of the example and of an output; ``walk_output`` passes over the rest of an
+    output after its indexes.
+    """
     for _ in range(walk.integer(b"<%b> <NumInputs> " % example)):
         _walk_io(walk)
     for _ in range(walk.integer(b"<NumOutputs> ")):
@@ -85,7 +89,7 @@ def _walk_io(walk: Walk) -> None:
 
 
 def _walk_indexes(walk: Walk) -> None:
-    """Pass over a list of indexes: most take a byte, those after an escape byte many more."""
+    """Advance ``walk`` past a vector of Indexes: most have one byte, others an escape byte and 15 more."""
     count = walk.integer(b"<I1V> ")
     while count > 0:
         codes = walk.take(count)
@@ -121,7 +125,10 @@ def _walk_supervision(walk: Walk) -> None:
 
 
 def _walk_fst_header(walk: Walk, kinds: bytes) -> int:
-    """Pass over the head of a binary FST of these kinds; return its number of states."""
+    """Advance ``walk`` past the header of a binary FST; return its number of states.
+
+    ``kinds`` are the header's first bytes: magic number, FST type and arc type.
+    """
     walk.expect(kinds)
     flags, _, _, num_states, _ = _FST_HEADER.unpack(walk.take(_FST_HEADER.size))
     if flags or num_states < 0:                    # symbol tables, or padding
@@ -131,7 +138,7 @@ def _walk_fst_header(walk: Walk, kinds: bytes) -> int:
 
 def _walk_acceptor(walk: Walk) -> None:
     num_states = _walk_fst_header(walk, _ACCEPTOR)
-    walk.skip(_INT * num_states)                   # where the elements of each state begin, and last the end
+    walk.skip(_INT * num_states)                   # first element of each state, and the number of elements
     walk.skip(_ELEMENT * int.from_bytes(walk.take(_INT), "little"))
 
 
@@ -152,7 +159,7 @@ def _write_raw(writer: TokenWriter, value: RawExample) -> None:
 
 
 def _reading_of(load: Callable[[], Holder], walk: Callable[[Walk], None]) -> Callable[[TokenReader], RawExample]:
-    """Return a reader of examples: binary ones are their bytes, those in text are decoded."""
+    """Return a function that reads an example: as its bytes from binary files, decoded from text files."""
     def read(reader: TokenReader) -> RawExample:
         value = walked(reader, walk) if reader.binary else None
         if value is not None:
@@ -197,12 +204,15 @@ _DECODING = {RAW_EXAMPLE: _example, RAW_CHAIN_EXAMPLE: _chain_example,
 
 
 def are_binary(*wspecifiers: str) -> bool:
-    """Return whether everything is written in binary to tables of these wspecifiers. Raises SpecifierError."""
+    """Return whether the tables of all wspecifiers are binary. Raises SpecifierError."""
     return all(parse_wspecifier(wspecifier).binary for wspecifier in wspecifiers)
 
 
 def copying_holder(*wspecifiers: str, raw: Holder[RawExample] = RAW_EXAMPLE) -> Holder:
-    """Return a holder for examples to be moved: ``raw`` if everything is written in binary, else a decoding one."""
+    """Return the holder for copying examples: ``raw``, without decoding, if all wspecifiers are binary.
+
+    Otherwise the holder that decodes examples of the same kind.
+    """
     return raw if are_binary(*wspecifiers) else _DECODING[raw]()
 
 
@@ -210,17 +220,18 @@ Item = TypeVar("Item")
 
 
 def shuffle(items: Iterable[Item], seed: int = 0) -> Iterator[Item]:
-    """Return all of ``items`` in random order; everything is held in memory."""
+    """Yield all ``items`` in random order; all of them are held in memory."""
     held = list(items)
     for position in shuffled(len(held), seed):
         yield held[position]
 
 
 def shuffle_with_buffer(items: Iterable[Item], buffer_size: int, seed: int = 1) -> Iterator[Item]:
-    """Return ``items`` in an order that is random within about ``buffer_size`` positions, which is how many are held.
+    """Yield ``items`` in an order that is random within about ``buffer_size`` positions.
 
-    What is left at the end comes in the order of the buffer. ``seed`` is the C library's; 1 is the unseeded state,
-    which Kaldi's programs use except for chain examples.
+    Each item replaces the item in a random slot of a buffer of that size, which is yielded; at the end the items in the
+    buffer are yielded in their order. ``seed`` is that of the C library's generator; 1 is the unseeded state, which
+    Kaldi's programs use except for chain examples.
     """
     random = CRandom(seed)
     slots: list[Item | None] = [None] * buffer_size
@@ -234,9 +245,9 @@ def shuffle_with_buffer(items: Iterable[Item], buffer_size: int, seed: int = 1) 
 
 
 def subset(items: Iterable[Item], count: int, seed: int = 0, randomize_order: bool = True) -> tuple[list[Item], int]:
-    """Return ``count`` random ones of ``items`` (all, if there are fewer), and how many items there were.
+    """Choose ``count`` of ``items`` at random (all if there are fewer); return these, and the number of all items.
 
-    The choice does not depend on ``seed``, as in Kaldi; the order does.
+    They are shuffled if ``randomize_order``. As in Kaldi, ``seed`` determines only their order, not the choice.
     """
     random = CRandom()
     kept: list[Item] = []

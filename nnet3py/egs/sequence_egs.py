@@ -23,7 +23,7 @@ from nnet3py.index import sort_order
 
 
 def merge_chain_examples(examples: Sequence[NnetChainExample], compress: bool = False) -> NnetChainExample:
-    """Return one chain example made from several, which stay as they are.
+    """Merge chain examples into a new one.
 
     ShapeError if they were merged before, or differ in weight, frames per sequence, or columns.
     """
@@ -31,7 +31,7 @@ def merge_chain_examples(examples: Sequence[NnetChainExample], compress: bool = 
 
 
 def merge_chain_outputs(outputs: Sequence[NnetChainSupervision]) -> NnetChainSupervision:
-    """Return one output of a chain example made from those of several examples, which stay as they are.
+    """Merge the same output of several chain examples into a new output.
 
     ShapeError if they were merged before, or differ in name, weight, or frames per sequence.
     """
@@ -41,7 +41,7 @@ def merge_chain_outputs(outputs: Sequence[NnetChainSupervision]) -> NnetChainSup
 
 def merge_discriminative_examples(examples: Sequence[NnetDiscriminativeExample],
                                   compress: bool = False) -> NnetDiscriminativeExample:
-    """Return one discriminative example made from several, which stay as they are.
+    """Merge discriminative examples into a new one.
 
     ShapeError if they were merged before, or differ in weight, frames per sequence, or columns.
     """
@@ -77,7 +77,7 @@ def rename_outputs(example: NnetChainExample, language: str) -> None:
 
 
 def language_ending(example: NnetChainExample) -> str:
-    """Return the end of the key of a minibatch of one language: ``?lang=LANG``."""
+    """Return ``?lang=LANG``, the ending of the key, for an example whose first output is ``output-LANG``, else ""."""
     _, dash, language = example.outputs[0].name.partition("-")
     return f"?lang={language}" if dash else ""
 
@@ -87,7 +87,7 @@ def _inputs(examples: Sequence[Any], compress: bool) -> list[NnetIo]:
 
 
 def _outputs(examples: Sequence[Any], merge_supervisions: Callable[[Sequence[Any]], Any]) -> list[Any]:
-    """Return the outputs that the examples have at each place, merged."""
+    """Merge the first outputs of all examples, the second ones and so on; return the merged outputs."""
     return [_output(parts, merge_supervisions)
             for parts in zip(*(example.outputs for example in examples), strict=True)]
 
@@ -106,7 +106,10 @@ def _output(parts: Sequence[Any], merge_supervisions: Callable[[Sequence[Any]], 
 
 
 def _deriv_weights(parts: Sequence[Any]) -> np.ndarray:
-    """Return float32 (rows,), frame after frame; empty if no part has any. A part without weights has weights of 1."""
+    """Return the weights of a merged output, float32 (rows,), frame after frame; empty if no part has weights.
+
+    A part without weights counts as one with weights of 1.
+    """
     if not any(len(part.deriv_weights) for part in parts):
         return np.zeros(0, dtype=np.float32)
     weights = [part.deriv_weights if len(part.deriv_weights) else np.ones(len(part.indexes), dtype=np.float32)
@@ -115,11 +118,12 @@ def _deriv_weights(parts: Sequence[Any]) -> np.ndarray:
 
 
 class SequenceSelector:
-    """Selector that shifts examples in time and removes context, one after the other.
+    """Function that shifts a chain or discriminative example in time, and removes input context.
 
     Parameters
     ----------
-    frame_shift : added to the times of inputs except iVectors; to those of outputs the closest multiple of their step
+    frame_shift : number of frames that is added to the times of inputs except iVectors; the times of outputs are
+        shifted by the closest multiple of the distance between output frames
     left_context, right_context : input frames to keep before the first and after the last output time; -1 for all
     """
 
@@ -129,11 +133,11 @@ class SequenceSelector:
 
     @property
     def changes_nothing(self) -> bool:
-        """True if examples come out as they are."""
+        """True if examples are returned unchanged."""
         return self._shift == 0 and not self._limits
 
     def __call__(self, example: Any) -> Any:
-        """Return the changed example; the argument does not change, since it may be copied several times.
+        """Return a changed copy of an example.
 
         Nnet3Error for an example whose context cannot be limited: merged already, or without ``input`` and ``output``.
         """
@@ -150,7 +154,7 @@ class SequenceSelector:
 
 
 def _output_shift(output: Any, frame_shift: int) -> int:
-    """Return the multiple of the frames' distance that is closest to ``frame_shift``, the higher one of two."""
+    """Return the multiple of the distance between output frames that is closest to ``frame_shift``; higher of two."""
     later = output.indexes[output.indexes[:, 1] > output.indexes[:1, 1], 1]
     if not len(later):
         raise Nnet3Error(f"output '{output.name}' of an example has no rising times, so it cannot be shifted")
@@ -168,7 +172,7 @@ def _output_times(example: Any) -> tuple[int, int]:
 
 
 def scale_supervision(example: NnetChainExample, weight: float) -> None:
-    """Multiply the weight of every supervision named ``output``, in place; raise Nnet3Error if there is none."""
+    """Multiply the supervision's weight of every output called ``output``, in place; Nnet3Error if there is none."""
     for output in _named_output(example, "weighted"):
         output.supervision.weight = float(np.float32(output.supervision.weight) * np.float32(weight))
 

@@ -40,7 +40,7 @@ from nnet3py.transducers.fst_text import read_fst_file
 
 logger = logging.getLogger(__name__)
 
-BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; all paths, in practice
+BEAM = DecoderOptions(beam=200.0, min_active=20, lattice_beam=0.01)       # as Kaldi's aligners; little pruning
 FRAMES_PER_CHUNK = 150
 PIECE, MARGIN = 60.0, 10.0            # seconds of a long sound aligned at once, and of its end that is aligned again
 MOST_WORDS_A_SECOND = 6               # fast speakers say five
@@ -53,8 +53,9 @@ class AlignedPhone(NamedTuple):
 
     Attributes
     ----------
-    start, end : seconds
-    first_frame, end_frame : the same in frames of the network's output; ``end_frame`` is the frame after the last
+    phone : name of the phone
+    start, end : seconds from the beginning of the sound
+    first_frame, end_frame : the same times in frames of the network's output; ``end_frame`` is the frame after the last
     """
 
     phone: str
@@ -65,7 +66,7 @@ class AlignedPhone(NamedTuple):
 
 
 class AlignedWord(NamedTuple):
-    """A word with its times, as of :class:`AlignedPhone`, and its phones."""
+    """A word with its phones and its times, whose units are those of :class:`AlignedPhone`."""
 
     word: str
     start: float
@@ -83,7 +84,8 @@ class AlignedText(NamedTuple):
     words : the words of the text, in order
     phones : the phones of the whole sound, with the silence around words
     transition_ids : int32 (frames,), one for each frame of the network's output
-    log_likelihood : average of a frame, with the acoustic scale and the graph's costs, for comparing texts
+    log_likelihood : log-likelihood of the best path per frame, with acoustic scale and graph costs; a text that fits
+        the sound better has a higher one
     seconds_per_frame : seconds from one frame of the network's output to the next
     """
 
@@ -100,14 +102,18 @@ class AlignedText(NamedTuple):
 
 
 class _Token(NamedTuple):
-    """A word of the given text, and the model's words for it: numbers, or alternatives of which one is chosen."""
+    """A word of the given text; for each word of the model that spells it, the possible word-ids, usually one."""
 
     text: str
     numbers: list[Sequence[int]]
 
 
 class _Piece(NamedTuple):
-    """A piece of a sound: its first output frame, its best path, and its words, with frames counted in the piece."""
+    """An aligned piece of a sound.
+
+    ``begin`` is the piece's first output frame, ``decoded`` its best path; ``times`` are (word-id, first frame, number
+    of frames), with frames counted from ``begin``.
+    """
 
     begin: int
     decoded: Decoded
@@ -115,12 +121,12 @@ class _Piece(NamedTuple):
 
 
 class Aligner:
-    """An aligner of texts with sounds, by a model folder that is read once: ``aligner(sound, text)``.
+    """An aligner of texts with sounds, which reads its model folder only once: ``aligner(sound, text)``.
 
     Parameters
     ----------
-    model : a folder as :class:`Recognizer` takes, with word_boundary.int or align_lexicon.int; names of phones are in
-        phones.txt beside the graph, and are numbers without it
+    model : a Recognizer, or a model folder as for :class:`Recognizer`, with word_boundary.int or align_lexicon.int;
+        phones are named by phones.txt beside the graph, or by their numbers if there is no such file
     device : ``cpu`` or ``cuda``, for the network
 
     Attributes
@@ -176,10 +182,11 @@ class Aligner:
 
     def _pieces(self, feats: np.ndarray, ivector: np.ndarray | None,
                 numbers: Sequence[Sequence[int]]) -> Iterator[_Piece]:
-        """Align a long sound piece by piece, each up to a pause between two words well before its end.
+        """Yield the alignments of consecutive pieces of a sound, each cut at a pause between two words.
 
-        Since the number of words in a piece is unknown, as many words as can be said in it are offered, of which the
-        last may be missing. Words that end too close to the piece's end are left for the next piece.
+        The number of words in a piece is not known beforehand: the graph of a piece has as many of the following words
+        as can be said in its time, and any number of its last words may be missing. Words that end within ``MARGIN``
+        of a piece's end are aligned with the next piece. ``numbers`` are the possible word-ids of each word.
         """
         num_frames = -(-len(feats) // self._factor)
         size, margin = (round(seconds / self.seconds_per_frame) for seconds in (PIECE, MARGIN))
@@ -202,7 +209,10 @@ class Aligner:
         yield _Piece(begin, decoded, self._word_times(decoded))
 
     def _log_likes(self, feats: np.ndarray, ivector: np.ndarray | None, begin: int, end: int) -> np.ndarray:
-        """Return the network's output from frame ``begin`` to ``end`` - 1, with a chunk of context on each side."""
+        """Return the network's output for output frames ``begin`` to ``end`` - 1.
+
+        It is computed with one more chunk of features on each side, as context.
+        """
         first = max(0, begin * self._factor // FRAMES_PER_CHUNK - 1) * FRAMES_PER_CHUNK
         log_likes = self._computer.compute(feats[first:end * self._factor + FRAMES_PER_CHUNK], ivector)
         return log_likes[begin - first // self._factor:end - first // self._factor]
@@ -217,7 +227,7 @@ class Aligner:
         return feats, own if ivector is None else ivector
 
     def _tokens(self, texts: Sequence[str], unknown_words: str) -> list[_Token]:
-        """Return the given words, each with the numbers of the model's words for it."""
+        """Return the given words with their word-ids; raise UsageError for unknown words, if they are errors."""
         if unknown_words not in UNKNOWN_WORDS:
             raise UsageError(f"unknown_words='{unknown_words}': expected {', '.join(UNKNOWN_WORDS)}")
         tokens: list[_Token] = []
@@ -233,7 +243,10 @@ class Aligner:
         return tokens
 
     def _choices(self, word: str, unknown_words: str) -> Sequence[int]:
-        """Return the number of a word; for an unknown word the numbers of words spelled alike, or none."""
+        """Return the possible word-ids of a word: its own; for an unknown word those of similarly spelled words.
+
+        Empty for an unknown word that is left out. Raises UsageError for an unknown word if these are errors.
+        """
         if word in self.words and self.words[word]:
             return (self.words[word],)
         if unknown_words == "error":
@@ -261,7 +274,7 @@ class Aligner:
         return [names[number] for number in numbers.tolist() if number and number in names]
 
     def _word_times(self, decoded: Decoded) -> list[tuple[int, int, int]]:
-        """Return number, first frame and number of frames of each word."""
+        """Return word-id, first frame and number of frames of each word of a best path."""
         assert self._align_words is not None
         aligned = self._align_words(linear_lattice(decoded.alignment, decoded.words, decoded.graph_cost,
                                                    decoded.acoustic_cost))
@@ -288,7 +301,7 @@ class Aligner:
         return AlignedText(tuple(aligned), tuple(phones), ids, log_likelihood / len(ids), self.seconds_per_frame)
 
     def _phones_of(self, piece: _Piece) -> Iterator[tuple[int, int, int]]:
-        """Yield phones with their first frame and the frame after their last one."""
+        """Yield (phone, first frame, frame after the last) for the phones of a piece, in frames of the whole sound."""
         ids = piece.decoded.alignment
         borders = [*phone_starts(self._transitions, ids)[0].tolist(), len(ids)]
         for begin, end in zip(borders[:-1], borders[1:], strict=True):
@@ -343,7 +356,7 @@ def align(model: str | os.PathLike[str] | Recognizer | Aligner, sound: Sounds | 
 
 
 def alignment_graph(folder: ModelFolder, model: TransitionModel) -> Fst | LookaheadGraph:
-    """Return a folder's graph; HCLr.fst and Gr.fst are composed while decoding."""
+    """Return a folder's decoding graph: a LookaheadGraph of HCLr.fst and Gr.fst if it has them, else HCLG.fst."""
     if folder.is_lookahead or folder.phrase_graph:
         graph = read_decoding_graph(folder, model) if folder.is_lookahead else read_phrase_graph(folder, model)
         assert isinstance(graph, LookaheadGraph)
@@ -357,9 +370,10 @@ def graph_of_words(graph: Fst | LookaheadGraph, words: Sequence[int | Sequence[i
 
     Parameters
     ----------
-    graph : Fst from transition-ids to words; or LookaheadGraph, of which only HCL is used: words in any order
-    words : the number of each word, or alternatives
-    may_stop : whether words at the end may be missing
+    graph : Fst from transition-ids to words; or LookaheadGraph, whose grammar is replaced, so that the words can be in
+        any order
+    words : the word-id of each word, or several word-ids of which a path has one
+    may_stop : whether any number of words at the end may be missing
 
     Raises
     ------
@@ -380,7 +394,7 @@ def graph_of_words(graph: Fst | LookaheadGraph, words: Sequence[int | Sequence[i
 
 
 def _line(words: Sequence[Sequence[int]], may_stop: bool) -> Fst:
-    """Return the acceptor of a sequence of words, each one of several alternatives."""
+    """Return the acceptor of a sequence of words; ``words`` are the alternative word-ids of each word."""
     places = np.repeat(np.arange(len(words)), [len(choices) for choices in words])
     labels = [word for choices in words for word in choices]
     is_final = np.arange(len(words) + 1) >= (0 if may_stop else len(words))
@@ -389,7 +403,10 @@ def _line(words: Sequence[Sequence[int]], may_stop: bool) -> Fst:
 
 
 def best_alignment(part: Fst | LookaheadGraph, model: TransitionModel, log_likes: np.ndarray) -> Decoded:
-    """Return the best path through an utterance's graph; ``log_likes`` is float32 (frames, pdfs). Raises Nnet3Error."""
+    """Return the best path through an utterance's graph; ``log_likes`` is float32 (frames, pdfs).
+
+    Raises Nnet3Error if no path reaches a final state, as for a sound that is too short.
+    """
     decoded = Decoder(part, model, BEAM).decode(log_likes)
     if decoded is None or not decoded.reached_final:
         raise Nnet3Error("the words do not fit into the sound: it is too short for them",
@@ -398,9 +415,10 @@ def best_alignment(part: Fst | LookaheadGraph, model: TransitionModel, log_likes
 
 
 def _cut(times: Sequence[tuple[int, int, int]], latest: int) -> tuple[int, int]:
-    """Return the number of words of a piece, and its end, in the middle of the longest pause of its second half.
+    """Choose where a piece ends: in the middle of the longest pause in its second half.
 
-    ``latest`` is the last possible end; a piece without words before it ends there.
+    ``times`` are (word-id, first frame, number of frames); the piece ends before or at frame ``latest``, and at
+    ``latest`` if no word ends before. Returns the number of words before the end, and the end as a frame.
     """
     ends = [begin + count for _, begin, count in times if begin + count <= latest]
     if not ends:
@@ -413,7 +431,7 @@ def _cut(times: Sequence[tuple[int, int, int]], latest: int) -> tuple[int, int]:
 
 
 def spelled_alike(word: str, words: Sequence[str], count: int = _NUM_ALIKE) -> list[str]:
-    """Return the words that share most pairs of neighboring letters with a word, relative to length, best first."""
+    """Return the ``count`` words that are spelled most like a word, best first, by their common letter bigrams."""
     def pairs(text: str) -> set[str]:
         text = f"<{text.casefold()}>"
         return {text[place:place + 2] for place in range(len(text) - 1)}

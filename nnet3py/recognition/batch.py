@@ -1,4 +1,4 @@
-"""Transcribing many files of sound: one after the other or in threads, and the file to which results are appended."""
+"""Transcribing many files of sound, one after the other or in threads; the JSON lines file of their results."""
 from __future__ import annotations
 
 import json
@@ -25,13 +25,13 @@ Runner = Callable[[Work, Iterable[Listed], Progress], Iterator[tuple[Listed, Tra
 
 
 def here(work: Work, sounds: Iterable[Listed], progress: Progress) -> Iterator[tuple[Listed, Transcript]]:
-    """Transcribe one sound after the other. A :data:`Runner`."""
+    """Transcribe one sound after the other in this thread, and yield the transcripts. A :data:`Runner`."""
     for sound in sounds:
         yield sound, work(sound, progress)
 
 
 def in_threads(count: int) -> Runner:
-    """Return a runner that transcribes ``count`` sounds at a time, in threads, which share everything."""
+    """Return a runner that transcribes ``count`` sounds at a time, in threads of this process."""
     def run(work: Work, sounds: Iterable[Listed], progress: Progress) -> Iterator[tuple[Listed, Transcript]]:
         waiting = iter(sounds)
         is_over = threading.Event()
@@ -77,10 +77,9 @@ def _give(waiting: Iterator[Listed], tasks: queue.SimpleQueue[Listed | None]) ->
 
 def in_order(sounds: Sequence[Listed],
              done: Iterable[tuple[Listed, Transcript]]) -> Iterator[tuple[Listed, Transcript]]:
-    """Yield transcripts in the order of their sounds.
+    """Yield the transcripts of ``done``, which come in any order, in the order of ``sounds``.
 
-    When ``done`` is interrupted, the transcripts that wait for earlier sounds are yielded, too, before the interruption
-    is raised.
+    If ``done`` raises KeyboardInterrupt, all transcripts so far are yielded before it is raised again.
     """
     places = {sound: place for place, sound in enumerate(sounds)}
     held: dict[int, tuple[Listed, Transcript]] = {}
@@ -99,8 +98,8 @@ def in_order(sounds: Sequence[Listed],
 class ResultsFile:
     """A file of JSON lines, to which each transcript is appended when it is done; ``with`` closes the file.
 
-    One process at a time can have the file. An incomplete last line, of a process that was ended while it wrote, is
-    removed, and its sound is transcribed again.
+    The file is locked: only one process at a time can open it. An incomplete last line, left by a process that was
+    killed while writing, is removed, and its sound is transcribed again.
 
     Parameters
     ----------
@@ -114,7 +113,7 @@ class ResultsFile:
     Raises
     ------
     Nnet3Error : another process is writing the file
-    FormatError : the file has other lines
+    FormatError : the file has lines that are not transcripts
     """
 
     def __init__(self, path: str, model: str) -> None:
@@ -131,7 +130,7 @@ class ResultsFile:
             raise
 
     def _read(self) -> set[str]:
-        """Return the files of sound that have a line of this model."""
+        """Return the paths of the sounds that have a line made with this model; remove an incomplete last line."""
         self._file.seek(0)
         content = self._file.read()
         whole = content.rpartition(b"\n")[0] + b"\n" if b"\n" in content else b""
@@ -153,11 +152,11 @@ class ResultsFile:
         return done
 
     def waiting(self, sounds: Sequence[Listed]) -> list[Listed]:
-        """Return the sounds that have no line yet."""
+        """Return those of ``sounds`` that have no line in the file yet."""
         return [sound for sound in sounds if os.path.abspath(sound.path) not in self._done]
 
     def add(self, listed: Listed, transcript: Transcript) -> None:
-        """Append a line, and remove the saved state of the sound. Raises OSError if the disk is full."""
+        """Append the transcript of a sound, and remove the sound's saved state. Raises OSError if the disk is full."""
         line = as_json(listed.name, transcript).encode("utf-8", "surrogateescape")
         view = memoryview(line)
         while view:
@@ -166,7 +165,7 @@ class ResultsFile:
         forget_kept(self.kept, listed)
 
     def close(self) -> None:
-        """Close the file, so that other processes can have it."""
+        """Close the file, so that other processes can open it."""
         self._file.close()
 
     def __enter__(self) -> ResultsFile:

@@ -45,12 +45,13 @@ Model = str | os.PathLike[str] | Recognizer | AcousticModel | TransitionModel
 
 
 class Scorer:
-    """A model that computes log-likelihoods of pdfs, with the options of decoding them.
+    """A model that computes log-likelihoods of pdfs, with the decoding options of its folder.
 
     Parameters
     ----------
-    model : a model folder, recognizer, acoustic model or its file, or a transition model, which computes nothing
-    graph_file : a graph in place of the folder's own
+    model : a model folder, recognizer, acoustic model or its file; or a transition model, if the log-likelihoods are
+        given
+    graph_file : file of a decoding graph in place of the folder's own
 
     Attributes
     ----------
@@ -78,7 +79,7 @@ class Scorer:
 
     @property
     def input_dim(self) -> int:
-        """Dimension of features; 0 without a network."""
+        """Dimension of the network's input features; 0 for a transition model alone."""
         return 0 if self.model is None else self.model.nnet.input_dim("input")
 
     @property
@@ -87,7 +88,7 @@ class Scorer:
         return 1 if self.model is None else subsampling_beside(self.model.nnet.path)
 
     def acoustic_scale(self, given: float | None = None) -> float:
-        """Return the given acoustic scale, or else the folder's, or else that of Kaldi's scripts for such a model.
+        """Return the given acoustic scale; None: the folder's, or else 1 without priors, 0.1 with priors.
 
         Raises UsageError for a number that is not above 0.
         """
@@ -105,7 +106,7 @@ class Scorer:
         return self.model is not None and len(self.model.priors) > 0
 
     def options(self, given: DecoderOptions | Mapping[str, OptionValue] | None) -> DecoderOptions:
-        """Return the width of the search: the given options, or those of the folder."""
+        """Return the options of the search: the given ones, with the folder's for those that are not given."""
         if isinstance(given, DecoderOptions):
             return given
         values = dict(self.folder.options) if self.folder is not None else {}
@@ -115,17 +116,17 @@ class Scorer:
         return with_values(DecoderOptions(), values)
 
     def log_likes(self, given: np.ndarray | FrontEndOutput, ivector: np.ndarray | None, device: str) -> np.ndarray:
-        """Return log-likelihoods without priors, (frames, pdfs): the given ones, or those of features.
+        """Return log-likelihoods with the log priors subtracted, float (frames, pdfs), given or computed from features.
 
         Parameters
         ----------
-        given : log-likelihoods, float (frames, pdfs); features, float (frames, dim), told apart by the number of
-            columns; or the output of a front end
+        given : log-likelihoods, float (frames, pdfs), which are returned as they are; features, float (frames, dim);
+            or the output of a front end. An array with one column for each pdf is taken for log-likelihoods
         ivector : float (ivector dim,), for features
 
         Raises
         ------
-        ShapeError : another number of columns
+        ShapeError : an array whose columns are neither the pdfs nor the network's input
         """
         if isinstance(given, FrontEndOutput):
             return self._compute(given.features, given.ivector if ivector is None else ivector, device)
@@ -158,7 +159,7 @@ def _folder(model: str | os.PathLike[str] | Recognizer, graph_file: str | None) 
 
 
 def _place_of(path: str) -> str:
-    """Return the model folder of an acoustic model's path, or the path itself."""
+    """Return the model folder in which an acoustic model lies; for any other path the path itself."""
     above = os.path.dirname(os.path.dirname(os.path.abspath(path)))
     return above if os.path.isfile(path) and os.path.abspath(path) == model_in(above) else path
 
@@ -294,7 +295,7 @@ class DecodedPhones:
     ----------
     phones : tuple of AlignedPhone, of the whole utterance with silence
     transition_ids : int32 (frames,), of the best path
-    log_likelihood : average of a frame, with the acoustic scale and the costs of the phone loop
+    log_likelihood : log-likelihood of the best path per frame, with acoustic scale and costs of the phone loop
     seconds_per_frame : seconds from one frame of the network's output to the next
     """
 
@@ -379,7 +380,10 @@ def decode_phones(model: Model, sound: Sounds | FrontEndOutput, rate: float | No
 
 def _features(scorer: Scorer, sound: Sounds | FrontEndOutput, rate: float | None,
               channel: int | None) -> tuple[np.ndarray | FrontEndOutput, float]:
-    """Return the input of the model, or given log-likelihoods, and the seconds from one frame to the next."""
+    """Return the network's input for a sound, and the seconds from one of its frames to the next.
+
+    An array (frames, columns) without ``rate``, features or log-likelihoods, is returned as it is.
+    """
     folder = scorer.folder
     shift = float(folder.features.get("frame-shift", 1000.0 * _FRAME_SHIFT)) / 1000.0 if folder else _FRAME_SHIFT
     if isinstance(sound, FrontEndOutput) or (isinstance(sound, np.ndarray) and sound.ndim == 2 and rate is None):

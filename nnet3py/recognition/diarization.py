@@ -32,7 +32,7 @@ class Turn(NamedTuple):
     Attributes
     ----------
     start, end : seconds from the beginning of the sound
-    speaker : a name, the same for all turns of one
+    speaker : name of the speaker
     """
 
     start: float
@@ -91,7 +91,7 @@ def diarize(model: str | os.PathLike[str] | SpeakerModel, sound: Sounds, rate: f
 
 
 def _clusters(model: SpeakerModel, vectors: np.ndarray, options: DiarizationOptions) -> np.ndarray:
-    """Return the number of each vector's speaker."""
+    """Cluster x-vectors, float (vectors, dim); return the cluster (speaker) of each, int (vectors,)."""
     if model.plda is not None:
         likeness, threshold = dense_ratios(model.plda, vectors, _TARGET_ENERGY), _PLDA_THRESHOLD
     else:
@@ -104,9 +104,10 @@ def _clusters(model: SpeakerModel, vectors: np.ndarray, options: DiarizationOpti
 
 
 def speech_segments(voiced: np.ndarray, options: DiarizationOptions) -> list[tuple[float, float]]:
-    """Return start and end of speech, seconds, without short pauses and short noises.
+    """Return start and end, in seconds, of each segment of speech.
 
-    ``voiced`` is bool (frames,), for each 10 ms.
+    ``voiced`` is bool (frames,), one for each 10 ms. Pauses below ``options.max_pause`` do not end a segment; segments
+    below ``options.min_speech`` are left out.
     """
     edges = np.flatnonzero(np.diff(np.concatenate(([0], voiced.astype(np.int8), [0]))))
     segments: list[tuple[float, float]] = []
@@ -119,7 +120,7 @@ def speech_segments(voiced: np.ndarray, options: DiarizationOptions) -> list[tup
 
 
 def _windows(begin: float, end: float, options: DiarizationOptions) -> list[tuple[float, float]]:
-    """Return windows that cover a segment; the last one ends with it."""
+    """Return start and end, in seconds, of overlapping windows that cover a segment, up to its end."""
     last = max(begin, end - options.window)
     starts = [*np.arange(begin, last, options.shift).tolist(), last]
     return [(start, min(start + options.window, end)) for start in starts]
@@ -137,7 +138,7 @@ def with_speakers(result: Result, turns: Sequence[Turn]) -> Result:
 
 
 def speaker_of(word: Word, turns: Sequence[Turn]) -> str:
-    """Return the name of a word's speaker, by turns; empty if there are none."""
+    """Return the speaker of the turn that overlaps most with a word, or is nearest to it; "" if there are no turns."""
     return max(turns, key=lambda turn: min(turn.end, word.end) - max(turn.start, word.start)).speaker if turns else ""
 
 
@@ -170,7 +171,7 @@ def read_rttm(text: str, path: str = "") -> dict[str, list[Turn]]:
 
 
 class DiarizationErrors(NamedTuple):
-    """Errors in seconds of speech, summed over speakers; ``total`` is the speech of the reference."""
+    """Errors of diarization in seconds of speech; ``total`` is the speech of the reference, summed over speakers."""
 
     missed: float
     false_alarm: float
@@ -185,11 +186,13 @@ class DiarizationErrors(NamedTuple):
 
 def diarization_errors(reference: Sequence[Turn], found_turns: Sequence[Turn], collar: float = 0.25,
                        step: float = 0.01) -> DiarizationErrors:
-    """Compare turns with a reference, under the best mapping of speakers. NIST: ``md-eval``.
+    """Compare turns with a reference, under the mapping of speakers with the fewest errors. NIST: ``md-eval``.
 
     Parameters
     ----------
-    collar : seconds before and after each border of the reference that do not count
+    reference : the true turns
+    found_turns : the turns to score, whose speakers may have other names
+    collar : seconds before and after each start and end of a reference turn that are not scored
     step : resolution of time, seconds
 
     Raises
@@ -217,7 +220,7 @@ def diarization_errors(reference: Sequence[Turn], found_turns: Sequence[Turn], c
 
 
 def _activity(turns: Sequence[Turn], length: int, step: float) -> np.ndarray:
-    """Return bool (speakers, steps)."""
+    """Return which speakers speak in which step of time, bool (speakers, ``length``)."""
     speakers = sorted({turn.speaker for turn in turns})
     active = np.zeros((len(speakers), length), dtype=bool)
     for turn in turns:

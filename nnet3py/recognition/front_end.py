@@ -259,7 +259,10 @@ def _options_of(kind: str) -> dict[str, Any]:
 
 
 def _values(config: Config | None, kinds: list[str]) -> dict[str, Any]:
-    """Return the given options. Raises UsageError for options that no kind has."""
+    """Return options of features, given as a dict or as a file, by name.
+
+    Raises UsageError for options that none of the kinds of features has.
+    """
     options: dict[str, Any] = {}
     for kind in kinds:
         options |= _options_of(kind)

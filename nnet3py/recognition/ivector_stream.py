@@ -15,10 +15,10 @@ _AT_A_TIME = 1000     # frames that are transformed together, even before an i-v
 
 
 class IvectorStream:
-    """The i-vectors of one stream: accept frames as they come, ask for the i-vector of a frame.
+    """An estimator of the i-vectors of one stream: :meth:`accept` takes its frames, :meth:`at` returns an i-vector.
 
-    Memory does not grow. Frames have weight 1, unless :meth:`update_weights` is called, before the first i-vector is
-    asked for, and then for all frames.
+    Its memory does not grow with the stream. All frames have weight 1, unless :meth:`update_weights` is called: then
+    all weights begin at 0, and the first call must come before the first i-vector is estimated.
 
     Parameters
     ----------
@@ -27,7 +27,7 @@ class IvectorStream:
 
     Attributes
     ----------
-    num_frames_ready : number of frames that have i-vectors: splicing waits for its right context
+    num_frames_ready : number of frames that have i-vectors; fewer than were accepted, as splicing needs right context
     log_like, weight : sums of log-likelihoods and weights of the frames used so far
     """
 
@@ -71,7 +71,7 @@ class IvectorStream:
         self._is_finished = True
 
     def _transform(self) -> None:
-        """Normalize, splice and transform the frames so far; done as late as possible, since few frames take longer."""
+        """Normalize, splice and transform the frames accepted so far, many at a time, since that is faster."""
         if self._num_coming:
             base = np.concatenate(self._coming)
             self._coming, self._num_coming = [], 0
@@ -87,30 +87,30 @@ class IvectorStream:
 
         Parameters
         ----------
-        frames : int64 (changes,), numbers of frames, which need not have come yet
-        deltas : float32 (changes,), differences to add to their weights, which begin at 0
+        frames : int64 (changes,), numbers of frames, which need not be accepted yet
+        deltas : float32 (changes,), differences to add to the weights of these frames, which begin at 0
 
         Raises
         ------
-        UsageError : i-vectors were asked for before, without weights
+        UsageError : i-vectors were already estimated with all weights 1
         """
         if self._waiting is None and self._done:
-            raise UsageError("weights of frames must be given before the first i-vector is asked for")
+            raise UsageError("weights of frames must be given before the first i-vector is computed")
         if self._waiting is None:
             self._waiting = frames, deltas
         else:
             self._waiting = np.concatenate((self._waiting[0], frames)), np.concatenate((self._waiting[1], deltas))
 
     def no_changes_before(self, frame: int) -> None:
-        """Promise that weights of frames before ``frame`` will not change, so that these frames can be dropped."""
+        """Declare that weights of frames before ``frame`` will not change any more, so that memory can be freed."""
         self._keep_from = frame
 
     def at(self, frame: int) -> np.ndarray:
         """Return the i-vector for a frame, float32 (ivector dim,).
 
-        The frame must be ready, and frames must be asked for in their order. The i-vector is estimated from all frames
-        up to this frame, or of the period that the frame is in, as the settings say; for the same or an earlier frame
-        it is the last estimate.
+        ``frame`` must be below ``num_frames_ready``, and not below that of earlier calls. The i-vector is estimated
+        from all frames up to ``frame`` (setting ``use_most_recent``), from all frames that are ready (``greedy``), or
+        else from all frames up to the first of the period that ``frame`` is in.
         """
         models = self._models
         if not 0 <= frame < self.num_frames_ready:
@@ -181,7 +181,7 @@ class IvectorStream:
         return float(np.linalg.norm(self._result(self._current)))
 
     def adaptation_state(self) -> AdaptationState:
-        """Return the speaker's state for the next utterance, as if this one ended now."""
+        """Return the adaptation to the speaker, for the speaker's next utterance, as if the sound ended now."""
         self._transform()
         models = self._models
         return AdaptationState(self._normalizer.stats(), self._stats).limited(models.max_remembered_frames,
@@ -189,7 +189,7 @@ class IvectorStream:
 
 
 def _summed(frames: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return different frames in ascending order with the sums of their deltas, without sums of 0."""
+    """Add up the deltas of each frame; return the frames whose sum is not 0, ascending, and the sums."""
     order = np.argsort(frames, kind="stable")
     frames, deltas = frames[order], deltas[order].astype(np.float32)
     starts = np.flatnonzero(np.diff(frames, prepend=-1))
@@ -200,7 +200,7 @@ def _summed(frames: np.ndarray, deltas: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 class _Transformed:
-    """Frames that are spliced and transformed as they arrive; ``rows`` holds the results."""
+    """A transform (splicing, then LDA) of frames as they arrive; ``rows`` is the FrameBuffer of its output."""
 
     def __init__(self, models: OnlineModels) -> None:
         self._left, self._right, self._lda = models.left_context, models.right_context, models.lda
@@ -208,7 +208,7 @@ class _Transformed:
         self.rows = FrameBuffer(len(models.lda))
 
     def accept(self, features: np.ndarray) -> None:
-        """Take further frames, float32 (frames, dim); a row is ready when its right context is there."""
+        """Append frames, float32 (frames, dim), to the input; transform all frames whose right context has come."""
         if not len(features):
             return
         if self._context is None:

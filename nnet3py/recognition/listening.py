@@ -20,7 +20,7 @@ MOST_SECONDS_BEHIND = 30.0     # of a microphone's sound that may wait to be dec
 
 
 class StreamLike(Protocol):
-    """The interface of a recognizer's stream that is used here."""
+    """The methods of :class:`~nnet3py.recognition.stream.Stream` that this module calls."""
 
     def accept_waveform(self, block: Any) -> Any: ...
     @property
@@ -32,14 +32,17 @@ class StreamLike(Protocol):
 
 
 class Heard(NamedTuple):
-    """The words of a segment: all words if it is over, otherwise those so far."""
+    """The text of a segment: complete if ``is_over``, otherwise of the sound so far."""
 
     text: str
     is_over: bool
 
 
 def heard(stream: StreamLike, blocks: Iterable[Any]) -> Iterator[Heard]:
-    """Yield the words of a stream after each block; segments without words are left out."""
+    """Pass blocks of sound to a stream; yield the current segment's text after each, and each finished segment's.
+
+    Finished segments without words are left out.
+    """
     for block in blocks:
         stream.accept_waveform(block)
         while stream.endpoint:
@@ -53,12 +56,12 @@ def heard(stream: StreamLike, blocks: Iterable[Any]) -> Iterator[Heard]:
 
 
 def short_blocks(blocks: Iterable[np.ndarray], rate: float, in_real_time: bool = False) -> Iterator[np.ndarray]:
-    """Yield the samples of longer blocks, (samples,), in blocks of BLOCK_SECONDS.
+    """Cut blocks of samples, (samples,), into blocks of at most BLOCK_SECONDS, and yield these.
 
     Parameters
     ----------
     rate : samples a second
-    in_real_time : whether blocks are delayed until they would have been spoken
+    in_real_time : whether each block is held back until the time when a microphone would have recorded it
     """
     size = max(1, int(rate * BLOCK_SECONDS))
     begun, count = time.monotonic(), 0
@@ -86,18 +89,21 @@ class Microphone:
         self._lost = 0
 
     def put(self, block: bytes) -> None:
-        """Add a block of sound; called in a thread of the library."""
+        """Add a block of 16-bit samples to the queue of :meth:`blocks`; called in a thread of sounddevice.
+
+        Blocks are dropped while the queue holds ``MOST_SECONDS_BEHIND`` or more.
+        """
         if self._blocks.qsize() * BLOCK_SECONDS < MOST_SECONDS_BEHIND:
             self._blocks.put(block)
         else:
             self._lost += 1
 
     def stop(self) -> None:
-        """Let :meth:`blocks` end after the sound so far; may be called by a signal handler."""
+        """End :meth:`blocks` after the blocks that were recorded so far; may be called by a signal handler."""
         self._blocks.put(None)
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield 16-bit samples as they come, until :meth:`stop` is called."""
+        """Yield blocks of 16-bit samples as they are recorded, until :meth:`stop` is called."""
         while (block := self._blocks.get()) is not None:
             yield block
             if self._lost:
@@ -106,7 +112,7 @@ class Microphone:
 
 
 def find_microphone(device: str = "") -> Microphone:
-    """Return the default microphone, or the microphone of a number or (part of a) name, not opened yet.
+    """Find a microphone, without opening it: the default one, or the one with a number or a name (or part of it).
 
     Raises Nnet3Error if there is none, or if the package sounddevice or its library is missing.
     """
@@ -117,7 +123,10 @@ def find_microphone(device: str = "") -> Microphone:
 
 @contextmanager
 def opened(microphone: Microphone, device: str = "") -> Iterator[None]:
-    """Start listening. Raises Nnet3Error if the device cannot be opened."""
+    """Open the microphone, and put its sound into ``microphone`` until the context ends.
+
+    Raises Nnet3Error if the device cannot be opened.
+    """
     with _faults(device) as library:
         stream = library.RawInputStream(
             samplerate=microphone.rate, blocksize=int(microphone.rate * BLOCK_SECONDS), device=_number_or_name(device),
@@ -133,7 +142,7 @@ def _number_or_name(device: str) -> int | str | None:
 
 @contextmanager
 def _faults(device: str) -> Iterator[Any]:
-    """Yield the library, whose errors are converted to Nnet3Error."""
+    """Yield the package sounddevice; convert its errors within the context to Nnet3Error."""
     library = sounddevice()
     try:
         yield library

@@ -61,7 +61,7 @@ _EXTRACTOR_FILES = {"lda-matrix": "final.mat", "global-cmvn-stats": "global_cmvn
 
 @dataclass
 class ModelFolder:
-    """The files and options of a model for recognition; empty names: no such file.
+    """The files and options of a model for recognition; "" for a file that does not exist.
 
     Attributes
     ----------
@@ -73,10 +73,10 @@ class ModelFolder:
     words : words.txt, or a graph with a table of words
     word_boundary, align_lexicon : files for the times of words
     old_grammar, new_grammar : rescore/G.fst and rescore/G.carpa, whose costs replace those of G.fst in results
-    rnnlm : folder of an RNN language model, for rescoring after that
+    rnnlm : folder of an RNN language model, for rescoring after rescore/G.carpa
     feature_kind, features : ``mfcc``, ``fbank`` or ``plp``, and their options
     pitch : options of appended pitch; None: no pitch
-    options : the given options of decoding, endpoints, silence weighting and the network
+    options : options of decoding, endpoints, silence weighting and the network that files or the caller give
     ivectors : options and files of i-vectors; None: no i-vectors
     cmvn : options of normalizing the network's input, with ``global-cmvn-stats``; None: no normalization
     missing : messages about missing files and options
@@ -118,7 +118,7 @@ class ModelFolder:
         return self.is_lookahead or bool(self.phrase_graph)
 
     def describe(self) -> str:
-        """Return a description in one line."""
+        """Return a description of the model in one line."""
         graph = "no graph" if not self.graph else "a lookahead graph" if self.is_lookahead else "a graph"
         parts = [graph, self.feature_kind.upper() if self.feature_kind != "fbank" else "filterbanks"]
         parts += ["pitch"] if self.pitch is not None else []
@@ -161,7 +161,10 @@ def read_model_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str
 
 def look_at_folder(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
                    options: Mapping[str, OptionValue] | None = None) -> ModelFolder:
-    """Find the files and options of a folder that may lack some (``missing``). Raises Nnet3Error for no folder."""
+    """Find the files and options of a model like :func:`read_model_folder`, but allow for missing ones.
+
+    What is missing is listed in the result's ``missing``. Raises Nnet3Error only if there is no such folder.
+    """
     return _Reader(os.fspath(path), os.fspath(graph) if graph else "", dict(options or {})).read()
 
 
@@ -177,7 +180,7 @@ class _Reader:
         self.folder = ModelFolder(folder, _layout(folder), model)
 
     def read(self) -> ModelFolder:
-        """Fill in the folder."""
+        """Find all files and options; return the ModelFolder."""
         folder = self.folder
         folder.model = folder.model or self._one_of("am/final.mdl", "final.mdl") or self._lack(
             "there is no acoustic model, am/final.mdl or final.mdl")
@@ -195,7 +198,7 @@ class _Reader:
     # -- helpers -------------------------------------------------------------------------------------------------------
 
     def _one_of(self, *names: str) -> str:
-        """Return the first of some files that is there; empty for none."""
+        """Return the path of the first of ``names`` that is a file in the folder; "" if none is."""
         paths = (os.path.join(self.folder.path, name) for name in names)
         return next((path for path in paths if os.path.isfile(path)), "")
 
@@ -204,7 +207,7 @@ class _Reader:
         return ""
 
     def _attempt(self, step: Callable[[], None]) -> None:
-        """Call ``step``; the message of its error is one of ``missing``."""
+        """Call ``step``; append the message of an Nnet3Error that it raises to ``missing``."""
         try:
             step()
         except Nnet3Error as error:
@@ -242,7 +245,10 @@ class _Reader:
                                                  "align_lexicon.int")
 
     def _words(self, places: tuple[str, ...]) -> str:
-        """Return a file of words: words.txt, or a graph with a table of words, which vosk prefers to words.txt."""
+        """Return the file with the word table: words.txt in ``places``, or a graph with output symbols; "" for none.
+
+        If there are both, the graph is taken for a folder of vosk's, as in vosk, and words.txt for other folders.
+        """
         folder = self.folder
         graphs = [path for path in (folder.graph, folder.grammar) if path and has_output_symbols(path)]
         beside = self._file_beside(places, "words", "words.txt")
@@ -278,7 +284,7 @@ class _Reader:
         folder.options = values
 
     def _silence(self, values: dict[str, Any]) -> None:
-        """Set the phones that are silence, and their weight for i-vectors."""
+        """Set missing options of silence in ``values``: the silence phones, and their weight for i-vectors."""
         beside = os.path.dirname(self.folder.graph)
         listed = _file(beside, "phones/silence.csl") if self.folder.layout in (KALDI, ONLINE) else ""
         if listed and not values.get("endpoint.silence-phones"):
@@ -289,7 +295,7 @@ class _Reader:
             values.setdefault("ivector-silence-weighting.silence-weight", _VOSK_SILENCE_WEIGHT)
 
     def _named(self, option: str) -> str:
-        """Return the file that an option names; empty for none."""
+        """Return the path of the file that is the value of an option; "" if the option is not given."""
         name = str(self.folder.options.get(option, ""))
         return find_file(name, self.folder.path) if name else ""
 
@@ -322,7 +328,7 @@ class _Reader:
             values = read_conf(conf, tables.IVECTOR)
             for option in tables.IVECTOR_FILES:
                 if not values.get(option):
-                    raise UsageError(f"{conf} does not say --{option}")
+                    raise UsageError(f"{conf} does not set --{option}")
                 values[option] = find_file(values[option], folder.path)
         elif extractor:
             values = self._extractor_files(extractor)
@@ -333,7 +339,7 @@ class _Reader:
         folder.ivectors = values
 
     def _extractor_files(self, extractor: str) -> dict[str, Any]:
-        """Return options of i-vectors for a folder with an extractor, but without options of its own."""
+        """Return the i-vector options of a folder with an extractor (its subfolder), but without a conf file for it."""
         values: dict[str, Any] = {"max-count": _MAX_COUNT}
         for option, name in _EXTRACTOR_FILES.items():
             values[option] = self._one_of(f"{extractor}/{name}") or self._lack(
@@ -374,7 +380,7 @@ class _Reader:
             folder.rnnlm = place
 
     def _refuse(self) -> None:
-        """Refuse options that exist but are not supported."""
+        """Raise UsageError for options of Kaldi's that are not supported."""
         folder = self.folder
         if not folder.options.get("determinize-lattice", True):
             raise UsageError("--determinize-lattice=false: results need determinized lattices")
@@ -397,7 +403,10 @@ class _Reader:
 
 def files_of_model(path: str | os.PathLike[str], graph: str | os.PathLike[str] | None = None,
                    options: Mapping[str, Any] | None = None) -> set[str]:
-    """Return all files in a model's folder, and the files elsewhere that it names. As :func:`look_at_folder`."""
+    """Return the paths of all files in a model's folder, and of files elsewhere that its options name.
+
+    Arguments and errors are those of :func:`look_at_folder`.
+    """
     folder = look_at_folder(path, graph, options)
     values = [*vars(folder).values(), *(folder.ivectors or {}).values(), *(folder.cmvn or {}).values()]
     named = {value for value in values if isinstance(value, str) and os.path.isfile(value)}
@@ -406,7 +415,10 @@ def files_of_model(path: str | os.PathLike[str], graph: str | os.PathLike[str] |
 
 
 def stamp(files: Iterable[str]) -> Stamp:
-    """Return name, size, time and inode of files, to notice changes. Raises OSError for a file that does not exist."""
+    """Return the set of (name, size, time of change, inode) of files; it differs if any file has changed.
+
+    Raises OSError for a file that does not exist.
+    """
     states = []
     for file in files:
         state = os.stat(file)
@@ -450,7 +462,7 @@ _LANGUAGE = re.compile(r"vosk-model(?:-small)?-([a-z]{2}(?:-[a-z]{2})?)(?:-|$)")
 
 
 def published_places() -> list[Path]:
-    """Return the existing folders of published models: ``$VOSK_MODEL_PATH``, the system's, the user's."""
+    """Return the existing folders in which vosk looks for models: ``$VOSK_MODEL_PATH``, the system's, the user's."""
     given = os.environ.get(_VARIABLE)
     places = [Path(given)] if given else []
     places += [Path("/usr/share/vosk"), Path.home() / "AppData/Local/vosk", Path.home() / ".cache/vosk"]
@@ -458,7 +470,7 @@ def published_places() -> list[Path]:
 
 
 def published_models() -> list[Path]:
-    """Return the published models' folders, place by place, small models first, then by name."""
+    """Return the model folders in all of :func:`published_places`; in each place small models first, then by name."""
     folders: list[Path] = []
     for place in published_places():
         inside = [path for path in place.iterdir() if path.name.startswith(_PREFIX) and path.is_dir()]

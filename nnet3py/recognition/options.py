@@ -23,10 +23,10 @@ ENDPOINT_MODES = {"default": 1.0, "short": 0.75, "long": 1.5, "very-long": 4.0}
 
 @dataclass(frozen=True)
 class EndpointRule:
-    """A rule by which an utterance is over if all conditions hold; times are in seconds.
+    """A rule by which an utterance is over if all its conditions hold; times are in seconds. Kaldi: EndpointRule.
 
-    ``max_relative_cost`` is the cost of the best path that may end here, relative to the best path;
-    ``min_utterance_length`` counts from the end of the last utterance.
+    ``max_relative_cost`` is the largest allowed difference between the cost of the best path that ends in a final state
+    and that of the best path; ``min_utterance_length`` counts from the end of the last utterance.
     """
 
     must_contain_nonsilence: bool = opt("must-contain-nonsilence", True,
@@ -49,7 +49,7 @@ class EndpointOptions:
 
     Attributes
     ----------
-    silence_phones : numbers of the phones that are silence; none: nothing is silence
+    silence_phones : phones that are silence, integers of phones.txt; empty: nothing is silence
     rules : EndpointRule by name, in the order in which they are tried
     """
 
@@ -57,7 +57,7 @@ class EndpointOptions:
     rules: dict[str, EndpointRule] = field(default_factory=_default_rules)
 
     def with_mode(self, mode: str) -> EndpointOptions:
-        """Return options with the silences of rules 2 to 4 scaled by a mode, one of ``ENDPOINT_MODES``.
+        """Return options whose rules 2 to 4 wait for shorter or longer silence by ``mode``, one of ``ENDPOINT_MODES``.
 
         Raises UsageError for another mode. vosk: SetEndpointerMode.
         """
@@ -69,7 +69,10 @@ class EndpointOptions:
             for name, rule in self.rules.items()})
 
     def with_delays(self, start: float, end: float, longest: float) -> EndpointOptions:
-        """Return options with other times (seconds): silence before words, silence after them, the longest utterance.
+        """Return options with other times, in seconds.
+
+        ``start`` is the silence that ends an utterance without words, ``end`` the silence after words, ``longest`` the
+        length at which any utterance ends.
 
         vosk: SetEndpointerDelays.
         """
@@ -83,8 +86,8 @@ class EndpointOptions:
 class SilenceWeightingOptions:
     """Weights of frames of silence for i-vectors; other frames have weight 1. Kaldi: OnlineSilenceWeightingConfig.
 
-    A frame is silence by its phone, or as one of ``max_state_duration`` or more frames in a row with the same
-    transition-id, if that number is above 0.
+    A frame is silence if its phone is a silence phone. With ``max_state_duration`` above 0, that many or more frames in
+    a row with the same transition-id count as silence, too.
     """
 
     silence_phones: Sequence[int] = opt("silence-phones", (), "Phones (numbers, with colons) whose frames count less "
@@ -105,8 +108,8 @@ class DiarizationOptions:
 
     Attributes
     ----------
-    threshold : smallest similarity of vectors of one speaker: a cosine, or a log-likelihood ratio by PLDA; None: 0.5,
-        or 0 by PLDA
+    threshold : smallest similarity at which clusters of vectors are merged into one speaker: a cosine (None: 0.5), or
+        with PLDA a log-likelihood ratio (None: 0)
     max_pause : seconds; shorter pauses do not end a turn
     min_speech : seconds; shorter speech is passed over
     """
@@ -187,7 +190,10 @@ ONLINE: dict[str, Any] = {**defaults((*PIPELINE_SETTINGS, RNNLM)), **DECODING}
 
 
 def of_features(kind: str) -> dict[str, Any]:
-    """Return the options of a conf file of features; ``kind`` is ``mfcc``, ``fbank`` or ``plp``."""
+    """Return names and defaults of the options in a conf file of features, such as mfcc.conf.
+
+    ``kind`` is ``mfcc``, ``fbank`` or ``plp``.
+    """
     return defaults((*conf_settings(kind), OUTPUT_FORMAT))
 
 
@@ -203,5 +209,5 @@ def weighting_options(values: Mapping[str, Any]) -> SilenceWeightingOptions:
 
 
 def cmvn_options(values: Mapping[str, Any]) -> OnlineOptions:
-    """Return the options of normalizing features."""
+    """Return the options of normalizing features, from options by Kaldi's names."""
     return with_values(OnlineOptions(), values)

@@ -41,9 +41,9 @@ class PitchSettings:
 
 
 class FeatureStream:
-    """Features of one stream of sound: samples go in as they come, frames come out as they are ready.
+    """An extractor of features for one stream of sound, which takes samples in blocks and returns finished frames.
 
-    Only the memory of pitch grows. Sound of another rate is resampled if the options allow it.
+    Its memory grows with the stream only if there is pitch. Sound of another rate is resampled if the options allow it.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class FeatureStream:
         self._is_finished = False
 
     def accept(self, samples: np.ndarray, rate: float) -> np.ndarray:
-        """Take samples, and return the frames that have become ready.
+        """Take a block of samples, and return the frames whose window it completes.
 
         Parameters
         ----------
@@ -114,7 +114,10 @@ class FeatureStream:
         return np.concatenate((before, self._with_pitch(self._frames.finish())))
 
     def pitch(self, first: int, end: int) -> np.ndarray:
-        """Return the pitch of frames that are ready by the current estimate, float32 (end - first, pitch_dim)."""
+        """Return the pitch of frames ``first`` to ``end`` - 1, float32 (end - first, pitch_dim).
+
+        These frames must be ready. Kaldi's pitch tracker revises its estimate of earlier frames as sound comes.
+        """
         assert self._pitch is not None
         return self._pitch.frames(first, end)
 
@@ -147,7 +150,7 @@ _AT_A_TIME = 5000         # frames that are normalized and spliced together, how
 
 @dataclass
 class PipelineModels:
-    """The settings and models that make the input of a network of sound; any number of streams share them.
+    """The settings and models that turn sound into the input of a network; any number of streams share them.
 
     Attributes
     ----------
@@ -188,7 +191,7 @@ class PipelineModels:
 
     @property
     def weights_silence(self) -> bool:
-        """True if the weights of frames for i-vectors depend on what is recognized."""
+        """True if frames recognized as silence have another weight for i-vectors than other frames."""
         return self.ivectors is not None and self.silence_weighting.is_active
 
     def check(self) -> None:
@@ -216,7 +219,7 @@ class PipelineModels:
 
 @dataclass
 class SpeakerState:
-    """The adaptation to a speaker that a stream passes to the speaker's next stream.
+    """The adaptation to a speaker at the end of a stream, with which the speaker's next stream can begin.
 
     Attributes
     ----------
@@ -229,7 +232,7 @@ class SpeakerState:
 
 
 class FeaturePipeline:
-    """The input of a network for one stream of sound as it arrives: frames, and an i-vector for each frame.
+    """A computer of the network's input for one stream of sound as it arrives: frames and i-vectors.
 
     Parameters
     ----------
@@ -278,7 +281,7 @@ class FeaturePipeline:
 
     @property
     def num_frames_ready(self) -> int:
-        """Number of frames of the network's input so far."""
+        """Number of frames of the network's input that are ready."""
         return self._input.end
 
     @property
@@ -287,9 +290,10 @@ class FeaturePipeline:
         return self._input.end if self.ivectors is None else self.ivectors.num_frames_ready
 
     def frames(self, first: int, end: int) -> np.ndarray:
-        """Return frames, float32 (end - first, input dim), a view that is valid until more sound comes.
+        """Return frames ``first`` to ``end`` - 1 of the input, float32 (end - first, input dim).
 
-        Pitch is by the current estimate, unless the input is normalized, which happens once.
+        The result is a view, valid until more sound is accepted. Pitch is the current estimate, except where the input
+        is normalized: then it is the estimate at the time when the frame became ready.
         """
         frames = self._input.between(first, end)
         if self._revises_pitch and end > first:
@@ -297,7 +301,7 @@ class FeaturePipeline:
         return frames
 
     def frames_at(self, numbers: np.ndarray) -> np.ndarray:
-        """Return a copy of the frames of these numbers, float32 (numbers, input dim)."""
+        """Return a copy of the frames with the given numbers, float32 (len(numbers), input dim)."""
         if self._revises_pitch and len(numbers):
             self.frames(int(numbers.min()), int(numbers.max()) + 1)
         return self._input.rows(numbers)
@@ -307,11 +311,11 @@ class FeaturePipeline:
         return self._features.pitch_dim > 0 and self._normalizer is None
 
     def forget(self, before: int) -> None:
-        """Drop the input's frames before number ``before``."""
+        """Free the memory of the input's frames before frame ``before``."""
         self._input.forget(before)
 
     def ivector(self, frame: int) -> np.ndarray:
-        """Return the i-vector for a frame, as :meth:`IvectorStream.at`; zeros for ``frame`` -1 (no frame yet)."""
+        """Return the i-vector for a frame as :meth:`IvectorStream.at`; zeros for ``frame`` -1, before any frame."""
         if self.ivectors is None:
             raise UsageError("the stream has no i-vectors")
         if frame < 0:
@@ -319,17 +323,18 @@ class FeaturePipeline:
         return self.ivectors.at(frame)
 
     def adaptation_state(self) -> SpeakerState:
-        """Return the speaker's state for the next stream, as if this one ended now."""
+        """Return the adaptation to the speaker, for the speaker's next stream, as if this stream ended now."""
         return SpeakerState(None if self.ivectors is None else self.ivectors.adaptation_state(),
                             None if self._normalizer is None else self._normalizer.stats())
 
 
 def pipeline_models(speech: SpeechOptions, values: Mapping[str, Any], cmvn: Mapping[str, Any] | None,
                     ivectors: Mapping[str, Any] | None, pitch: Mapping[str, Any] | None = None) -> PipelineModels:
-    """Read the files that options name, for features, normalization and i-vectors.
+    """Read the files named by options of features, normalization and i-vectors.
 
     Parameters
     ----------
+    speech : options of the features
     values : options ``ivector-silence-weighting.…`` by Kaldi's names
     cmvn : options of normalizing the network's input, with ``global-cmvn-stats``; None: no normalization
     ivectors : options as for :func:`ivector_models`; None: no i-vectors
@@ -354,8 +359,8 @@ def pipeline_models(speech: SpeechOptions, values: Mapping[str, Any], cmvn: Mapp
 def ivector_models(values: Mapping[str, Any]) -> OnlineModels:
     """Read the models of i-vectors. Raises Nnet3Error for files that are invalid, or do not fit each other.
 
-    ``values`` has the options ``IVECTOR_FILES``, given options of ``IVECTOR``, and as ``splice`` and ``cmvn`` those in
-    the files ``splice-config`` and ``cmvn-config``.
+    ``values`` maps the options in ``IVECTOR_FILES`` to paths, options in ``IVECTOR`` to values (the others have their
+    defaults), and ``splice`` and ``cmvn`` to the options read from the files ``splice-config`` and ``cmvn-config``.
     """
     models = OnlineModels(
         read_object(values["ivector-extractor"], IvectorExtractor.read), read_object(values["diag-ubm"], DiagGmm.read),

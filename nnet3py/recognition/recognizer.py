@@ -48,7 +48,7 @@ _CHAIN_SCALE = 1.0
 
 
 class Recognizer(Advising):
-    """A recognizer of speech, of a model folder of any layout that :mod:`~nnet3py.recognition.model_folder` knows.
+    """A recognizer of speech, read from a model folder in a layout of :mod:`~nnet3py.recognition.model_folder`.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ class Recognizer(Advising):
             aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
             rescorer(folder.old_grammar, folder.new_grammar, _rnnlm(folder, self.words, device)))
         self.speaker_model = _speaker_model(speaker_model)
-        self.decoder(self._graph)                          # raises errors of files that do not fit each other
+        self.decoder(self._graph)                          # raises an error now if files do not fit each other
 
     @classmethod
     def find(cls, lang: str | None = None, *, name: str | None = None, graph: str | os.PathLike[str] | None = None,
@@ -181,12 +181,15 @@ class Recognizer(Advising):
                              self.looped.frame_subsampling_factor)
 
     def decoder(self, graph: Graph | None = None, adaptation: SpeakerState | None = None) -> StreamDecoder:
-        """Return a decoder for a stream, with the model's graph or another one."""
+        """Return a new decoder for one stream, with the model's graph or another one."""
         return StreamDecoder(FeaturePipeline(self._models, adaptation), self.looped, graph or self._graph,
                              self._transitions, self._decoder_options, self._endpoint_options)
 
     def _known(self, phrase_list: Sequence[str]) -> tuple[tuple[int, ...], ...]:
-        """Return the numbers of the known words of a phrase list; nothing if the graph cannot be changed."""
+        """Return the word-ids of each phrase, without unknown words; () if the graph cannot take phrases.
+
+        Logs a warning in both cases.
+        """
         if not self.folder.takes_phrases:
             logger.warning("A phrase list has no effect: %s is not composed while decoding", self.folder.graph)
             return ()
@@ -198,7 +201,7 @@ class Recognizer(Advising):
 
     def _graph_with(self, phrases: tuple[str, ...], boost: tuple[tuple[str, float], ...],
                     phrase_list: tuple[tuple[int, ...], ...] = ()) -> Graph:
-        """Return the graph with phrases and boosted words in it."""
+        """Return the model's graph changed by phrases, boosted words or a phrase list; changed graphs are cached."""
         if not phrases and not boost and not phrase_list:
             return self._graph
         if not self.folder.takes_phrases:
@@ -219,7 +222,7 @@ class Recognizer(Advising):
 
     @cached_property
     def _lookahead_graph(self) -> LookaheadGraph:
-        """LookaheadGraph in which G is replaced by phrases, or words are boosted."""
+        """LookaheadGraph of the folder, to be changed by phrases and boosted words."""
         if isinstance(self._graph, LookaheadGraph):
             return self._graph
         return read_phrase_graph(self.folder, self._transitions)
@@ -245,7 +248,10 @@ class Recognizer(Advising):
 
     def __call__(self, sound: str | os.PathLike[str] | np.ndarray | bytes | Sound,
                  sample_rate: float | None = None) -> Result:
-        """:meth:`transcribe` a sound: a file, or samples, int16 (samples,) or float (samples,) from -1 to 1."""
+        """Recognize a whole sound, as :meth:`transcribe`.
+
+        ``sound`` is a file, or samples: bytes, int16 (samples,), or float (samples,) from -1 to 1.
+        """
         return self.transcribe(sound, sample_rate)
 
     # -- whole sounds --------------------------------------------------------------------------------------------------
@@ -329,14 +335,17 @@ class Recognizer(Advising):
 
 
 def folder_pipeline(folder: ModelFolder) -> PipelineModels:
-    """Read what makes the network's input of sound of any rate, without dither. Raises Nnet3Error."""
+    """Read the settings and models that turn sound of any sampling rate into the network's input, without dither.
+
+    Raises Nnet3Error for invalid files.
+    """
     speech = speech_options(folder.feature_kind, {
         **folder.features, "dither": 0.0, "allow-downsample": True, "allow-upsample": True})
     return pipeline_models(speech, folder.options, folder.cmvn, folder.ivectors, folder.pitch)
 
 
 def _segments(stream: Stream, blocks: Iterable[Block]) -> list[Result]:
-    """Return the results of a stream, segment after segment."""
+    """Pass all blocks to a stream, finish it, and return the results of its segments in order."""
     segments = []
     for block in blocks:
         stream.accept_waveform(block)
@@ -346,14 +355,17 @@ def _segments(stream: Stream, blocks: Iterable[Block]) -> list[Result]:
 
 
 def read_decoding_graph(folder: ModelFolder, model: TransitionModel) -> DecodingGraph | LookaheadGraph:
-    """Return the graph of a model folder, in one part or two. Nnet3Error for bad files."""
+    """Read a model folder's graph: HCLG.fst, or HCLr.fst and Gr.fst. Raises Nnet3Error for invalid files."""
     if not folder.is_lookahead:
         return DecodingGraph.read(folder.graph, model)
     return _read_lookahead_graph(folder.graph, folder.grammar, folder.disambig, model)
 
 
 def read_phrase_graph(folder: ModelFolder, model: TransitionModel) -> LookaheadGraph:
-    """Return the graph in two parts that a folder has besides its own, for phrases. Nnet3Error for bad files."""
+    """Read the lookahead graph (HCLr.fst, Gr.fst) for phrases that a folder has besides its HCLG.fst.
+
+    Raises Nnet3Error for invalid files.
+    """
     beside = os.path.dirname(folder.phrase_graph)
     hcl, grammar, disambig = (os.path.join(beside, name) for name in LOOKAHEAD_FILES)
     return _read_lookahead_graph(hcl, grammar, disambig, model)
@@ -374,7 +386,7 @@ def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedCom
 
 
 def _rnnlm(folder: ModelFolder, words: SymbolTable, device: str) -> RnnLanguageModel | None:
-    """Read the folder's RNN language model. Raises Nnet3Error if its words are not the recognizer's."""
+    """Read the folder's RNN language model, if it has one. Raises Nnet3Error if it lacks words of the recognizer."""
     if not folder.rnnlm:
         return None
     model = RnnLanguageModel(folder.rnnlm, words=folder.words, device=device)
@@ -396,7 +408,10 @@ def _speaker_model(model: str | os.PathLike[str] | SpeakerModel | None) -> Speak
 
 
 def acoustic_scale(folder: ModelFolder, model: AcousticModel) -> float:
-    """Return the folder's acoustic scale; without one, 1 for a chain model of Kaldi's (no priors), else 0.1."""
+    """Return the option acoustic-scale of a folder, or else its default.
+
+    The default is 1 for a model without priors (chain) in a folder of Kaldi's layouts, and 0.1 for others.
+    """
     if "acoustic-scale" not in folder.options and folder.layout in (KALDI, ONLINE) and not len(model.priors):
         return _CHAIN_SCALE
     return float(folder.options.get("acoustic-scale", tables.LOOPED["acoustic-scale"]))

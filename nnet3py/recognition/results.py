@@ -39,7 +39,7 @@ class Word(NamedTuple):
 
     Attributes
     ----------
-    word : its name
+    word : the word as in words.txt
     start, end : seconds since the stream began
     confidence : posterior probability of the word, from 0 to 1
     """
@@ -60,7 +60,7 @@ class Alternative(NamedTuple):
 class TimedAlternative(NamedTuple):
     """An alternative text, with its words and their times, as in vosk.
 
-    ``confidence`` is the negative cost, with graph costs scaled by 0.9; the confidence of its words is 1.
+    ``confidence`` is the negative cost of the text, with graph costs scaled by 0.9; ``confidence`` of each word is 1.
     """
 
     text: str
@@ -75,14 +75,14 @@ class Result(Advising, Shown):
     Attributes
     ----------
     words : tuple of Word
-    start, end : of the decoded sound, seconds since the stream began
+    start, end : start and end of the decoded sound, seconds since the stream began
     lattice : CompactLattice, acoustic costs without the acoustic scale, as Kaldi writes it; without states if nothing
         was decoded
-    segments : results of the segments; of one segment, the result itself
-    first_frame : number of decoded frames of the stream before the lattice
+    segments : results of the segments; the result of a single segment has only itself
+    first_frame : number of decoded frames of the stream before the first frame of the lattice
     speaker : float32 (dim,), speaker vector, to be compared by the cosine; None without a speaker model, or if there
         was too little speech. Of several segments, the first vector
-    speaker_frames : number of frames of which the vector was computed
+    speaker_frames : number of frames from which the vector was computed
     speaker_name : name of the speaker, after diarization (:func:`~nnet3py.recognition.diarization.with_speakers`)
     """
 
@@ -114,7 +114,7 @@ class Result(Advising, Shown):
         return self.text
 
     def __getitem__(self, name: str) -> NoReturn:
-        """Raise UsageError: vosk's results are dicts, these have attributes."""
+        """Raise UsageError: results of vosk are dicts, but a Result has attributes."""
         raise UsageError(f"a result has attributes, not keys such as {name!r}", "result.text, result.words")
 
     @property
@@ -128,7 +128,10 @@ class Result(Advising, Shown):
         return self.best(NUM_ALTERNATIVES)
 
     def best(self, count: int) -> list[Alternative]:
-        """Return at most ``count`` likeliest texts; ``text``, of the likeliest single words, need not be the first."""
+        """Return at most ``count`` likeliest texts with their costs, the best first.
+
+        ``text`` consists of the words of least expected error (minimum Bayes risk), so it need not be the first.
+        """
         return self._maker.alternatives(self.lattice, count)
 
     def alternatives(self, count: int) -> list[TimedAlternative]:
@@ -137,7 +140,7 @@ class Result(Advising, Shown):
 
     @classmethod
     def joined(cls, segments: Sequence[Result]) -> Result:
-        """Return the results of one or more segments as one result."""
+        """Join the results of one or more consecutive segments into one result."""
         if len(segments) == 1:
             return segments[0]
         first, words = segments[0], tuple(word for segment in segments for word in segment.words)
@@ -149,15 +152,15 @@ class Result(Advising, Shown):
 
 @dataclass(frozen=True, eq=False)
 class ResultMaker:
-    """A function from lattices to results, shared by streams.
+    """A maker of results from lattices, shared by streams.
 
     Attributes
     ----------
-    words : SymbolTable
+    words : SymbolTable of the words in the lattices
     model : TransitionModel of the lattices
     seconds_per_frame : seconds from one decoded frame to the next
     acoustic_scale : acoustic scale of the lattices
-    align : function that returns lattices whose arcs are whole words; None: words have the times of their arcs
+    align : function that aligns the arcs of a lattice with whole words; None: each word has the times of its arc
     rescore : function that replaces language model costs; None: no rescoring
     """
 
@@ -169,7 +172,7 @@ class ResultMaker:
     rescore: Callable[[CompactLattice], CompactLattice] | None = None
 
     def partial(self, words: np.ndarray) -> str:
-        """Return the text of words, int (words,), numbers in the table."""
+        """Return the text of word-ids, int (words,)."""
         return self.words.text(words)
 
     def result(self, lattice: CompactLattice, first_frame: int, num_frames: int) -> Result:
@@ -177,7 +180,7 @@ class ResultMaker:
 
         Parameters
         ----------
-        lattice : CompactLattice of its frames, with scaled acoustic costs; without states if there are no frames
+        lattice : CompactLattice of the segment, with scaled acoustic costs; without states if it has no frames
         first_frame : number of decoded frames of the stream before the segment
         num_frames : number of decoded frames of the segment
         """
@@ -189,11 +192,11 @@ class ResultMaker:
         return Result(words, start, end, scaled(lattice, Scales(1.0, 1.0 / self.acoustic_scale)), self, first_frame)
 
     def partial_words(self, lattice: CompactLattice, first_frame: int) -> tuple[Word, ...]:
-        """Return the words of a lattice without final costs."""
+        """Return the likeliest words of an unfinished segment's lattice, which has no final costs; () for none."""
         return self._words(lattice, first_frame) if lattice.start >= 0 else ()
 
     def _words(self, lattice: CompactLattice, first_frame: int) -> tuple[Word, ...]:
-        """Return the likeliest words by minimum Bayes risk."""
+        """Return the words of a lattice with minimum Bayes risk, with times and confidences."""
         best = minimum_bayes_risk(self._aligned(lattice))
         return tuple(
             Word(self.words.text([number]), self._seconds(first_frame + begin), self._seconds(first_frame + stop),
@@ -201,7 +204,10 @@ class ResultMaker:
             for number, (begin, stop), confidence in zip(best.words, best.times, best.confidences, strict=True))
 
     def timed_alternatives(self, lattice: CompactLattice, count: int, first_frame: int) -> list[TimedAlternative]:
-        """Return the best paths of a lattice without acoustic scale, with the times of words."""
+        """Return the ``count`` best paths of a lattice with the times of words.
+
+        The lattice's acoustic costs have no acoustic scale; graph costs are scaled by 0.9.
+        """
         alternatives = []
         scales = Scales(_CONFIDENCE_SCALES.graph, self.acoustic_scale)
         for path in best_paths(scaled(lattice, scales), count):
@@ -215,12 +221,12 @@ class ResultMaker:
         return alternatives
 
     def alternatives(self, lattice: CompactLattice, count: int) -> list[Alternative]:
-        """Return the best paths of a lattice without acoustic scale."""
+        """Return the texts and costs of a lattice's ``count`` best paths; its acoustic costs have no acoustic scale."""
         paths = [path_of(path) for path in best_paths(scaled(lattice, Scales(1.0, self.acoustic_scale)), count)]
         return [Alternative(self.words.text(path.words), float(path.cost)) for path in paths if path is not None]
 
     def _seconds(self, frames: float) -> float:
-        """Return seconds for a number of decoded frames, to the microsecond."""
+        """Return the duration of decoded frames in seconds, rounded to microseconds."""
         return round(float(frames) * self.seconds_per_frame, 6)
 
     def _aligned(self, lattice: CompactLattice) -> CompactLattice:
@@ -243,7 +249,10 @@ class ResultMaker:
 
 def aligner(model: TransitionModel, word_boundary: str,
             align_lexicon: str) -> Callable[[CompactLattice], Alignment] | None:
-    """Return a function that aligns words by word_boundary.int or align_lexicon.int; None if both names are empty."""
+    """Return a function that aligns the arcs of a lattice with whole words; None if both names of files are empty.
+
+    It uses the file ``word_boundary`` (word_boundary.int) or ``align_lexicon`` (align_lexicon.int).
+    """
     from nnet3py.io.streams import read_text
     from nnet3py.lattices.word_alignment import (
         WordBoundaries,

@@ -41,11 +41,11 @@ class BatchScheduler:
         self._threads = ThreadPoolExecutor(num_threads or THREADS_PER_CORE * available_cores(), "nnet3py-stream")
 
     def add(self, stream: Stream) -> ScheduledStream:
-        """Take a stream, which must be used only through the returned object from now on."""
+        """Add a stream; from now on it must be used only through the returned object."""
         return ScheduledStream(stream, self._threads)
 
     def shut_down(self) -> None:
-        """Take no more work, and wait for the work that was handed in."""
+        """Accept no more calls, and wait until all calls so far are done."""
         self._threads.shutdown()
 
     def __enter__(self) -> BatchScheduler:
@@ -57,9 +57,10 @@ class BatchScheduler:
 
 
 class ScheduledStream:
-    """A stream that is decoded by the threads of a scheduler; calls are done in their order.
+    """A stream that is decoded by the threads of a scheduler, made by :meth:`BatchScheduler.add`.
 
-    Errors are raised by the future of the call; other streams are not affected.
+    Each call returns at once with a future of its result; calls are executed in order. An error is raised by the future
+    of its call; other streams are not affected.
     """
 
     def __init__(self, stream: Stream, threads: ThreadPoolExecutor) -> None:
@@ -69,23 +70,26 @@ class ScheduledStream:
         self._is_running = False
 
     def accept_waveform(self, block: Block) -> Future[bool]:
-        """Hand in sound, as for :meth:`Stream.accept_waveform`; the future tells whether an utterance is over."""
+        """Pass a block to :meth:`Stream.accept_waveform`; the future's result is True if an utterance is over."""
         return self.run(lambda stream: stream.accept_waveform(block))
 
     def partial(self) -> Future[str]:
-        """Return the future of the segment's words, after all sound handed in so far."""
+        """Return a future of the text of the current segment, after all blocks so far."""
         return self.run(lambda stream: stream.partial)
 
     def result(self) -> Future[Result]:
-        """End this segment, and return the future of its result."""
+        """End the current segment, and return a future of its result."""
         return self.run(lambda stream: stream.result())
 
     def finish(self) -> Future[Result]:
-        """End the sound, and return the future of the last segment's result."""
+        """End the sound, and return a future of the last segment's result."""
         return self.run(lambda stream: stream.finish())
 
     def run(self, work: Callable[[Stream], T]) -> Future[T]:
-        """Call a function with the stream, in turn. Raises RuntimeError after the scheduler was shut down."""
+        """Call ``work(stream)`` in a thread after all earlier calls, and return a future of its result.
+
+        Raises RuntimeError after the scheduler was shut down.
+        """
         future: Future[T] = Future()
         with self._lock:
             if not self._is_running:
@@ -95,7 +99,7 @@ class ScheduledStream:
         return future
 
     def _next(self) -> None:
-        """Do the work that has waited longest; other streams have their turn before the next."""
+        """Execute this stream's oldest waiting call; queue the next one behind the calls of other streams."""
         while True:
             with self._lock:
                 work, future = self._waiting.popleft()

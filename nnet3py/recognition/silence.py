@@ -18,7 +18,10 @@ _FIRST_LOOK = 64          # decoded frames that are searched first for the end o
 
 
 class EndpointState(NamedTuple):
-    """The quantities that rules compare; seconds and costs in single precision, as in Kaldi."""
+    """The state of a search that endpoint rules test; seconds and costs are float32, as in Kaldi.
+
+    ``relative_cost`` is the cost of the best path that ends in a final state, minus that of the best path.
+    """
 
     contains_nonsilence: bool
     trailing_silence: np.float32
@@ -49,13 +52,13 @@ class EndpointDetector:
         self._frame_shift = np.float32(frame_shift)
 
     def state(self, search: LatticeDecoder) -> EndpointState:
-        """Return the quantities that rules compare, after one or more frames of a search."""
+        """Return the state of a search, which has decoded one or more frames, for endpoint rules."""
         length = np.float32(search.num_frames) * self._frame_shift
         silence = np.float32(trailing_silence(search, self._is_silence)) * self._frame_shift
         return EndpointState(bool(length > silence), silence, np.float32(search.final_relative_cost()), length)
 
     def activated_rule(self, search: LatticeDecoder) -> tuple[str, EndpointState] | None:
-        """Return the name of the first rule by which the utterance is over, and the state; None: it goes on.
+        """Return the first rule by which the utterance is over, as (name, state); None if no rule holds.
 
         Kaldi: EndpointDetected.
         """
@@ -94,7 +97,7 @@ LOOK_BACK = 100         # decoded frames whose weights may still change
 
 
 class SilenceWeighting:
-    """Weights of frames for i-vectors by the best path so far, and how they change as the search goes on.
+    """A computer of the weights of frames for i-vectors from the best path so far, which changes during the search.
 
     Parameters
     ----------
@@ -120,15 +123,15 @@ class SilenceWeighting:
 
     @property
     def can_wait(self) -> bool:
-        """True if weights may be computed later, when the search has gone on, with the same result.
+        """True if weights do not depend on how often :meth:`delta_weights` is called, so that calls can be put off.
 
-        With ``max_state_duration``, runs are counted from the first frame that may still change, so the moment matters.
+        False with ``max_state_duration``: runs are counted from the first frame whose weight may still change.
         """
         return int(self._options.max_state_duration) <= 0
 
     @property
     def _size(self) -> int:
-        """Number of frames, decoded or not, that have a weight."""
+        """Number of frames, at the decoded frame rate, that have a weight, whether or not they are decoded yet."""
         return self._first + len(self._weights)
 
     def delta_weights(self, search: LatticeDecoder, num_frames_ready: int) -> tuple[np.ndarray, np.ndarray]:
@@ -137,8 +140,8 @@ class SilenceWeighting:
         Parameters
         ----------
         search : LatticeDecoder, the search so far
-        num_frames_ready : number of frames of input that have i-vectors; up to ``frame_subsampling_factor - 1`` more
-            get a weight
+        num_frames_ready : number of frames of input that have i-vectors, all of which get a weight; rounded up to a
+            multiple of ``frame_subsampling_factor``
 
         Returns
         -------
@@ -163,7 +166,7 @@ class SilenceWeighting:
         return frames.reshape(-1), np.repeat(deltas[changed], self._subsampling)
 
     def _trace_back(self, search: LatticeDecoder) -> None:
-        """Store the best path's transition-ids of frames whose weights may change. Kaldi: ComputeCurrentTraceback."""
+        """Store the best path's transition-ids of the last ``LOOK_BACK`` frames. Kaldi: ComputeCurrentTraceback."""
         num_decoded = search.num_frames
         self._enlarge(num_decoded)
         first = max(0, self._size - LOOK_BACK, self._first)
@@ -179,7 +182,10 @@ class SilenceWeighting:
             self._weights = np.concatenate((self._weights, np.zeros(missing, dtype=np.float32)))
 
     def _new_weights(self, begin: int) -> np.ndarray:
-        """Return the weights from frame ``begin`` on by the current best path, float32."""
+        """Return the weights of decoded frames from ``begin`` on by the stored best path, float32 (frames,).
+
+        Frames that are not decoded yet have the weight of the last decoded frame.
+        """
         silence_weight = np.float32(self._options.silence_weight)
         ids = self._transition_ids[begin - self._first:]
         if ids[0] < 0:
@@ -201,7 +207,7 @@ class SilenceWeighting:
         return np.repeat(lengths >= most, lengths)
 
     def _forget(self) -> None:
-        """Drop frames whose weights cannot change any more, but for the last of them."""
+        """Free the memory of frames whose weights cannot change any more, except the last of them."""
         gone = max(0, self._size - LOOK_BACK - 1) - self._first
         if gone > LOOK_BACK:
             self._first += gone

@@ -95,7 +95,7 @@ _BLOCK_SECONDS = 10
 
 @dataclass
 class Sound:
-    """An opened sound, which can be read once.
+    """An opened file of sound, whose samples can be read once.
 
     Attributes
     ----------
@@ -158,7 +158,10 @@ def open_sound(path: str, channel: int | None = None) -> Sound:
 
 
 def _opened(path: str, content: bytes | None) -> Sound:
-    """Open by the first reader that can; for a WAVE file, raise the error of the first reader."""
+    """Open a file, or its ``content``, by the first reader that can read it.
+
+    If none can, the error of the first reader is raised for a WAVE file, that of the last for other files.
+    """
     begin = _beginning(path, content)
     if not begin:
         raise FormatError("expected a file of sound, found an empty one", path=path)
@@ -181,7 +184,7 @@ def _opened(path: str, content: bytes | None) -> Sound:
 
 
 def _readers(begin: bytes, content: bytes | None) -> Iterator[Callable[[str, bytes | None], Sound]]:
-    """Yield readers for a file that begins so, in the order in which they are tried."""
+    """Yield the readers to try, in order, for a file whose first bytes are ``begin``."""
     library = _library()
     is_stream = has_stream_size(begin)            # soundfile reads nothing of such a file, without an error
     if _is_wave(begin) and (library is None or content is not None or is_stream):
@@ -220,7 +223,7 @@ def _wave(path: str, content: bytes | None) -> Sound:
 
 
 def _by_library(library: Any, path: str, content: bytes | None) -> Sound:
-    """Open a file that soundfile can read, block by block."""
+    """Open a file, or its ``content``, by soundfile (``library``), which reads it block by block."""
     try:
         opened = library.SoundFile(path if content is None else io.BytesIO(content))
     except (RuntimeError, TypeError, OSError) as error:
@@ -274,17 +277,17 @@ def _library() -> Any:
 
 
 class Listed(NamedTuple):
-    """A file of sound, and the name of its result, without ending, relative to the folder that was given."""
+    """A file of sound; ``name`` is the file name of its result without ending, with subfolders of the given folder."""
 
     path: str
     name: str
 
 
 def find_sounds(paths: Iterable[str], names_differ: bool = True) -> list[Listed]:
-    """Return files, and the files of sound in folders and their subfolders, by their endings; each once, in order.
+    """Return the given files, and the files in given folders whose ending is that of sound; each once, in order.
 
-    The numbers of files left out, by ending, are logged, and files that are listed already. Raises UsageError for
-    missing files, folders without sounds, and, if ``names_differ``, for two results with the same name.
+    Subfolders are searched, too. Numbers of ignored files in folders, and repeated files, are logged. Raises UsageError
+    for missing files, folders without sounds, and, if ``names_differ``, for two results with the same name.
     """
     sounds: dict[str, Listed] = {}
     for path in paths:
@@ -296,10 +299,11 @@ def find_sounds(paths: Iterable[str], names_differ: bool = True) -> list[Listed]
 
 
 def listed_sounds(lines: Iterable[str]) -> list[Listed]:
-    """Return the files of a list, one per line, in order; each once, without empty lines.
+    """Return the files whose paths are the lines of a list, in order; repeated and empty lines are ignored.
 
-    Names of results include folders as in the list, so that files of the same name in different folders differ. Raises
-    UsageError for an empty list, and for two results with the same name. Whether a file exists is not checked here.
+    The name of a result is the path in the list without its ending, so files of the same name in different folders have
+    different results. Raises UsageError for an empty list, and for two results with the same name. Whether a file
+    exists is not checked here.
     """
     paths = list(dict.fromkeys(line.rstrip("\r") for line in lines if line.strip()))
     if not paths:
@@ -310,7 +314,7 @@ def listed_sounds(lines: Iterable[str]) -> list[Listed]:
 
 
 def _within(path: str) -> str:
-    """Return a path without drive, root and parent folders, so that it stays within a folder that it is joined to."""
+    """Return a relative path, without drive, root and ``..``, so that, joined to a folder, it stays inside it."""
     parts = os.path.splitdrive(os.path.normpath(path))[1].split(os.sep)
     return os.path.join(*(part for part in parts if part not in ("", os.pardir)))
 
@@ -361,7 +365,7 @@ def _with_own_names(sounds: list[Listed]) -> list[Listed]:
 
 
 def to_do(sounds: Sequence[Listed], folder: str, ending: str) -> list[Listed]:
-    """Return the sounds that have no result in a folder, or one that is older than the sound."""
+    """Return the sounds whose result in a folder is missing, or older than the sound."""
     def is_done(sound: Listed) -> bool:
         try:
             return os.path.getmtime(result_path(sound, folder, ending)) >= os.path.getmtime(sound.path)
@@ -372,12 +376,12 @@ def to_do(sounds: Sequence[Listed], folder: str, ending: str) -> list[Listed]:
 
 
 def result_path(sound: Listed, folder: str, ending: str) -> str:
-    """Return the file for a result."""
+    """Return the path of a sound's result in a folder."""
     return os.path.join(folder, sound.name + ending)
 
 
 def split(sounds: Sequence[Listed], count: int) -> list[list[Listed]]:
-    """Return at most ``count`` lists of sounds, of about the same number of bytes, none of them empty."""
+    """Distribute sounds over at most ``count`` lists, each with about the same number of bytes, none empty."""
     sizes = [0] * count
     lists: list[list[Listed]] = [[] for _ in range(count)]
     for sound in sorted(sounds, key=lambda sound: -os.path.getsize(sound.path)):
@@ -397,7 +401,7 @@ def write_list(sounds: Sequence[Listed], path: str) -> None:
 
 
 def read_list(path: str) -> list[Listed]:
-    """Read the file of :func:`write_list`."""
+    """Read a list that :func:`write_list` wrote."""
     lines = read_lines(path)
     if len(lines) % 2:
         raise UsageError(f"{path} is not a list of sounds with names: it has {len(lines)} lines")

@@ -23,11 +23,11 @@ from nnet3py.errors import FormatError, Nnet3Error
 logger = logging.getLogger(__name__)
 
 _BLOCK_SECONDS = 1
-_RATES = range(1000, 1_000_000)       # samples a second: others are damage
+_RATES = range(1000, 1_000_000)       # samples a second; a file with another rate is damaged
 # Formats whose header says how long they are; FFmpeg estimates others by their first packets.
 _STATING = {"matroska", "mov", "asf", "avi", "wav", "flac", "ogg"}
 _PLAYLISTS = {"hls", "dash", "concat"}
-_MOST_SECONDS = 1e7                   # longer ones are damage
+_MOST_SECONDS = 1e7                   # a longer duration in a header is not trusted
 # Seconds that may be missing at the end without a warning: a packet of sound; a video may end with a still image.
 _TOLERANCE, _TOLERANCE_OF_VIDEO = 0.2, 1.0
 # Playlists name other files, also on other computers; only the given file is read.
@@ -84,7 +84,10 @@ def by_media_library(library: Any, path: str, content: bytes | None) -> Containe
 
 
 def by_media_program(program: str, path: str, content: bytes | None) -> ContainedSound:
-    """Open a file, or its ``content``, by the program ffmpeg. Raises also Nnet3Error if it cannot be run."""
+    """Open a file, or its ``content``, by the program ffmpeg, as :func:`by_media_library`.
+
+    Raises also Nnet3Error if the program cannot be run.
+    """
     return _opened(_by_program(program, path, content), path)
 
 
@@ -96,7 +99,7 @@ def _opened(parts: Iterator[_Part], path: str) -> ContainedSound:
 
 
 def _blocks(first: _Part, parts: Iterable[_Part]) -> Iterator[np.ndarray]:
-    """Yield samples in blocks of about a second: packets are much shorter."""
+    """Join the samples of short parts, the first of which is ``first``; yield blocks of about a second."""
     kept, count = [first.samples], first.samples.shape[1]
     for part in parts:
         if count >= _BLOCK_SECONDS * first.rate:
@@ -108,12 +111,12 @@ def _blocks(first: _Part, parts: Iterable[_Part]) -> Iterator[np.ndarray]:
 
 
 def _stated(seconds: float, names: str) -> float:
-    """Return a duration if formats of these names state it and it is plausible; otherwise 0."""
+    """Return the duration in a header if its format (``names``) states durations and it is plausible, else 0."""
     return seconds if _STATING & set(names.split(",")) and 0 < seconds < _MOST_SECONDS else 0.0
 
 
 def _warn_if_short(there: float, stated: float, has_video: bool, path: str) -> None:
-    """Log a warning if the samples (``there``, seconds) are shorter than ``stated`` in the header; 0: not stated."""
+    """Log a warning if a file has fewer seconds of samples, ``there``, than its header states (``stated``; 0: none)."""
     if stated - there > (_TOLERANCE_OF_VIDEO if has_video else _TOLERANCE):
         logger.warning("The file ends after %.1f s, expected %.1f s by its header [%s]", there, stated, path)
 
@@ -151,14 +154,15 @@ def _by_library(library: Any, path: str, content: bytes | None) -> Iterator[_Par
 
 
 class _Decoder:
-    """A decoder of one stream of sound.
+    """A decoder of one stream of sound in a container, by PyAV.
 
     Attributes
     ----------
-    rate, num_channels : those of the first samples, to which later samples are converted; 0 before the first samples
-    end : seconds, the end of the packets of all streams
+    rate, num_channels : sampling rate and channels of the first samples, to which later samples are converted; 0 before
+        the first samples
+    end : time in seconds at which the last packet of any stream ends
     num_packets, num_damaged : number of packets of sound, and of those that could not be decoded
-    fault : reason of the last packet that could not be decoded
+    fault : error message of the last packet that could not be decoded
     """
 
     def __init__(self, library: Any, stream: Any, faults: tuple[type[BaseException], ...]) -> None:
@@ -182,7 +186,7 @@ class _Decoder:
             yield from (samples for samples in frames if samples.size)
 
     def _packets(self, container: Any) -> Iterator[Any]:
-        """Yield the packets of the stream; the last is None, which ends the stream for its decoder."""
+        """Yield the packets of the stream, then None, with which a decoder returns its last frames."""
         packets = container.demux()
         while True:
             try:
@@ -203,7 +207,10 @@ class _Decoder:
         yield None
 
     def _converted(self, frame: Any) -> np.ndarray:
-        """Return samples, float32 (channels, samples) from -1 to 1, with the channels and rate of the first samples."""
+        """Return a frame's samples, float32 (channels, samples) from -1 to 1, converted to the form of the first frame.
+
+        The form is the number of channels and the sampling rate. Raises ValueError for NaN or infinity.
+        """
         values = _values(frame)
         if not self.rate:
             if frame.sample_rate not in _RATES or not len(values):
@@ -272,7 +279,7 @@ def _by_program(program: str, path: str, content: bytes | None) -> Iterator[_Par
 
 
 def _started(program: str, source: str, log: str) -> Any:
-    """Start ffmpeg, which writes the first sound of a file as AU (a short header, then samples) into a pipe."""
+    """Start ffmpeg; return the process, which writes the file's first stream of sound in the format AU to a pipe."""
     command = [program, "-nostdin", "-hide_banner", "-nostats", "-loglevel", "level+info",
                "-protocol_whitelist", "file", "-i", f"file:{source}",
                "-map", "0:a:0", "-map_metadata", "-1", "-c:a", "pcm_f32be", "-f", "au", "-"]
@@ -284,7 +291,7 @@ def _started(program: str, source: str, log: str) -> Any:
 
 
 def _au_form(stream: Any, program: str, log: str, path: str) -> tuple[int, int]:
-    """Read an AU header: number of channels, and samples a second. Raises FormatError if there is none."""
+    """Read an AU header; return the number of channels and the sampling rate. Raises FormatError if there is none."""
     head = stream.read(_AU_HEADER.size)
     if len(head) < _AU_HEADER.size:                # the program has closed its output, and is about to end
         stream.read()
@@ -297,18 +304,18 @@ def _au_form(stream: Any, program: str, log: str, path: str) -> tuple[int, int]:
 
 
 def _report(log: str) -> str:
-    """Return the messages of the program so far."""
+    """Return ffmpeg's messages so far, from its log file."""
     with open(log, encoding="utf-8", errors="replace") as stream:
         return stream.read()
 
 
 def _faults_said(said: str) -> list[str]:
-    """Return the errors in ffmpeg's messages, by level; the end of a file that is too short is a mere warning there."""
+    """Return the errors in ffmpeg's messages, and the warning that a file ended prematurely."""
     return re.findall(r"\[(?:error|fatal|panic|warning(?=.*ended prematurely))\] (.*)", said)
 
 
 def _seconds_said(said: str, path: str) -> float:
-    """Return the duration in ffmpeg's messages; 0: none. Raises FormatError for a playlist."""
+    """Return the duration, in seconds, in ffmpeg's messages; 0 for none. Raises FormatError for a playlist."""
     form, times = re.search(r"Input #0, (\S+), from", said), re.search(r"Duration: (\d+):(\d+):(\d+\.\d+)", said)
     if form and _PLAYLISTS & set(form[1].split(",")):
         raise FormatError(f"expected a file of sound, found a list of other files ({form[1]})", path=path)
@@ -319,7 +326,7 @@ def _seconds_said(said: str, path: str) -> float:
 
 
 def _refusal(said: str, path: str) -> FormatError:
-    """Return the error for a file without samples."""
+    """Return the error to raise for a file without samples, by ffmpeg's messages."""
     if "Stream #0" in said and "Audio:" not in said:
         return FormatError("expected a file of sound, found one without sound", path=path)
     faults = _faults_said(said)

@@ -1,4 +1,4 @@
-"""Speaker vectors of segments, by an x-vector network of its own. vosk: ``SpkModel``."""
+"""Speaker vectors of segments, computed by an x-vector model besides the acoustic model. vosk: ``SpkModel``."""
 from __future__ import annotations
 
 import os
@@ -31,7 +31,7 @@ _LONGEST_LOOK_BACK = 500       # last decoded frames of a segment that are used
 
 
 class SpeakerVector(NamedTuple):
-    """The speaker vector of a segment, float32 (dim,), and the number of frames of which it was computed.
+    """The speaker vector of a segment, float32 (dim,), and the number of frames from which it was computed.
     """
 
     vector: np.ndarray
@@ -40,12 +40,12 @@ class SpeakerVector(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SpeakerModel:
-    """An x-vector model with its features, which streams share.
+    """An x-vector model: features, network and whitening; any number of streams share it.
 
     Attributes
     ----------
     path : folder of the model
-    features : SpeechFeatures, the network's input
+    features : SpeechFeatures, which computes the network's input
     mean, transform : float32 (output dim,) and (dim, output dim), for whitening the network's output
     plda : Plda, for comparing vectors; None if the folder has no file ``plda``
     """
@@ -100,10 +100,10 @@ class SpeakerModel:
         return vector
 
     def vectors(self, frames: np.ndarray, pieces: Sequence[tuple[int, int]]) -> np.ndarray:
-        """Return the vectors of pieces, float32 (pieces, dim), of length √dim.
+        """Return the x-vectors of pieces of a sound, float32 (pieces, dim), scaled to length √dim.
 
-        ``pieces`` have the first frame and the frame after the last. The mean of the three seconds around each frame,
-        also beyond a piece, is subtracted.
+        ``frames`` are the features of the whole sound, (frames, features dim); ``pieces`` are (first frame, frame after
+        the last). From each frame the mean of the three seconds around it is subtracted, also beyond a piece.
         """
         normalized = normalize_sliding(frames, _WINDOW, center=True)
         with self._lock:
@@ -115,12 +115,12 @@ class SpeakerModel:
 
 
 class SpeakerStream:
-    """Speaker vectors of the segments of one stream.
+    """A computer of speaker vectors for the segments of one stream.
 
     Parameters
     ----------
     model : SpeakerModel
-    is_silence : bool (transition-ids + 1,), which transition-ids are silence
+    is_silence : bool (transition-ids + 1,), whether a transition-id is silence
     frame_subsampling_factor : frames of features for each decoded frame
     """
 
@@ -135,9 +135,10 @@ class SpeakerStream:
         self._frames.append(self._features.accept(samples, rate))
 
     def segment_vector(self, search: LatticeDecoder, first_frame: int) -> SpeakerVector | None:
-        """Return the speaker vector of a segment that began with decoded frame ``first_frame``.
+        """Return the speaker vector of the current segment, which began with decoded frame ``first_frame``.
 
-        None if the segment has less than half a second of speech. Frames of earlier segments are dropped.
+        None if the best path of ``search``, the segment's search, has less than half a second of speech. Frees the
+        memory of earlier segments.
         """
         frames = np.concatenate(self._frames) if self._frames else np.zeros((0, self._model.features.dim), np.float32)
         frames = frames[first_frame * self._subsampling - self._first:]

@@ -30,7 +30,7 @@ _SETTLING_FRAMES, _LEAST_SETTLED, _FEW_PATHS = 60, 20, 200
 
 
 class Stream(Advising):
-    """A stream of sound, made by :meth:`Recognizer.stream`. Other streams may run in other threads meanwhile.
+    """A stream of sound, made by :meth:`Recognizer.stream`. Other streams may run in other threads at the same time.
 
     Sound is decoded in pieces of a fixed length, so that words do not depend on the sizes of blocks. After a piece that
     ends an utterance nothing more is decoded until :meth:`result` is called, which ends the segment there. A caller
@@ -67,10 +67,11 @@ class Stream(Advising):
         self._chunk = max(1, int(sample_rate * chunk_seconds))
         self._half_sample = b""
         self._waiting = np.zeros(0, dtype=np.float32)      # samples that are not decoded yet
-        self._num_samples = 0                              # samples that are
+        self._num_samples = 0                              # number of decoded samples
         self._endpoint = self._is_finished = False
-        self._partial: tuple[int, str] = (0, "")           # number of frames, and their text
-        self._partial_words: tuple[int, int, tuple[Word, ...]] = (0, 0, ())     # settled frames, all frames, words
+        self._partial: tuple[int, str] = (0, "")           # number of decoded frames, and the text at that time
+        # Number of frames to which the words extend, number of decoded frames at the last attempt, words.
+        self._partial_words: tuple[int, int, tuple[Word, ...]] = (0, 0, ())
 
     def __repr__(self) -> str:
         ended = ", finished" if self._is_finished else ", endpoint" if self._endpoint else ""
@@ -115,9 +116,10 @@ class Stream(Advising):
 
     @property
     def partial_words(self) -> tuple[Word, ...]:
-        """Likeliest words, with times and confidences, of the part of this segment in which few paths are left.
+        """Likeliest words, with times and confidences, of the segment up to a frame with few remaining paths.
 
-        The part grows about every two seconds of speech, as in Kaldi's LatticeIncrementalDecoder.
+        These words hardly change any more. The frame moves on about every two seconds, as in Kaldi's
+        LatticeIncrementalDecoder.
         """
         count, (settled, updated, words) = self._decoder.num_frames_decoded, self._partial_words
         if count - settled >= _SETTLING_FRAMES and count != updated:
@@ -149,7 +151,7 @@ class Stream(Advising):
 
     @property
     def num_samples(self) -> int:
-        """Number of samples that came in, decoded or not."""
+        """Number of samples that were accepted, decoded or not."""
         return self._num_samples + len(self._waiting)
 
     @property
@@ -159,13 +161,13 @@ class Stream(Advising):
 
     @property
     def adaptation(self) -> SpeakerState:
-        """SpeakerState, for ``Recognizer.stream(adaptation=…)``. Segments of a stream share it."""
+        """SpeakerState, the adaptation to the speaker so far, for ``Recognizer.stream(adaptation=…)``."""
         return self._decoder.adaptation_state()
 
     def result(self) -> Result:
         """End this segment, and return its result; the next segment begins with the sound that follows.
 
-        Sound that waits is decoded up to the next end of an utterance, if there is one: so
+        Accepted sound that is not decoded yet is then decoded up to the next end of an utterance. So
         ``while stream.endpoint: stream.result()`` gives the same segments for blocks of any size.
         """
         if self._is_finished:
@@ -200,7 +202,7 @@ class Stream(Advising):
             self._advance(stops=True)
 
     def _advance(self, stops: bool) -> None:
-        """Decode the complete pieces that wait; ``stops``: only up to the end of an utterance."""
+        """Decode the complete pieces of the accepted sound; ``stops``: only up to the end of an utterance."""
         self._endpoint = False
         if self._at_once:
             while len(self._waiting):
@@ -250,5 +252,5 @@ class Stream(Advising):
 
 @cache
 def _noise() -> np.ndarray:
-    """Return noise for dithering, float32: digital silence then has features like other silence."""
+    """Return Gaussian noise for dithering, float32: digital silence then has features like recorded silence."""
     return philox(0).standard_normal(_NOISE_LENGTH).astype(np.float32)

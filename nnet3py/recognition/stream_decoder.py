@@ -22,7 +22,7 @@ _KEPT_SECONDS = 120.0      # after which a new search is made: the states that i
 
 
 class Chunk(NamedTuple):
-    """Input of the network for the next chunk of a stream.
+    """The input of the network for the next chunk of a stream.
 
     Attributes
     ----------
@@ -51,8 +51,8 @@ class StreamDecoder:
     graph : the decoding graph, as :class:`LatticeDecoder` takes it
     model : TransitionModel
     decoder_options, endpoint_options : DecoderOptions and EndpointOptions; None: Kaldi's defaults
-    network_stream : LoopedStream of ``looped`` to be used again, of a stream that is over; None: make a new one, which
-        takes time
+    network_stream : LoopedStream of ``looped`` from a stream that is over, to be used again, which saves time; None: a
+        new one
 
     Attributes
     ----------
@@ -78,8 +78,9 @@ class StreamDecoder:
         self._subsampling = looped.frame_subsampling_factor
         self._endpoints = EndpointDetector(endpoint_options or EndpointOptions(), model, self.frame_shift)
         self.frame_offset = 0
-        self._activated: tuple[tuple[int, int], tuple[str, EndpointState] | None] = ((0, 0), None)     # frames, rule
-        self._num_chunks = 0                # given to the network so far
+        # Frames before the segment and in it when endpoint rules were last tested, and the rule that held.
+        self._activated: tuple[tuple[int, int], tuple[str, EndpointState] | None] = ((0, 0), None)
+        self._num_chunks = 0                # chunks that :meth:`pending_chunk` has returned
         self._weighting = self._new_weighting()
 
     def __repr__(self) -> str:
@@ -99,7 +100,7 @@ class StreamDecoder:
 
     @property
     def network_stream(self) -> LoopedStream:
-        """LoopedStream that computes the network for this stream, unless the caller does."""
+        """LoopedStream that computes the network's output for this stream, unless the caller computes it."""
         if self._network is None:
             self._network = self._looped.stream()
         return self._network
@@ -142,7 +143,7 @@ class StreamDecoder:
             ivectors.no_changes_before(min(self._weighting.first_changing, decoded))    # another segment may begin
 
     def pending_chunk(self) -> Chunk | None:
-        """Return the next chunk for the network, once; None if more sound is needed."""
+        """Return the network's input for the next chunk, and count it as taken; None if more sound is needed."""
         if not self._chunk_is_ready():
             return None
         pipeline, looped, ready = self.pipeline, self._looped, self.pipeline.num_frames_ready
@@ -156,13 +157,13 @@ class StreamDecoder:
         return Chunk(frames, ivector)
 
     def _chunk_is_ready(self) -> bool:
-        """Return whether all frames of the next chunk, or the last frames, have come."""
+        """Return whether all input frames of the next chunk are ready, or the sound has ended within it."""
         begin, ready = self._num_chunks * self._looped.frames_per_chunk, self.pipeline.num_frames_ready
         _, end = self._looped.frames_of_chunk(self._num_chunks)
         return begin < ready and (end <= ready or self.pipeline.is_finished)
 
     def accept_output(self, rows: np.ndarray) -> None:
-        """Continue the search through the network's output of the last chunk, float32 (rows, output dim)."""
+        """Decode the network's output for the last chunk, float32 (rows, output dim)."""
         if self.pipeline.is_finished:
             total = -(-self.pipeline.num_frames_ready // self._subsampling)
             rows = rows[:total - self.frame_offset - self.search.num_frames]
@@ -184,7 +185,7 @@ class StreamDecoder:
         return self.activated_rule() is not None
 
     def activated_rule(self) -> tuple[str, EndpointState] | None:
-        """Return the name of the rule by which the utterance is over, and the state; None: it goes on."""
+        """Return the first rule by which the utterance is over, as (name, state); None if no rule holds."""
         place = self.frame_offset, self.search.num_frames
         if self._activated[0] != place:
             self._activated = place, self._endpoints.activated_rule(self.search)
@@ -236,8 +237,8 @@ class StreamDecoder:
     def begin_segment(self) -> None:
         """Begin a new segment: the search begins again, at the next frame.
 
-        After two minutes of sound a new search replaces the old one, whose memory, with the states and arcs that it
-        composed of a lookahead graph, is freed.
+        Every two minutes of sound the search is replaced by a new one, which frees its memory and the states and arcs
+        of a lookahead graph that it has composed.
         """
         self.frame_offset += self.search.num_frames
         if (self.frame_offset - self._search_since) * self.frame_shift >= _KEPT_SECONDS:
@@ -249,11 +250,11 @@ class StreamDecoder:
 
     @property
     def has_new_search(self) -> bool:
-        """True if nothing was decoded with this search yet, so that another new search would go on in the same way."""
+        """True if ``search`` is new and has decoded nothing, so that it has no state to save."""
         return self._search_since == self.frame_offset and not self.search.num_frames
 
     def adaptation_state(self) -> SpeakerState:
-        """Return the state of the speaker for the next stream, as if this stream ended now."""
+        """Return the adaptation to the speaker, for the speaker's next stream, as if this stream ended now."""
         return self.pipeline.adaptation_state()
 
 

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TranscribedSegment:
-    """An utterance of a sound.
+    """A transcribed segment (an utterance, or a speaker's turn) of a file of sound.
 
     Attributes
     ----------
     words : tuple of Word
-    start, end : of the decoded sound, seconds since the sound began
+    start, end : start and end of the segment, seconds since the sound began
     speaker : speaker vector, to be compared by the cosine; None without a speaker model
     speaker_name : name of the speaker, after diarization
     """
@@ -59,7 +59,7 @@ class TranscribedSegment:
 
     @property
     def segments(self) -> tuple[TranscribedSegment, ...]:
-        """The segment itself."""
+        """A tuple of the segment itself, so that a segment can be written like a transcript."""
         return (self,)
 
 
@@ -111,7 +111,7 @@ class Transcript:
 
     @property
     def speaker_name(self) -> str:
-        """An empty name: a whole sound may have several speakers."""
+        """Empty: a whole sound may have several speakers."""
         return ""
 
     def __str__(self) -> str:
@@ -127,18 +127,18 @@ class Transcript:
             for segment in self.segments for name, words in words_of_speakers(segment.words, speaker_of)))
 
     def as_data(self) -> dict[str, Any]:
-        """Return the transcript as JSON can write it, for :meth:`of_data`, with all digits."""
+        """Return the transcript as a dict that can be written as JSON without loss; :meth:`of_data` is the inverse."""
         return {**vars(self), "segments": as_data(self.segments)}
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> Transcript:
-        """Return the transcript that :meth:`as_data` has written."""
+        """Return the transcript of a dict that :meth:`as_data` has returned."""
         return cls(**{**data, "segments": segments_of(data["segments"])})
 
 
 def words_of_speakers(words: Sequence[Word],
                       speaker_of: Callable[[Word], str]) -> Iterator[tuple[str, tuple[Word, ...]]]:
-    """Yield the name of each speaker's turn, with its words."""
+    """Split words where the speaker changes; yield the speaker and the words of each part."""
     for name, group in groupby(words, key=speaker_of):
         yield name, tuple(group)
 
@@ -150,12 +150,12 @@ def segment_of(result: Result) -> TranscribedSegment:
 
 
 def as_data(segments: Iterable[TranscribedSegment]) -> list[dict[str, Any]]:
-    """Return segments as JSON can write them, for :func:`segments_of`."""
+    """Return segments as dicts that can be written as JSON without loss; :func:`segments_of` is the inverse."""
     return [vars(segment) for segment in segments]
 
 
 def segments_of(data: Iterable[Mapping[str, Any]]) -> tuple[TranscribedSegment, ...]:
-    """Return the segments that :func:`as_data` has written."""
+    """Return the segments of dicts that :func:`as_data` has returned."""
     return tuple(TranscribedSegment(**{
         **segment, "words": tuple(Word(*word) for word in segment["words"]),
         "speaker": None if segment["speaker"] is None else tuple(segment["speaker"])}) for segment in data)
@@ -173,7 +173,7 @@ _OF_NUMPY = ("ndarray", "dtype", "_reconstruct", "scalar", "_frombuffer", "__gen
 
 
 def state_of(stream: Stream) -> bytes:
-    """Return the state of a stream between two segments (:attr:`Stream.can_be_kept`), for :func:`stream_from`.
+    """Serialize a stream between two segments (:attr:`Stream.can_be_kept`); :func:`stream_from` is the inverse.
 
     Raises Nnet3Error within a segment, or for a network on a GPU.
     """
@@ -187,7 +187,7 @@ def state_of(stream: Stream) -> bytes:
 
 
 def stream_from(state: bytes, like: Stream) -> Stream:
-    """Return the stream of a saved state.
+    """Return a stream that continues from a saved state.
 
     Parameters
     ----------
@@ -261,7 +261,10 @@ class _Reader(pickle.Unpickler):
 
 
 def _shared_by(stream: Stream) -> Iterator[tuple[str, Any]]:
-    """Yield the objects and arrays that a stream shares with others, each with the name of its path."""
+    """Yield (name, object) for all objects and arrays that a stream shares with others.
+
+    A name is the path of attributes and items that leads to the object, such as ``models.ivectors``.
+    """
     decoder = stream._decoder
     whole = {"looped": decoder._looped, "graph": decoder._graph, "model": decoder._model, "results": stream._results}
     yield from whole.items()
@@ -303,7 +306,7 @@ _KEPT = ".kept"                # ending of the names of files with the saved sta
 
 
 class RecognizerLike(Protocol):
-    """The interface of a recognizer that is used here."""
+    """The methods of :class:`~nnet3py.recognition.recognizer.Recognizer` that this module calls."""
 
     @property
     def folder(self) -> ModelFolder: ...
@@ -321,8 +324,9 @@ class SoundOptions:
     ----------
     channel : number of the channel, from 0; None: the mean of the channels
     endpointing : whether a new segment begins after the end of an utterance
-    phrases, boost : as for a stream
-    speakers : diarization, a function of a file that returns a function from words to names of speakers; None: none
+    phrases, boost : as for :meth:`Recognizer.stream`
+    speakers : function for diarization, which takes the path of a file and returns a function from words to names of
+        speakers; None: no diarization
     kept : folder for the state of long sounds, saved every two minutes; empty: states are not saved
     """
 
@@ -336,10 +340,10 @@ class SoundOptions:
 
 def transcribe_sound(recognizer: RecognizerLike, options: SoundOptions, listed: Listed,
                      progress: Progress = lambda sound, seconds, duration: None) -> Transcript:
-    """Transcribe a file of sound, from its saved state on if there is one.
+    """Transcribe a file of sound, or continue from its saved state if there is one.
 
-    The words are those of a stream, interrupted or not. A file that cannot be transcribed gives a transcript with an
-    ``error``; nothing is raised.
+    The words are the same with and without an interruption. A file that cannot be transcribed gives a transcript with
+    an ``error``; nothing is raised. ``progress`` is called after each block.
     """
     try:
         return _transcribed(recognizer, options, listed, progress)
@@ -370,7 +374,7 @@ def _transcribed(recognizer: RecognizerLike, options: SoundOptions, listed: List
 
 
 def _pieces(sound: Sound, first: int) -> Iterator[np.ndarray]:
-    """Yield the samples of a sound from a number on, in short pieces."""
+    """Yield the samples of a sound from sample ``first`` on, in short pieces."""
     size = max(1, int(_PIECE_SECONDS * sound.rate))
     gone = 0
     for block in sound.blocks():
@@ -381,12 +385,12 @@ def _pieces(sound: Sound, first: int) -> Iterator[np.ndarray]:
 
 
 def model_name(folder: ModelFolder) -> str:
-    """Return the name of a model, that of its folder."""
+    """Return the name of a model: the last part of its folder's path."""
     return os.path.basename(os.path.abspath(folder.path))
 
 
 class _SavedHead(NamedTuple):
-    """The first line of a file with a saved state: the key of sound, model and options, and the segments so far."""
+    """The first line of a file with a saved state: ``key`` (:func:`_key`) and the segments transcribed so far."""
 
     key: str
     segments: list[dict[str, Any]]
@@ -429,7 +433,7 @@ class _SavedState:
 
 
 def _key(folder: ModelFolder, options: SoundOptions, listed: Listed) -> str:
-    """Return a hash of sound, model and options, also of their versions."""
+    """Return a hash that changes if the file of sound, the model, the options or the package's version change."""
     from nnet3py import __version__
 
     own = options.channel, options.endpointing, options.phrases, dict(options.boost)
@@ -439,13 +443,13 @@ def _key(folder: ModelFolder, options: SoundOptions, listed: Listed) -> str:
 
 
 def kept_path(folder: str, listed: Listed) -> str:
-    """Return the file for the saved state of a sound."""
+    """Return the path of the file in ``folder`` for the saved state of a sound."""
     return os.path.join(folder, hashlib.sha256(os.path.abspath(listed.path).encode("utf-8", "surrogateescape")
                                                ).hexdigest()[:32] + _KEPT)
 
 
 def forget_kept(folder: str, listed: Listed) -> None:
-    """Remove the saved state of a sound that is done, and the folder if it is empty then."""
+    """Remove the saved state of a sound that is transcribed, and the folder of states if it is then empty."""
     with suppress(OSError):
         os.remove(kept_path(folder, listed))
     with suppress(OSError):

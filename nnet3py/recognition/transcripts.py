@@ -13,7 +13,7 @@ _MOST_SECONDS, _PAUSE = 7.0, 1.0
 
 
 class TimedWord(Protocol):
-    """A word with times in seconds."""
+    """Interface of a word with times in seconds."""
 
     @property
     def word(self) -> str: ...
@@ -26,7 +26,7 @@ class TimedWord(Protocol):
 
 
 class Timed(Protocol):
-    """Words with times, in segments: a result of recognition, or an alignment."""
+    """Interface of words with times in segments: a result of recognition, or an alignment."""
 
     @property
     def words(self) -> Sequence[TimedWord]: ...
@@ -37,7 +37,7 @@ class Timed(Protocol):
 
 
 class Recognized(Timed, Protocol):
-    """Words that were recognized: a result, or a transcript."""
+    """Interface of a result of recognition or a transcript, as this module uses it."""
 
     @property
     def text(self) -> str: ...
@@ -52,7 +52,10 @@ class Recognized(Timed, Protocol):
 
 
 def as_text(name: str, result: Recognized) -> str:
-    """Return a line for each segment, after the speaker if known, or an empty line; ``name`` is not used."""
+    """Format a result as text: a line for each segment with words, which begins with ``SPEAKER: `` if that is known.
+
+    A result without words is an empty line. ``name`` is not used.
+    """
     said = [segment for segment in result.segments if segment.words]
     return "\n".join(_spoken(segment.speaker_name) + segment.text for segment in said) + "\n"
 
@@ -62,12 +65,15 @@ def _spoken(speaker: str) -> str:
 
 
 def as_json(name: str, result: Recognized) -> str:
-    """Return an object in one line: name, text, and segments with words; of a transcript also file, duration, model."""
+    """Format a result as a JSON object in one line: name, text, and segments with words.
+
+    For a transcript it also has file, duration and model.
+    """
     return json.dumps(as_dict(name, result), ensure_ascii=False) + "\n"
 
 
 def as_dict(name: str, result: Recognized) -> dict[str, Any]:
-    """Return the contents of :func:`as_json`."""
+    """Return the JSON object of :func:`as_json` as a dict."""
     of_sound = ("path", "file"), ("duration", "duration"), ("model", "model")
     sound = {key: getattr(result, attribute) for attribute, key in of_sound if hasattr(result, attribute)}
     return {"name": name, **sound, "text": result.text, "segments": [
@@ -112,7 +118,11 @@ class Cue(NamedTuple):
 
 
 def cues(result: Timed) -> Iterator[Cue]:
-    """Yield subtitles: words of one segment, not too many, without a long pause, after the speaker if known."""
+    """Cut the segments of a result into subtitles, and yield these.
+
+    A subtitle has at most ``LINES`` lines and seven seconds, and no pause above a second; the first of a segment begins
+    with the speaker if known.
+    """
     for segment in result.segments:
         before, cue = _spoken(segment.speaker_name), list[TimedWord]()
         for word in segment.words:
@@ -131,7 +141,7 @@ def _wrapped(before: str, cue: list[TimedWord]) -> list[str]:
 
 
 def _clock(seconds: float, point: str) -> str:
-    """Return a time as hours, minutes, seconds and milliseconds."""
+    """Format a time as HH:MM:SS and milliseconds, with ``point`` before the milliseconds."""
     milliseconds = round(seconds * 1000)
     minutes, rest = divmod(milliseconds, 60_000)
     return f"{minutes // 60:02d}:{minutes % 60:02d}:{rest // 1000:02d}{point}{rest % 1000:03d}"
@@ -165,7 +175,7 @@ class _WordOfPhones(_Span, Protocol):
 
 
 class Aligned(Protocol):
-    """The interface of :class:`~nnet3py.recognition.aligning.AlignedText` that is used here."""
+    """The attributes of :class:`~nnet3py.recognition.aligning.AlignedText` that this module uses."""
 
     @property
     def text(self) -> str: ...
@@ -196,7 +206,10 @@ class _Words(NamedTuple):
 
 
 def as_textgrid(name: str, aligned: Aligned) -> str:
-    """Return Praat's long text format: the tiers ``words``, with empty intervals between words, and ``phones``."""
+    """Format an alignment as Praat's TextGrid (long text format) with the tiers ``words`` and ``phones``.
+
+    Pauses between words are empty intervals. ``name`` is not used.
+    """
     end = aligned.phones[-1].end
     tiers = {"words": _intervals(((word, word.word) for word in aligned.words), end),
              "phones": _intervals(((phone, phone.phone) for phone in aligned.phones), end)}
@@ -213,7 +226,7 @@ def as_textgrid(name: str, aligned: Aligned) -> str:
 
 
 def _intervals(spans: Iterable[tuple[_Span, str]], end: float) -> list[tuple[float, float, str]]:
-    """Return start, end and text of intervals that fill the time up to ``end``."""
+    """Return (start, end, text) of intervals that fill the time from 0 to ``end``, with "" between spans."""
     intervals: list[tuple[float, float, str]] = []
     at = 0.0
     for span, text in spans:
@@ -225,7 +238,7 @@ def _intervals(spans: Iterable[tuple[_Span, str]], end: float) -> list[tuple[flo
 
 
 def alignment_as_json(name: str, aligned: Aligned) -> str:
-    """Return an object in one line: name, text, words with times and phones, average log-likelihood of a frame."""
+    """Format an alignment as a JSON object in one line: name, text, log-likelihood per frame, words with phones."""
     words = [{"word": word.word, "start": word.start, "end": word.end, "phones": [
         {"phone": phone.phone, "start": phone.start, "end": phone.end} for phone in word.phones]}
         for word in aligned.words]

@@ -102,14 +102,14 @@ class SpkModel:
 
 
 class Processor:
-    """Text processor that rewrites texts by two transducers of bytes, such as words for numbers as digits.
+    """Text processor, such as for writing numbers as digits, that applies two transducers (FSTs over bytes) to a text.
 
     The project WeTextProcessing makes such transducers. Needs the extra ``decode``.
 
     Parameters
     ----------
-    tagger_path : transducer that marks tokens in the text
-    verbalizer_path : transducer that writes the marked tokens
+    tagger_path : file of the transducer that marks tokens in the text
+    verbalizer_path : file of the transducer that replaces the marked tokens by their written form
 
     Raises
     ------
@@ -153,14 +153,14 @@ _INSTEAD = ("vosk's batch recognizer, which decodes many streams on one GPU, is 
 
 
 class BatchModel:
-    """Name that only raises NotImplementedError, with advice what to use instead."""
+    """Placeholder for vosk's class: raises NotImplementedError, whose message names what to use instead."""
 
     def __init__(self, *args: Any) -> NoReturn:
         raise NotImplementedError(_INSTEAD)
 
 
 class BatchRecognizer:
-    """Name that only raises NotImplementedError, with advice what to use instead."""
+    """Placeholder for vosk's class: raises NotImplementedError, whose message names what to use instead."""
 
     def __init__(self, *args: Any) -> NoReturn:
         raise NotImplementedError(_INSTEAD)
@@ -182,7 +182,7 @@ _BLOCK = 4000                  # bytes that SrtResult reads at once
 
 
 class EndpointerMode(enum.Enum):
-    """Length of the silence that ends an utterance."""
+    """Length of the silence that ends an utterance, relative to the model's."""
 
     DEFAULT = 0
     SHORT = 1
@@ -237,23 +237,23 @@ class KaldiRecognizer:      # noqa: N801
     # -- settings ------------------------------------------------------------------------------------------------------
 
     def SetMaxAlternatives(self, max_alternatives: int) -> None:      # noqa: N802
-        """Return up to ``max_alternatives`` alternatives in results; 0 for the likeliest words alone."""
+        """Set the largest number of alternatives in results; 0: results have only the likeliest words."""
         self._max_alternatives = max_alternatives
 
     def SetWords(self, enable_words: bool) -> None:      # noqa: N802
-        """Put words with times into results, or leave them out."""
+        """Set whether results have a list of words with times and confidences."""
         self._words = bool(enable_words)
 
     def SetPartialWords(self, enable_partial_words: bool) -> None:      # noqa: N802
-        """Put words with times and confidences into partial results, as far as these no longer change."""
+        """Set whether partial results have words with times and confidences: those that no longer change."""
         self._partial_words = bool(enable_partial_words)
 
     def SetNLSML(self, enable_nlsml: bool) -> None:      # noqa: N802
-        """Return alternatives as XML (NLSML) instead of JSON."""
+        """Set whether results with alternatives are XML (NLSML) instead of JSON."""
         self._nlsml = bool(enable_nlsml)
 
     def SetEndpointerMode(self, mode: EndpointerMode) -> None:      # noqa: N802
-        """Set the length of the silence that ends an utterance."""
+        """Set whether a shorter or longer silence than the model's ends an utterance."""
         self._set_endpoints(self._recognizer.endpoint_options.with_mode(
             EndpointerMode(mode).name.lower().replace("_", "-")))
 
@@ -324,7 +324,7 @@ class KaldiRecognizer:      # noqa: N801
         return self._answer(self._stream.result())
 
     def PartialResult(self) -> str:      # noqa: N802
-        """Return the words so far of the utterance, as JSON."""
+        """Return the text of the current utterance so far, as JSON."""
         if self._state is not _State.RUNNING or self._stream is None:
             return self._empty_result()
         if self._partial_words:

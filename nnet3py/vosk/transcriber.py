@@ -25,7 +25,7 @@ Results = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Task:
-    """Sound file to transcribe, and the path of its transcript; empty for standard output."""
+    """Sound file to transcribe, and the path of its transcript ("" for standard output)."""
 
     sound: Path
     output: str

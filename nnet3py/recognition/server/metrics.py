@@ -39,7 +39,7 @@ class Metrics:
         self.connections = 0
 
     def count(self, name: str, amount: float = 1, label: str = "") -> None:
-        """Add to a counter of the table; ``label`` is the value of its label, if it has one."""
+        """Add ``amount`` to the counter ``name`` of ``_COUNTERS``; ``label`` is the value of its label, if any."""
         values = self._counts[name]
         values[label] = values.get(label, 0.0) + amount
 
@@ -48,12 +48,12 @@ class Metrics:
         return self._counts[name].get(label, 0.0)
 
     def answered(self, seconds: float) -> None:
-        """Return a block of sound was answered ``seconds`` after it was taken up."""
+        """Record that the answer to a block of sound took ``seconds``."""
         self._times[bisect_left(_BOUNDS, seconds)] += 1
         self._sum += seconds
 
     def state(self) -> dict[str, Any]:
-        """Return all values in a form for JSON and :func:`text_of`."""
+        """Return all values as a dict that can be written as JSON, and is an argument of :func:`text_of`."""
         return {"counts": self._counts, "times": self._times, "sum": self._sum, "connections": self.connections,
                 "memory": resident_bytes()}
 
@@ -63,7 +63,10 @@ class Metrics:
 
 
 def text_of(states: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the values of processes in Prometheus' text format, with the label ``process`` unless it is empty."""
+    """Return the values of several processes in Prometheus' text format.
+
+    ``states`` maps each process, the value of the label ``process`` ("": no label), to its :meth:`Metrics.state`.
+    """
     lines = []
     for name, (help_text, label) in _COUNTERS.items():
         lines += _head(_PREFIX + name, "counter", help_text)
@@ -116,7 +119,7 @@ class Board:
         self._memory = mmap.mmap(-1, num_slots * _SLOT_BYTES)         # pages that nobody writes take no memory
 
     def write(self, slot: int, values: dict[str, Any] | None) -> None:
-        """Replace the content of a slot; None: empty."""
+        """Replace the values in a slot; None: the slot is empty. Values that are too long for a slot are ignored."""
         content = b"" if values is None else json.dumps(values, separators=(",", ":")).encode()
         if len(content) > _SLOT_BYTES - _HEAD.size:
             return
@@ -127,7 +130,7 @@ class Board:
         _HEAD.pack_into(self._memory, start, count + 1, len(content))
 
     def read(self, slot: int) -> dict[str, Any] | None:
-        """Return the content of a slot; None: empty."""
+        """Return the values in a slot; None for an empty slot."""
         start = slot * _SLOT_BYTES
         for _ in range(_LOOKS):
             count, size = _HEAD.unpack_from(self._memory, start)
@@ -138,7 +141,7 @@ class Board:
         return None
 
     def all(self) -> dict[int, dict[str, Any]]:
-        """Return the contents of the slots that are not empty, by number."""
+        """Return the values in all slots that are not empty, by number of the slot."""
         contents = {slot: self.read(slot) for slot in range(self.num_slots)}
         return {slot: values for slot, values in contents.items() if values is not None}
 
@@ -150,11 +153,11 @@ class Place:
         self.board, self.slot = board, slot
 
     def write(self, values: dict[str, Any]) -> None:
-        """Replace the content of this process's slot."""
+        """Replace the values in this process's slot."""
         self.board.write(self.slot, values)
 
     def with_others(self, values: dict[str, Any]) -> dict[int, dict[str, Any]]:
-        """Return the contents of all slots by number, with ``values`` for this process."""
+        """Return the values in all slots by number, with ``values`` for this process's slot."""
         return {**self.board.all(), self.slot: values}
 
     @property

@@ -29,7 +29,7 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class ServedModels:
-    """Models by name, from which clients choose; the first is for clients that name no model."""
+    """Models by name, from which clients choose; a client that names no model gets the first."""
 
     by_name: Mapping[str, ServedModel] = field(default_factory=dict)
 
@@ -39,9 +39,9 @@ class ServedModels:
         return next(iter(self.by_name.values()), None)
 
     def named(self, name: str) -> ServedModel | None:
-        """Return the model of a name, or the first published model of a language, such as ``ko``; None: no such model.
+        """Return the model with a name, or the first of a language, such as ``ko``, by vosk's names; None for none.
 
-        Clients of vosk-server give the path of a folder, of which only the last part counts.
+        If ``name`` is a path, as clients of vosk-server send it, its last part is the name.
         """
         name = name.rstrip("/").rpartition("/")[2]
         of_language = (model for model in self.by_name.values() if name and language_of(model.name) == name)
@@ -53,7 +53,7 @@ class Reloaded(NamedTuple):
 
     Attributes
     ----------
-    models : ServedModels, from now on
+    models : ServedModels after reading
     changes : messages about changed models
     problems : messages about models that could not be read, which stay as they were
     """
@@ -121,25 +121,25 @@ class ModelLoader:
         return Reloaded(self.models, changes, problems)
 
     def _served(self, name: str, path: str, before: ServedModel | None = None) -> ServedModel:
-        """Return the model of a folder, or the model ``before`` if its files have not changed."""
+        """Return the model in a folder: ``before`` if its files have not changed, else read from its files."""
         now = stamp(self._files(path))
         if before is not None and now == before.stamp:
             return before
         return ServedModel(name, self._read(path), now)
 
     def _in_order(self, models: dict[str, ServedModel]) -> ServedModels:
-        """Return the default first."""
+        """Return ``models`` with the default model first."""
         first = {self._default: models[self._default]} if self._default else {}
         return ServedModels({**first, **models})
 
 
 def model_places(paths: Sequence[str], expected: Iterable[str] = ()) -> dict[str, str]:
-    """Return names and paths of models: each path or, if it is no model, the model folders in it.
+    """Find models; return their paths by name. A folder in ``paths`` that is no model stands for the models in it.
 
     Parameters
     ----------
     paths : folders, or acoustic models in model folders
-    expected : names of earlier models: folders of these names count as models whatever they contain
+    expected : names of models that were served before: a folder with such a name counts as a model in any case
 
     Hidden folders are left out. Raises UsageError for two models of the same name.
     """
@@ -168,6 +168,6 @@ def _folders_in(path: str) -> dict[str, str]:
 
 
 def _name(path: str) -> str:
-    """Return the name of a model's folder as it was given: a link has its own name."""
+    """Return the name of a model's folder: the last part of its path, without following links."""
     path = os.path.abspath(path)
     return os.path.basename(os.path.dirname(path) if os.path.isfile(path) else path)

@@ -8,7 +8,7 @@ from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
 
 SAMPLE_RATES = (1000.0, 384000.0)      # lowest and highest; telephones have 8000, studios 192000
-LEAST_MESSAGE_SECONDS = 0.005      # of sound that a message counts at least: empty messages, too, cost time
+LEAST_MESSAGE_SECONDS = 0.005      # a shorter message counts as so much sound: empty messages, too, take time
 MESSAGES_WAITING = 4               # messages of a connection in memory, after which its client must wait
 
 
@@ -33,7 +33,7 @@ class Limits:
                               "Seconds without a message after which a connection is closed (0: never)")
 
     def check(self) -> None:
-        """Raise :class:`UsageError` if no client could be served."""
+        """Raise :class:`UsageError` for a limit that is too low for any client, or not a number."""
         for name, least in (("max_connections", 1), ("max_message_bytes", 2), ("max_seconds", 0), ("max_speed", 0),
                             ("burst_seconds", 0), ("idle_timeout", 0)):
             value = getattr(self, name)
@@ -47,7 +47,7 @@ class Pace:
     Parameters
     ----------
     limits : Limits, for ``max_speed`` and ``burst_seconds``
-    now : time in seconds, on the clock of :meth:`delay`'s argument
+    now : the time now, in seconds of a monotonic clock
     """
 
     def __init__(self, limits: Limits, now: float) -> None:
@@ -56,7 +56,10 @@ class Pace:
         self._last = now
 
     def delay(self, seconds: float, now: float) -> float:
-        """Count ``seconds`` of sound, and return the seconds to wait before the next message is read."""
+        """Count ``seconds`` of received sound; return the seconds to wait before the next message is read.
+
+        ``now`` is the time on the clock with which the object was made.
+        """
         speed = self._limits.max_speed
         if not speed:
             return 0.0

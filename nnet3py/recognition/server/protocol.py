@@ -20,7 +20,7 @@ from nnet3py.recognition.server.options import SAMPLE_RATES
 
 BYTES_PER_SAMPLE = 2
 MOST_ALTERNATIVES = 100
-MOST_PHRASE_WORDS = 10_000              # of a phrase list, of which a graph is made
+MOST_PHRASE_WORDS = 10_000              # words in a client's phrase list, of which a graph is made
 
 
 class CloseCode(enum.IntEnum):
@@ -76,7 +76,7 @@ class StreamSettings:
 
 
 class ResultLike(Protocol):
-    """The interface of a result of recognition that is used here.
+    """The attributes and methods of a result of recognition that this module uses.
 
     ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``alternatives(count)``
     returns at most ``count`` tuples (text, confidence, words), the best first; ``joined(results)`` makes one result of

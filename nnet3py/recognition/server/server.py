@@ -113,7 +113,7 @@ class RecognitionServer:
             logger.info("Models were looked at again: %s", "; ".join(changes) or "nothing is different")
 
     async def serve(self, listening: Callable[[str], None] = lambda address: None) -> None:
-        """Accept connections until :meth:`stop` is called; ``listening`` is called with the address when that begins.
+        """Accept connections until :meth:`stop` is called; call ``listening`` with the address at the beginning.
 
         Raises Nnet3Error if the port cannot be used.
         """
@@ -155,7 +155,7 @@ class RecognitionServer:
             self._place.write(self.metrics.state())
 
     async def _drain(self, server: Any) -> None:
-        """Wait for connections to end, for a limited time, then close them."""
+        """Wait until all connections have ended; close those that are open ``drain_seconds`` after :meth:`stop`."""
         if self._connections and self.is_stopping:
             logger.info("Stopping: %d connections have %g seconds to end; a second signal ends them at once.",
                         len(self._connections), self.options.drain_seconds)
@@ -227,7 +227,7 @@ class RecognitionServer:
                 "sample_rate": self.options.sample_rate, **several}
 
     async def _handle(self, connection: Any) -> None:
-        """Have the conversation with one client; errors end this connection only."""
+        """Serve one client until its connection is closed; an error closes only this connection."""
         from websockets.exceptions import ConnectionClosed
 
         if self._is_full():        # several came at the same moment
@@ -353,7 +353,7 @@ def answer_to(path: str, health: Callable[[], dict[str, object]], metrics: Calla
 
 
 def refusal(status: HTTPStatus, why: str) -> HttpAnswer:
-    """Return an answer with the reason of a refusal."""
+    """Return an HTTP answer with an error status and the reason ``why`` as its text."""
     return _answer(status, _TEXT, why + "\n", {"Retry-After": "5"} if status == HTTPStatus.SERVICE_UNAVAILABLE else {})
 
 
@@ -365,7 +365,7 @@ def _answer(status: HTTPStatus, kind: str, text: str, headers: dict[str, str] | 
 
 
 def page_text() -> str:
-    """Return the page, one file that loads nothing from elsewhere."""
+    """Return the HTML of the server's page, which loads nothing from elsewhere."""
     return files("nnet3py.recognition.server").joinpath(PAGE).read_text(encoding="utf-8")
 
 

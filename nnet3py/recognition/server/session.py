@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 
 class StreamLike(Protocol):
-    """The interface of a recognizer's stream that is used here."""
+    """The methods of :class:`~nnet3py.recognition.stream.Stream` that this module calls."""
 
     def accept_waveform(self, block: bytes) -> Any: ...
     @property
@@ -42,20 +42,20 @@ class StreamLike(Protocol):
 
 
 class Answer(NamedTuple):
-    """A message to a client, and the number of words of its result; None: no result."""
+    """A message to a client; ``num_words`` is the number of words if it is a result, None for a partial result."""
 
     message: str
     num_words: int | None = None
 
 
 class RunningStream(Protocol):
-    """A stream that is decoded in another thread. Calls must follow each other; ``close`` may come at any time.
+    """A stream that is decoded in another thread. Each call must end before the next, but ``close`` may come any time.
 
-    ``settings`` determine the form of answers, and may change.
+    ``settings`` determine the form of an answer, and may differ from call to call.
     """
 
     async def accept(self, block: bytes, settings: StreamSettings) -> Answer:
-        """Decode a block of 16-bit samples; return the words so far, or the result of segments that ended."""
+        """Decode a block of 16-bit samples; return the partial text, or the result if segments ended in the block."""
 
     async def finish(self, settings: StreamSettings) -> Answer:
         """Decode the rest, and return the last segment's result."""
@@ -71,7 +71,7 @@ class StreamService(Protocol):
         """Begin a stream. Raises Nnet3Error if the model does not allow the settings."""
 
     def shut_down(self) -> None:
-        """Wait for running computations, and begin no more."""
+        """Begin no more computations, and wait for those that run."""
 
 
 class StreamThreads:
@@ -97,12 +97,12 @@ class StreamThreads:
         self.num_streams -= 1
 
     def shut_down(self) -> None:
-        """End the threads after their current pieces."""
+        """End the threads after the pieces of sound that they decode now."""
         self._scheduler.shut_down()
 
 
 class _RunningStream:
-    """A :class:`RunningStream` of a scheduled stream."""
+    """A :class:`RunningStream` that decodes by a :class:`~nnet3py.recognition.scheduler.ScheduledStream`."""
 
     def __init__(self, scheduled: ScheduledStream, settings: StreamSettings, leave: Callable[[], None]) -> None:
         self._scheduled, self._leave = scheduled, leave
@@ -150,7 +150,7 @@ def _last_answer(stream: StreamLike, settings: StreamSettings) -> Answer:
 
 
 def _answer_of(result: ResultLike, settings: StreamSettings) -> Answer:
-    """Return the answer with a result; called in a thread, since finding alternatives takes time."""
+    """Return the answer that holds a result; called in a thread, since finding alternatives takes time."""
     return Answer(result_message(result, settings), len(result.words))
 
 
@@ -163,7 +163,7 @@ _REASON_BYTES = 123        # of the reason in a closing frame (RFC 6455)
 
 
 class ConnectionLike(Protocol):
-    """The interface of a connection of the package websockets that is used here."""
+    """The methods of a connection of the package websockets that this module calls."""
 
     def recv(self) -> Awaitable[str | bytes]: ...
     def send(self, message: str) -> Awaitable[None]: ...
@@ -178,7 +178,7 @@ class Session:
     ----------
     connection : connection to the client
     service : StreamService, which decodes
-    settings : StreamSettings of clients that choose none
+    settings : StreamSettings until the client sends others
     limits, metrics : Limits and Metrics of the server
     models : ServedModels from which the client may choose
     """
@@ -240,7 +240,7 @@ class Session:
         return True
 
     async def _accept(self, message: bytes) -> bool:
-        """Decode sound, and answer."""
+        """Decode the sound of a binary message, and send the answer; return True, as the conversation goes on."""
         begun = self._clock()
         seconds = len(message) / BYTES_PER_SAMPLE / self._settings.sample_rate
         self._seconds += seconds
@@ -258,7 +258,7 @@ class Session:
         return True
 
     async def _hold_back(self, delay: float) -> None:
-        """Read no messages for a while; the client cannot send more either, once the queue of messages is full."""
+        """Read no messages for ``delay`` seconds; the client is held up, too, once its queue of messages is full."""
         try:
             await asyncio.wait_for(self._connection.wait_closed(), delay)
         except asyncio.TimeoutError:
