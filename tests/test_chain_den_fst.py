@@ -279,6 +279,15 @@ def test_states_that_differ_later_stay_apart():
     assert merge_states(fst).num_states == 5
 
 
+def test_states_that_end_differently_stay_apart_wherever_they_lead():
+    """Classes and pairs of letter and class are hashed together, and must not be taken for each other."""
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        cycle = rng.permutation(6).tolist()
+        arcs = [(state, 1, following, 0.0) for state, following in zip(cycle, cycle[1:] + cycle[:1], strict=True)]
+        assert merge_states(acceptor(6, 0, arcs, {state: float(state) for state in range(6)})).num_states == 6
+
+
 def test_arcs_in_another_order_keep_states_apart():
     arcs = [(0, 1, 1, 0.0), (0, 2, 2, 0.0), (1, 3, 3, 0.0), (1, 4, 3, 0.0), (2, 3, 3, 0.0), (2, 4, 3, 0.0),
             (3, 1, 0, 0.0)]

@@ -21,6 +21,7 @@ from nnet3py.compiler.optimize import OptimizeOptions, passes
 from nnet3py.compiler.optimize.passes import optimization_steps
 from nnet3py.errors import CheckError
 from nnet3py.network.nnet import Nnet
+from nnet3py.network.whole_model import set_batchnorm_test_mode
 
 NUM_DAMAGED = 60        # of each computation
 NET = """
@@ -55,6 +56,15 @@ def test_sound_computations_pass(name: str) -> None:
     options = OptimizeOptions(memory_compression_level=2, fuse="none")
     for passed, optimized in optimization_steps(computation, nnet, options):
         check_computation(optimized, nnet, thorough=True, after=passed)
+
+
+def test_propagation_alone_leaves_no_memo() -> None:
+    """Batch normalization makes its memo for backprop only."""
+    asked = request(product([0], range(-5, 9)), product([0], range(5)))
+    for train in (False, True):
+        nnet = Nnet.from_config(NET, seed=0)
+        set_batchnorm_test_mode(nnet, not train)
+        check_computation(generate_computation(nnet, asked), nnet, check_rewrite=True, thorough=True)
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------

@@ -285,6 +285,7 @@ def test_a_count_without_statistics():
 def test_config_defaults():
     shape = configured("key-dim=40 value-dim=60 num-left-inputs=5 num-right-inputs=2").shape
     assert shape == AttentionShape(1, 40, 60, 5, 2, 1, 5, 2, True, float(np.float32(40 ** -0.5)))
+    assert configured("key-dim=1 value-dim=2 num-left-inputs=1 num-right-inputs=1").shape.key_scale == 1.0
 
 
 def test_every_config_key():

@@ -24,6 +24,7 @@ from nnet3py.decoding.composed_graphs import (
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.grammar import as_nonterminal
 from nnet3py.decoding.graph import read_fst_file
+from nnet3py.decoding.graph_loops import check_intervals
 from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
 from nnet3py.decoding.lexicon import GraphBuilder
 from nnet3py.decoding.lookahead import Lookahead
@@ -207,6 +208,16 @@ def test_lookahead_files(tmp_path, model, disambig, likes, keep_words):
     assert (again.label_of_word is not None) == keep_words and again.final_label == own.final_label
     assert not keep_words or again.label_of_word.tolist() == found.lookahead.label_of_word.tolist()
     assert all(map(np.array_equal, again.interval_table(), found.lookahead.interval_table()))
+
+
+def test_states_that_reach_no_label():
+    """They have no interval in a file; a number of intervals below 0 is damage."""
+    words = np.array([0, 0, 1, 1, 0, 3, 5, 1], dtype=np.int32)         # of two states: none, and labels 3 and 4
+    spans = np.empty((2, 2), dtype=np.int32)
+    assert check_intervals(words, len(words), 2, spans) == len(words)
+    assert spans.tolist() == [[-1, 2], [3, 5]]
+    words[0] = -1
+    assert check_intervals(words, len(words), 2, spans) == -1
 
 
 def test_what_openfst_and_kaldis_script_do(tmp_path, model, disambig, likes, monkeypatch):

@@ -172,6 +172,24 @@ def test_what_was_there_stays() -> None:
     assert kept == pytest.approx(before, abs=COST)
 
 
+def test_dead_ends_are_no_words() -> None:
+    """A graph that was not trimmed gets the same words: a random walk into a dead end has no cost."""
+    tree, model = system()
+    trimmed = hcl(False)
+    places = GraphWords.of(GraphPhones.of(trimmed, model), kinds())
+    end, into = trimmed.num_states, int(np.flatnonzero(
+        places.begins & ~places.ends & (places.open_words[trimmed.sources] == 0))[0])
+    columns = [np.append(getattr(trimmed, name), getattr(trimmed, name)[into]) for name in (
+        "sources", "input_labels", "output_labels", "weights")]
+    dead = Fst.from_arcs(trimmed.start, np.append(trimmed.final_weights, np.inf), *columns,
+                         np.append(trimmed.next_states, end))
+    old, made, labels = wider()
+    wide = with_words(Lookahead.of_fst(dead), GraphWords.of(GraphPhones.of(dead, model), kinds()), model, tree,
+                      new_words(labels))
+    before, after = path_costs(made.to_fst(), LONGEST), path_costs(wide.to_fst(), LONGEST)
+    assert after.keys() == before.keys()
+
+
 WEIGHT = 0.4
 TEXTS = [["tap", "to", "uh"], ["a", "tap"], ["uh", "uh"]]
 

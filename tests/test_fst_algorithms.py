@@ -91,7 +91,11 @@ def test_replacement() -> None:
     expected = {((1, 1), (1, 3)): 0.9, ((1, 1), (1, 4)): 1.9, ((2, 1), (3, 3)): 1.5, ((2, 1), (3, 4)): 2.5,
                 ((2, 1), (4, 3)): 2.5, ((2, 1), (4, 4)): 3.5}
     assert same(found, expected)
+    from_one = Fst.from_arcs(1, [0.5, np.inf], [1, 1], [0, 0], [3, 4], [0.0, 1.0], [0, 0])
+    assert same(costs(operations.replaced(root, 9, from_one)), expected)
     assert operations.replaced(root, 7, part).num_arcs == root.num_arcs
+    empty = Fst.from_arcs(-1, np.zeros(0), [], [], [], [], [])
+    assert operations.replaced(root, 9, empty).output_labels.tolist() == [1]
 
 
 def test_sums_of_states() -> None:

@@ -11,6 +11,7 @@ from graph_systems import SYSTEMS, monophone_system
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.graphs.context import expand_context
+from nnet3py.graphs.grammar_fst import Nonterminals
 from nnet3py.graphs.hmms import add_self_loops, expand_hmms, hmm_transducer, to_pdfs, window_hmm
 from nnet3py.hmm.topology import HmmState, HmmTopology, chain_topology, left_to_right_topology
 from nnet3py.transducers.fst import Fst
@@ -100,6 +101,16 @@ def test_disambiguation_symbols_get_labels_behind_the_transition_ids():
     assert transducer.output_labels[loops].tolist() == [2, 4]
     with pytest.raises(Nnet3Error, match="disambiguation symbol 7"):
         expand_hmms(acceptor(1, 0, [(0, 1, 0, 0.0)], {0: 0.0}), [(-7,)], tree, model)
+
+
+def test_nonterminals_get_labels_with_the_phone_before():
+    tree, model = SYSTEMS["chain"]()
+    names = Nonterminals(100)
+    transducer, disambig = hmm_transducer([(1,), (-104, 3), (-7,)], tree, model, nonterminals=names)
+    assert transducer.output_labels[transducer.input_labels == names.label(104, 3)].tolist() == [2]
+    assert disambig == [model.num_transition_ids + 1]
+    with pytest.raises(Nnet3Error, match="windows of 1 phones"):
+        hmm_transducer([(1,), (-104, 3)], tree, model)
 
 
 @pytest.mark.parametrize("window, error, complaint", [

@@ -97,6 +97,7 @@ def test_facts_of_a_network(nnet: Nnet, tmp_path: Path, binary: bool) -> None:
     assert network.num_parameters == nnet.num_parameters() == 13 * 2 + 2 + 20 * 10 + 10
     assert (network.num_updatable, network.num_nodes) == (2, 11)
     assert network.unused_nodes == ["unused"] and network.unused_components == ["spare"]
+    assert re.search(r"^unused nodes +unused\nunused components +spare$", found.text(), re.MULTILINE)
     assert network.memory_bytes > 4 * (network.num_parameters + 130 * 131)
     assert model.transitions is None and model.priors is None and found.folder is None
     assert [layer.name for layer in network.layers] == nnet.component_names
@@ -385,7 +386,7 @@ def test_the_ids_of_i_vector_extractors(nnet: Nnet, tmp_path: Path) -> None:
 
 
 def test_the_model_of_a_folder(nnet: Nnet, tmp_path: Path) -> None:
-    expected = ["0.raw", "2.raw", "10.raw", "10.mdl", "final.raw", "final.mdl"]
+    expected = ["0.raw", "2.raw", "10.raw", "10.mdl", "combined.raw", "combined.mdl", "final.raw", "final.mdl"]
     for name in expected:
         nnet.write(str(tmp_path / name))
         assert inspect(str(tmp_path)).model.path == str(tmp_path / name)

@@ -61,6 +61,14 @@ def test_what_kaldi_io_gets_wrong_is_an_error_of_ours():
             kaldi_io_adapter.read_vector(reader(bad))
 
 
+def test_kaldi_io_is_not_used_for_2_gib(monkeypatch):
+    """Its 32-bit products overflow."""
+    monkeypatch.setattr(matrices, "read_matrix", lambda reader, dtype: "ours")
+    monkeypatch.setattr(matrices, "read_vector", lambda reader, dtype: "ours")
+    assert kaldi_io_adapter.read_vector(reader(b"FV \4\0\0\0\x20")) == "ours"
+    assert kaldi_io_adapter.read_matrix(reader(b"FM \4\0\0\0\x10\4\2\0\0\0")) == "ours"
+
+
 def test_the_import_leaves_no_traces():
     code = ("import os, sys\n"
             "before, stderr = dict(os.environ), sys.stderr\n"

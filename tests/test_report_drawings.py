@@ -21,7 +21,7 @@ from nnet3py.report.draw_memory import crosses, draw_memory
 from nnet3py.report.draw_network import BYPASSED, draw_network, network_units
 from nnet3py.report.drawings import draw_graph, drawings, write_drawings
 from nnet3py.report.requests import natural_request
-from nnet3py.report.svg import INK, VIOLET, Drawing, bypasses, fitted, layered, stacked, text_width
+from nnet3py.report.svg import INK, VIOLET, Drawing, backward_edges, bypasses, fitted, layered, stacked, text_width
 from nnet3py.report.tables import lifetimes
 from nnet3py.runtime.binding import plan_memory
 
@@ -140,6 +140,11 @@ def test_a_bypass_around_a_layer_is_told() -> None:
     assert [unit.name for unit in units] == ["input", "f0 … f299", "output"]
     assert [BYPASSED in unit.lines for unit in units] == [False, True, False]
     assert BYPASSED not in network_units(Nnet.from_config(DEEP), most=5)[0][1].lines
+
+
+def test_edges_that_lead_back() -> None:
+    assert backward_edges(3, [(0, 1), (1, 2), (2, 0)]) == {(2, 0)}
+    assert backward_edges(4, [(0, 0), (1, 2), (2, 1), (0, 3), (1, 3)]) == {(0, 0), (2, 1)}
 
 
 @given(st.integers(2, 9).flatmap(lambda count: st.lists(

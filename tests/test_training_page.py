@@ -111,6 +111,19 @@ def test_the_page_has_figures_facts_and_the_network(tmp_path: Path) -> None:
     assert all(f'id="{name}"' in text for name in re.findall(r'(?:url\(#|href="#)([^")]+)', text))
 
 
+def test_gates_of_recurrent_cells_have_plots(tmp_path: Path) -> None:
+    folder = write_training(tmp_path / "lstm", 2)
+    with (folder / "log" / "progress.1.log").open("a", encoding="utf-8") as log:
+        log.write("component name=l type=LstmNonlinearityComponent, input-dim=20, i_t_sigmoid={ "
+                  f"self-repair-scale=1e-05, value-avg={summary(0.5)}, deriv-avg={summary(0.2)} }}\n"
+                  f"component name=n type=NoOpComponent, dim=12, value-avg={summary(0.5)}\n")
+    figures = training_plots({"lstm": read_iterations(folder)})
+    for name in ("values", "derivatives"):
+        figure = figures[name]
+        assert figure is not None
+        assert [axes.get_title() for axes in figure.axes if axes.get_title()] == ["r", "l i_t_sigmoid"]
+
+
 @pytest.fixture
 def one_plot(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes most of the time of a report."""

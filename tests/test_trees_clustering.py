@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nnet3py.random_sequence import CRandom
+from nnet3py.trees import clustering
 from nnet3py.trees.clustering import best_of, bottom_up, k_means, nth_element, refine, top_down
 from nnet3py.trees.stats import distance, objective
 
@@ -127,3 +128,17 @@ def test_nth_element(items: list[int], data: st.DataObject) -> None:
     nth_element(changed, nth)
     assert sorted(changed) == sorted(items) and changed[nth] == sorted(items)[nth]
     assert max(changed[:nth], default=-1) <= changed[nth] <= min(changed[nth + 1:], default=99)
+
+
+def test_nth_element_sorts_what_is_badly_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As libstdc++: after twice the base-2 logarithm of the number of items, rounded down."""
+    divided = []
+
+    def one_less(items: list[int], first: int, last: int) -> int:
+        divided.append((first, last))
+        return last - 1
+
+    monkeypatch.setattr(clustering, "_partition", one_less)
+    items = [*range(100)]
+    nth_element(items, 0)
+    assert len(divided) == 2 * 6 and divided[-1] == (0, 100 - 11) and items == [*range(100)]

@@ -93,6 +93,8 @@ def test_states(model: vosk.Model) -> None:
 
 
 def test_endpoints(model: vosk.Model) -> None:
+    assert {mode.name: mode.value for mode in vosk.EndpointerMode} == {
+        "DEFAULT": 0, "SHORT": 1, "LONG": 2, "VERY_LONG": 3}                # vosk's
     ends = {}
     for mode in vosk.EndpointerMode:
         recognizer = vosk.KaldiRecognizer(model, RATE)

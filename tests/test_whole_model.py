@@ -299,6 +299,11 @@ def test_svd_by_energy(nnet: Nnet) -> None:
     assert component(nnet, "a1_a").output_dim == expected
 
 
+def test_no_energy_leaves_the_dimension(nnet: Nnet) -> None:
+    apply_edits(nnet, "apply-svd name=a1 bottleneck-dim=2 energy-threshold=0 shrinkage-threshold=0.99")
+    assert component(nnet, "a1_a").output_dim == 2
+
+
 TWO = """
 input-node name=input dim=3
 component name=a type=NaturalGradientAffineComponent input-dim=3 output-dim=2 learning-rate-factor=0.5
