@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nnet3py.io.holder import Holder
     from nnet3py.transducers.fst import Fst
 
-_MIN_ACTIVE = 20      # states kept per frame whatever the beam, as Kaldi's aligners do
+_MIN_ACTIVE = 20      # states that are kept per frame even outside the beam, as in Kaldi's aligners
 _LATTICE_BEAM = 0.01  # only the best path of the lattice is used
 _GRAPH_OPTIONS = (
     *declared(settings_of(TrainingGraphOptions)),

@@ -245,7 +245,7 @@ def _convert(rspecifier: str, wspecifier: str, source: Any,
     def converted(key: str, value: np.ndarray) -> np.ndarray | None:
         try:
             return convert(value)
-        except ShapeError:    # the alignments belong to another model altogether
+        except ShapeError:    # the alignments were made with another model than the one given
             raise
         except Nnet3Error as error:
             log.warning(f"Could not convert the alignment of utterance {key}: {error}")

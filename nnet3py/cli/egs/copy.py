@@ -187,7 +187,7 @@ class _Changes:
     def __init__(self, options: Options, kind: _Kind, stack: ExitStack) -> None:
         self._select = kind.select
         self.num_errors = 0
-        self._changes: list[tuple[Any, str, Callable]] = []      # table, name of its values, function that applies one
+        self._changes: list[tuple[Any, str, Callable]] = []      # table, name of its values, function to apply one
         self.needed = False
         if kind.holder is None:
             return

@@ -65,8 +65,8 @@ def copy_feats(args: list[str], options: Options) -> int:
 def _input_form(options: Options, binary: bool = True) -> Any:
     """Return the holder with which matrices are read.
 
-    If they are written in binary form without compression, it returns the bytes of each matrix to be written; else, but
-    for files of HTK and Sphinx, the bytes of each matrix as they are in the input.
+    From binary archives it returns matrices as bytes: as stored or, if ``binary`` and without --compress, as they are
+    written without compression. From files of HTK and Sphinx it returns arrays.
     """
     if options.htk_in or options.sphinx_in:
         from nnet3py.formats.foreign_files import HTK_MATRIX, SPHINX_MATRIX
@@ -176,7 +176,7 @@ def _copy_file(args: list[str], options: Options) -> None:
 
 # -- files of other programs -------------------------------------------------------------------------------------------
 
-_USER_KIND = 9              # HTK's kind of features of any sort
+_USER_KIND = 9              # HTK's parameter kind USER
 _LARGEST_KIND, _LARGEST_PERIOD = 0xFFFF, 0x7FFFFFFF
 
 OUTPUT_DIR = option("output-dir", str, ".", "Folder of the files, which must exist")

@@ -60,7 +60,7 @@ def dump_features(args: list[str], options: Options) -> int:
                 with within(f"utterance {key}"):
                     pipeline = FeaturePipeline(models, state)
                     rows = _rows(pipeline, sounds[key], options.chunk_length)
-                    # Only statistics of i-vectors are kept: normalization begins anew.
+                    # CMVN starts anew for each utterance; statistics for i-vectors are kept.
                     state = SpeakerState(pipeline.adaptation_state().ivectors)
                 writer.write(key, rows)
                 done, frames = done + 1, frames + len(rows)

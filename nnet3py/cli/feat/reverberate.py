@@ -102,7 +102,10 @@ def _channel(wave: Wave, wanted: int, name: str) -> int:
 
 
 def _num_outputs(room: Wave | None, signals: list[Wave]) -> int:
-    """Return the number of channels to write; raise UsageError if the impulse response and signals differ in theirs."""
+    """Return the number of channels to write: that of the impulse response ``room``, else the most of a signal.
+
+    Raises UsageError for a signal that has neither this number of channels nor one.
+    """
     counts = [len(wave.samples) for wave in signals if len(wave.samples) > 1]
     count = len(room.samples) if room is not None else max(counts, default=1)
     if any(other != count for other in counts):

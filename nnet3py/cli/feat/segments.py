@@ -67,7 +67,7 @@ def cut_segments(args: list[str], holder: Any, missing: str, cut: Callable[[Segm
 
 
 def _parse_segment(text: str, has_channels: bool) -> Segment | str:
-    """Return the segment in a line, or an error message if the line has none."""
+    """Return the segment in a line; for an invalid line, text to append to the warning, perhaps empty."""
     words = text.split()
     if len(words) not in (4, 5):
         return ""

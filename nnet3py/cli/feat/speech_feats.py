@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nnet3py.formats.foreign_files import Wave
 
 
-_REPORT_EVERY = 10                          # utterances
+_REPORT_EVERY = 10                          # utterances between two log lines
 _HTK_MFCC, _HTK_FBANK, _HTK_PLP = 0o6, 0o7, 0o13             # kinds of features in HTK's files
 _HTK_ENERGY, _HTK_C0 = 0o100, 0o20000
 
@@ -117,7 +117,7 @@ def _compute(args: list[str], options: Options, kind: str, htk_kind: int) -> int
 
 
 def _features(key: str, wave: Wave, computer: SpeechFeatures, options: Options, warps: Any) -> np.ndarray | None:
-    """Compute the features of an utterance; return None, with a warning, if there are none."""
+    """Compute features, float32 (frames, dim); return None, with a warning, if they cannot be computed."""
     if wave.duration < options.min_duration:
         log.warning(f"File: {key} is too short ({wave.duration:g} sec): producing no output.")
         return None

@@ -33,7 +33,7 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, rnnlm-sentence-probs
     QUIET, NUM_THREADS, *declared(SETTINGS),
 ])
 def train_rnnlm(args: list[str], options: Options) -> int:
-    """Train, and print a line with the result."""
+    """Train an RNN language model, and print a line with the result; return 0."""
     training_options = rnnlm_options(options.as_dict())
     training_options.check()
     if options.num_threads:
