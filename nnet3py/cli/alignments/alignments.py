@@ -1,4 +1,4 @@
-"""Alignments: sequences of transition-ids as pdf-ids, phones or text, made from phones, of other models.
+"""Conversions of alignments (sequences of transition-ids): to pdf-ids, phones or text, from phones, to other models.
 
 ali-to-pdf, ali-to-phones, show-alignments, phones-to-ali, convert-ali and text-to-phones.
 """

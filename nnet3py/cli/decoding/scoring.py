@@ -1,6 +1,4 @@
-"""compute-wer, compute-wer-bootci and align-text: what was recognized compared with what was said.
-
-word-error-rate: how many words of a reference a hypothesis got wrong.
+"""compute-wer, compute-wer-bootci, align-text and word-error-rate: recognized text compared with references.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preparations of a training, and discriminative training: work in stages that goes on after interruptions.
+"""Preparations of a training, and discriminative training: they run in stages, and continue after interruptions.
 
 train-ivector-extractor, extract-ivectors, nnet3-build-tree, prepare-e2e, make-denlats and train-discriminative.
 """

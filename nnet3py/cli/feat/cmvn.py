@@ -1,4 +1,4 @@
-"""Programs of mean and variance normalization: of utterances and speakers, online, over a sliding window, of calls."""
+"""Programs of mean and variance normalization: of utterances, speakers and calls, online, and over a sliding window."""
 from __future__ import annotations
 
 from contextlib import ExitStack

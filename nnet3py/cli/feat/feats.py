@@ -1,4 +1,4 @@
-"""Programs that take other rows and columns of features: context, slopes, selections, shifts in time.
+"""Programs that select or add rows and columns of features: context, deltas, subsets, shifts in time.
 
 splice-feats, add-deltas, add-deltas-sdc, select-feats, subset-feats, subsample-feats, shift-feats, concat-feats.
 """

@@ -1,4 +1,4 @@
-"""OpenFst's programs, as far as Kaldi's scripts use them, and a few more; the last five need the package kaldifst."""
+"""Programs of OpenFst that Kaldi's scripts use, and a few more; the last five need the package kaldifst."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

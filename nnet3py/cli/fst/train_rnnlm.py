@@ -1,4 +1,7 @@
-"""nnet3py train-rnnlm: training of an RNN language model on text; apart, because its options need other modules."""
+"""nnet3py train-rnnlm: training of an RNN language model on text.
+
+In a file of its own, since the declarations of its options import other modules.
+"""
 from __future__ import annotations
 
 from nnet3py.cli.process.command import kaldi_command

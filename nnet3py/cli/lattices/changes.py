@@ -1,6 +1,6 @@
-"""lattice-copy, -scale, -add-penalty, -rmali, -prune, -limit-depth, -depth, -project, -to-fst: single lattices changed.
+"""Programs that change single lattices: lattice-copy, -scale, -add-penalty, -rmali, -prune, -limit-depth, -project …
 
-Also lattice-add-trans-probs, lattice-boost-ali and lattice-depth-per-frame.
+Also lattice-depth, -depth-per-frame, -to-fst, -add-trans-probs and -boost-ali.
 """
 from __future__ import annotations
 

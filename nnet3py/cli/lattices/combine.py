@@ -1,6 +1,6 @@
-"""Lattices with language models (lattice-lmrescore …), with FSTs (lattice-compose) and with other lattices.
+"""Rescoring with language models (lattice-lmrescore …), composition with FSTs, and combination with other lattices.
 
-The last: lattice-interp, -copy-backoff, -union, -combine and -difference.
+The programs for the last: lattice-interp, -copy-backoff, -union, -combine and -difference.
 """
 from __future__ import annotations
 

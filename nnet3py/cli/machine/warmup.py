@@ -1,4 +1,4 @@
-"""nnet3py warmup: all kernels are compiled and kept on disk, so that no later command has to compile any.
+"""nnet3py warmup: compile all kernels and store them on disk, so that no later command has to compile them.
 
 ``python -m nnet3py.cli.machine.warmup x86_64 build/kernels/x86_64`` compiles the kernels that wheels contain: for each
 kind of processor of an architecture a folder of object files, which ``engine/shipped.py`` reads. The architecture need

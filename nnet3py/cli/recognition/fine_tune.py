@@ -1,4 +1,7 @@
-"""nnet3py fine-tune: a new model folder from a model folder and transcribed speech. Apart: its options import much."""
+"""nnet3py fine-tune: make a new model folder from a model folder and transcribed speech.
+
+In a file of its own, since the declarations of its options import many modules.
+"""
 from __future__ import annotations
 
 import sys
