@@ -22,10 +22,10 @@ GARBAGE_THRESHOLD = 300_000     # objects; numba alone makes 200,000; Python's d
 
 
 def collect_rarely() -> None:
-    """Let Python collect circular garbage rarely, and not at exit.
+    """Let Python's garbage collector run rarely, and not at exit.
 
-    Collection takes a tenth of a short command's time while modules are imported, and up to 0.06 s at exit, although
-    the system frees the memory of the process anyway.
+    It takes a tenth of a short command's time while modules are imported, and up to 0.06 s at exit, although the system
+    frees the memory of the process anyway.
     """
     gc.set_threshold(GARBAGE_THRESHOLD, 20, 20)
     atexit.unregister(gc.freeze)      # a process may call several commands
@@ -48,7 +48,7 @@ def _start_pipe(command: str, reads: bool) -> Any:
 
 
 def _prepare(program: str) -> None:
-    """Prepare this process for running a command."""
+    """Set up this process for the command ``program``: garbage collection, BLAS threads, pipes, and the log's name."""
     collect_rarely()
     shorten_blas_spinning()
     system.pipe_starter = _start_pipe
@@ -56,7 +56,7 @@ def _prepare(program: str) -> None:
 
 
 def run(name: str, args: Sequence[str] | None = None) -> NoReturn:
-    """Run the command of Kaldi's name ``name`` on ``args`` (default: the process's) and exit."""
+    """Run the command with Kaldi's name ``name`` on ``args`` (default: the process's) and exit."""
     _prepare(name)
     words = sys.argv[1:] if args is None else args
     run_process(lambda: load(name).execute(words))   # a module that cannot be imported becomes an ERROR line, too
@@ -76,7 +76,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 
 
 def launch(name: str) -> NoReturn:
-    """Run the launcher ``name`` on the process's arguments, and exit: a program of Kaldi's name, or ``nnet3py``."""
+    """Run the launcher ``name``, a command of Kaldi's name or ``nnet3py``, on the process's arguments, and exit."""
     if name == "nnet3py":
         main()
     run(name)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from nnet3py.io.holder import Holder
     from nnet3py.transducers.fst import Fst
 
-_MIN_ACTIVE = 20      # states kept per frame whatever the beam, as Kaldi's aligners do
+_MIN_ACTIVE = 20      # states that are kept per frame even outside the beam, as in Kaldi's aligners
 _LATTICE_BEAM = 0.01  # only the best path of the lattice is used
 _GRAPH_OPTIONS = (
     *declared(settings_of(TrainingGraphOptions)),
@@ -44,7 +44,7 @@ e.g.:
 See also: make-graph --write-lang, compile-train-graphs-fsts, nnet3-align-compiled
 """, arguments=(5, 5), options=_GRAPH_OPTIONS)
 def compile_train_graphs(args: list[str], options: Options) -> int:
-    """Make graphs; return 1 if none was made."""
+    """Write the training graphs of transcripts; return 1 if none was made."""
     from nnet3py.decoding.graph import word_line
     from nnet3py.formats.holders import INT_VECTOR
 
@@ -63,7 +63,7 @@ ark:words.fsts ark:graphs.fsts
 See also: compile-train-graphs, nnet3-align-compiled
 """, arguments=(5, 5), options=_GRAPH_OPTIONS)
 def compile_train_graphs_fsts(args: list[str], options: Options) -> int:
-    """Make graphs; return 0 even if none was made, as in Kaldi."""
+    """Write the training graphs of FSTs of words; return 0 even if none was made, as in Kaldi."""
     from nnet3py.transducers.fst_text import FST
 
     if not options.read_disambig_syms:
@@ -74,7 +74,10 @@ def compile_train_graphs_fsts(args: list[str], options: Options) -> int:
 
 
 def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of: Callable[[Any], Fst]) -> int:
-    """Write a graph for each entry of a table; return the number written."""
+    """Write the training graph of each entry of the table ``args[3]``; return the number of graphs.
+
+    ``words_of`` turns an entry, which ``holder`` has read, into an FST of words.
+    """
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.decoding.graph import make_training_graph, read_fst_file
     from nnet3py.decoding.symbols import read_text
@@ -129,7 +132,7 @@ See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
     *SIMPLE, *without(IVEC, "utt2spk"), *DEVICE,
 ])
 def align_compiled(args: list[str], options: Options) -> int:
-    """Align; return 1 if no utterance could be aligned."""
+    """Align utterances with their graphs; return 1 if none could be aligned."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
@@ -170,14 +173,14 @@ def align_compiled(args: list[str], options: Options) -> int:
 
 
 class _Aligned(NamedTuple):
-    """An utterance's best path, and the log-likelihoods of its frames on this path, float32 (frames,), unscaled."""
+    """Best path of an utterance, and the log-likelihood of each of its frames, float32 (frames,), unscaled."""
 
     path: Decoded
     frame_log_likes: np.ndarray
 
 
 class _Aligner:
-    """A decoder of utterances with graphs of their own, and the counts and sums of its log lines."""
+    """Aligner of utterances, each with a graph of its own; it has the counts and sums of the log lines."""
 
     def __init__(self, model: TransitionModel, options: Options) -> None:
         self._model, self._options = model, options
@@ -186,7 +189,7 @@ class _Aligner:
 
     def align(self, key: str, graph: Fst, feats: np.ndarray | None, computer: Any,
               ivectors: IvectorSource) -> _Aligned | None:
-        """Return the alignment; None, having logged a warning, if there is none."""
+        """Return the alignment of an utterance; None, having logged a warning, if it cannot be aligned."""
         alignment = self._attempt(key, graph, feats, computer, ivectors)
         if alignment is None:
             self.errors += 1

@@ -1,4 +1,4 @@
-"""Alignments: sequences of transition-ids as pdf-ids, phones or text, made from phones, of other models.
+"""Conversions of alignments (sequences of transition-ids): to pdf-ids, phones or text, from phones, to other models.
 
 ali-to-pdf, ali-to-phones, show-alignments, phones-to-ali, convert-ali and text-to-phones.
 """
@@ -33,7 +33,7 @@ e.g.:
 See also: ali-to-phones, ali-to-post
 """, arguments=(3, 3))
 def ali_to_pdf(args: list[str], options: Options) -> int:
-    """Convert alignments."""
+    """Convert alignments to pdf-ids; return 0."""
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.alignment import check_transition_ids
     from nnet3py.hmm.transition_model import read_transition_model
@@ -68,7 +68,7 @@ See also: ali-to-pdf, show-transitions
     option("frame-shift", float, 0.01, "Seconds between frames, for --ctm-output"),
 ])
 def ali_to_phones(args: list[str], options: Options) -> int:
-    """Convert alignments; return 1 if there was none."""
+    """Convert alignments to phones; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import INT_PAIR_VECTOR, INT_VECTOR
@@ -101,7 +101,7 @@ def ali_to_phones(args: list[str], options: Options) -> int:
 
 
 def _phones(model: TransitionModel, key: str, alignment: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the phones of an alignment and their numbers of frames."""
+    """Return the phones of an alignment, and the number of frames of each."""
     import numpy as np
 
     from nnet3py.hmm.alignment import phone_starts
@@ -123,7 +123,7 @@ e.g.:
 See also: ali-to-phones, show-transitions
 """, arguments=(3, 3))
 def show_alignments(args: list[str], options: Options) -> None:
-    """Print alignments."""
+    """Print each alignment as transition-ids and phones."""
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.alignment import phone_starts, read_symbol_table
     from nnet3py.hmm.transition_model import read_transition_model
@@ -168,7 +168,7 @@ See also: make-mono-tree, ali-to-phones, convert-ali
     option("lengths", bool, False, "The input has pairs of phone and length in frames"), _PHONE_MAP, _REORDER,
 ])
 def phones_to_ali(args: list[str], options: Options) -> int:
-    """Make alignments; return 1 if none could be made."""
+    """Convert phones to alignments; return 1 if none could be converted."""
     import numpy as np
 
     from nnet3py.formats.holders import INT_PAIR_VECTOR, INT_VECTOR
@@ -210,7 +210,7 @@ See also: phones-to-ali, ali-to-phones
     _PHONE_MAP, _REORDER,
 ])
 def convert_ali(args: list[str], options: Options) -> int:
-    """Convert alignments; return 1 if none could be converted."""
+    """Convert alignments to another model; return 1 if none could be converted."""
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.transition_model import read_transition_model
 
@@ -236,13 +236,16 @@ def _read_aligner(model: str, tree: str, reorder: bool) -> PhoneAligner:
 
 def _convert(rspecifier: str, wspecifier: str, source: Any,
              convert: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
-    """Write alignments; leave out entries that cannot be converted, with a warning. Return the numbers of both."""
+    """Convert a table to alignments; skip entries that cannot be converted, with a warning.
+
+    Returns the numbers of entries written and skipped.
+    """
     from nnet3py.formats.holders import INT_VECTOR
 
     def converted(key: str, value: np.ndarray) -> np.ndarray | None:
         try:
             return convert(value)
-        except ShapeError:    # the alignments belong to another model altogether
+        except ShapeError:    # the alignments were made with another model than the one given
             raise
         except Nnet3Error as error:
             log.warning(f"Could not convert the alignment of utterance {key}: {error}")
@@ -252,7 +255,7 @@ def _convert(rspecifier: str, wspecifier: str, source: Any,
 
 
 def read_phone_map(rxfilename: str) -> dict[int, int] | None:
-    """Read the file of --phone-map, old phones and their new ones; return None where no file is named."""
+    """Read the file of --phone-map: return the new phone for each old one, or None if no file is named."""
     if not rxfilename:
         return None
     from nnet3py.io.streams import read_integer_lines
@@ -284,7 +287,7 @@ See also: chain-est-phone-lm
     option("srand", int, 0, "Seed of the random numbers"),
 ])
 def text_to_phones(args: list[str], options: Options) -> int:
-    """Write phones; return 1 if there are none."""
+    """Write the phones of transcripts; return 1 if no transcript could be converted."""
     import numpy as np
 
     from nnet3py.decoding.lexicon import (

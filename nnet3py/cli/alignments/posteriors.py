@@ -25,7 +25,7 @@ e.g.:
 See also: ali-to-pdf, ali-to-phones
 """, arguments=(2, 2))
 def ali_to_post(args: list[str], options: Options) -> int:
-    """Convert alignments; return 1 if there was none."""
+    """Convert alignments to posteriors; return 1 if the input is empty."""
     from nnet3py.formats.holders import INT_VECTOR, POSTERIOR
     from nnet3py.formats.posteriors import posterior_of_alignment
 
@@ -43,7 +43,7 @@ e.g.: copy-post --scale=0.5 ark:1.post ark,t:-
 See also: ali-to-post, post-to-smat, post-to-tacc
 """, arguments=(2, 2), options=[option("scale", float, 1.0, "Factor by which the weights are multiplied")])
 def copy_post(args: list[str], options: Options) -> int:
-    """Copy posteriors; return 1 if there was none."""
+    """Copy posteriors; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import POSTERIOR
@@ -75,7 +75,7 @@ See also: post-to-weights, weight-silence-post, scale-post
            "weight become empty"),
 ])
 def weight_post(args: list[str], options: Options) -> int:
-    """Weight posteriors; return 1 if nothing was written."""
+    """Multiply posteriors by weights of frames; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
@@ -115,7 +115,7 @@ See also: ali-to-post, post-to-weights
     option("distribute", bool, False, "Weight whole frames, by their share of silence, rather than single entries"),
 ])
 def weight_silence_post(args: list[str], options: Options) -> int:
-    """Weight posteriors; return 1 if there was none."""
+    """Multiply the posteriors of silence phones by a weight; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.cli.process.options import int_list
@@ -155,7 +155,7 @@ e.g.:
 See also: weight-silence-post, ali-to-post
 """, arguments=(2, 2))
 def post_to_weights(args: list[str], options: Options) -> int:
-    """Sum posteriors; return 1 if there was none."""
+    """Write the sum of each frame's posteriors; return 1 if the input is empty."""
     from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
     from nnet3py.formats.posteriors import frame_sums
 
@@ -175,7 +175,7 @@ e.g.:
 See also: ali-to-post, ali-to-pdf
 """, arguments=(3, 3))
 def post_to_pdf_post(args: list[str], options: Options) -> int:
-    """Convert posteriors."""
+    """Convert posteriors of transition-ids to posteriors of pdf-ids; return 0."""
     from nnet3py.formats.holders import POSTERIOR
     from nnet3py.formats.posteriors import summed_by_id
     from nnet3py.hmm.alignment import check_transition_ids
@@ -206,7 +206,7 @@ See also: copy-post, post-to-pdf-post
            "expectation; false: leave them all out"),
 ])
 def logprob_to_post(args: list[str], options: Options) -> int:
-    """Convert matrices; return 1 if there was none."""
+    """Convert matrices of log-probabilities to posteriors; return 1 if the input is empty."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.formats.posteriors import of_log_probs
     from nnet3py.random_sequence import CRandom
@@ -232,7 +232,7 @@ e.g.: post-to-smat --dim=1038 ark:1.post ark:-
 See also: ali-to-post, copy-post
 """, arguments=(2, 2), options=[option("dim", int, -1, "Number of columns; must be given")])
 def post_to_smat(args: list[str], options: Options) -> int:
-    """Convert posteriors; return 1 if there was none."""
+    """Convert posteriors to sparse matrices; return 1 if the input is empty."""
     from nnet3py.formats.general import SparseMatrix
     from nnet3py.formats.holders import GENERAL_MATRIX, POSTERIOR
 
@@ -260,7 +260,7 @@ See also: ali-to-post, vector-sum
     option("per-pdf", bool, False, "Sum by pdf-id; as in Kaldi, without the last transition-id"),
 ])
 def post_to_tacc(args: list[str], options: Options) -> int:
-    """Count; return 1 if there were no posteriors."""
+    """Write the sum of posteriors for each transition-id or pdf-id; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import POSTERIOR
@@ -301,7 +301,7 @@ e.g.:
 See also: post-to-weights, nnet3-chain-get-egs
 """, arguments=(3, 3))
 def get_post_on_ali(args: list[str], options: Options) -> int:
-    """Write vectors; return 1 if nothing was written."""
+    """Write the posterior of each frame's transition-id in an alignment; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR, POSTERIOR

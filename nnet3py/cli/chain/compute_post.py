@@ -90,7 +90,7 @@ def _transform(rxfilename: str, num_pdfs: int) -> np.ndarray | None:
 
 
 def _posteriors(denominator: DenominatorComputation, output: np.ndarray, key: str) -> np.ndarray | None:
-    """Compute posteriors, float32 (frames, pdfs); None, with a warning, if that fails."""
+    """Compute the posteriors of pdfs, float32 (frames, pdfs); None, with a warning, if the computation fails."""
     import numpy as np
 
     posteriors = np.zeros(output.shape, dtype=np.float32)

@@ -57,7 +57,7 @@ See also: nnet3-chain-get-egs
            idle="the weight written is 1, as in Kaldi; nnet3-chain-copy-egs --weights sets other weights"),
 ])
 def get_supervision(args: list[str], options: Options) -> int:
-    """Make supervisions; count and log utterances that cannot be used."""
+    """Make supervisions; return 1 unless more utterances succeeded than failed."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.chain.options import SupervisionOptions
     from nnet3py.chain.supervision import SupervisionMaker, proto_from_lattice, proto_from_phones
@@ -103,7 +103,7 @@ Usage:  nnet3-chain-normalize-egs [options] <normalization-fst> <egs-rspecifier>
 e.g.: nnet3-chain-normalize-egs normalization.fst ark:train.cegs ark:- | nnet3-chain-shuffle-egs ark:- ark:1.cegs
 """, arguments=(3, 3), options=[NORMALIZATION_SCALE])
 def normalize_egs(args: list[str], options: Options) -> int:
-    """Normalize examples; leave out and count those that the normalization FST does not accept."""
+    """Add the normalization FST's costs to examples; return 1 if no example could be normalized."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -157,12 +157,12 @@ e.g.: chain-get-supervision --frame-subsampling-factor=3 tree 0.trans_mdl ark:ph
     option("long-key", bool, False, "Write contexts and length in keys, too: utt-first-left-length-right-v1"),
 ])
 def chain_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; count and log utterances that cannot be used."""
+    """Make chain examples; return 1 if none was made."""
     return _Job(options).run(*([""] * (4 - len(args)) + args))
 
 
 class _Job:
-    """Run of nnet3-chain-get-egs."""
+    """Data of a run of nnet3-chain-get-egs: options, makers of examples, and the number of errors."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -275,7 +275,7 @@ e.g.: nnet3-chain-e2e-get-egs --num-frames=120,150,180 --frame-subsampling-facto
    --right-context=9 normalization.fst ark:feats.ark ark:fst.ark 0.trans_mdl ark:cegs.ark
 """, arguments=(4, 5), options=_OPTIONS)
 def chain_e2e_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; count and log utterances that cannot be used. Return 0, as Kaldi's program does."""
+    """Make chain examples of whole utterances; return 0 even if none was made, as in Kaldi."""
     from nnet3py.chain.make_egs import ChainExampleMaker
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX

@@ -26,7 +26,7 @@ See also: chain-make-den-fst
     *declared(settings_of(PhoneLmOptions)),
 ])
 def est_phone_lm(args: list[str], options: Options) -> int:
-    """Estimate the phone language model."""
+    """Estimate the phone language model from sequences of phones; return 0."""
     from nnet3py.chain.phone_lm import PhoneLmEstimator
     from nnet3py.errors import within
     from nnet3py.formats.holders import INT_VECTOR
@@ -55,7 +55,7 @@ e.g.: chain-make-den-fst tree 0.trans_mdl phone_lm.fst den.fst normalization.fst
 See also: chain-est-phone-lm
 """, arguments=(5, 5))
 def make_den_fst(args: list[str], options: Options) -> int:
-    """Make both graphs."""
+    """Write the denominator FST and the normalization FST; return 0."""
     from nnet3py.chain.den_fst import make_den_fst
     from nnet3py.chain.normalization import normalization_fst
     from nnet3py.hmm.transition_model import read_transition_model
@@ -84,7 +84,7 @@ e.g.: chain-make-num-fst-e2e 0.trans_mdl normalization.fst ark:fst.ark ark:num.a
 See also: nnet3-chain-e2e-get-egs, chain-make-den-fst
 """, arguments=(4, 4))
 def make_num_fst_e2e(args: list[str], options: Options) -> int:
-    """Convert a table of graphs; return 1 if none could be converted."""
+    """Convert training graphs to numerator graphs; return 1 if none could be converted."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.chain.normalization import Normalizer
     from nnet3py.chain.supervision import pdf_graph

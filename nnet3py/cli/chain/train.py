@@ -31,7 +31,7 @@ DEFAULT_LANGUAGE = "default"
 
 def examples(reader: Iterable[tuple[str, NnetChainExample]],
              by_language: bool) -> Iterator[tuple[str, NnetChainExample]]:
-    """Yield keys and chain examples, which a thread reads ahead.
+    """Yield the keys and chain examples of ``reader``, which a background thread reads ahead.
 
     ``by_language``: whether the output "output" is renamed to "output-LANGUAGE", with the language in the key.
     """
@@ -63,7 +63,7 @@ e.g.:
 nnet3-chain-train --leaky-hmm-coefficient=0.1 1.raw den.fst 'ark:nnet3-chain-merge-egs 1.cegs ark:-|' 2.raw
 """, arguments=(4, 4), options=_OPTIONS)
 def train(args: list[str], options: Options) -> int:
-    """Train on chain examples; return 1 without any training data."""
+    """Train on chain examples; return 1 if there were no training data."""
     return _train(args, options, by_language=False)
 
 
@@ -79,7 +79,7 @@ e.g.:
 nnet3-chain-train2 1.raw den_fsts 'ark:nnet3-chain-merge-egs --multilingual-eg=true 1.cegs ark:-|' 2.raw
 """, arguments=(4, 4), options=_OPTIONS)
 def train2(args: list[str], options: Options) -> int:
-    """Train on chain examples of several languages; return 1 without any training data."""
+    """Train on chain examples of several languages; return 1 if there were no training data."""
     return _train(args, options, by_language=True)
 
 
@@ -125,7 +125,7 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
     *CHAIN, *_PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:
-    """Log the objective; return 1 if no output had any weight."""
+    """Log the LF-MMI objective; return 1 if no output had any weight."""
     from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
@@ -169,7 +169,7 @@ e.g.:
  nnet3-chain-combine den.fst 35.raw 34.raw 33.raw 'ark:nnet3-chain-merge-egs ark:combine.cegs ark:- |' final.raw
 """, arguments=(4, None), options=_OPTIONS_COMBINE)
 def combine(args: list[str], options: Options) -> int:
-    """Write the best average of chain models."""
+    """Write the average of the last chain models that has the best objective; return 0."""
     return _combine(args, options, by_language=False)
 
 
@@ -185,7 +185,7 @@ e.g.:
  nnet3-chain-combine2 den_fsts 35.raw 34.raw 'ark:nnet3-chain-merge-egs ark:combine.cegs ark:- |' final.raw
 """, arguments=(4, None), options=_OPTIONS_COMBINE)
 def combine2(args: list[str], options: Options) -> int:
-    """Write the best average of chain models of several languages."""
+    """Write the average of the last chain models that has the best objective for several languages; return 0."""
     return _combine(args, options, by_language=True)
 
 
@@ -244,7 +244,7 @@ final.raw den.fst ark:1.cegs ark:1.lwf.cegs
     *TRAINER, *CHAIN, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
 ])
 def add_post_to_egs(args: list[str], options: Options) -> int:
-    """Add posteriors to examples."""
+    """Add posteriors of pdfs to chain examples; return 1 if there were no examples."""
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
     from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up

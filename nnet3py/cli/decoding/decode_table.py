@@ -40,15 +40,15 @@ the lattices.
 
 
 class Computes(Protocol):
-    """Computer of a network's output for an utterance."""
+    """Interface of objects that compute a network's output for an utterance."""
 
     def compute(self, feats: np.ndarray, ivector: np.ndarray | None = None, online_ivectors: np.ndarray | None = None,
                 online_ivector_period: int = 0) -> np.ndarray:
-        """Return the output, float32 (frames, output dim), with log priors subtracted and the acoustic scale."""
+        """Return the output minus log priors, times the acoustic scale: float32 (frames, output dim)."""
 
 
 def utterance_computer(model: AcousticModel, options: Options, device: str) -> Computes:
-    """Make a computer that computes utterances in chunks, with the options of the group ``SIMPLE``."""
+    """Return a computer of utterances, chunk by chunk, with the options of the group ``SIMPLE``."""
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.runtime.compute import UtteranceComputer
 
@@ -91,7 +91,7 @@ def decode_features(args: list[str], options: Options,
 
 
 def decoder_options(options: Options) -> DecoderOptions:
-    """Return the options of the search, of the ``DECODER`` group."""
+    """Return the decoder's options, from the group ``DECODER``."""
     return with_values(DecoderOptions(), {**options.as_dict(),
                                           "min-active": min(options.min_active, options.max_active)})
 
@@ -143,7 +143,7 @@ class _Task(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """Decoded utterance, and the lattice to write, compact or not."""
+    """Decoded utterance, and its lattice to write: compact if it was determinized."""
 
     key: str
     decoded: Decoded
@@ -152,7 +152,7 @@ class _Result(NamedTuple):
 
 def _task(key: str, graph: Graph | None, matrix: Any,
           log_likes: Callable[[str, Any], np.ndarray | None]) -> _Task | None:
-    """Compute the log-likelihoods of an utterance; None, with a warning, if that fails."""
+    """Compute the log-likelihoods of an utterance; return None, with a warning, if they cannot be computed."""
     if graph is None:
         return None
     if not isinstance(matrix, Exception) and len(matrix) == 0:
@@ -168,7 +168,10 @@ def _task(key: str, graph: Graph | None, matrix: Any,
 
 
 class _Search:
-    """Search and determinization; threads may share one object if each utterance gets a decoder of its own."""
+    """Search of the graph, and determinization of the lattice.
+
+    Threads may share one object if each utterance gets a decoder of its own (not ``keep_decoder``).
+    """
 
     def __init__(self, options: Options, model: TransitionModel, keep_decoder: bool) -> None:
         self._options, self._model, self._keep_decoder = options, model, keep_decoder
@@ -177,7 +180,7 @@ class _Search:
         self._kept: tuple[Graph, Decoder] | None = None
 
     def __call__(self, task: _Task | None) -> _Result | None:
-        """Decode an utterance; None, with a warning, if that fails, or if there is no task."""
+        """Decode an utterance; return None if there is no task or, with a warning, if decoding fails."""
         if task is None:
             return None
         decoder = self._decoder(task.graph)
@@ -221,7 +224,7 @@ class _Search:
 
 
 class _Totals:
-    """Counts and log-likelihood of all utterances."""
+    """Counts and total log-likelihood of utterances."""
 
     def __init__(self) -> None:
         self.done = self.failed = self.frames = 0
@@ -244,7 +247,10 @@ class _Totals:
 def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
                    read_graph: Callable[[TransitionModel], Graph] | None = None,
                    ) -> Iterator[tuple[str, Graph | None, Any]]:
-    """Yield keys, graphs and matrices of utterances; None, with a warning, for a graph without matrix."""
+    """Yield the key, graph and matrix of each utterance.
+
+    Graph and matrix are None, after a warning, for an utterance of a table of graphs that has no matrix.
+    """
     from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.random_access import RandomAccessReader
@@ -280,7 +286,7 @@ def _report(result: _Result, words: SymbolTable | None) -> None:
 
 
 class _Outputs:
-    """Output tables: lattices, and perhaps words and alignments. An empty name stands for no table."""
+    """Output tables: lattices, and perhaps words and alignments. A table with an empty name is not written."""
 
     def __init__(self, wspecifiers: list[str], options: Options) -> None:
         import numpy as np
@@ -309,7 +315,7 @@ class _Outputs:
         self._stack.__exit__(*exception)
 
     def write(self, result: _Result) -> None:
-        """Write lattice, words and alignment of an utterance, each if it has a table."""
+        """Write the lattice, words and alignment of an utterance to the tables that were named."""
         from nnet3py.lattices.scaling import scaled
 
         lattices, words, alignments = self._writers

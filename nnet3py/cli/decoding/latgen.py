@@ -1,10 +1,10 @@
-"""nnet3-latgen-faster, the same with threads, and the same for given log-likelihoods.
+"""Decoding of tables: nnet3-latgen-faster and -parallel for features, latgen-faster-mapped for log-likelihoods.
 
 nnet3-latgen-faster-batch: decoding, with the network computed for many utterances at a time.
 
-nnet3-latgen-faster-lookahead: decoding with HCL and G composed on the way.
+nnet3-latgen-faster-lookahead: decoding with HCL and G composed during the search.
 
-nnet3-latgen-grammar: decoding with graphs that are put together on the way.
+nnet3-latgen-grammar: decoding with graphs of nonterminals that are combined during the search.
 """
 from __future__ import annotations
 

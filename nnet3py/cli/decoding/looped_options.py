@@ -20,7 +20,7 @@ LOOPED = (
 
 
 def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:
-    """Make a computer that computes utterances chunk after chunk, with the options of the group ``LOOPED``."""
+    """Return a computer of utterances, chunk after chunk as for a stream, with the options of the group ``LOOPED``."""
     from nnet3py.cli.process.option_groups import optimize_options
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.runtime.looped import LoopedComputer

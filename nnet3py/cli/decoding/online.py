@@ -118,7 +118,7 @@ def _decode(args: list[str], options: Options,
 
 
 class _Utterances:
-    """Decoder of utterances one after the other, with counts and times."""
+    """Decoder of one utterance after the other, with counts and times for the log."""
 
     def __init__(self, decoding: OnlineDecoding, options: Options, words: SymbolTable | None) -> None:
         from nnet3py.lattices.scaling import Scales
@@ -148,7 +148,7 @@ class _Utterances:
         return scaled(compact.lattice, self._unscale), decoder.adaptation_state()
 
     def _run(self, key: str, wave: Wave, state: SpeakerState | None) -> StreamDecoder:
-        """Decode the sound chunk after chunk, to its end or to the end of the utterance."""
+        """Decode the sound chunk by chunk, to its end or to the first endpoint."""
         samples = wave.samples[0]
         chunk = max(1, int(wave.rate * self._chunk_length)) if self._chunk_length > 0 else max(1, len(samples))
         pipeline, decoder = self._decoding.begin(state)
@@ -181,7 +181,7 @@ class _Utterances:
             log.write_text(f"{key} {words_text(self._words, path.words)}\n")
 
     def log_ivector(self) -> None:
-        """Log the objective's gain by the i-vector of the last utterance, and its length."""
+        """Log how much the last utterance's i-vector improved the objective, and the i-vector's length."""
         if self._ivectors is not None and log.verbose() >= 2:
             log.vlog(2, "By the end of the utterance, objf change/frame from estimating iVector (vs. default) was "
                         f"{self._ivectors.objective_change():.6g} and iVector length was "
@@ -189,7 +189,10 @@ class _Utterances:
 
 
 class _Timing:
-    """Times of utterances, with sound that arrives in real time; decoding that is ahead of the sound waits."""
+    """Times of utterances whose sound arrives in simulated real time.
+
+    Where decoding is ahead of the sound, the time until the sound arrives is added, without waiting.
+    """
 
     def __init__(self) -> None:
         self.audio = self.taken = self.waited = 0.0
@@ -198,11 +201,11 @@ class _Timing:
         self._latency, self._length = 0.0, 0.0
 
     def utterance(self, key: str) -> _Timer:
-        """Return a context that times an utterance."""
+        """Return a context manager that measures the time of an utterance."""
         return _Timer(self, key)
 
     def add(self, key: str, audio: float, taken: float, waited: float) -> None:
-        """Count an utterance: seconds of sound, seconds from its begin to the result, and seconds of waiting."""
+        """Add an utterance, in seconds: length of the sound, time from its start to its result, simulated waiting."""
         self.audio, self.taken, self.waited = self.audio + audio, self.taken + taken, self.waited + waited
         self.count += 1
         self._latency, self._length = taken - audio, audio
@@ -214,7 +217,7 @@ class _Timing:
         log.vlog(2, f"Latency {self._latency:.6g} seconds out of {self._length:.6g}, for utterance {key}")
 
     def log(self, online: bool) -> None:
-        """Log averages over all utterances."""
+        """Log the timing of all utterances: the delay of results if ``online``, else the real-time factor."""
         audio = self.audio or 1.0
         if not online:
             computing = self.taken - self.waited
@@ -231,7 +234,7 @@ class _Timing:
 
 
 class _Timer:
-    """Context that times an utterance."""
+    """Context manager that measures the time of an utterance."""
 
     def __init__(self, timing: _Timing, key: str) -> None:
         self._timing, self._key = timing, key
@@ -279,7 +282,7 @@ See also: online2-wav-nnet3-latgen-faster
     option("produce-time", bool, False, "Put the times of begin and end, in seconds, in front of results"),
 ])
 def serve(args: list[str], options: Options) -> int:
-    """Serve until the process is ended."""
+    """Recognize the sound of one client after the other, until the process is ended."""
     from nnet3py.decoding.symbols import SymbolTable
 
     if not 0 <= options.port_num <= 65535:
@@ -321,7 +324,7 @@ def _listen(port: int) -> socket.socket:
 
 
 class _Conversation:
-    """Conversation with one client."""
+    """Connection to a client that sends sound and receives text."""
 
     def __init__(self, connection: socket.socket, decoding: OnlineDecoding, words: SymbolTable,
                  options: Options) -> None:
@@ -333,7 +336,7 @@ class _Conversation:
         self._decoder: StreamDecoder = decoding.begin()[1]
 
     def run(self) -> None:
-        """Read sound and send results, to the end of the sound."""
+        """Receive sound until it ends, and send partial and final results."""
         decoder, num_samples, next_answer = self._decoder, 0, self._period
         while (samples := self._read()) is not None:
             decoder.accept_waveform(samples, self._options.samp_freq)
@@ -356,7 +359,7 @@ class _Conversation:
             self._connection.sendall(b"\n")
 
     def _read(self) -> np.ndarray | None:
-        """Read a chunk of samples, float32 (samples,), shorter at the end; None without any sample."""
+        """Receive a chunk of samples, float32 (samples,); the last may be shorter. None after the end of the sound."""
         import numpy as np
 
         parts, missing = [], 2 * self._chunk
@@ -377,7 +380,7 @@ class _Conversation:
         return np.frombuffer(data, dtype="<i2", count=len(data) // 2).astype(np.float32)
 
     def _answer(self, partial: bool = False) -> None:
-        """Send the words of the present segment, a partial or the final result."""
+        """Send the words of the current segment, as a partial or the final result."""
         decoder = self._decoder
         path = decoder.best_path(use_final=not partial)
         text = "" if path is None else words_text(self._words, path.words)

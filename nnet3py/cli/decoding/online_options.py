@@ -38,7 +38,7 @@ DECODING = (
 def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
     """Read the files that the options of the group ``PIPELINE`` name: options of features, CMVN, i-vector extractor.
 
-    With ``online`` False, i-vectors are estimated from all frames of an utterance. Raises OptionError for values that
+    If ``online`` is False, i-vectors are estimated from all frames of an utterance. Raises OptionError for values that
     do not go together, and the errors of PipelineModels.check.
     """
     from nnet3py.cli.ivectors.extractor import derive
@@ -68,14 +68,14 @@ def pipeline_models(options: Options, online: bool = True) -> PipelineModels:
 
 
 class OnlineDecoding:
-    """Recognizer made from options and files, whose streams begin one after the other.
+    """Recognizer made from options and files, for one stream at a time.
 
     Parameters
     ----------
     options : options of the group ``DECODING``
     model, graph : names of files
-    online : whether i-vectors are estimated from the frames so far, not from whole utterances
-    read_graph : function of the file's name and the transition model that reads the graph; None: a usual graph
+    online : whether each frame's i-vector is estimated from the frames up to it; if not, from the whole utterance
+    read_graph : function of the file's name and the transition model that reads the graph; None reads a decoding graph
     """
 
     def __init__(self, options: Options, model: str, graph: str, online: bool = True,
@@ -109,7 +109,7 @@ class OnlineDecoding:
             self._network = self._looped.stream()
 
     def begin(self, state: SpeakerState | None = None) -> tuple[FeaturePipeline, StreamDecoder]:
-        """Begin a stream, of a speaker with this state; the stream before must have ended."""
+        """Begin a stream with a speaker's adaptation state; the stream before it must have ended."""
         from nnet3py.recognition.pipeline import FeaturePipeline
         from nnet3py.recognition.stream_decoder import StreamDecoder
 
@@ -120,12 +120,12 @@ class OnlineDecoding:
 
 
 def words_text(words: SymbolTable, numbers: Any) -> str:
-    """Return the words of these numbers, each followed by a blank; ``<#i>`` for the i-th if the table lacks it."""
+    """Return the words of word ids, each with a space after it; ``<#i>`` for the i-th if the table lacks its id."""
     return "".join(f"{words.names.get(int(number), f'<#{place}>')} " for place, number in enumerate(numbers))
 
 
 def log_endpoint(rule: tuple[str, Any]) -> None:
-    """Log the endpointing rule that ended an utterance."""
+    """Log the endpointing rule that ended an utterance; ``rule``: its name, and the values that were compared."""
     name, why = rule
     log.vlog(2, f"Endpointing rule {name} activated: {'true' if why.contains_nonsilence else 'false'},"
                 f"{why.trailing_silence:.6g},{why.relative_cost:.6g},{why.utterance_length:.6g}")

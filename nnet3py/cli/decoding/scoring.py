@@ -1,6 +1,4 @@
-"""compute-wer, compute-wer-bootci and align-text: what was recognized compared with what was said.
-
-word-error-rate: how many words of a reference a hypothesis got wrong.
+"""compute-wer, compute-wer-bootci, align-text and word-error-rate: recognized text compared with references.
 """
 from __future__ import annotations
 
@@ -17,12 +15,12 @@ _MODE = option("mode", str, "strict", "How a missing hypothesis counts: strict: 
 
 
 def _rates(errors: int, count: int) -> str:
-    """Format an error rate in per cent as the C library does: with inf and -nan for a count of 0."""
+    """Format an error rate in percent with two decimals; for a count of 0, as C prints it: "inf" or "-nan"."""
     return f"{100.0 * errors / count:.2f}" if count else ("inf" if errors else "-nan")
 
 
 def _both(reference: str, hypotheses: list[str], mode: str) -> Iterator[tuple[str, list[str], list[list[str] | None]]]:
-    """Yield the utterances of the reference: key, words, and the words of each hypothesis, None for a missing one."""
+    """Yield each reference utterance: key, words, and its words in each hypothesis table, None where it is missing."""
     from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader
@@ -46,7 +44,7 @@ e.g.:
 See also: compute-wer-bootci, align-text, word-error-rate
 """, arguments=(2, 2), options=[_MODE, option("text", bool, False, "No effect, as in Kaldi")])
 def compute_wer(args: list[str], options: Options) -> int:
-    """Print the rates."""
+    """Print word and sentence error rates; return 0."""
     import sys
 
     from nnet3py.decoding.word_errors import edit_distance
@@ -78,7 +76,7 @@ e.g.:
 See also: compute-wer
 """, arguments=(2, 3), options=[_MODE, option("replications", int, 10000, "Number of random samples")])
 def compute_wer_bootci(args: list[str], options: Options) -> int:
-    """Print error rates and intervals."""
+    """Print word error rates with bootstrap confidence intervals; return 0."""
     import sys
 
     from nnet3py.decoding.word_errors import Resampler, edit_distance
@@ -118,7 +116,7 @@ See also: compute-wer
     option("separator", str, ";", "Symbol between pairs"),
 ])
 def align_text(args: list[str], options: Options) -> int:
-    """Align two tables; return 1 if no utterance was aligned."""
+    """Write the alignment of hypotheses with references; return 1 if no utterance was aligned."""
     from nnet3py.decoding.word_errors import align
     from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.tables import TableWriter
@@ -160,7 +158,7 @@ See also: nnet3-latgen-faster, lattice-best-path
     option("details", str, "", "File for the alignment of reference and hypothesis of each utterance"),
 ])
 def word_error_rate(args: list[str], options: Options) -> int:
-    """Print the rates."""
+    """Print word error rates of text files; return 1 if there are no sentences."""
     import sys
 
     from nnet3py.decoding.symbols import SymbolTable, read_transcripts
@@ -192,7 +190,7 @@ def word_error_rate(args: list[str], options: Options) -> int:
 
 
 def _file_name(name: str) -> str:
-    """Return the file's name, also for an rspecifier such as ``ark:FILE``, as scripts for Kaldi may give it."""
+    """Return the file's name, without a prefix such as ``ark:`` that scripts for Kaldi may put before it."""
     kind, colon, rest = name.partition(":")
     return rest if colon and kind.split(",")[0] == "ark" else name
 

@@ -1,4 +1,4 @@
-"""Preparations of a training, and discriminative training: work in stages that goes on after interruptions.
+"""Preparations of a training, and discriminative training: they run in stages, and continue after interruptions.
 
 train-ivector-extractor, extract-ivectors, nnet3-build-tree, prepare-e2e, make-denlats and train-discriminative.
 """
@@ -37,7 +37,7 @@ train-ivector-extractor --feat-dir=data/train_hires --dir=exp/nnet3/extractor --
 See also: extract-ivectors, ivector-extract-online2
 """, arguments=(0, 0), options=declared(settings_of(ExtractorOptions)), detached_values=True)
 def train_ivector_extractor(args: Sequence[str], options: Options) -> int:
-    """Train an extractor."""
+    """Train an i-vector extractor from a data directory; return 0."""
     return run_work("ivectors", "train_ivector_extractor", ExtractorOptions, options)
 
 
@@ -56,7 +56,7 @@ extract-ivectors --feat-dir=data/train_hires --extractor-dir=exp/nnet3/extractor
 See also: train-ivector-extractor, ivector-extract-online2, train-chain
 """, arguments=(0, 0), options=declared(settings_of(IvectorOptions)), detached_values=True)
 def extract_ivectors(args: Sequence[str], options: Options) -> int:
-    """Extract i-vectors."""
+    """Extract the i-vectors of a data directory; return 0."""
     return run_work("ivectors", "extract_ivectors", IvectorOptions, options)
 
 
@@ -78,7 +78,7 @@ nnet3-build-tree --frame-subsampling-factor=3 --context-opts="--context-width=2 
 See also: build-tree, tree-info, draw-tree, train-chain
 """, arguments=(0, 0), options=declared(settings_of(TreeOptions)), detached_values=True)
 def nnet3_build_tree(args: Sequence[str], options: Options) -> int:
-    """Build a tree."""
+    """Build a tree, and convert the alignments to it; return 0."""
     return run_work("trees", "build_tree", TreeOptions, options)
 
 
@@ -98,7 +98,7 @@ prepare-e2e --feat-dir=data/train --lang=data/lang_chain --dir=exp/e2e_tree --nj
 See also: train-chain, nnet3-chain-e2e-get-egs, text-to-phones
 """, arguments=(0, 0), options=declared(settings_of(FlatStartOptions)), detached_values=True)
 def prepare_e2e(args: Sequence[str], options: Options) -> int:
-    """Prepare a flat start."""
+    """Make the tree, phone language model and graphs of end-to-end chain training; return 0."""
     return run_work("trees", "prepare_e2e", FlatStartOptions, options)
 
 
@@ -119,7 +119,7 @@ train-discriminative --feat-dir=data/train --lang=data/lang --src-dir=exp/tdnn -
 See also: train-dnn, train-chain, nnet3-discriminative-train
 """, arguments=(0, 0), options=declared(settings_of(DiscriminativeTrainingOptions)), detached_values=True)
 def train_discriminative(args: Sequence[str], options: Options) -> int:
-    """Train a model discriminatively."""
+    """Train a model further with MMI, MPFE or sMBR; return 0."""
     return run_work("discriminative_training", "train_discriminative", DiscriminativeTrainingOptions, options)
 
 
@@ -139,5 +139,5 @@ make-denlats --feat-dir=data/train --lang=data/lang --src-dir=exp/tdnn --dir=exp
 See also: train-discriminative, nnet3-discriminative-get-egs
 """, arguments=(0, 0), options=declared(settings_of(LatticesOptions)), detached_values=True)
 def make_denlats(args: Sequence[str], options: Options) -> int:
-    """Make denominator lattices."""
+    """Make denominator lattices for discriminative training; return 0."""
     return run_work("discriminative_training", "make_denlats", LatticesOptions, options)

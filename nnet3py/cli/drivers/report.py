@@ -20,7 +20,7 @@ e.g.:
  nnet3-monitor exp/tdnn
 """, arguments=(1, 1), options=[])
 def monitor(args: list[str], options: Options) -> int:
-    """Print each problem once, in the order of iterations."""
+    """Print the problems of a training, each once, in the order of iterations; return 0."""
     from pathlib import Path
 
     from nnet3py.io.streams import write_text
@@ -61,7 +61,7 @@ e.g.:
            "needs the extra tensorboard"),
 ])
 def report(args: list[str], options: Options) -> int:
-    """Write the page and its plots; print the page's path."""
+    """Write an HTML page with plots about a training, and print its path; return 0."""
     from pathlib import Path
 
     from nnet3py.io.streams import write_text

@@ -36,7 +36,7 @@ def _usage(name: str, first: str, example: str, script: str = "") -> str:
     "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
     options=declared(settings_of(DnnOptions)), detached_values=True)
 def train_dnn(args: Sequence[str], options: Options) -> int:
-    """Train an acoustic model without recurrence."""
+    """Train a feed-forward acoustic model; return 0."""
     return run_work("frame_level", "train_dnn", DnnOptions, options)
 
 
@@ -48,7 +48,7 @@ def train_dnn(args: Sequence[str], options: Options) -> int:
     "  --egs.chunk-width=20 --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
     options=declared(settings_of(RnnOptions)), detached_values=True)
 def train_rnn(args: Sequence[str], options: Options) -> int:
-    """Train a recurrent acoustic model."""
+    """Train a recurrent acoustic model; return 0."""
     return run_work("frame_level", "train_rnn", RnnOptions, options)
 
 
@@ -59,7 +59,7 @@ def train_rnn(args: Sequence[str], options: Options) -> int:
     "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
     options=declared(settings_of(RawDnnOptions)), detached_values=True)
 def train_raw_dnn(args: Sequence[str], options: Options) -> int:
-    """Train a network without recurrence on targets."""
+    """Train a feed-forward network on targets; return 0."""
     return run_work("frame_level", "train_raw_dnn", RawDnnOptions, options)
 
 
@@ -71,7 +71,7 @@ def train_raw_dnn(args: Sequence[str], options: Options) -> int:
     "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
     options=declared(settings_of(RawRnnOptions)), detached_values=True)
 def train_raw_rnn(args: Sequence[str], options: Options) -> int:
-    """Train a recurrent network on targets."""
+    """Train a recurrent network on targets; return 0."""
     return run_work("frame_level", "train_raw_rnn", RawRnnOptions, options)
 
 
@@ -89,5 +89,5 @@ made. --semisup.lat-dir adds data without transcripts; --languages trains a netw
     "  --egs.chunk-width=150,110,90 --trainer.optimization.num-jobs-final=2 --use-gpu=no"), "chain/train.py"),
     arguments=(0, 0), options=declared(settings_of(ChainOptions)), detached_values=True)
 def train_chain(args: Sequence[str], options: Options) -> int:
-    """Train an acoustic model with the LF-MMI objective."""
+    """Train an acoustic model with the LF-MMI objective; return 0."""
     return run_work("chain_training", "train_chain", ChainOptions, options)

@@ -47,7 +47,7 @@ e.g.: nnet3-copy-egs ark:train.egs ark,t:text.egs
     option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
 ])
 def copy_egs(args: list[str], options: Options) -> int:
-    """Copy examples; their bytes if nothing is changed."""
+    """Copy examples, undecoded if nothing in them is changed; return 1 if none was written."""
     from nnet3py.egs.raw_example import RAW_EXAMPLE, are_binary
     from nnet3py.random_sequence import CRandom
 
@@ -87,7 +87,7 @@ e.g.: nnet3-chain-copy-egs --frame-shift=1 ark:train.cegs ark:-
     option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
 ])
 def chain_copy_egs(args: list[str], options: Options) -> int:
-    """Copy chain examples; their bytes if nothing is changed."""
+    """Copy chain examples, undecoded if nothing in them is changed; return 1 if none was written."""
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE
     from nnet3py.random_sequence import CRandom
 
@@ -115,7 +115,7 @@ e.g.: nnet3-discriminative-copy-egs ark:train.degs ark,t:text.degs
  or:  nnet3-discriminative-copy-egs --frame-shift=1 ark:train.degs ark:1.degs ark:2.degs
 """, arguments=(2, None), options=[*_NUMBER_OF_COPIES, _SHIFT])
 def discriminative_copy_egs(args: list[str], options: Options) -> int:
-    """Copy discriminative examples; their bytes if nothing is changed."""
+    """Copy discriminative examples, undecoded if nothing in them is changed; return 1 if none was written."""
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE
     from nnet3py.random_sequence import CRandom
 
@@ -135,7 +135,7 @@ _CHANGES = ("left-context", "right-context", "frame-shift", "frame", "weights", 
 
 
 class _Kind(NamedTuple):
-    """Kind of examples, and the functions that change them; without a holder, nothing is changed."""
+    """Holder of a kind of examples, and the functions that change an example; no holder: examples are not changed."""
 
     holder: Any = None
     select: Callable[[Any], Any] | None = None       # makes a changed example, or None for one that is left out
@@ -153,10 +153,10 @@ class _Done(NamedTuple):
 
 
 def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _Kind], random: Any) -> _Done:
-    """Copy the examples of the table ``args[0]`` to the other tables, as the options say.
+    """Copy the examples of the table ``args[0]`` to the other tables of ``args``.
 
-    ``raw`` is the holder of undecoded examples, which are copied if nothing is changed; otherwise ``changing`` imports
-    the kind of examples.
+    ``raw`` is the holder of undecoded examples, for copies without changes; ``changing`` returns the holder and the
+    functions for changes, and is called only if an option asks for a change.
     """
     from nnet3py.egs.raw_example import copying_holder
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -182,12 +182,12 @@ def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _K
 
 
 class _Changes:
-    """Changes to each example that the options ask for."""
+    """Changes of examples that the options ask for."""
 
     def __init__(self, options: Options, kind: _Kind, stack: ExitStack) -> None:
         self._select = kind.select
         self.num_errors = 0
-        self._changes: list[tuple[Any, str, Callable]] = []      # table, name of its values, function that applies one
+        self._changes: list[tuple[Any, str, Callable]] = []      # table, name of its values, function to apply one
         self.needed = False
         if kind.holder is None:
             return
@@ -233,7 +233,7 @@ e.g.: nnet3-egs-augment-image --horizontal-flip-prob=0.5 --horizontal-shift=0.1 
     *declared(settings_of(ImageOptions)),
 ])
 def egs_augment_image(args: list[str], options: Options) -> int:
-    """Copy examples with their images changed."""
+    """Copy examples with their images changed at random; return 1 if there were none."""
     from nnet3py.egs.changes import ImageAugmenter
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -35,7 +35,7 @@ e.g.: nnet3-get-egs --num-pdfs=2658 --left-context=12 --right-context=9 --num-fr
 """, arguments=(3, 3), options=[
     *_OPTIONS, option("num-pdfs", int, -1, "Number of pdfs, the dimension of the output; required")])
 def get_egs(args: list[str], options: Options) -> int:
-    """Make examples; utterances that cannot be used are counted and reported."""
+    """Make examples from features and posteriors; return 1 if none was made."""
     from nnet3py.formats.holders import POSTERIOR
 
     if options.num_pdfs <= 0:
@@ -56,7 +56,7 @@ e.g.: nnet3-get-egs-dense-targets --num-targets=26 --left-context=12 --right-con
 """, arguments=(3, 3), options=[
     *_OPTIONS, option("num-targets", int, -1, "Columns that the targets must have (-1: any)")])
 def get_egs_dense_targets(args: list[str], options: Options) -> int:
-    """Make examples; utterances that cannot be used are counted and reported."""
+    """Make examples from features and matrices of targets; return 1 if none was made."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     job = _Job(options)
@@ -71,7 +71,7 @@ def get_egs_dense_targets(args: list[str], options: Options) -> int:
 
 
 class _Job:
-    """Run of a command that makes examples: the splitter of utterances, and the number of errors."""
+    """Data of a run of a command that makes examples: the splitter of utterances, and the number of errors."""
 
     def __init__(self, options: Options, num_pdfs: int = -1) -> None:
         from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
@@ -125,7 +125,7 @@ class _Job:
 
     def _of_utterance(self, utterance: str, matrix: Any, target: Any, ivectors: Any,
                       examples: Callable[[str, Any, Any, Any], Iterable[Any]]) -> list[Any] | None:
-        """Make the examples of an utterance, none if it is too short; None, with a warning, if it cannot be used."""
+        """Return the examples of an utterance, an empty list if it is too short; None, with a warning, on an error."""
         from nnet3py.errors import NumericError
 
         num_frames = matrix.shape[0]
@@ -157,7 +157,7 @@ Usage:  nnet3-get-egs-simple [options] <name1>=<rspecifier1> [<name2>=<rspecifie
 e.g.: nnet3-get-egs-simple input=ark:images.ark output=ark:labels.ark ark:egs.ark
 """, arguments=(2, None))
 def get_egs_simple(args: list[str], options: Options) -> int:
-    """Make examples; keys that some table lacks are reported."""
+    """Make an example of each key's matrices; skip keys that a table lacks, and return 1 if none was made."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.make import simple_example
     from nnet3py.formats.holders import GENERAL_MATRIX
@@ -187,7 +187,7 @@ def get_egs_simple(args: list[str], options: Options) -> int:
 
 
 def _name_and_table(argument: str) -> tuple[str, Any]:
-    """Split ``name=rspecifier``."""
+    """Split an argument ``name=rspecifier``; raise UsageError for other arguments."""
     from nnet3py.io.specifiers import is_rspecifier
 
     name, _, rspecifier = argument.partition("=")
@@ -214,7 +214,7 @@ e.g.: nnet3-xvector-get-egs --num-pdfs=100 ranges.1 ark:feats.ark ark:egs.1.ark 
     option("num-pdfs", int, -1, "Number of speakers, the dimension of the output; required"),
 ])
 def xvector_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; return 1 without any example, or if most utterances failed."""
+    """Make examples; return 1 if none was made, or if more utterances failed than succeeded."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.make import read_speaker_ranges
     from nnet3py.formats.holders import FLOAT_MATRIX

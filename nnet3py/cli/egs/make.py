@@ -41,7 +41,7 @@ See also: make-chain-egs, nnet3-get-egs, nnet3-get-egs-dense-targets, train-dnn
     *_JOBS,
 ], detached_values=True)
 def make_egs(args: list[str], options: Options) -> int:
-    """Make a folder of examples."""
+    """Write a folder of training examples; return 0."""
     import os
 
     from nnet3py.drivers import make_egs as maker
@@ -73,7 +73,7 @@ e.g.:
 See also: make-egs, chain-make-den-fst, chain-get-supervision, nnet3-chain-get-egs
 """, arguments=(4, 4), options=[*declared(settings_of(_CHAIN)), *_JOBS], detached_values=True)
 def make_chain_egs(args: list[str], options: Options) -> int:
-    """Make a folder of chain examples."""
+    """Write a folder of chain examples; return 0."""
     from nnet3py.drivers import make_chain_egs as maker
     from nnet3py.drivers.executors import make_executor
 

@@ -31,7 +31,7 @@ MERGE: Group = (
 
 
 def split_options(options: Options) -> SplitOptions:
-    """Return the options of cutting utterances into chunks, of the ``EGGEN`` group; Nnet3Error for invalid values."""
+    """Return the options of splitting utterances into chunks, of the ``EGGEN`` group; Nnet3Error for invalid values."""
     if options.online_ivector_period <= 0:
         raise Nnet3Error(f"--online-ivector-period={options.online_ivector_period} must be positive")
     return SplitOptions.parse(**field_values(SplitOptions, options.as_dict()))

@@ -34,7 +34,7 @@ e.g.:
     *DEVICE,
 ])
 def compute_from_egs(args: list[str], options: Options) -> int:
-    """Compute outputs for examples."""
+    """Write the network's output for examples; return 0."""
     from nnet3py.egs.example import read_egs
 
     return write_outputs(args, options, read_egs(args[1]), options.output_name)
@@ -84,7 +84,7 @@ e.g.:
  nnet3-acc-lda-stats 0.raw ark:1.egs 1.acc
 """, arguments=(3, 3), options=_LDA_OPTIONS)
 def acc_lda_stats(args: list[str], options: Options) -> int:
-    """Accumulate LDA statistics of outputs."""
+    """Write LDA statistics of the network's outputs for examples; return the exit status."""
     from nnet3py.egs.example import read_egs
 
     return _acc_lda_stats(args, options, read_egs(args[1]), lambda eg: eg)
@@ -102,7 +102,7 @@ e.g.:
  nnet3-chain-acc-lda-stats 0.raw ark:1.cegs 1.acc
 """, arguments=(3, 3), options=_LDA_OPTIONS)
 def chain_acc_lda_stats(args: list[str], options: Options) -> int:
-    """Accumulate LDA statistics of outputs for chain examples."""
+    """Write LDA statistics of the network's outputs for chain examples; return the exit status."""
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.training.lda_stats import frame_example
 

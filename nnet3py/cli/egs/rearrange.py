@@ -28,7 +28,7 @@ Usage:  nnet3-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-shuffle-egs --srand=1 ark:train.egs ark:shuffled.egs
 """, arguments=(2, 2), options=_OPTIONS)
 def shuffle_egs(args: list[str], options: Options) -> int:
-    """Put examples, which are not decoded, into random order."""
+    """Write examples in random order, without decoding them; return 1 if there were none."""
     from nnet3py.egs.raw_example import copying_holder
 
     return _shuffle(args, options, copying_holder(args[1]))
@@ -43,7 +43,10 @@ Usage:  nnet3-chain-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-chain-shuffle-egs --srand=1 ark:train.cegs ark:shuffled.cegs
 """, arguments=(2, 2), options=[option("srand", int, 0, "Seed of the random order"), _BUFFER_SIZE])
 def chain_shuffle_egs(args: list[str], options: Options) -> int:
-    """Put chain examples into random order. Kaldi's program uses the seed only with a buffer, this one always."""
+    """Write chain examples in random order; return 1 if there were none.
+
+    Kaldi's program uses ``--srand`` only with a buffer, this one always.
+    """
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, copying_holder
 
     return _shuffle(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), buffer_seed=options.srand)
@@ -58,7 +61,7 @@ Usage:  nnet3-discriminative-shuffle-egs [options] <egs-rspecifier> <egs-wspecif
 e.g.: nnet3-discriminative-shuffle-egs --srand=1 ark:train.degs ark:shuffled.degs
 """, arguments=(2, 2), options=_OPTIONS)
 def discriminative_shuffle_egs(args: list[str], options: Options) -> int:
-    """Put discriminative examples into random order."""
+    """Write discriminative examples in random order; return 1 if there were none."""
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE, copying_holder
 
     return _shuffle(args, options, copying_holder(args[1], raw=RAW_DISCRIMINATIVE_EXAMPLE))
@@ -98,7 +101,7 @@ Usage:  nnet3-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-subset-egs --n=1000 ark:all.egs ark:subset.egs
 """, arguments=(2, 2), options=_SUBSET_OPTIONS)
 def subset_egs(args: list[str], options: Options) -> int:
-    """Keep a random subset of examples, which are not decoded."""
+    """Write a random subset of examples, without decoding them; return 1 if there were none."""
     from nnet3py.egs.raw_example import copying_holder
 
     return _subset(args, options, copying_holder(args[1]), "neural-network training examples")
@@ -113,7 +116,7 @@ Usage:  nnet3-chain-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-chain-subset-egs --n=1000 ark:all.cegs ark:subset.cegs
 """, arguments=(2, 2), options=_SUBSET_OPTIONS)
 def chain_subset_egs(args: list[str], options: Options) -> int:
-    """Keep a random subset of chain examples."""
+    """Write a random subset of chain examples; return 1 if there were none."""
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, copying_holder
 
     return _subset(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), "nnet3+chain training examples")
@@ -128,7 +131,7 @@ Usage:  nnet3-discriminative-subset-egs [options] <egs-rspecifier> <egs-wspecifi
 e.g.: nnet3-discriminative-subset-egs --n=1000 ark:all.degs ark:subset.degs
 """, arguments=(2, 2), options=_SUBSET_OPTIONS)
 def discriminative_subset_egs(args: list[str], options: Options) -> int:
-    """Keep a random subset of discriminative examples."""
+    """Write a random subset of discriminative examples; return 1 if there were none."""
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE, copying_holder
 
     return _subset(args, options, copying_holder(args[1], raw=RAW_DISCRIMINATIVE_EXAMPLE),
@@ -160,7 +163,7 @@ e.g.: nnet3-merge-egs --minibatch-size=512 ark:1.egs ark:-
  or:  nnet3-merge-egs --minibatch-size=128=64,32/256=40 ark:1.egs ark:-
 """, arguments=(2, 2), options=MERGE)
 def merge_egs(args: list[str], options: Options) -> int:
-    """Merge examples into minibatches."""
+    """Merge examples into minibatches; return 1 if none was made."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
@@ -181,7 +184,7 @@ e.g.: nnet3-chain-merge-egs --minibatch-size=128 ark:1.cegs ark:-
  or:  nnet3-chain-merge-egs --minibatch-size=150=64,32/90=128 ark:1.cegs ark:-
 """, arguments=(2, 2), options=with_default(MERGE, "minibatch-size", "64"))
 def chain_merge_egs(args: list[str], options: Options) -> int:
-    """Merge chain examples into minibatches."""
+    """Merge chain examples into minibatches; return 1 if none was made."""
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.sequence_egs import language_ending, merge_chain_examples, name_language
@@ -202,7 +205,7 @@ Usage:  nnet3-discriminative-merge-egs [options] <egs-rspecifier> <egs-wspecifie
 e.g.: nnet3-discriminative-merge-egs --minibatch-size=128 ark:1.degs ark:-
 """, arguments=(2, 2), options=with_default(MERGE, "minibatch-size", "64"))
 def discriminative_merge_egs(args: list[str], options: Options) -> int:
-    """Merge discriminative examples into minibatches."""
+    """Merge discriminative examples into minibatches; return 1 if none was made."""
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.sequence_egs import merge_discriminative_examples
@@ -212,7 +215,10 @@ def discriminative_merge_egs(args: list[str], options: Options) -> int:
 
 
 def _merge(args: list[str], holder: Any, merger: Any, prepare: Callable[[str, Any], None] | None = None) -> int:
-    """Merge the examples of a table; ``prepare(key, example)``, if given, first changes each example in place."""
+    """Merge the examples of a table into minibatches; return 1 if none was made.
+
+    ``prepare(key, example)``, if given, changes each example in place before it is merged.
+    """
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     def examples(reader: Iterable[tuple[str, Any]]) -> Iterable[Any]:

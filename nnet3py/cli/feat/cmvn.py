@@ -1,4 +1,4 @@
-"""Programs of mean and variance normalization: of utterances and speakers, online, over a sliding window, of calls."""
+"""Programs of mean and variance normalization: of utterances, speakers and calls, online, and over a sliding window."""
 from __future__ import annotations
 
 from contextlib import ExitStack
@@ -43,7 +43,7 @@ See also: apply-cmvn, modify-cmvn-stats
     option("weights", str, "", "Rspecifier of vectors with a weight for each frame; 0 leaves a frame out"),
 ])
 def compute_cmvn_stats(args: list[str], options: Options) -> int:
-    """Compute statistics; return 1 if there was nothing to compute them from."""
+    """Write statistics of utterances or speakers; return 1 if no utterance could be added."""
     from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, TableWriter
 
@@ -72,14 +72,17 @@ def compute_cmvn_stats(args: list[str], options: Options) -> int:
 
 
 class _Tally:
-    """Accumulation of statistics of utterances, with their weights, and counts of those that were added or failed."""
+    """Accumulator of utterances' statistics, with optional weights of frames; it counts utterances added and failed."""
 
     def __init__(self, weights: RandomAccessReader[np.ndarray] | None) -> None:
         self._weights = weights
         self.done = self.errors = 0
 
     def add(self, key: str, features: np.ndarray | None, stats: np.ndarray | None) -> np.ndarray | None:
-        """Add an utterance to statistics and return them; new ones if ``stats`` is None, ``stats`` after an error."""
+        """Add an utterance to ``stats`` in place, or to new statistics for None; return the statistics.
+
+        On an error a warning is logged, and ``stats`` is returned as it was.
+        """
         from nnet3py.feat.cmvn import accumulate_stats, empty_stats
 
         weights = None
@@ -102,7 +105,7 @@ class _Tally:
         return stats
 
     def failed(self, message: str, stats: np.ndarray | None) -> np.ndarray | None:
-        """Warn, count an error, and return ``stats`` unchanged."""
+        """Log a warning, count an error, and return ``stats``."""
         log.warning(message)
         self.errors += 1
         return stats
@@ -114,7 +117,10 @@ class _Tally:
 
 
 def _groups(rspecifier: str, spk2utt: str) -> Iterator[tuple[str, Iterator[tuple[str, np.ndarray | None]]]]:
-    """Yield each speaker with the features of the utterances (None if missing); without ``spk2utt``, each utterance."""
+    """Yield each speaker with pairs of utterance and features, None if missing.
+
+    Without ``spk2utt`` each utterance is yielded as a speaker of its own.
+    """
     from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN_VECTOR, read_matrices
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
 
@@ -150,7 +156,7 @@ See also: compute-cmvn-stats
     option("convert-to-mean-and-var", bool, False, "Write two rows, means and variances, instead of sums"),
 ])
 def modify_cmvn_stats(args: list[str], options: Options) -> int:
-    """Modify a table of statistics; return 1 if it was empty."""
+    """Change statistics so that some dimensions are not normalized; return 1 if the input is empty."""
     from nnet3py.feat.cmvn import fake_stats, mean_and_variance
     from nnet3py.formats.holders import DOUBLE_MATRIX
 
@@ -182,7 +188,7 @@ See also: compute-cmvn-stats, modify-cmvn-stats, matrix-sum
     option("reverse", bool, False, "Give normalized features the means and variances of the statistics"),
 ])
 def apply_cmvn(args: list[str], options: Options) -> int:
-    """Normalize a table; return 1 if nothing was written."""
+    """Normalize features by their statistics; return 1 if nothing was written."""
     from nnet3py.feat.cmvn import fake_stats, normalize
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 
@@ -214,7 +220,10 @@ def apply_cmvn(args: list[str], options: Options) -> int:
 
 
 def _finder(stack: ExitStack, name: str, utt2spk: str) -> Callable[[str], np.ndarray | None]:
-    """Return a function that finds the statistics for an utterance."""
+    """Return a function from an utterance to its CMVN statistics, or to None if there are none.
+
+    ``name`` is a table, looked up by the utterance or its speaker in ``utt2spk``, or a file for all utterances.
+    """
     from nnet3py.formats.holders import DOUBLE_MATRIX
     from nnet3py.io.tables import RandomAccessMappedReader
 
@@ -245,7 +254,7 @@ or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/trai
  scp:data/train/feats.scp ark:-
 """, arguments=(3, 3), options=[SPK2UTT, *CMVN])
 def apply_cmvn_online(args: list[str], options: Options) -> int:
-    """Normalize a table; return 1 if nothing was written."""
+    """Normalize each frame by the frames up to it; return 1 if nothing was written."""
     from nnet3py.feat.cmvn import OnlineNormalizer
     from nnet3py.feat.options import OnlineOptions
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -293,7 +302,7 @@ See also: compute-cmvn-stats, apply-cmvn
            "that a side that is never louder has statistics, too"),
 ])
 def compute_cmvn_stats_two_channel(args: list[str], options: Options) -> int:
-    """Compute statistics; return 1 if there was nothing to compute them from."""
+    """Write statistics of both sides of calls; return 1 if no statistics were written."""
     from nnet3py.feat.cmvn import accumulate_stats, empty_stats, weights_of_two_channels
     from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX
     from nnet3py.io.tables import RandomAccessReader, TableWriter
@@ -331,7 +340,7 @@ def compute_cmvn_stats_two_channel(args: list[str], options: Options) -> int:
 
 
 def _calls(rxfilename: str) -> dict[str, list[str]]:
-    """Read the utterances of each call, one or two, in the order of their sides."""
+    """Read lines ``<utterance-id> <call-id> <side>``: return the one or two utterances of each call, sorted by side."""
     from nnet3py.io.streams import failed_command, open_input
 
     sides: dict[str, dict[str, str]] = {}
@@ -369,7 +378,7 @@ See also: apply-cmvn, apply-cmvn-online
     option("max-warnings", int, 5, "No effect: variances are floored without a warning"),
 ])
 def apply_cmvn_sliding(args: list[str], options: Options) -> int:
-    """Normalize a table; return 1 if nothing was written."""
+    """Normalize features over a sliding window; return 1 if nothing was written."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.cmvn import normalize_sliding
     from nnet3py.formats.holders import FLOAT_MATRIX

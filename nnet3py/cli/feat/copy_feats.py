@@ -46,7 +46,7 @@ See also: copy-matrix
     option("write-num-frames", str, "", "Wspecifier for the number of frames of each utterance"),
 ])
 def copy_feats(args: list[str], options: Options) -> int:
-    """Copy a table or a file; return 1 if a table was empty."""
+    """Copy or convert features; return 1 if the input is an empty table."""
     if options.compression_method not in METHODS:
         raise OptionError(f"Invalid option --compression-method={options.compression_method}", "expected 1 to 7")
     if options.htk_in and options.sphinx_in:
@@ -63,7 +63,11 @@ def copy_feats(args: list[str], options: Options) -> int:
 
 
 def _input_form(options: Options, binary: bool = True) -> Any:
-    """Return the holder for reading: where possible it gives bytes, and if ``binary`` the bytes to be written."""
+    """Return the holder with which matrices are read.
+
+    From binary archives it returns matrices as bytes: as stored or, if ``binary`` and without --compress, as they are
+    written without compression. From files of HTK and Sphinx it returns arrays.
+    """
     if options.htk_in or options.sphinx_in:
         from nnet3py.formats.foreign_files import HTK_MATRIX, SPHINX_MATRIX
 
@@ -79,7 +83,7 @@ def _input_form(options: Options, binary: bool = True) -> Any:
 
 
 def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
-    """Return a matrix in the form to write; ``binary`` says whether that may be bytes."""
+    """Return a matrix as it is written: compressed, dense, or, if ``binary``, as bytes ready to be written."""
     if isinstance(matrix, bytes | BytePieces) and binary and not options.compress:
         return matrix
     from nnet3py.formats.compressed import CompressedMatrix
@@ -122,7 +126,7 @@ def _copy_table(args: list[str], options: Options) -> int:
 
 
 def _conversions(reader: Any, options: Options, binary: bool) -> Iterator[tuple[str, Any, Any]]:
-    """Yield key, matrix, and the matrix in the form to write."""
+    """Yield the key, the matrix as read, and the matrix as it is written (see :func:`_converted`)."""
     entries = iter(reader)
     if binary and options.compress:
         head = list(islice(entries, 1))
@@ -133,8 +137,7 @@ def _conversions(reader: Any, options: Options, binary: bool) -> Iterator[tuple[
 
 
 def _is_worth_compiling(first: Any, reader: Any) -> bool:
-    """Return whether an archive that begins with the matrix ``first`` is large enough to compress it by compiled code.
-    """
+    """Return whether an archive, whose first matrix is ``first``, is so large that compiled compression saves time."""
     size = reader.archive_size
     if not isinstance(first, bytes) or size is None or first[:3] != b"FM ":
         return False
@@ -144,7 +147,7 @@ def _is_worth_compiling(first: Any, reader: Any) -> bool:
 
 
 def _compressed_in_batches(entries: Iterable[tuple[str, Any]], options: Options) -> Iterator[tuple[str, Any, Any]]:
-    """Yield key, matrix, and compressed matrix; threads compress many at a time."""
+    """Yield the key, the matrix, and the compressed matrix; threads compress batches of matrices."""
     from nnet3py.engine.threads import num_threads
     from nnet3py.formats.matrix_batches import batches, compressed
     from nnet3py.io.read_ahead import map_ahead
@@ -173,14 +176,14 @@ def _copy_file(args: list[str], options: Options) -> None:
 
 # -- files of other programs -------------------------------------------------------------------------------------------
 
-_USER_KIND = 9              # HTK's kind of features of any sort
+_USER_KIND = 9              # HTK's parameter kind USER
 _LARGEST_KIND, _LARGEST_PERIOD = 0xFFFF, 0x7FFFFFFF
 
 OUTPUT_DIR = option("output-dir", str, ".", "Folder of the files, which must exist")
 
 
 def _write_files(rspecifier: str, options: Options, write: Callable[[TokenWriter, np.ndarray], None], what: str) -> int:
-    """Write a file for each matrix, named after its key; return 1 if there was none."""
+    """Write each matrix to a file named after its key; return 1 if there was none."""
     from nnet3py.formats.holders import read_matrices
     from nnet3py.io.streams import open_output
     from nnet3py.io.tokens import TokenWriter
@@ -209,7 +212,7 @@ See also: copy-feats, copy-feats-to-sphinx
     option("sample-kind", int, _USER_KIND, "HTK's number of the kind of features; 9 is of any sort, 6 MFCC"),
 ])
 def copy_feats_to_htk(args: list[str], options: Options) -> int:
-    """Write the files; return 1 if there was none."""
+    """Write each matrix to a file in HTK's format; return 1 if there was none."""
     from nnet3py.formats.foreign_files import htk_holder
 
     if not 0 <= options.sample_kind <= _LARGEST_KIND or not 0 < options.sample_period <= _LARGEST_PERIOD:
@@ -229,7 +232,7 @@ See also: copy-feats, copy-feats-to-htk
     option("output-ext", str, "mfc", "Ending of the names of the files"),
 ])
 def copy_feats_to_sphinx(args: list[str], options: Options) -> int:
-    """Write the files; return 1 if there was none."""
+    """Write each matrix to a file in Sphinx's format; return 1 if there was none."""
     from nnet3py.formats.foreign_files import write_sphinx_matrix
 
     return _write_files(args[0], options, write_sphinx_matrix, "Sphinx")
@@ -242,7 +245,7 @@ Usage: feat-to-dim [options] <feat-rspecifier> (<dim-wspecifier>|<dim-wxfilename
 e.g.: feat-to-dim scp:feats.scp -
 """, arguments=(2, 2))
 def feat_to_dim(args: list[str], options: Options) -> int:
-    """Write the dimension of the first matrix, or the dimensions of all."""
+    """Print the number of columns of the first matrix, or write that of each matrix to a table."""
     from nnet3py.formats.holders import GENERAL_MATRIX
     from nnet3py.io.streams import write_text
     from nnet3py.io.tables import SequentialReader
@@ -266,7 +269,7 @@ e.g.: feat-to-len scp:feats.scp ark,t:feats.lengths
 or: feat-to-len scp:feats.scp
 """, arguments=(1, 2))
 def feat_to_len(args: list[str], options: Options) -> int:
-    """Write the number of frames of each matrix, or print their sum."""
+    """Print the total number of frames, or write that of each matrix to a table."""
     from nnet3py.formats.holders import GENERAL_MATRIX
     from nnet3py.io.streams import write_text
     from nnet3py.io.tables import SequentialReader
@@ -300,7 +303,7 @@ See also: copy-feats, paste-feats
     option("threshold", float, 0.99, "Least mean similarity of sets that are called similar"),
 ])
 def compare_feats(args: list[str], options: Options) -> int:
-    """Compare two tables; return 1 if they differ or have nothing in common."""
+    """Compare two tables; return 1 if they are not similar or have no keys in common."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -337,7 +340,10 @@ def compare_feats(args: list[str], options: Options) -> int:
 
 
 def _report(sums: np.ndarray, done: int, errors: int, threshold: float) -> bool:
-    """Log the similarities; return whether the sets are similar."""
+    """Log the similarity of two sets of features; return whether it reaches ``threshold``.
+
+    ``sums``: float64 (3, dim), the sums over frames of squares of the first and second set, and of their products.
+    """
     import numpy as np
 
     ones, others, products = sums
@@ -360,5 +366,5 @@ def _report(sums: np.ndarray, done: int, errors: int, threshold: float) -> bool:
 
 
 def _vector_text(vector: np.ndarray) -> str:
-    """Format a vector as Kaldi's logs have it, with a newline at its end."""
+    """Format a vector as in Kaldi's logs, with a newline at its end."""
     return f" [ {''.join(f'{value:g} ' for value in vector)}]\n"

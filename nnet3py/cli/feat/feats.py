@@ -1,4 +1,4 @@
-"""Programs that take other rows and columns of features: context, slopes, selections, shifts in time.
+"""Programs that select or add rows and columns of features: context, deltas, subsets, shifts in time.
 
 splice-feats, add-deltas, add-deltas-sdc, select-feats, subset-feats, subsample-feats, shift-feats, concat-feats.
 """
@@ -23,7 +23,7 @@ DEFAULT_SUBSET = 10
 
 
 def _convert_table(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
-    """Convert a table of features; skip empty matrices with a warning. Return the numbers of entries and errors."""
+    """Convert a table of features; skip empty matrices with a warning. Return the numbers written and skipped."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     def converted(key: str, features: np.ndarray) -> np.ndarray | None:
@@ -45,7 +45,7 @@ e.g.: splice-feats --left-context=3 --right-context=3 scp:feats.scp ark:-
     option("right-context", int, 4, "Number of frames of right context"),
 ])
 def splice_feats(args: list[str], options: Options) -> int:
-    """Splice a table; return 1 if it was empty."""
+    """Append the neighbors of each frame to it; return 1 if the input is empty."""
     from nnet3py.feat.frames import splice
 
     left, right = options.left_context, options.right_context
@@ -66,7 +66,7 @@ e.g.: add-deltas --delta-order=2 scp:feats.scp ark:-
     option("delta-window", int, 2, "Frames on either side from which a slope is computed"),
 ])
 def add_deltas(args: list[str], options: Options) -> int:
-    """Add deltas to a table; return 1 if it was empty."""
+    """Append deltas to features; return 1 if the input is empty."""
     from nnet3py.feat import frames
 
     filters = frames.delta_filters(options.delta_order, options.delta_window)
@@ -92,7 +92,7 @@ e.g.: select-feats 0,24-22,3-12 scp:feats.scp ark,scp:feat-red.ark,feat-red.scp
 See also: copy-feats, subset-feats, subsample-feats
 """, arguments=(3, 3))
 def select_feats(args: list[str], options: Options) -> int:
-    """Select columns of a table."""
+    """Copy the selected columns of features; return 0."""
     from nnet3py.feat.frames import parse_selection, select_columns
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -117,7 +117,7 @@ See also: select-feats, subsample-feats
     option("exclude", str, "", "File with the keys of the matrices not to copy"),
 ])
 def subset_feats(args: list[str], options: Options) -> int:
-    """Copy a subset of a table."""
+    """Copy the features of some utterances; return 0."""
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -163,7 +163,7 @@ e.g.: subsample-feats --n=2 ark:- ark:-
     option("offset", int, 0, "Frame to begin with"),
 ])
 def subsample_feats(args: list[str], options: Options) -> int:
-    """Subsample a table; return 1 if nothing was written."""
+    """Copy every n-th frame of features; return 1 if nothing was written."""
     from nnet3py.feat.frames import subsample
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -200,7 +200,7 @@ See also: copy-feats, splice-feats, subsample-feats
     option("shift", int, 0, "Number of frames to shift by; negative: to earlier frames"),
 ])
 def shift_feats(args: list[str], options: Options) -> int:
-    """Shift a table or a file; return 1 if a table was empty."""
+    """Shift features in time; return 1 if the input is an empty table."""
     from nnet3py.feat.frames import shift
 
     if between_tables(args):
@@ -232,7 +232,7 @@ See also: add-deltas, apply-cmvn-sliding
     option("num-blocks", int, 7, "Number of slopes"),
 ])
 def add_deltas_sdc(args: list[str], options: Options) -> int:
-    """Add shifted deltas to a table; return 1 if it was empty."""
+    """Append shifted delta cepstra to features; return 1 if the input is empty."""
     from nnet3py.feat.frames import add_shifted_deltas
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -262,7 +262,7 @@ e.g.: concat-feats mfcc/foo.ark:12343 mfcc/foo.ark:56789 -
 See also: paste-feats, copy-feats, append-vector-to-feats
 """, arguments=(3, None), options=[BINARY])
 def concat_feats(args: list[str], options: Options) -> int:
-    """Write the features of all files; raise ShapeError if the dimensions differ."""
+    """Write the features of all files one after the other in time; raise ShapeError if their dimensions differ."""
     import numpy as np
 
     from nnet3py.formats.holders import read_matrix_file

@@ -28,7 +28,7 @@ NOTHING_DONE = 255      # exit status of Kaldi's programs for tables of which no
 
 
 class NothingDone(Nnet3Error):
-    """An error for tables of which no utterance could be processed; Kaldi's programs then end with status 255."""
+    """Error for a table of which no utterance could be processed; Kaldi's programs then return 255."""
 
 
 def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool, what: str = "appended features") -> None:
@@ -41,7 +41,7 @@ def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool, what: str =
 
 def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarray], np.ndarray | None],
              inputs: ExitStack) -> int:
-    """Convert a table of features; raise NothingDone if the result is empty."""
+    """Convert a table of features; return 0, or raise NothingDone if nothing was written."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     def finish(done: int, errors: int) -> None:
@@ -65,7 +65,7 @@ Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3>
     option("length-tolerance", int, 0, "Largest difference of the lengths in frames; all are cut to the shortest"),
 ])
 def paste_feats(args: list[str], options: Options) -> int:
-    """Paste tables or files; return 1 if files differ in length."""
+    """Join the columns of tables or files; return 1 if files differ too much in length."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessReader
 
@@ -95,7 +95,7 @@ def paste_feats(args: list[str], options: Options) -> int:
 
 
 def _pasted(parts: Sequence[np.ndarray], key: str, tolerance: int) -> np.ndarray | None:
-    """Return the matrices side by side; None, after a warning, if their lengths differ too much."""
+    """Return the matrices joined column-wise; None, after a warning, if their numbers of frames differ too much."""
     from nnet3py.feat.frames import paste
 
     lengths = [len(part) for part in parts]
@@ -118,7 +118,7 @@ Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier>
  e.g.: append-vector-to-feats ark:feats.ark ark:ivectors.ark ark:-
 """, arguments=(3, 3), options=[BINARY])
 def append_vector_to_feats(args: list[str], options: Options) -> int:
-    """Append vectors to a table, or one to a file."""
+    """Append a vector to every frame of features; return 0."""
     from nnet3py.feat.frames import append_vector
     from nnet3py.formats.holders import FLOAT_VECTOR, read_matrix_file
     from nnet3py.io.object_files import read_object
@@ -158,7 +158,7 @@ See also: copy-feats, splice-feats, est-lda
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for transforms per speaker"),
 ])
 def transform_feats(args: list[str], options: Options) -> int:
-    """Transform a table; return 1 if nothing was written."""
+    """Multiply features by a transform; return 1 if nothing was written."""
     from nnet3py.feat.frames import transform
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessMappedReader
@@ -193,13 +193,13 @@ def transform_feats(args: list[str], options: Options) -> int:
 
 
 class _Volumes:
-    """Changes of volume by transforms: the average over frames of half the log-determinant of T Tᵀ."""
+    """Average over frames of the log-determinant of transforms T, which is half that of T Tᵀ, for the log."""
 
     def __init__(self) -> None:
         self.total, self.frames, self.kind = 0.0, 0, ""
 
     def add(self, matrix: np.ndarray, frames: int) -> None:
-        """Add the linear part of a transform, for this many frames."""
+        """Add the linear part of a transform, float (rows, columns), which was applied to ``frames`` frames."""
         import numpy as np
 
         rows, cols = matrix.shape
@@ -227,7 +227,7 @@ POST_DIM = option("post-dim", int, 0, "Number of columns, one for each id from 0
 
 
 def _posterior_matrix(posterior: Posterior, options: Options) -> np.ndarray:
-    """Return float32 (frames, post-dim); raise ShapeError for an id without a column."""
+    """Return a posterior as a matrix, float32 (frames, post-dim); raise ShapeError for an id above post-dim - 1."""
     from nnet3py.formats.general import SparseMatrix
 
     return SparseMatrix.from_arrays(posterior.row_starts, posterior.ids, posterior.weights, options.post_dim).to_dense()
@@ -247,7 +247,7 @@ e.g.: post-to-feats --post-dim=50 ark:post.ark ark:feat.ark
 See also: post-to-smat, post-to-weights, append-post-to-feats
 """, arguments=(2, 2), options=[BINARY, POST_DIM])
 def post_to_feats(args: list[str], options: Options) -> int:
-    """Convert a table or a file; return 255 if a table was empty."""
+    """Convert posteriors to features; return 255 if the input is an empty table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.io.object_files import read_object
 
@@ -272,7 +272,7 @@ e.g.: append-post-to-feats --post-dim=50 ark:input.ark scp:post.scp ark:output.a
 See also: paste-feats, concat-feats, append-vector-to-feats
 """, arguments=(3, 3), options=[BINARY, POST_DIM])
 def append_post_to_feats(args: list[str], options: Options) -> int:
-    """Append to a table or a file; return 255 if nothing was written."""
+    """Append posteriors to features; return 255 if nothing was written to a table."""
     from nnet3py.feat.frames import paste
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR, read_matrix_file
     from nnet3py.io.object_files import read_object

@@ -33,7 +33,7 @@ See also: compute-online-feats, ivector-extract-online2, online2-wav-nnet3-latge
     option("print-ivector-dim", bool, False, "Print the dimension of i-vectors (0 without) and exit"),
 ])
 def dump_features(args: list[str], options: Options) -> int:
-    """Write the table; return 1 if it is empty."""
+    """Write the network's inputs for each utterance; return 1 if nothing was written."""
     from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
@@ -60,7 +60,7 @@ def dump_features(args: list[str], options: Options) -> int:
                 with within(f"utterance {key}"):
                     pipeline = FeaturePipeline(models, state)
                     rows = _rows(pipeline, sounds[key], options.chunk_length)
-                    # Only statistics of i-vectors are kept: normalization begins anew.
+                    # CMVN starts anew for each utterance; statistics for i-vectors are kept.
                     state = SpeakerState(pipeline.adaptation_state().ivectors)
                 writer.write(key, rows)
                 done, frames = done + 1, frames + len(rows)
@@ -69,7 +69,10 @@ def dump_features(args: list[str], options: Options) -> int:
 
 
 def _rows(pipeline: FeaturePipeline, wave: Wave, chunk_length: float) -> np.ndarray:
-    """Return float32 (frames, input dim + ivector dim): the frames that are ready after each chunk."""
+    """Return features with i-vectors appended, float32 (frames, input dim + ivector dim).
+
+    The sound is given to the pipeline in chunks; a frame is computed as soon as it and its i-vector are ready.
+    """
     import numpy as np
 
     samples = wave.samples[0]
@@ -100,7 +103,7 @@ e.g.: compute-online-feats --config=conf/online.conf scp:wav.scp ark,scp:ivector
 See also: online2-wav-dump-features, compute-mfcc-feats
 """, arguments=(3, 3), options=PIPELINE)
 def compute_online_feats(args: list[str], options: Options) -> int:
-    """Write both tables; return 1 if they are empty."""
+    """Write tables of features and of i-vectors; return 1 if they are empty."""
     from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _PITCH = declared(settings_of(PitchOptions))
 _PROCESS = declared(settings_of(ProcessPitchOptions))
 _CHANNEL = option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)")
-_REPORT_EVERY = 10                          # utterances
+_REPORT_EVERY = 10                          # utterances between two log lines
 _SRAND = option("srand", int, 0, "No effect: the noise is the same for each sound")
 
 
@@ -34,7 +34,7 @@ e.g.: compute-kaldi-pitch-feats --sample-frequency=8000 scp:wav.scp ark:- | \\
 See also: process-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PITCH, _CHANNEL])
 def compute_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    """Write the table; return 1 if it is empty."""
+    """Write the pitch of sounds; return 1 if nothing was written."""
     from nnet3py.feat.pitch import compute_pitch, pitch_options
 
     how = pitch_options(options.as_dict())
@@ -51,7 +51,7 @@ e.g.: compute-and-process-kaldi-pitch-feats --frames-per-chunk=10 --simulate-fir
 See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PITCH, *_PROCESS, _CHANNEL, _SRAND])
 def compute_and_process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    """Write the table; return 1 if it is empty."""
+    """Write the pitch features of sounds; return 1 if nothing was written."""
     from nnet3py.feat.pitch import frames_of_sound, pitch_options
     from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch_options
 
@@ -70,7 +70,7 @@ e.g.: compute-kaldi-pitch-feats scp:wav.scp ark:- | process-kaldi-pitch-feats ar
 See also: compute-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PROCESS, _SRAND])
 def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    """Convert a table; return 1 if it is empty."""
+    """Convert pitch to pitch features; return 1 if nothing was written."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -141,7 +141,7 @@ See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
     *declared(settings_of(InterpolationOptions)),
 ])
 def interpolate_pitch(args: list[str], options: Options) -> int:
-    """Convert a table; return 1 if it is empty."""
+    """Interpolate the pitch of unvoiced frames; return 1 if nothing was written."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.process_pitch import interpolate_linearly, interpolate_pitch
     from nnet3py.formats.holders import FLOAT_MATRIX

@@ -55,7 +55,7 @@ See also: wav-copy, wav-perturb
     *declared(settings_of(RoomOptions)),
 ])
 def wav_reverberate(args: list[str], options: Options) -> int:
-    """Write the changed sound."""
+    """Write a sound with reverberation and noise; return 0."""
     import numpy as np
 
     from nnet3py.feat.options import RoomOptions
@@ -102,7 +102,10 @@ def _channel(wave: Wave, wanted: int, name: str) -> int:
 
 
 def _num_outputs(room: Wave | None, signals: list[Wave]) -> int:
-    """Return the number of channels to write; raise UsageError if the files differ in it."""
+    """Return the number of channels to write: that of the impulse response ``room``, else the most of a signal.
+
+    Raises UsageError for a signal that has neither this number of channels nor one.
+    """
     counts = [len(wave.samples) for wave in signals if len(wave.samples) > 1]
     count = len(room.samples) if room is not None else max(counts, default=1)
     if any(other != count for other in counts):
@@ -123,7 +126,7 @@ See also: wav-copy, wav-reverberate, online2-wav-nnet3-latgen-faster
     *declared(settings_of(SilenceOptions)),
 ])
 def extend_wav_with_silence(args: list[str], options: Options) -> int:
-    """Extend a table or a file; return 1 if a table was empty."""
+    """Append silence to sounds; return 1 if the input is an empty table."""
     import numpy as np
 
     from nnet3py.feat.options import SilenceOptions

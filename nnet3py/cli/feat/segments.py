@@ -67,7 +67,7 @@ def cut_segments(args: list[str], holder: Any, missing: str, cut: Callable[[Segm
 
 
 def _parse_segment(text: str, has_channels: bool) -> Segment | str:
-    """Return a line's segment, or a description of its fault."""
+    """Return the segment in a line; for an invalid line, text to append to the warning, perhaps empty."""
     words = text.split()
     if len(words) not in (4, 5):
         return ""
@@ -102,7 +102,7 @@ See also: wav-copy, wav-to-duration
     option("max-overshoot", float, 0.5, "A segment may end that many seconds after the recording; then it is cut"),
 ])
 def extract_segments(args: list[str], options: Options) -> int:
-    """Write the segments; what cannot be cut is a warning."""
+    """Cut segments out of sounds, with a warning for each that cannot be cut; return 0."""
     from nnet3py.formats.foreign_files import WAVE
 
     return cut_segments(args, WAVE, "Could not find recording",
@@ -159,7 +159,7 @@ See also: extract-segments, subset-feats, concat-feats
     option("snip-edges", bool, True, "Leave out the last frames of a segment, whose sound lies only partly in it"),
 ])
 def extract_feature_segments(args: list[str], options: Options) -> int:
-    """Write the segments; what cannot be cut is a warning."""
+    """Cut segments out of features, with a warning for each that cannot be cut; return 0."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     if options.frame_shift <= 0 or options.frame_length <= 0:

@@ -22,7 +22,7 @@ or: wav-copy wav.ark:123456 one.wav
 See also: wav-to-duration, extract-segments
 """, arguments=(2, 2))
 def wav_copy(args: list[str], options: Options) -> int:
-    """Copy a table or a file; return 1 if a table was empty."""
+    """Copy sounds; return 1 if the input is an empty table."""
     from nnet3py.formats.foreign_files import WAVE, read_wave, write_wave
     from nnet3py.io.object_files import token_reader
     from nnet3py.io.streams import open_input, open_output
@@ -50,7 +50,7 @@ See also: wav-copy, feat-to-len
     option("read-entire-file", bool, False, "Count the samples instead of believing the header"),
 ])
 def wav_to_duration(args: list[str], options: Options) -> int:
-    """Write the durations; return 1 if there were none."""
+    """Write the durations of sounds in seconds; return 1 if there were no sounds."""
     from nnet3py.formats.foreign_files import WAVE, WAVE_DURATION
     from nnet3py.formats.holders import FLOAT
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -85,7 +85,7 @@ See also: wav-copy, compute-mfcc-feats
     option("srand", int, 0, "Seed of the volumes, which depend on it and on the key only"),
 ])
 def wav_perturb(args: list[str], options: Options) -> int:
-    """Write the changed sound; return 1 if there was none."""
+    """Write sounds with another speed and volume; return 1 if nothing was written."""
     from contextlib import ExitStack
 
     import numpy as np

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from nnet3py.formats.foreign_files import Wave
 
 
-_REPORT_EVERY = 10                          # utterances
+_REPORT_EVERY = 10                          # utterances between two log lines
 _HTK_MFCC, _HTK_FBANK, _HTK_PLP = 0o6, 0o7, 0o13             # kinds of features in HTK's files
 _HTK_ENERGY, _HTK_C0 = 0o100, 0o20000
 
@@ -117,7 +117,7 @@ def _compute(args: list[str], options: Options, kind: str, htk_kind: int) -> int
 
 
 def _features(key: str, wave: Wave, computer: SpeechFeatures, options: Options, warps: Any) -> np.ndarray | None:
-    """Compute the features of an utterance; return None, with a warning, if it has none."""
+    """Compute features, float32 (frames, dim); return None, with a warning, if they cannot be computed."""
     if wave.duration < options.min_duration:
         log.warning(f"File: {key} is too short ({wave.duration:g} sec): producing no output.")
         return None
@@ -143,7 +143,9 @@ def _features(key: str, wave: Wave, computer: SpeechFeatures, options: Options, 
 
 
 def chosen_channel(key: str, count: int, wanted: int) -> int | None:
-    """Return the channel of ``count`` that the option ``--channel`` asks for; None, with a warning, if it is missing.
+    """Return the channel that ``--channel`` names: ``wanted``, or 0 for -1.
+
+    Returns None, with a warning, if ``wanted`` is not below ``count``, the number of channels.
     """
     if wanted < 0:
         if count != 1:
@@ -168,7 +170,7 @@ See also: select-voiced-frames
     *declared(settings_of(VadOptions)),
 ])
 def compute_vad(args: list[str], options: Options) -> int:
-    """Convert a table; return 1 if nothing was done."""
+    """Write which frames are voiced, by their energy; return 1 if nothing was written."""
     from nnet3py.feat.frames import voiced_frames
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 
@@ -212,7 +214,7 @@ e.g.:
 See also: compute-vad
 """, arguments=(3, 3))
 def select_voiced_frames(args: list[str], options: Options) -> int:
-    """Convert a table; return 1 if nothing was written."""
+    """Copy the voiced frames of features; return 1 if nothing was written."""
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import RandomAccessReader
 

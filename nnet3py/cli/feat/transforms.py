@@ -78,7 +78,7 @@ e.g.: sum-lda-accs lda_stats 1.lda_stats 2.lda_stats
 See also: acc-lda, nnet3-acc-lda-stats, nnet-get-feature-transform, est-lda
 """, arguments=(2, None), options=[BINARY])
 def sum_lda_accs(args: list[str], options: Options) -> int:
-    """Add statistics."""
+    """Add LDA statistics of several files; return 0."""
     from nnet3py.io.object_files import write_object
 
     write_object(args[0], _summed(args[1:]).write, options.binary)
@@ -104,7 +104,7 @@ See also: est-lda, nnet3-acc-lda-stats, sum-lda-accs
     option("max-singular-value", float, 5.0, "Ceiling of the transform's singular values (0 or less: none)"),
 ])
 def get_feature_transform(args: list[str], options: Options) -> int:
-    """Estimate a transform."""
+    """Estimate the transform before a network, from LDA statistics; return 0."""
     from nnet3py.feat.transforms import estimate_lda
 
     _check_factor(options.within_class_factor)
@@ -136,7 +136,7 @@ See also: acc-lda, transform-feats, nnet-get-feature-transform
     option("within-class-factor", float, 1.0, "Below 1: scale down directions that do not tell classes apart"),
 ])
 def est_lda(args: list[str], options: Options) -> int:
-    """Estimate a transform."""
+    """Estimate an LDA transform; return 0."""
     from nnet3py.feat.transforms import estimate_lda
 
     _check_factor(options.within_class_factor)
@@ -165,7 +165,7 @@ See also: est-lda, sum-lda-accs, ali-to-post
     option("rand-prune", float, 0.0, "Replace smaller weights at random by this value or 0, which is faster"),
 ])
 def acc_lda(args: list[str], options: Options) -> int:
-    """Accumulate statistics; return 1 if no utterance was added."""
+    """Accumulate LDA statistics of features; return 1 if no utterance was added."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object, write_object
@@ -228,7 +228,7 @@ See also: transform-feats, est-lda
     option("write-full-matrix", str, "", "File for the transform with all rows"),
 ])
 def est_pca(args: list[str], options: Options) -> int:
-    """Estimate a transform; return 1 if there was no data."""
+    """Estimate a PCA transform; return 1 if there were no data."""
     import numpy as np
 
     from nnet3py.errors import within
@@ -267,7 +267,10 @@ def est_pca(args: list[str], options: Options) -> int:
 
 
 def _composed_transform(a: np.ndarray, b: np.ndarray, b_is_affine: bool) -> np.ndarray:
-    """Return the transform that applies ``b`` and then ``a``: float32 (rows of a, columns of b). Raises ShapeError."""
+    """Return the transform that applies ``b`` and then ``a``: float32 (rows of a, columns of b).
+
+    ``b_is_affine``: whether the last column of ``b`` is an offset. Raises ShapeError.
+    """
     import numpy as np
 
     rows, columns = b.shape
@@ -303,7 +306,7 @@ See also: transform-feats, transform-vec, extend-transform-dim, est-lda, est-pca
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, if A is per utterance, B per speaker"),
 ])
 def compose_transforms(args: list[str], options: Options) -> int:
-    """Compose tables or files; return 1 if nothing was written to a table."""
+    """Multiply transforms of tables or files; return 1 if nothing was written to a table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
@@ -361,7 +364,7 @@ See also: compose-transforms, transform-feats
     option("new-dimension", int, -1, "Dimension of the result; must be given"),
 ])
 def extend_transform_dim(args: list[str], options: Options) -> int:
-    """Extend a table or a file; return 1 if a table was empty."""
+    """Extend transforms to more dimensions; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
@@ -381,7 +384,10 @@ def extend_transform_dim(args: list[str], options: Options) -> int:
 
 
 def _extended_transform(matrix: np.ndarray, dim: int) -> np.ndarray:
-    """Return float32 (dim, dim), or (dim, dim + 1) with the offset last. Raises ShapeError, OptionError."""
+    """Return a transform that leaves the new dimensions unchanged: float32 (dim, dim), or (dim, dim + 1) if affine.
+
+    Raises ShapeError and OptionError.
+    """
     import numpy as np
 
     rows, columns = matrix.shape

@@ -30,7 +30,7 @@ def read_graph(name: str) -> Fst:
 
     fst = read_fst_file(name)
     for costs in (fst.weights, fst.final_weights):
-        wrong = ~(costs > -NO_WEIGHT)               # as NaN is
+        wrong = ~(costs > -NO_WEIGHT)               # also true for NaN
         if wrong.any():
             cost = costs.reshape(-1)[int(wrong.reshape(-1).argmax())]
             raise FormatError(f"expected an FST, found the cost {cost}", path=name)
@@ -38,7 +38,7 @@ def read_graph(name: str) -> Fst:
 
 
 def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
-    """Write an FST to a file, in OpenFst's binary form of that kind."""
+    """Write an FST to a file in OpenFst's binary format; ``kind``: "vector" or "const"."""
     from nnet3py.io.streams import open_output
     from nnet3py.io.tokens import TokenWriter
     from nnet3py.transducers.fst_binary import write_binary_fst
@@ -48,7 +48,7 @@ def write_graph(name: str, fst: Fst, kind: str = "vector") -> None:
 
 
 def change_graph(args: Sequence[str], change: Callable[[Fst], Fst], first: int = 0) -> int:
-    """Read an FST, write the result of ``change`` with the FST's symbol tables; return the exit status, 0."""
+    """Read an FST, write ``change(fst)`` with the FST's symbol tables, and return 0."""
     from nnet3py.fst.text import symbols_of, with_symbols
 
     source, target = names_of_files(args, first)

@@ -42,7 +42,7 @@ See also: make-graph, compile-train-graphs, text-to-phones
            "that are composed while decoding (empty: none)"),
 ])
 def prepare_lang(args: list[str], options: Options) -> int:
-    """Make a lang folder."""
+    """Make a lang folder from a lexicon; return 0."""
     from nnet3py.decoding.graph import write_lang
     from nnet3py.decoding.lexicon import (
         Silence,
@@ -113,7 +113,7 @@ See also: arpa-to-const-arpa, fstisstochastic, make-graph
     _MAX_ARPA_WARNINGS,
 ])
 def arpa_to_fst(args: list[str], options: Options) -> int:
-    """Convert a language model."""
+    """Convert an ARPA language model to an FST; return 0."""
     from nnet3py.cli.fst.graph_files import write_graph
     from nnet3py.fst.arpa import Warner, WordIds, read_arpa
     from nnet3py.fst.arpa_graph import Sentence, arpa_graph
@@ -168,7 +168,7 @@ See also: arpa2fst, lattice-lmrescore-const-arpa
     _MAX_ARPA_WARNINGS,
 ])
 def arpa_to_const_arpa(args: list[str], options: Options) -> int:
-    """Convert a language model."""
+    """Convert an ARPA language model to const-ARPA form; return 0."""
     from nnet3py.fst.arpa import Warner, WordIds, read_arpa
     from nnet3py.fst.const_arpa import build_const_arpa
 
@@ -218,7 +218,7 @@ See also: nnet3-latgen-faster, word-error-rate
            "none)"),
 ])
 def make_graph(args: list[str], options: Options) -> int:
-    """Make a graph folder."""
+    """Make a folder with a decoding graph of words; return 0."""
     from nnet3py.decoding.graph import make_graph, write_graph, write_lang
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.hmm.tree import ContextDependency
@@ -305,7 +305,7 @@ See also: nnet3-transcribe --graph, nnet3-latgen-faster, make-graph
            "1.0 for chain models, 0.1 for others"),
 ])
 def make_phone_loop(args: list[str], options: Options) -> int:
-    """Make a graph folder for phone recognition."""
+    """Make a folder with a decoding graph of phones; return 0."""
     from nnet3py.decoding.graph import phone_loop
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.hmm.transition_model import read_transition_model

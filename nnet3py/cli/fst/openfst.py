@@ -1,4 +1,4 @@
-"""OpenFst's programs, as far as Kaldi's scripts use them, and a few more; the last five need the package kaldifst."""
+"""Programs of OpenFst that Kaldi's scripts use, and a few more; the last five need the package kaldifst."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -32,7 +32,10 @@ _KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram")
 def _command(name: str, *, group: str, help: str, more: str = "", options: Sequence[Option] = (),
              arguments: tuple[int, int] = (0, 2), files: str = "[<fst-rxfilename> [<fst-wxfilename>]]", example: str,
              see: str = "fstprint") -> Callable[[Callable[[list[str], Options], int]], KaldiCommand]:
-    """Declare a command with one example in its usage text and, as in OpenFst, --print-args=false by default."""
+    """Declare a command whose usage text has ``help``, ``more``, one example, and a command to ``see``.
+
+    As in OpenFst, --print-args is false by default.
+    """
     about = f"{help}\n{more}".rstrip()
     usage = f"{about}\n\nUsage: {name} [options] {files}\ne.g.:\n {name} {example}\nSee also: {see}\n"
     return kaldi_command(name, group=group, help=help, usage=usage, arguments=arguments, options=[*options, QUIET])
@@ -42,7 +45,7 @@ def _command(name: str, *, group: str, help: str, more: str = "", options: Seque
 
 
 def _form(options: Options, fst: Fst | None = None) -> TextForm:
-    """Return the form of text lines; where no symbol table is named, with the FST's own."""
+    """Return the text format that the options ask for; ``fst`` gives the symbol tables that no option names."""
     from nnet3py.fst.text import TextForm, read_symbols, symbols_of
 
     own = symbols_of(fst) if fst is not None and not options.numeric else (None, None)
@@ -70,7 +73,7 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
           files="[<text-rxfilename> [<fst-wxfilename>]]",
           example="--isymbols=phones.txt --osymbols=words.txt L.txt L.fst", see="fstprint, fstarcsort")
 def fst_compile(args: list[str], options: Options) -> int:
-    """Compile."""
+    """Convert text to an FST; return 0."""
     from nnet3py.fst.text import fst_of_text, with_symbols
     from nnet3py.io.streams import failed_command, open_input
 
@@ -102,7 +105,7 @@ def fst_compile(args: list[str], options: Options) -> int:
           files="[<fst-rxfilename> [<text-wxfilename>]]", example="--isymbols=phones.txt --osymbols=words.txt L.fst",
           see="fstcompile, fstinfo")
 def fst_print(args: list[str], options: Options) -> int:
-    """Print."""
+    """Convert an FST to text; return 0."""
     from nnet3py.fst.text import text_of_fst
     from nnet3py.io.streams import open_output
 
@@ -124,7 +127,7 @@ def fst_print(args: list[str], options: Options) -> int:
               option("fst_verify", bool, True, "No effect: FSTs are always checked")),
           arguments=(0, 1), files="[<fst-rxfilename>]", example="G.fst", see="fstprint, fstisstochastic")
 def fst_info(args: list[str], options: Options) -> int:
-    """Print size, type and properties."""
+    """Print the size, type and properties of an FST; return 0."""
     import sys
 
     from nnet3py.fst.text import info_text
@@ -143,7 +146,7 @@ def fst_info(args: list[str], options: Options) -> int:
               option("save_osymbols", str, "", "File to which the output symbol table is written")),
           example="--save_osymbols=words.txt G.fst /dev/null", see="fstcompile, fstprint")
 def fst_symbols(args: list[str], options: Options) -> int:
-    """Change the symbol tables of an FST."""
+    """Set, remove or write the symbol tables of an FST; return 0."""
     from nnet3py.fst.text import read_symbols, symbols_of, symbols_text, with_symbols
     from nnet3py.io.streams import open_output
 
@@ -175,7 +178,7 @@ def fst_symbols(args: list[str], options: Options) -> int:
               option("sort_type", str, "ilabel", "Sort by input or output labels", choices=("ilabel", "olabel")),),
           example="--sort_type=olabel L.fst L_sorted.fst")
 def fst_arc_sort(args: list[str], options: Options) -> int:
-    """Sort."""
+    """Sort each state's arcs by label; return 0."""
     from nnet3py.fst.operations import arc_sorted
 
     return change_graph(args, lambda fst: arc_sorted(fst, by_output=options.sort_type == "olabel"))
@@ -190,7 +193,7 @@ def fst_arc_sort(args: list[str], options: Options) -> int:
                      "which lines OLD NEW are written, for fstrelabel --relabel_ipairs")),
           example="--fst_type=const HCLG.fst HCLG_const.fst")
 def fst_convert(args: list[str], options: Options) -> int:
-    """Convert."""
+    """Write an FST as another FST type; return 0."""
     source, target = names_of_files(args)
     if options.fst_type != "olabel_lookahead":
         write_graph(target, read_graph(source), options.fst_type)
@@ -205,7 +208,7 @@ def fst_convert(args: list[str], options: Options) -> int:
     with open_output(target or "-") as stream:
         labels = write_lookahead(TokenWriter(stream, binary=True), graph)
     if options.save_relabel_opairs:
-        # Labels that do not occur in this FST become a label that does not occur, so that they match nothing.
+        # Labels that the FST lacks are mapped to a label that it lacks, too, so that they match no arc.
         count, old = int(np.count_nonzero(labels)), np.flatnonzero(labels)
         others = [number for number in range(1, count + 2) if number >= len(labels) or not labels[number]]
         write_text(options.save_relabel_opairs, "".join(f"{label} {labels[label]}\n" for label in old.tolist())
@@ -217,7 +220,7 @@ def fst_convert(args: list[str], options: Options) -> int:
           help="Exchange the input and output labels of an FST.",
           example="L.fst L_inverted.fst")
 def fst_invert(args: list[str], options: Options) -> int:
-    """Invert."""
+    """Exchange input and output labels; return 0."""
     from nnet3py.fst.operations import inverted
     from nnet3py.fst.text import symbols_of, with_symbols
 
@@ -234,7 +237,7 @@ def fst_invert(args: list[str], options: Options) -> int:
               option("project_type", str, "input", "Project on input or output labels", choices=("input", "output"))),
           example="--project_type=output G.fst")
 def fst_project(args: list[str], options: Options) -> int:
-    """Project."""
+    """Replace the output labels of an FST by its input labels, or the other way round; return 0."""
     from nnet3py.fst.operations import projected
     from nnet3py.fst.text import symbols_of, with_symbols
 
@@ -254,7 +257,7 @@ def fst_project(args: list[str], options: Options) -> int:
               option("relabel_opairs", str, "", "File of OLD NEW output labels")),
           example="--relabel_ipairs=relabel G.fst Gr.fst")
 def fst_relabel(args: list[str], options: Options) -> int:
-    """Relabel."""
+    """Replace labels of an FST by other labels; return 0."""
     from nnet3py.fst.operations import relabeled
 
     pairs = [_read_pairs(name) for name in (options.relabel_ipairs, options.relabel_opairs)]
@@ -275,7 +278,7 @@ def _read_pairs(name: str) -> dict[int, int]:
           files="<fst-rxfilename> <root-label> <fst1-rxfilename> <label1> [<fst2-rxfilename> <label2> ...]",
           example="L.fst 9999 unk.fst 10 > L_unk.fst", see="fstrelabel")
 def fst_replace(args: list[str], options: Options) -> int:
-    """Replace arcs."""
+    """Replace arcs of an FST by other FSTs; return 0."""
     from nnet3py.fst.operations import replaced
 
     names, labels = args[0::2], args[1::2]
@@ -302,7 +305,7 @@ def fst_replace(args: list[str], options: Options) -> int:
           help="Remove the states and arcs that are on no path from the start to a final state.",
           example="in.fst out.fst")
 def fst_connect(args: list[str], options: Options) -> int:
-    """Connect."""
+    """Remove states and arcs that are on no successful path; return 0."""
     from nnet3py.transducers.fst_operations import connected
 
     return change_graph(args, connected)
@@ -313,7 +316,7 @@ def fst_connect(args: list[str], options: Options) -> int:
           more="FSTs with cycles are copied unchanged.",
           example="in.fst out.fst")
 def fst_top_sort(args: list[str], options: Options) -> int:
-    """Sort states."""
+    """Sort states topologically; return 0."""
     from nnet3py.fst.operations import in_top_order
 
     return change_graph(args, in_top_order)
@@ -323,7 +326,7 @@ def fst_top_sort(args: list[str], options: Options) -> int:
           help="Reverse an FST: the result accepts the reversed sequences.",
           example="in.fst out.fst")
 def fst_reverse(args: list[str], options: Options) -> int:
-    """Reverse."""
+    """Reverse an FST; return 0."""
     from nnet3py.fst.operations import reversed_fst
 
     return change_graph(args, reversed_fst)
@@ -335,7 +338,7 @@ def fst_reverse(args: list[str], options: Options) -> int:
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst either.fst",
           see="fstconcat, fstclosure")
 def fst_union(args: list[str], options: Options) -> int:
-    """Unite."""
+    """Write the union of two FSTs; return 0."""
     from nnet3py.fst.operations import union
 
     write_graph([*args, "-"][2], union(read_graph(args[0]), read_graph(args[1])))
@@ -348,7 +351,7 @@ def fst_union(args: list[str], options: Options) -> int:
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst both.fst",
           see="fstunion, fstclosure")
 def fst_concat(args: list[str], options: Options) -> int:
-    """Concatenate."""
+    """Write the concatenation of two FSTs; return 0."""
     from nnet3py.transducers.fst_operations import concatenated
 
     write_graph([*args, "-"][2], concatenated([read_graph(name) for name in args[:2]]))
@@ -362,7 +365,7 @@ def fst_concat(args: list[str], options: Options) -> int:
               option("closure_type", str, "star", "star: zero or more repetitions; plus: one or more",
                      choices=("star", "plus"))), example="a.fst many.fst", see="fstconcat")
 def fst_closure(args: list[str], options: Options) -> int:
-    """Compute the closure."""
+    """Write the closure of an FST; return 0."""
     from nnet3py.fst.operations import closure
 
     plus = options.closure_plus or options.closure_type == "plus"
@@ -379,7 +382,7 @@ def fst_closure(args: list[str], options: Options) -> int:
                      "probabilities of their costs", choices=("uniform", "log_prob"))),
           example="G.fst path.fst")
 def fst_rand_gen(args: list[str], options: Options) -> int:
-    """Draw paths."""
+    """Write an FST of random paths; return 0."""
     from nnet3py.fst.operations import random_paths
 
     return change_graph(args, lambda fst: random_paths(fst, options.npath, options.max_length, options.seed or None,
@@ -397,7 +400,7 @@ def fst_rand_gen(args: list[str], options: Options) -> int:
               option("show_weight_one", bool, False, "Print costs of 0")),
           files="[<fst-rxfilename> [<text-wxfilename>]]", example="--portrait=true G.fst | dot -Tpdf > G.pdf")
 def fst_draw(args: list[str], options: Options) -> int:
-    """Draw."""
+    """Print an FST in GraphViz's language; return 0."""
     from nnet3py.fst.text import drawing_text
     from nnet3py.io.streams import open_output
 
@@ -413,7 +416,10 @@ def fst_draw(args: list[str], options: Options) -> int:
 
 
 def _change_openfst(args: list[str], change: Callable[[Any], Any]) -> int:
-    """Read an FST, have kaldifst change it in place or make a new one, and write it; return the exit status, 0."""
+    """Read an FST, convert it to kaldifst's form, write ``change(fst)``, and return 0.
+
+    ``change`` may change its argument in place and return None.
+    """
     from nnet3py.fst.openfst import to_openfst, write_openfst
 
     source, target = names_of_files(args)
@@ -430,7 +436,7 @@ def _change_openfst(args: list[str], change: Callable[[Any], Any]) -> int:
           arguments=(2, 3), files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]",
           example="L.fst G.fst LG.fst", see="fsttablecompose")
 def fst_compose(args: list[str], options: Options) -> int:
-    """Compose."""
+    """Write the composition of two FSTs; return 0."""
     from nnet3py.fst.openfst import compose, write_openfst
 
     write_openfst([*args, "-"][2] or "-", compose(read_graph(args[0]), read_graph(args[1]), options.connect))
@@ -442,7 +448,7 @@ def fst_compose(args: list[str], options: Options) -> int:
           options=(
               CONNECT, DELTA.but(default=1e-6)), example="in.fst out.fst", see="fstrmepslocal, fstdeterminizestar")
 def fst_rm_epsilon(args: list[str], options: Options) -> int:
-    """Remove epsilons."""
+    """Remove epsilon arcs from an FST; return 0."""
     from nnet3py.fst.openfst import load_kaldifst
 
     return _change_openfst(args, lambda graph: load_kaldifst().rmepsilon(graph, connect=options.connect,
@@ -457,7 +463,7 @@ def fst_rm_epsilon(args: list[str], options: Options) -> int:
                      "functional: there are none", choices=("functional", "nonfunctional", "disambiguate"))),
           example="in.fst out.fst", see="fstdeterminizestar, fstrmepsilon")
 def fst_determinize(args: list[str], options: Options) -> int:
-    """Determinize."""
+    """Determinize an FST; return 0."""
     from nnet3py.fst.openfst import determinize
 
     return _change_openfst(args, lambda graph: determinize(graph, options.delta, options.det_type))
@@ -469,7 +475,7 @@ def fst_determinize(args: list[str], options: Options) -> int:
               DELTA, option("allow_nondet", bool, False, "Accept an FST that is not deterministic")),
           example="in.fst out.fst", see="fstdeterminize, fstminimizeencoded")
 def fst_minimize(args: list[str], options: Options) -> int:
-    """Minimize."""
+    """Minimize an FST; return 0."""
     from nnet3py.fst.openfst import load_kaldifst
 
     return _change_openfst(args, lambda graph: load_kaldifst().minimize(graph, delta=options.delta,
@@ -482,7 +488,7 @@ def fst_minimize(args: list[str], options: Options) -> int:
               option("nshortest", int, 1, "Number of paths"),),
           example="in.fst | fsttopsort | fstprint", see="fsttopsort, fstrandgen")
 def fst_shortest_path(args: list[str], options: Options) -> int:
-    """Find shortest paths."""
+    """Write an FST of the shortest paths of an FST; return 0."""
     from nnet3py.fst.openfst import shortest_path, write_openfst
 
     source, target = names_of_files(args)

@@ -43,7 +43,7 @@ See also: fstdeterminizestar, fstcompose
            choices=("sequence", "alt_sequence", "match")),
 ])
 def fst_table_compose(args: list[str], options: Options) -> int:
-    """Compose files or tables; return 1 if a table had no result."""
+    """Compose two FSTs or tables of FSTs; return 1 if nothing was written to a table."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.fst.openfst import compose, from_openfst, write_openfst
     from nnet3py.fst.operations import is_sorted
@@ -101,7 +101,7 @@ See also: fstminimizeencoded
     option("max-states", int, -1, "Stop after this number of states (-1: no limit)"),
 ])
 def fst_determinize_star(args: list[str], options: Options) -> int:
-    """Determinize; return 1 if a table had no result."""
+    """Determinize an FST or a table, and remove epsilons; return 1 if nothing was written to a table."""
     from nnet3py.fst.openfst import determinize_star, from_openfst, to_openfst, write_openfst
 
     def determinized(fst: Fst) -> Any:
@@ -138,7 +138,7 @@ e.g.:
 See also: fstdeterminizestar, fstpushspecial
 """, arguments=(0, 2), options=[DELTA])
 def fst_minimize_encoded(args: list[str], options: Options) -> int:
-    """Minimize."""
+    """Minimize an FST without pushing; return 0."""
     from nnet3py.fst.openfst import minimize_encoded, to_openfst, write_openfst
 
     source, target = names_of_files(args)
@@ -159,7 +159,7 @@ e.g.:
 See also: fstisstochastic
 """, arguments=(0, 2), options=[option("delta", float, 1.0 / 1024.0, "Greatest difference of these sums, as costs")])
 def fst_push_special(args: list[str], options: Options) -> int:
-    """Push."""
+    """Push costs so that all states have the same sum of probabilities; return 0."""
     from nnet3py.fst.operations import push_special
 
     return change_graph(args, lambda fst: push_special(fst, options.delta) if fst.num_states else fst)
@@ -179,7 +179,7 @@ See also: fstpushspecial
     option("test-in-log", bool, True, "Sum probabilities (log semiring); false: take the largest"),
 ])
 def fst_is_stochastic(args: list[str], options: Options) -> int:
-    """Print costs; return 1 unless the FST is stochastic."""
+    """Print the highest and the lowest total cost of a state; return 1 unless all lie within --delta of 0."""
     import sys
 
     from nnet3py.fst.operations import sums_of_states
@@ -205,7 +205,7 @@ See also: fstrmepslocal
     option("penalty", float, float("-inf"), "Cost added to arcs with these symbols, which stay (-inf: none)"),
 ])
 def fst_rm_symbols(args: list[str], options: Options) -> int:
-    """Remove symbols."""
+    """Replace symbols of an FST by epsilon, remove their arcs, or add a penalty to these; return 0."""
     import math
 
     from nnet3py.fst.operations import with_penalty, without_arcs_of, without_symbols
@@ -238,7 +238,7 @@ See also: fstrmsymbols, fstrmepsilon
            "of them"),
 ])
 def fst_rm_eps_local(args: list[str], options: Options) -> int:
-    """Remove epsilons."""
+    """Remove epsilons where the FST does not get larger; return 0."""
     from nnet3py.fst.operations import without_local_epsilons
 
     return change_graph(args, lambda fst: without_local_epsilons(fst, options.use_log, options.stochastic_in_log))
@@ -257,7 +257,7 @@ e.g.:
 See also: fsttablecompose
 """, arguments=(2, 4))
 def fst_add_self_loops(args: list[str], options: Options) -> int:
-    """Add loops."""
+    """Add self-loops with disambiguation symbols; return 0."""
     from nnet3py.fst.operations import with_loops
 
     inputs, outputs = read_numbers(args[0]), read_numbers(args[1])
@@ -275,7 +275,7 @@ e.g.:
 See also: compile-train-graphs
 """, arguments=(2, 2))
 def fst_copy(args: list[str], options: Options) -> int:
-    """Copy FSTs; return 1 if there was none."""
+    """Copy a table of FSTs; return 1 if it is empty."""
     from nnet3py.cli.process.copying import copy_table
     from nnet3py.transducers.fst_text import FST
 
@@ -305,7 +305,7 @@ See also: make-h-transducer, tree-info
     NONTERMINALS,
 ])
 def fst_compose_context(args: list[str], options: Options) -> int:
-    """Expand the context of phones."""
+    """Compose the context transducer with an FST of phones; return 0."""
     from nnet3py.graphs.context import expand_context, write_windows
 
     source, target = names_of_files(args, 1)
@@ -342,7 +342,7 @@ See also: fstcomposecontext, add-self-loops
     NONTERMINALS,
 ])
 def make_h_transducer(args: list[str], options: Options) -> int:
-    """Make the transducer."""
+    """Write the H transducer, from HMM states to phones in context; return 0."""
     from nnet3py.graphs.context import read_windows
     from nnet3py.graphs.grammar_fst import Nonterminals
     from nnet3py.graphs.hmms import hmm_transducer
@@ -375,7 +375,7 @@ See also: make-h-transducer
     option("reorder", bool, True, "Put self-loops after the transition that leaves their state"),
 ])
 def add_self_loops(args: list[str], options: Options) -> int:
-    """Add self-loops."""
+    """Add the self-loops of HMM states to a graph; return 0."""
     from nnet3py.graphs.hmms import add_self_loops as with_self_loops
     from nnet3py.hmm.transition_model import read_transition_model
 
@@ -403,7 +403,7 @@ See also: nnet3-latgen-grammar, make-graph
            "them into one FST"),
 ])
 def make_grammar_fst(args: list[str], options: Options) -> int:
-    """Write a grammar, a part of one, or an expanded grammar."""
+    """Write a grammar with the graphs of its nonterminals, or one graph prepared as such a part; return 0."""
     from nnet3py.graphs.grammar_fst import GrammarFst, Nonterminals, can_be_empty, of_part
 
     if len(args) % 2:

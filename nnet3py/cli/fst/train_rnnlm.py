@@ -1,4 +1,7 @@
-"""nnet3py train-rnnlm: training of an RNN language model on text; apart, because its options need other modules."""
+"""nnet3py train-rnnlm: training of an RNN language model on text.
+
+In a file of its own, since the declarations of its options import other modules.
+"""
 from __future__ import annotations
 
 from nnet3py.cli.process.command import kaldi_command
@@ -33,7 +36,7 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, rnnlm-sentence-probs
     QUIET, NUM_THREADS, *declared(SETTINGS),
 ])
 def train_rnnlm(args: list[str], options: Options) -> int:
-    """Train, and print a line with the result."""
+    """Train an RNN language model, and print a line with the result; return 0."""
     training_options = rnnlm_options(options.as_dict())
     training_options.check()
     if options.num_threads:

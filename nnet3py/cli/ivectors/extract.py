@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from nnet3py.ivectors.online import EstimationStats
 
 class _Averages:
-    """Averages over utterances, weighted by their frames, for the log."""
+    """Averages over utterances for the log, weighted by their numbers of frames."""
 
     def __init__(self) -> None:
         self.frames = self.change = self.length = self.last_length = 0.0
 
     def add(self, frames: float, change: float, ivectors: np.ndarray) -> None:
-        """Add an utterance with its i-vectors (rows, dim)."""
+        """Add an utterance: its frames, the objective's improvement per frame, and its i-vectors, float (rows, dim)."""
         import numpy as np
 
         lengths = np.linalg.norm(ivectors, axis=1)
@@ -61,7 +61,7 @@ See also: ivector-extract-online2, ivector-mean
     option("num-threads", int, 1, "Threads; results do not depend on it"),
 ])
 def ivector_extract(args: list[str], options: Options) -> int:
-    """Extract i-vectors; return 1 if there were none."""
+    """Write an i-vector of each utterance or speaker; return 1 if nothing was written."""
     if options.spk2utt and options.num_threads != 1:
         raise UsageError("--spk2utt and --num-threads cannot be given together", "leave out --num-threads")
     extractor = read_extractor(args[0])
@@ -184,7 +184,7 @@ See also: ivector-extract-online2
     option("num-threads", int, 8, "No effect: results do not depend on it"),
 ])
 def ivector_extract_online(args: list[str], options: Options) -> int:
-    """Extract i-vectors; return 1 if there were none."""
+    """Write i-vectors at regular frames, from given posteriors; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -230,7 +230,7 @@ See also: ivector-extract-online, copy-feats
     option("frame-weights-rspecifier", str, "", "Weights of frames, vectors"),
 ])
 def ivector_extract_online2(args: list[str], options: Options) -> int:
-    """Extract i-vectors; return 1 if there were none."""
+    """Write i-vectors at regular frames, as an online recognizer would; return 1 if nothing was written."""
     from contextlib import ExitStack
 
     from nnet3py.formats.general import check_finite
@@ -276,7 +276,10 @@ def ivector_extract_online2(args: list[str], options: Options) -> int:
 
 
 def _frame_weights(table: Any, key: str, num_frames: int, tolerance: int) -> Any:
-    """Return float32 (frames,), padded with 0; None without a table; False, after a warning, for an unusable entry."""
+    """Return an utterance's weights, float32 (frames,), padded with 0; None if there is no table.
+
+    Returns False, after a warning, if the table has no weights of the utterance, or a wrong number.
+    """
     import numpy as np
 
     if table is None:
@@ -311,7 +314,7 @@ See also: ivector-extract-online2
     option("randomize-prob", float, 0.5, "Probability that a row is replaced"),
 ])
 def ivector_randomize(args: list[str], options: Options) -> int:
-    """Randomize a table; return 1 if it was empty."""
+    """Replace i-vectors at random by later ones of the utterance; return 1 if the input is empty."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def read_extractor(rxfilename: str) -> Any:
-    """Read an extractor, and compute its derived variables."""
+    """Read an i-vector extractor, and compute its derived variables."""
     from nnet3py.io.object_files import read_object
     from nnet3py.ivectors.extractor import IvectorExtractor
 
@@ -31,7 +31,7 @@ def read_extractor(rxfilename: str) -> Any:
 
 
 def derive(extractor: IvectorExtractor) -> None:
-    """Compute the derived variables of an extractor, which takes time, and log it."""
+    """Compute the derived variables of an extractor, which else are computed when needed, with log lines."""
     log.log("Computing derived variables for iVector extractor")
     assert extractor.quadratics is not None
     log.log("Done.")
@@ -39,7 +39,11 @@ def derive(extractor: IvectorExtractor) -> None:
 
 def with_posteriors(features: str, posteriors: str,
                     counts: dict[str, int]) -> Iterator[tuple[str, np.ndarray, Posterior]]:
-    """Yield utterances with posteriors of all frames; warn of others, and count them in ``counts["errors"]``."""
+    """Yield the key, features and posteriors of each utterance.
+
+    An utterance without posteriors, or with another number of frames, is left out with a warning, and counted in
+    ``counts["errors"]``.
+    """
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader
@@ -78,7 +82,7 @@ See also: ivector-extractor-acc-stats, gmm-global-to-fgmm
     option("use-weights", bool, True, "Let the Gaussians' weights depend on the i-vector"),
 ])
 def ivector_extractor_init(args: list[str], options: Options) -> None:
-    """Make an extractor."""
+    """Write a new i-vector extractor, made from a mixture of Gaussians."""
     from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.ivectors.extractor import IvectorExtractor
@@ -104,7 +108,7 @@ See also: ivector-extractor-sum-accs, ivector-extractor-est
     *declared(settings_of(StatsOptions)),
 ])
 def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
-    """Accumulate statistics; return 1 if there was no utterance."""
+    """Write statistics for training an extractor; return 1 if no utterance could be added."""
     from nnet3py.io.object_files import write_object
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.ivectors.extractor import UtteranceStats
@@ -148,7 +152,7 @@ See also: ivector-extractor-acc-stats
     BINARY, option("parallel", bool, False, "No effect: files are read one after the other"),
 ])
 def ivector_extractor_sum_accs(args: list[str], options: Options) -> None:
-    """Add statistics."""
+    """Write the sum of statistics for training an extractor."""
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.ivectors.training import ExtractorStats
 
@@ -172,7 +176,7 @@ See also: ivector-extractor-acc-stats
     *declared(settings_of(EstimationOptions)),
 ])
 def ivector_extractor_est(args: list[str], options: Options) -> None:
-    """Estimate an extractor."""
+    """Write an i-vector extractor estimated from statistics."""
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.ivectors.training import ExtractorStats, estimate
 
@@ -194,7 +198,7 @@ e.g.: ivector-extractor-copy --binary=false 0.ie 0.txt
 See also: ivector-extractor-init
 """, arguments=(2, 2), options=[BINARY])
 def ivector_extractor_copy(args: list[str], options: Options) -> None:
-    """Copy an extractor."""
+    """Copy an i-vector extractor."""
     from nnet3py.io.object_files import write_object
 
     write_object(args[1], read_extractor(args[0]).write, options.binary)

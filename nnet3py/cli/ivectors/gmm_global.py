@@ -31,7 +31,7 @@ _ACC_OPTIONS = (BINARY, _UPDATE_FLAGS,
 
 
 def _convert(args: list[str], options: Options, read: Any, convert: Callable[[Any], Any], what: str) -> None:
-    """Read a mixture, convert it, and write the result."""
+    """Read a mixture, convert it, and write the result; ``what`` names it in the log line."""
     from nnet3py.io.object_files import read_object, write_object
 
     write_object(args[1], convert(read_object(args[0], read)).write, options.binary)
@@ -55,7 +55,7 @@ See also: gmm-global-acc-stats, gmm-global-est
     option("num-threads", int, 4, "No effect: results do not depend on it"),
 ])
 def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
-    """Train a mixture."""
+    """Write a mixture of Gaussians trained on features."""
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.gaussians.estimation import FrameSample, begin_mixture, train_mixture
@@ -114,7 +114,7 @@ See also: {prefix}-global-sum-accs, {prefix}-global-est
                arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
     kind="full", name="fgmm-global-acc-stats", ending="ubm", prefix="fgmm"))
 def gmm_global_acc_stats(args: list[str], options: Options) -> int:
-    """Accumulate statistics; return 1 if there was no utterance."""
+    """Write statistics of a mixture's Gaussians; return 1 if no utterance could be added."""
     from contextlib import ExitStack
 
     from nnet3py.formats.general import check_finite
@@ -154,7 +154,10 @@ def gmm_global_acc_stats(args: list[str], options: Options) -> int:
 
 
 def _entry_of_utterance(table: Any, key: str, num_frames: int, what: str) -> Any:
-    """Return the table's entry; None without a table; False, after a warning, for a missing or unusable entry."""
+    """Return the table's entry, of one value per frame; None if there is no table.
+
+    Returns False, after a warning, if the entry is missing or has another number of frames.
+    """
     if table is None:
         return None
     if key not in table:
@@ -197,7 +200,7 @@ See also: {acc}
                help="Add statistics of Gaussians with full covariance.", arguments=(2, None), options=[BINARY],
                usage=_SUM_USAGE.format(name="fgmm-global-sum-accs", acc="fgmm-global-acc-stats"))
 def gmm_global_sum_accs(args: list[str], options: Options) -> None:
-    """Add statistics."""
+    """Write the sum of statistics of Gaussians."""
     from nnet3py.gaussians.estimation import GmmStats
     from nnet3py.io.object_files import read_object, write_object
 
@@ -222,7 +225,7 @@ See also: gmm-global-acc-stats
     option("perturb-factor", float, 0.01, "Distance of the halves of a split Gaussian, in standard deviations"),
 ])
 def gmm_global_est(args: list[str], options: Options) -> None:
-    """Estimate a mixture."""
+    """Write a mixture with diagonal covariances, estimated from statistics."""
     from nnet3py.gaussians.estimation import GmmStats, estimate_diag, parse_flags, split
     from nnet3py.gaussians.mixtures import DiagGmm
     from nnet3py.io.object_files import read_object
@@ -247,7 +250,7 @@ e.g.: fgmm-global-est 1.ubm 1.acc 2.ubm
 See also: fgmm-global-acc-stats
 """, arguments=(3, 3), options=[BINARY, _UPDATE_FLAGS, *_FULL_OPTIONS])
 def fgmm_global_est(args: list[str], options: Options) -> None:
-    """Estimate a mixture."""
+    """Write a mixture with full covariances, estimated from statistics."""
     from nnet3py.gaussians.estimation import GmmStats, estimate_full, parse_flags
     from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object
@@ -266,7 +269,7 @@ e.g.: fgmm-global-init-from-accs 1.acc 2048 1.ubm
 See also: fgmm-global-acc-stats, fgmm-global-est
 """, arguments=(3, 3), options=[BINARY, *_FLOOR_OPTIONS])
 def fgmm_global_init_from_accs(args: list[str], options: Options) -> None:
-    """Make a mixture."""
+    """Write a mixture with full covariances, made from statistics alone."""
     from nnet3py.gaussians.estimation import GmmStats, begin_full
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.random_sequence import CRandom
@@ -311,7 +314,7 @@ e.g.: fgmm-global-copy --binary=false 1.ubm - | less
 See also: fgmm-global-to-gmm
 """, arguments=(2, 2), options=[BINARY])
 def gmm_global_copy(args: list[str], options: Options) -> None:
-    """Copy a mixture."""
+    """Copy a mixture of Gaussians."""
     _convert(args, options, mixture_class().read, lambda gmm: gmm, "model")
 
 
@@ -324,7 +327,7 @@ e.g.: gmm-global-to-fgmm 1.dubm 0.ubm
 See also: fgmm-global-to-gmm
 """, arguments=(2, 2), options=[BINARY])
 def gmm_global_to_fgmm(args: list[str], options: Options) -> None:
-    """Convert a mixture."""
+    """Convert a mixture's diagonal covariances to full ones."""
     from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
 
     _convert(args, options, DiagGmm.read, FullGmm.of_diagonal, "full GMM")
@@ -339,7 +342,7 @@ e.g.: fgmm-global-to-gmm 0.ubm 0.dubm
 See also: gmm-global-to-fgmm
 """, arguments=(2, 2), options=[BINARY])
 def fgmm_global_to_gmm(args: list[str], options: Options) -> None:
-    """Convert a mixture."""
+    """Convert a mixture's full covariances to diagonal ones."""
     from nnet3py.gaussians.mixtures import FullGmm
 
     _convert(args, options, FullGmm.read, FullGmm.to_diagonal, "diagonal GMM")

@@ -14,7 +14,7 @@ from nnet3py.errors import within
 if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
-_REPORT_EVERY = 10          # utterances
+_REPORT_EVERY = 10          # utterances between two log lines
 _GSELECT_OPTIONS = (
     option("n", int, 50, "Gaussians that are kept for each frame"),
     option("write-likes", str, "", "Table (wspecifier) for the log-likelihood of each utterance, per frame"),
@@ -30,7 +30,7 @@ See also: {post}
 
 
 def mixture_class() -> Any:
-    """Return the class of the running program's mixtures: FullGmm for fgmm-*, else DiagGmm."""
+    """Return the class of mixtures that the running program uses: FullGmm for fgmm-*, else DiagGmm."""
     from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
 
     return FullGmm if log.program().startswith("fgmm-") else DiagGmm
@@ -44,7 +44,7 @@ def mixture_class() -> Any:
                arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
     name="fgmm-gselect", ending="ubm", post="fgmm-global-gselect-to-post"))
 def gmm_gselect(args: list[str], options: Options) -> int:
-    """Select Gaussians; return 1 if there was no utterance."""
+    """Write the likeliest Gaussians of each frame; return 1 if no utterance could be processed."""
     from contextlib import ExitStack
 
     import numpy as np
@@ -109,7 +109,7 @@ See also: {select}, scale-post
                arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
     name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
 def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
-    """Compute posteriors; return 1 if there was no utterance."""
+    """Write posteriors of selected Gaussians; return 1 if no utterance could be processed."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR_VECTOR, POSTERIOR
     from nnet3py.gaussians.mixtures import selected_posteriors
@@ -147,7 +147,7 @@ e.g.: gmm-global-get-post --n=5 --min-post=0.025 1.dubm scp:train.scp ark:post.a
 See also: gmm-gselect, scale-post
 """, arguments=(3, 3), options=[option("n", int, 50, "Gaussians that are kept for each frame"), _MIN_POST])
 def gmm_global_get_post(args: list[str], options: Options) -> int:
-    """Compute posteriors; return 1 if there was no utterance."""
+    """Write posteriors of the likeliest Gaussians; return 1 if no utterance could be processed."""
     import numpy as np
 
     from nnet3py.cli.process.copying import convert_table
@@ -180,7 +180,7 @@ e.g.: scale-post ark:post.ark 0.1 ark:scaled.ark
 See also: copy-post, gmm-global-get-post
 """, arguments=(3, 3))
 def scale_post(args: list[str], options: Options) -> int:
-    """Scale a table; return 1 if nothing was written."""
+    """Multiply posteriors by a number, or by one for each utterance; return 1 if nothing was written."""
     from contextlib import ExitStack
 
     import numpy as np

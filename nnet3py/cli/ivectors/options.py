@@ -15,7 +15,10 @@ SPLICE_OPTIONS, ONLINE_OPTIONS = declared(SPLICE_SETTINGS), declared(IVECTOR_SET
 
 
 def ivector_values(options: Options) -> dict[str, Any]:
-    """Return the values that recognition.pipeline_files.ivector_models takes. Raises OptionError for a missing file."""
+    """Return the options of online i-vectors, with those of the CMVN and splicing config files, by name.
+
+    They are arguments of recognition.pipeline_files.ivector_models. Raises OptionError if a required file is not named.
+    """
     for name in IVECTOR_FILES:
         if not options[name]:
             raise OptionError(f"--{name} option must be set",
@@ -27,7 +30,9 @@ def ivector_values(options: Options) -> dict[str, Any]:
 
 
 def online_models(options: Options) -> OnlineModels:
-    """Read the models that options name. Raises as :func:`ivector_values`; Nnet3Error for models of other dimensions.
+    """Read the models that the options name.
+
+    Raises OptionError if a required file is not named, and Nnet3Error for models of different dimensions.
     """
     from nnet3py.cli.ivectors.extractor import derive
     from nnet3py.recognition.pipeline import ivector_models

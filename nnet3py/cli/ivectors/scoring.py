@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def read_trials(rxfilename: str) -> Iterator[tuple[str, str]]:
-    """Yield the two keys of each line."""
+    """Yield the two keys of each line of a file of trials."""
     from nnet3py.io.streams import read_lines
 
     for number, line in enumerate(read_lines(rxfilename), 1):
@@ -55,7 +55,7 @@ e.g.: ivector-compute-plda ark:spk2utt ark,s,cs:ivectors.ark plda
 See also: ivector-plda-scoring, ivector-adapt-plda
 """, arguments=(3, 3), options=[BINARY, option("num-em-iters", int, 10, "Iterations")])
 def ivector_compute_plda(args: list[str], options: Options) -> int:
-    """Train a model; return 1 if there were no vectors."""
+    """Train a PLDA model on the vectors of speakers; return 0."""
     import numpy as np
 
     from nnet3py.formats.holders import TOKEN_VECTOR
@@ -102,7 +102,7 @@ See also: ivector-compute-plda
     option("smoothing", float, 0.0, "Part of the variance between speakers that is added within speakers"),
 ])
 def ivector_copy_plda(args: list[str], options: Options) -> None:
-    """Copy a model."""
+    """Copy a PLDA model, perhaps smoothed."""
     from nnet3py.io.object_files import write_object
 
     plda = _read_plda(args[0])
@@ -127,7 +127,7 @@ See also: ivector-compute-plda
     option("between-covar-scale", float, 0.7, "Part of the additional variance that is added between speakers"),
 ])
 def ivector_adapt_plda(args: list[str], options: Options) -> int:
-    """Adapt a model; return 1 if there were no vectors."""
+    """Adapt a PLDA model to unlabeled vectors; return 1 if there were none."""
     import numpy as np
 
     from nnet3py.errors import ShapeError
@@ -170,7 +170,7 @@ See also: ivector-compute-plda, compute-eer
     option("num-utts", str, "", "Numbers of vectors that training vectors are means of (rspecifier)"),
 ])
 def ivector_plda_scoring(args: list[str], options: Options) -> int:
-    """Write scores; return 1 if there were none."""
+    """Write PLDA scores of trials; return 1 if there were none."""
     import numpy as np
 
     from nnet3py.io.streams import open_output
@@ -246,7 +246,7 @@ See also: ivector-plda-scoring
     option("target-energy", float, 0.5, "Part of the variance of a recording's vectors that is kept"),
 ])
 def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
-    """Write matrices; return 1 if there were none."""
+    """Write a matrix of PLDA scores for each recording; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.cli.process.copying import convert_table
@@ -281,7 +281,7 @@ e.g.: ivector-compute-dot-products trials ark:train.ark ark:test.ark scores
 See also: ivector-plda-scoring, compute-eer
 """, arguments=(4, 4))
 def ivector_compute_dot_products(args: list[str], options: Options) -> int:
-    """Write products; return 1 if there were none."""
+    """Write the dot products of pairs of vectors; return 1 if there were none."""
     import numpy as np
 
     from nnet3py.io.streams import open_output
@@ -310,7 +310,7 @@ e.g.: compute-eer -
 See also: ivector-plda-scoring
 """, arguments=(1, 1))
 def compute_eer(args: list[str], options: Options) -> None:
-    """Print a rate."""
+    """Print the equal error rate of scores."""
     import numpy as np
 
     from nnet3py.io.streams import read_lines, write_text
@@ -350,7 +350,7 @@ See also: ivector-plda-scoring-dense, diarize
     option("first-pass-max-utterances", int, 32767, "Recordings with more utterances are clustered in parts first"),
 ])
 def agglomerative_cluster(args: list[str], options: Options) -> int:
-    """Write labels; return 1 if there were none."""
+    """Write the speaker label of each utterance; return 1 if there were none."""
     import math
 
     import numpy as np

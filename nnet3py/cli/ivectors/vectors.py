@@ -35,7 +35,7 @@ def read_vectors(rspecifier: str) -> dict[str, np.ndarray]:
 
 
 class Moments:
-    """Mean and standard deviation of numbers, for logs."""
+    """Mean and standard deviation of numbers that are added one by one."""
 
     def __init__(self) -> None:
         self.count, self._sum, self._squares = 0, 0.0, 0.0
@@ -66,7 +66,7 @@ e.g.: ivector-mean ark:data/spk2utt ark:ivectors.ark ark:speakers.ark ark,t:num_
 See also: ivector-subtract-global-mean
 """, arguments=(2, 4), options=[BINARY.but(default=False, help="Write the mean of all in binary mode")])
 def ivector_mean(args: list[str], options: Options) -> int:
-    """Compute means; return 1 if there was nothing."""
+    """Write the mean of each speaker's vectors, or of all; return 1 if nothing was written."""
     if len(args) == 2:
         return _mean_of_all(args, options)
     from contextlib import ExitStack
@@ -133,7 +133,7 @@ e.g.: ivector-subtract-global-mean mean.vec scp:ivectors.scp ark:-
 See also: ivector-mean
 """, arguments=(2, 3), options=[option("subtract-mean", bool, True, "Subtract the mean; false: copy vectors")])
 def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
-    """Subtract a mean; return 1 if there was nothing."""
+    """Subtract the mean of all vectors from each; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -175,7 +175,7 @@ See also: ivector-subtract-global-mean
     option("scaleup", bool, True, "Scale to the square root of the dimension; false: to 1"),
 ])
 def ivector_normalize_length(args: list[str], options: Options) -> int:
-    """Normalize a table; return 1 if it was empty."""
+    """Scale vectors to the same length; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -212,7 +212,7 @@ See also: ivector-compute-lda, transform-feats
 @kaldi_command("ivector-transform", group="Speakers and i-vectors", help="Multiply i-vectors by a matrix.",
                arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="ivector-transform"))
 def transform_vec(args: list[str], options: Options) -> int:
-    """Transform a table; return 1 if it was empty."""
+    """Multiply vectors by a matrix; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.feat.frames import transform
@@ -241,7 +241,7 @@ See also: ivector-transform, ivector-compute-plda
     option("covariance-floor", float, 1.0e-6, "Floor of this covariance's eigenvalues, as a part of the largest"),
 ])
 def ivector_compute_lda(args: list[str], options: Options) -> int:
-    """Estimate a transform; return 1 if there were no vectors."""
+    """Estimate an LDA transform of vectors; return 0."""
     import numpy as np
 
     from nnet3py.formats.holders import TOKEN

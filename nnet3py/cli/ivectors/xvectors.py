@@ -37,7 +37,7 @@ e.g.: nnet3-xvector-compute final.raw scp:feats.scp ark:xvectors.ark
     option("cached-compiler-out", str, "", "Write compiled computations to this file"),
 ])
 def xvector_compute(args: list[str], options: Options) -> int:
-    """Compute vectors of utterances; return 1 if none succeeded."""
+    """Write an x-vector of each utterance; return 1 if none could be computed."""
     from nnet3py.cli.nnet.utterances import model_for_test
     from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -66,7 +66,7 @@ def xvector_compute(args: list[str], options: Options) -> int:
 
 
 def _whole_utterances(features: Any, options: Options) -> UtteranceSource:
-    """Return a source of utterances, with an error for each that is too short."""
+    """Return an iterable of utterances; those that are too short have an error as attribute."""
     from nnet3py.runtime.cutting import Utterance
 
     least_frames = 1 if options.pad_input else options.min_chunk_size
@@ -96,7 +96,7 @@ e.g.: nnet3-xvector-compute-batched --chunk-size=300 final.raw scp:feats.scp ark
     *declared(settings_of(BatchedXvectorOptions)),
 ])
 def xvector_compute_batched(args: list[str], options: Options) -> int:
-    """Compute vectors of utterances; return 1 unless more than half succeeded."""
+    """Write x-vectors; return 1 unless they were computed for more than half of the utterances."""
     from nnet3py.cli.nnet.utterances import model_for_test
     from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -121,7 +121,10 @@ def xvector_compute_batched(args: list[str], options: Options) -> int:
 
 
 class _Utterances:
-    """A source of utterances that counts them, and warns of empty or too short ones."""
+    """Iterable of keys and features that counts utterances and frames, and warns of empty and short utterances.
+
+    Empty utterances are left out.
+    """
 
     def __init__(self, features: Any, least_frames: int) -> None:
         self._features, self._least_frames = features, least_frames

@@ -1,6 +1,6 @@
-"""lattice-copy, -scale, -add-penalty, -rmali, -prune, -limit-depth, -depth, -project, -to-fst: single lattices changed.
+"""Programs that change single lattices: lattice-copy, -scale, -add-penalty, -rmali, -prune, -limit-depth, -project …
 
-Also lattice-add-trans-probs, lattice-boost-ali and lattice-depth-per-frame.
+Also lattice-depth, -depth-per-frame, -to-fst, -add-trans-probs and -boost-ali.
 """
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def lattice_copy(args: list[str], options: Options) -> int:
         done, _ = change_lattices(args, lambda key, lattice: lattice, options.write_compact)
         log.log(f"Done copying {done} lattices.")
         return status(done)
-    # As in Kaldi, a list of utterances to leave out is a list of those to take if plain lattices are written.
+    # As in Kaldi, --exclude acts as --include if non-compact lattices are written.
     done, total, complete = _copy_listed(args, options.include or options.exclude,
                                          bool(options.include) or not options.write_compact, options.write_compact)
     if complete:
@@ -61,9 +61,10 @@ def lattice_copy(args: list[str], options: Options) -> int:
 
 
 def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) -> tuple[int, int, bool]:
-    """Copy utterances that are on a list, or not; return the numbers copied and read, and whether it stopped early.
+    """Copy the lattices on a list or, if ``include`` is False, the others.
 
-    With the option ``s`` of the rspecifier nothing is read after the last utterance on the list.
+    Returns the numbers of lattices copied and read, and whether reading stopped at the last key of the list, as it does
+    for a sorted archive (option ``s`` of the rspecifier).
     """
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
@@ -116,7 +117,7 @@ See also: nnet3-latgen-faster, lattice-best-path
     option("lm2acoustic-scale", float, 0.0, "Factor of the graph costs that are added to the acoustic costs"),
 ])
 def lattice_scale(args: list[str], options: Options) -> int:
-    """Scale lattices; return 1 if there was none."""
+    """Multiply the costs of lattices; return 1 if there were none."""
     from nnet3py.lattices.scaling import Scales, inverse_scale, scaled
 
     scales = Scales(options.lm_scale, inverse_scale(options.acoustic_scale, options.inv_acoustic_scale),
@@ -133,7 +134,7 @@ e.g.:
 See also: lattice-scale, lattice-best-path
 """, arguments=(2, 2), options=[option("word-ins-penalty", float, 0.0, "Graph cost added for each word")])
 def lattice_add_penalty(args: list[str], options: Options) -> int:
-    """Add penalties; return 1 if there was no lattice."""
+    """Add a word insertion penalty to lattices; return 1 if there were none."""
     from nnet3py.lattices.scaling import with_word_penalty
 
     done, _ = change_lattices(args, lambda key, lattice: with_word_penalty(lattice, options.word_ins_penalty))
@@ -155,7 +156,7 @@ See also: lattice-scale, lattice-boost-ali
     option("self-loop-scale", float, 1.0, "Factor of the log-probabilities of staying in a state, and of leaving it"),
 ])
 def lattice_add_trans_probs(args: list[str], options: Options) -> int:
-    """Add costs; return 1 if there was no lattice."""
+    """Add the costs of HMM transitions to lattices; return 1 if there were none."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.scaling import with_transition_probs
 
@@ -179,7 +180,7 @@ See also: lattice-add-trans-probs, lattice-scale
     option("silence-phones", str, "", "Colon-separated list of silence phones (integers)"),
 ])
 def lattice_boost_ali(args: list[str], options: Options) -> int:
-    """Boost lattices; return 1 if none was written."""
+    """Change the costs of lattices by their errors against alignments; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.cli.process.copying import convert_table
@@ -225,7 +226,7 @@ e.g.:
 See also: lattice-project, lattice-to-fst
 """, arguments=(2, 2))
 def lattice_rmali(args: list[str], options: Options) -> int:
-    """Remove alignments; return 1 if there was no lattice."""
+    """Remove the transition-ids from lattices; return 1 if there were none."""
     from nnet3py.lattices.scaling import without_alignments
 
     done, _ = change_lattices(args, lambda key, lattice: without_alignments(lattice))
@@ -245,7 +246,7 @@ See also: lattice-compose, lattice-rmali
     option("project-output", bool, True, "Project on the words; false: on the transition-ids"),
 ])
 def lattice_project(args: list[str], options: Options) -> int:
-    """Project lattices; return 1 if there was none."""
+    """Project lattices on words or transition-ids; return 1 if there were none."""
     from nnet3py.lattices.scaling import on_transitions, on_words
 
     project: Any = on_words if options.project_output else on_transitions
@@ -267,7 +268,7 @@ See also: lattice-project, lattice-copy
     ACOUSTIC_SCALE.but(default=0.0), LM_SCALE.but(default=0.0), option("rm-eps", bool, True, "Remove epsilon arcs"),
 ])
 def lattice_to_fst(args: list[str], options: Options) -> int:
-    """Make FSTs; return 1 if there was no lattice."""
+    """Convert lattices to FSTs of words; return 1 if there were none."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.lattices.scaling import scaled, word_fst
     from nnet3py.transducers.fst_text import FST
@@ -296,7 +297,7 @@ See also: lattice-limit-depth, lattice-determinize-pruned
            "one's"),
 ])
 def lattice_prune(args: list[str], options: Options) -> int:
-    """Prune lattices; return 1 if there was none."""
+    """Prune lattices with a beam; return 1 if there were none."""
     from nnet3py.lattices.pruning import pruned
     from nnet3py.lattices.scaling import scaled
 
@@ -333,7 +334,7 @@ See also: lattice-prune, lattice-depth-per-frame
     option("max-arcs-per-frame", int, 1000, "Greatest number of arcs that cross a frame"), ACOUSTIC_SCALE,
 ])
 def lattice_limit_depth(args: list[str], options: Options) -> int:
-    """Limit depths; return 1 if there was no lattice."""
+    """Prune lattices to a number of arcs per frame; return 1 if nothing was written."""
     from nnet3py.lattices.pruning import depth, limited_depth
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import LatticeError
@@ -371,7 +372,7 @@ e.g.:
 See also: lattice-depth-per-frame, lattice-prune
 """, arguments=(1, 2))
 def lattice_depth(args: list[str], options: Options) -> int:
-    """Compute depths; return 1 if there was no lattice."""
+    """Write the average number of arcs per frame; return 1 if there was no lattice."""
     from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT
     from nnet3py.lattices.pruning import depth
@@ -401,7 +402,7 @@ e.g.:
 See also: lattice-depth
 """, arguments=(2, 3))
 def lattice_depth_per_frame(args: list[str], options: Options) -> int:
-    """Count arcs; return 1 if there was no lattice."""
+    """Write the number of arcs that cross each frame; return 1 if there was no lattice."""
     from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.lattices.pruning import depth_per_frame

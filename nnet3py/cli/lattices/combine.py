@@ -1,6 +1,6 @@
-"""Lattices with language models (lattice-lmrescore …), with FSTs (lattice-compose) and with other lattices.
+"""Rescoring with language models (lattice-lmrescore …), composition with FSTs, and combination with other lattices.
 
-The last: lattice-interp, -copy-backoff, -union, -combine and -difference.
+The programs for the last: lattice-interp, -copy-backoff, -union, -combine and -difference.
 """
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ See also: lattice-lmrescore-const-arpa, lattice-lmrescore-pruned, lattice-compos
     _MODEL_SCALE, option("num-states-cache", int, 50000, "No effect: results do not depend on it"),
 ])
 def lattice_lmrescore(args: list[str], options: Options) -> int:
-    """Rescore lattices; return 1 if all results are empty."""
+    """Add the costs of a language model, an FST; return 1 if all results are empty."""
     from nnet3py.io.object_files import read_object
     from nnet3py.lattices.composition import Composer, rescored_with_fst
     from nnet3py.transducers.fst_text import read_fst
@@ -71,7 +71,7 @@ e.g.:
 See also: lattice-lmrescore, arpa-to-const-arpa
 """, arguments=(3, 3), options=[_MODEL_SCALE])
 def lattice_lmrescore_const_arpa(args: list[str], options: Options) -> int:
-    """Rescore lattices; return 1 if all results are empty."""
+    """Add the costs of a const-ARPA language model; return 1 if all results are empty."""
     from nnet3py.fst.const_arpa import ConstArpa
     from nnet3py.lattices.composition import rescored_with_const_arpa
 
@@ -95,7 +95,7 @@ See also: lattice-lmrescore, lattice-lmrescore-const-arpa
     *declared(settings_of(PrunedCompositionOptions)),
 ])
 def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
-    """Rescore lattices; return 1 if all results are empty."""
+    """Replace the language model's costs, within a beam; return 1 if all results are empty."""
     from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm, LmDifference, PrunedComposition
 
     log.log("Reading LMs...")
@@ -110,7 +110,10 @@ def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
 
 
 def _change_pairs(args: list[str], change: Callable[[str, CompactLattice, CompactLattice | None], Any]) -> int:
-    """Write ``change(key, lattice, other)``, with the second table's lattice or None; return the number written."""
+    """Write ``change(key, lattice, other)`` for each lattice of the first table; return the number written.
+
+    ``other`` is the lattice of this key in the second table, or None.
+    """
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
@@ -139,7 +142,7 @@ See also: lattice-project, lattice-lmrescore, lattice-interp
            choices=("auto", "true", "false", "True", "False", "T", "F")),
 ])
 def lattice_compose(args: list[str], options: Options) -> int:
-    """Compose lattices; return 1 if all results are empty."""
+    """Compose lattices with lattices or FSTs; return 1 if all results are empty."""
     from nnet3py.io.object_files import read_object
     from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
@@ -185,7 +188,7 @@ See also: lattice-combine, lattice-compose
     option("alpha", float, 0.5, "Factor of the first lattice's costs; the second one's is 1 - alpha"),
 ])
 def lattice_interp(args: list[str], options: Options) -> int:
-    """Interpolate lattices; return 1 if none was."""
+    """Interpolate the costs of pairs of lattices; return 1 if nothing was written."""
     from nnet3py.lattices.composition import Composer
     from nnet3py.lattices.scaling import Scales, on_words, scaled
 
@@ -224,7 +227,7 @@ e.g.:
 See also: lattice-copy, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_copy_backoff(args: list[str], options: Options) -> int:
-    """Copy lattices of two tables; return 1 if there was none."""
+    """Copy lattices of the second table, or of the first if missing there; return 1 if there were none."""
     replaced = 0
 
     def choose(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice:
@@ -246,7 +249,7 @@ e.g.:
 See also: lattice-combine, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_union(args: list[str], options: Options) -> int:
-    """Unite lattices; return 1 if there was none."""
+    """Write the determinized union of pairs of lattices; return 1 if there were none."""
     from nnet3py.lattices.composition import union
     from nnet3py.lattices.determinize import determinize
     from nnet3py.transducers.lattice import expanded
@@ -284,7 +287,7 @@ See also: lattice-union, lattice-interp, lattice-mbr-decode
     option("lat-weights", str, "", "Colon-separated list of the systems' weights (empty: equal ones)"),
 ])
 def lattice_combine(args: list[str], options: Options) -> int:
-    """Combine lattices; return 1 if none was written, or half of the lattices were missing."""
+    """Combine lattices of several systems; return 1 if nothing was written, or half of the lattices were missing."""
     from math import log as logarithm
 
     from nnet3py.io.tables import RandomAccessReader
@@ -353,7 +356,7 @@ e.g.:
 See also: lattice-union, lattice-compose
 """, arguments=(3, 3), options=[])
 def lattice_difference(args: list[str], options: Options) -> int:
-    """Subtract lattices; return 1 if there was none."""
+    """Remove paths whose words another lattice accepts; return 1 if nothing was written."""
     from nnet3py.lattices.composition import difference
 
     empty = missing = 0

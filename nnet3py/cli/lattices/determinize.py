@@ -34,14 +34,14 @@ _MINIMIZE = option("minimize", bool, False, "Push and minimize after determiniza
 
 
 class _Depths:
-    """Sums of lattice depths before and after determinization, for the log."""
+    """Average depths of lattices before and after determinization, for the log."""
 
     def __init__(self) -> None:
         self.before = self.after = 0.0
         self.frames = self.done = self.narrower = 0
 
     def add(self, lattice: Fst, result: CompactLattice, complete: bool) -> None:
-        """Add a lattice and its determinized form; ``complete``: whether that has all paths within the beam."""
+        """Add a lattice and its determinized form; ``complete``: whether the result has all paths within the beam."""
         from nnet3py.lattices.pruning import depth
 
         after, frames = depth(result)
@@ -88,7 +88,7 @@ See also: lattice-determinize-phone-pruned, lattice-prune
            "determinize again"),
 ])
 def lattice_determinize_pruned(args: list[str], options: Options) -> int:
-    """Determinize lattices; return 1 if there was none."""
+    """Determinize lattices within a beam; return 1 if there were none."""
     from nnet3py.lattices.determinize import determinize_pruned
     from nnet3py.lattices.determinize_options import DeterminizeOptions
     from nnet3py.lattices.scaling import AcousticScores, scaled
@@ -132,7 +132,7 @@ See also: lattice-determinize-pruned, nnet3-latgen-faster
     WRITE_COMPACT, ACOUSTIC_SCALE, _BEAM, *declared(settings_of(PhoneDeterminizeOptions)),
 ])
 def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
-    """Determinize lattices; return 1 if there was none."""
+    """Determinize lattices on phones and words, within a beam; return 1 if there were none."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.determinize import determinize_phone_pruned
     from nnet3py.lattices.scaling import scaled
@@ -177,7 +177,7 @@ e.g.:
 See also: lattice-determinize-pruned, lattice-determinize-non-compact
 """, arguments=(2, 2), options=_OPTIONS)
 def lattice_determinize(args: list[str], options: Options) -> int:
-    """Determinize lattices; return 1 if none could be."""
+    """Determinize lattices; return 1 if none could be determinized."""
     return _determinize(args, options, compact=True)
 
 
@@ -192,12 +192,12 @@ e.g.:
 See also: lattice-determinize, lattice-determinize-pruned
 """, arguments=(2, 2), options=_OPTIONS)
 def lattice_determinize_non_compact(args: list[str], options: Options) -> int:
-    """Determinize lattices; return 1 if none could be."""
+    """Determinize lattices, and write non-compact ones; return 1 if none could be determinized."""
     return _determinize(args, options, compact=False)
 
 
 def _determinize(args: list[str], options: Options, compact: bool) -> int:
-    """Determinize lattices, if they are too large after pruning with narrower and narrower beams."""
+    """Determinize lattices, after pruning if they are too large; return the exit status."""
     from nnet3py.lattices.scaling import AcousticScores, scaled
     from nnet3py.transducers.lattice import expanded
 
@@ -221,7 +221,10 @@ def _determinize(args: list[str], options: Options, compact: bool) -> int:
 
 
 def _determinized_in_memory(key: str, lattice: Fst, options: Options) -> CompactLattice | None:
-    """Return the determinized lattice; if memory does not suffice, of the lattice pruned with a narrower beam."""
+    """Return the determinized lattice, or None if it could not be determinized.
+
+    If --max-mem is exceeded, the lattice is pruned with narrower and narrower beams, --num-loops times at most.
+    """
     from math import inf
 
     from nnet3py.lattices.determinize import determinize_pruned
@@ -254,7 +257,7 @@ See also: lattice-minimize, lattice-determinize-pruned
     option("push-strings", bool, True, "Push transition-ids"), option("push-weights", bool, True, "Push costs"),
 ])
 def lattice_push(args: list[str], options: Options) -> int:
-    """Push lattices; return 1 if none could be."""
+    """Push costs and transition-ids towards the start; return 1 if nothing was written."""
     done, errors = change_lattices(args, lambda key, lattice: not_empty(
         _pushed(lattice, options), f"The lattice of {key} is empty"))
     log.log(f"Pushed {done} lattices, errors on {errors}")
@@ -262,7 +265,7 @@ def lattice_push(args: list[str], options: Options) -> int:
 
 
 def _pushed(lattice: CompactLattice, options: Options) -> CompactLattice:
-    """Return the lattice with what --push-strings and --push-weights select pushed towards its start."""
+    """Return the lattice with transition-ids (--push-strings) and costs (--push-weights) pushed towards its start."""
     from nnet3py.lattices.pruning import with_strings_pushed, with_weights_pushed
 
     if options.push_strings:
@@ -283,7 +286,7 @@ See also: lattice-push, lattice-determinize-pruned
     option("push-weights", bool, True, "Push costs first"), _DELTA,
 ])
 def lattice_minimize(args: list[str], options: Options) -> int:
-    """Minimize lattices; return 1 if none could be."""
+    """Minimize lattices; return 1 if none could be minimized."""
     from nnet3py.lattices.pruning import minimized
 
     done, errors = change_lattices(args, lambda key, lattice: not_empty(

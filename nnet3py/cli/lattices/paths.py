@@ -41,7 +41,7 @@ e.g.:
 See also: nnet3-latgen-faster, lattice-scale, lattice-1best, word-error-rate
 """, arguments=(1, 3), options=[ACOUSTIC_SCALE, LM_SCALE, WORD_SYMBOL_TABLE])
 def lattice_best_path(args: list[str], options: Options) -> int:
-    """Write best paths; return 1 if there was none."""
+    """Write words and alignments of best paths; return 1 if no lattice had one."""
     from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.formats.holders import INT_VECTOR
@@ -90,7 +90,7 @@ See also: lattice-best-path, lattice-to-nbest, nbest-to-ctm
            "as in Kaldi)"),
 ])
 def lattice_1best(args: list[str], options: Options) -> int:
-    """Write best paths; return 1 if there was none."""
+    """Write lattices of the best paths; return 1 if no lattice had one."""
     from nnet3py.lattices.best_path import best_path
     from nnet3py.lattices.scaling import scaled, with_word_penalty
 
@@ -123,7 +123,7 @@ See also: lattice-1best, nbest-to-linear
     option("srand", int, 0, "Seed of --random"),
 ])
 def lattice_to_nbest(args: list[str], options: Options) -> int:
-    """Write paths; return 1 if there was no lattice."""
+    """Write the N best paths of lattices; return 1 if there was no lattice."""
     import numpy as np
 
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -169,7 +169,7 @@ See also: lattice-mbr-decode, lattice-to-ctm-conf
     option("read-compact-lattice", bool, True, "The input is determinized; false: determinize it first"),
 ])
 def lattice_confidence(args: list[str], options: Options) -> int:
-    """Write confidences; return 1 if there was no lattice."""
+    """Write the cost difference of the two best word sequences; return 1 if there was no lattice."""
     from math import exp
     from math import log as logarithm
 
@@ -219,7 +219,7 @@ See also: lattice-best-path, compute-wer, lattice-depth
     option("write-lattices", str, "", "Wspecifier of lattices with the oracle paths"),
 ])
 def lattice_oracle(args: list[str], options: Options) -> int:
-    """Write words and errors; return 0 always, as in Kaldi."""
+    """Write the path with the fewest errors against a transcript; return 0 always, as in Kaldi."""
     import numpy as np
 
     from nnet3py.cli.process.options import int_list
@@ -294,7 +294,7 @@ e.g.:
 See also: lattice-1best, linear-to-nbest, nbest-to-ctm
 """, arguments=(2, 5))
 def nbest_to_linear(args: list[str], options: Options) -> int:
-    """Write labels and costs of paths; return 1 if there was no path."""
+    """Write alignments, words and costs of lattices of one path; return 1 if there were none."""
     from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.lattices.best_path import path_of
@@ -324,7 +324,7 @@ e.g.:
 See also: lattice-1best, nbest-to-linear, lattice-align-words
 """, arguments=(5, 5))
 def linear_to_nbest(args: list[str], options: Options) -> int:
-    """Write lattices; return 1 if there was none."""
+    """Write lattices of one path, made from alignments, words and costs; return 1 if there were none."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader
@@ -358,7 +358,7 @@ e.g.:
 See also: lattice-to-nbest, linear-to-nbest, lattice-union
 """, arguments=(2, 2))
 def nbest_to_lattice(args: list[str], options: Options) -> int:
-    """Write lattices; return 1 if there was no path."""
+    """Write unions of n-best paths; return 1 if there was no path."""
     from itertools import groupby
 
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -399,7 +399,7 @@ See also: lattice-to-ctm-conf, lattice-align-words, nbest-to-linear
     option("precision", int, -1, "Digits after the decimal point (-1: 2, or more for a short --frame-shift)"),
 ])
 def nbest_to_ctm(args: list[str], options: Options) -> int:
-    """Write a CTM; return 1 if there was no path."""
+    """Write the words of best paths with times, as a CTM; return 1 if there was no path."""
     import numpy as np
 
     from nnet3py.cli.process.copying import convert_to_lines
@@ -439,7 +439,7 @@ e.g.:
 See also: nbest-to-ctm, lattice-align-words
 """, arguments=(3, 3))
 def nbest_to_prons(args: list[str], options: Options) -> int:
-    """Write words with phones; return 1 if there was no path."""
+    """Write the words of best paths with times and phones; return 1 if there was no path."""
     from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.best_path import phones_of_words, word_times

@@ -31,7 +31,7 @@ _ORDER = option("max-ngram-order", int, 3, "Histories that share their last MAX_
 
 
 def _network(options: Options, network: str, embedding: str) -> RnnlmNetwork:
-    """Read a language model from its two files, with the ``_NETWORK`` options."""
+    """Read an RNN language model: the network and word embedding of these files, with the ``_NETWORK`` options."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.rnnlm.network import RnnlmNetwork
@@ -63,7 +63,7 @@ e.g.:
 See also: rnnlm-sentence-probs, lattice-lmrescore-kaldi-rnnlm
 """, arguments=(3, 3), options=[BINARY])
 def rnnlm_get_word_embedding(args: list[str], options: Options) -> int:
-    """Compute and write the matrix."""
+    """Compute and write the word embedding, a matrix; return 0."""
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.object_files import write_object
     from nnet3py.rnnlm.word_embedding import WordEmbedding
@@ -88,7 +88,7 @@ See also: rnnlm-get-word-embedding, nbest-to-linear, lattice-lmrescore-kaldi-rnn
     option("dropout-test-mode", bool, True, "Set dropout to test mode"),
 ])
 def rnnlm_sentence_probs(args: list[str], options: Options) -> int:
-    """Print a line of log-probabilities for each sentence."""
+    """Print a line of log-probabilities of words for each sentence; return 0."""
     from nnet3py.errors import within
     from nnet3py.io.streams import failed_command, open_input
     from nnet3py.rnnlm.network import sentence_log_probs
@@ -105,7 +105,7 @@ def rnnlm_sentence_probs(args: list[str], options: Options) -> int:
 
 
 def _sentence_blocks(stream: InputStream) -> Iterator[list[tuple[str, list[int]]]]:
-    """Yield keys and word ids of the text's lines, in blocks of ``_SENTENCES_AT_ONCE``."""
+    """Yield keys and word ids of the lines of a text, in lists of up to ``_SENTENCES_AT_ONCE`` lines."""
     block: list[tuple[str, list[int]]] = []
     for number, line in enumerate(stream, 1):
         key, *words = line.decode("utf-8", "surrogateescape").split() or [""]
@@ -135,7 +135,7 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, lattice-lmrescore, rnnlm-sentenc
 """, arguments=(4, 4), options=[
     option("lm-scale", float, 1.0, "Factor of the RNN language model's costs"), _ORDER, *_NETWORK])
 def lattice_lmrescore_kaldi_rnnlm(args: list[str], options: Options) -> int:
-    """Rescore lattices; return 1 if all results are empty."""
+    """Add the costs of an RNN language model; return 1 if all results are empty."""
     from nnet3py.rnnlm.rescoring import rescored_with_rnnlm
 
     network = _network(options, args[1], args[0])
@@ -164,7 +164,7 @@ See also: lattice-lmrescore-kaldi-rnnlm, lattice-lmrescore-pruned, rnnlm-sentenc
     _ORDER, option("use-const-arpa", bool, False, "<old-lm> is in const-ARPA form"),
     *declared(settings_of(PrunedCompositionOptions)), *_NETWORK])
 def lattice_lmrescore_kaldi_rnnlm_pruned(args: list[str], options: Options) -> int:
-    """Rescore lattices; return 1 if all results are empty."""
+    """Replace the language model's costs by an RNN's, within a beam; return 1 if all results are empty."""
     from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm
     from nnet3py.rnnlm.rescoring import rescored_within_beam
 

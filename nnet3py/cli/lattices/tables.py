@@ -23,7 +23,7 @@ WORD_SYMBOL_TABLE = option("word-symbol-table", str, "", "words.txt, to print wo
 
 
 def scales_of(options: Options) -> Scales:
-    """Return the scales given by --acoustic-scale, --inv-acoustic-scale and --lm-scale; 1 for those not declared."""
+    """Return the scales of --acoustic-scale, --inv-acoustic-scale and --lm-scale; 1 if a command lacks the option."""
     from nnet3py.lattices.scaling import Scales, inverse_scale
 
     graph, acoustic, inverse = (options[name] if name in options else 1.0
@@ -33,11 +33,12 @@ def scales_of(options: Options) -> Scales:
 
 def change_lattices(args: list[str], change: Callable[[str, Any], Any], compact: bool = True,
                     compact_output: bool | None = None) -> tuple[int, int]:
-    """Write the result of ``change(key, lattice)`` for every lattice of a table; None counts as an error.
+    """Write ``change(key, lattice)`` for every lattice of a table; a result of None counts as an error.
 
     Parameters
     ----------
     args : rspecifier and wspecifier
+    change : function of key and lattice that returns a lattice or None
     compact : whether lattices are read as compact ones
     compact_output : whether they are written as compact ones; None: as they are read
 
@@ -63,7 +64,10 @@ def not_empty(lattice: CompactLattice, warning: str) -> CompactLattice | None:
 
 def rescore_lattices(args: list[str], rescore: Callable[[CompactLattice], CompactLattice],
                      log_line: str = "Done {} lattices, failed for {}") -> int:
-    """Write rescored lattices, where empty ones count as failed; return the exit status."""
+    """Write ``rescore(lattice)`` for every lattice; empty results are left out. Return the exit status.
+
+    ``log_line`` has places for the numbers of lattices written and left out.
+    """
     done, failed = change_lattices(args, lambda key, lattice: not_empty(
         rescore(lattice), f"Empty lattice for utterance {key} (incompatible LM?)"))
     log.log(log_line.format(done, failed))
@@ -72,7 +76,10 @@ def rescore_lattices(args: list[str], rescore: Callable[[CompactLattice], Compac
 
 def rescore_within_beam(args: list[str], rescore: Callable[[CompactLattice, PrunedCompositionOptions], CompactLattice],
                         options: Options) -> int:
-    """Write lattices rescored by pruned composition, with acoustic costs scaled for it; return the exit status."""
+    """Write ``rescore(lattice, limits)`` for every lattice; return the exit status.
+
+    ``limits`` are the options of pruned composition. Acoustic costs are scaled for it, and unscaled in the result.
+    """
     from nnet3py.lattices.determinize_options import PrunedCompositionOptions
     from nnet3py.lattices.scaling import Scales, scaled
 
@@ -84,7 +91,7 @@ def rescore_within_beam(args: list[str], rescore: Callable[[CompactLattice, Prun
 
 
 def status(done: int) -> int:
-    """Return the exit status of a program that wrote so many lattices: 1 for none."""
+    """Return the exit status of a program that wrote ``done`` lattices: 0, or 1 if there were none."""
     return 0 if done else 1
 
 

@@ -39,7 +39,10 @@ _PARTIAL_WORD_LABEL = option("partial-word-label", int, 0, "Label (integer) of a
 
 def _align(args: list[str], align: Callable[[CompactLattice], Alignment], output_error_lats: bool,
            output_if_empty: bool = False, test: bool = False) -> int:
-    """Write the aligned lattices of a table; return 0 if more were aligned than had errors."""
+    """Write the aligned lattices of a table; return 0 if more lattices were aligned than had errors.
+
+    ``test``: whether a lattice whose best path is changed by alignment counts as an error.
+    """
     errors = 0
 
     def aligned_or_none(key: str, lattice: CompactLattice) -> CompactLattice | None:
@@ -64,7 +67,7 @@ def _align(args: list[str], align: Callable[[CompactLattice], Alignment], output
 
 
 def _best_path_problem(lattice: CompactLattice, aligned: CompactLattice) -> str:
-    """Return what alignment has changed in the best path; empty if cost and length are the same."""
+    """Return a message if alignment changed the cost or the length of the best path, else ""."""
     from nnet3py.lattices.best_path import best_path, path_of
 
     paths = [path_of(best) if best is not None else None for best in (best_path(lattice), best_path(aligned))]
@@ -95,7 +98,7 @@ See also: lattice-align-words-lexicon, lattice-to-ctm-conf, nbest-to-ctm
            "none"), _PARTIAL_WORD_LABEL, REORDER,
 ])
 def lattice_align_words(args: list[str], options: Options) -> int:
-    """Align lattices; return 1 unless more were aligned than had errors."""
+    """Align lattices with words; return 1 unless more lattices were aligned than had errors."""
     from nnet3py.decoding.symbols import read_text
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.word_alignment import WordBoundaries, align_words, read_word_boundaries
@@ -125,7 +128,7 @@ See also: lattice-align-words, lattice-1best, nbest-to-ctm
            "times its number of states"),
 ])
 def lattice_align_words_lexicon(args: list[str], options: Options) -> int:
-    """Align lattices; return 1 unless more were aligned than had errors."""
+    """Align lattices with words by a lexicon; return 1 unless more were aligned than had errors."""
     from nnet3py.decoding.symbols import read_text
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.word_alignment import align_words_by_lexicon, read_alignment_lexicon
@@ -152,7 +155,7 @@ See also: lattice-to-phone-lattice, lattice-align-words, chain-get-supervision
     option("replace-output-symbols", bool, False, "Replace words by phones as labels"),
 ])
 def lattice_align_phones(args: list[str], options: Options) -> int:
-    """Align lattices; return 1 unless more were aligned than had errors."""
+    """Align lattices with phones; return 1 unless more lattices were aligned than had errors."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.phone_alignment import align_phones
 
@@ -175,7 +178,7 @@ See also: lattice-align-phones, lattice-determinize-phone-pruned
     option("replace-words", bool, True, "Replace words; false: transition-ids"),
 ])
 def lattice_to_phone_lattice(args: list[str], options: Options) -> int:
-    """Write phone lattices; return 1 if there was no lattice."""
+    """Replace the words or transition-ids of lattices by phones; return 1 if there were none."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.phone_alignment import with_phones_as_ids, with_phones_as_words
     from nnet3py.transducers.lattice import factored
@@ -204,7 +207,7 @@ e.g.:
 See also: lattice-arc-post, post-to-weights, ali-to-post
 """, arguments=(2, 3), options=[ACOUSTIC_SCALE, LM_SCALE])
 def lattice_to_post(args: list[str], options: Options) -> int:
-    """Write posteriors; return 1 if there was no lattice."""
+    """Write posteriors of transition-ids; return 1 if there was no lattice."""
     from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT, POSTERIOR
     from nnet3py.lattices.forward_backward import frame_posteriors
@@ -243,7 +246,7 @@ See also: lattice-to-post, lattice-to-ctm-conf, lattice-align-words
     option("min-post", float, 0.0001, "Least probability of arcs that are printed"),
 ])
 def lattice_arc_post(args: list[str], options: Options) -> int:
-    """Print arcs; return 1 if there was no lattice."""
+    """Write the arcs of lattices with posteriors; return 1 if there was no lattice."""
     from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.forward_backward import arc_lines
@@ -292,7 +295,7 @@ See also: lattice-to-ctm-conf, lattice-best-path
     option("one-best-times", bool, False, "Write the times of the words, not of all positions"), *_MBR,
 ])
 def lattice_mbr_decode(args: list[str], options: Options) -> int:
-    """Write words; return 1 if there was no lattice."""
+    """Write the words with minimum Bayes risk; return 1 if there was no lattice."""
     from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT, FLOAT_PAIR_VECTOR, INT_VECTOR, POSTERIOR
     from nnet3py.lattices.scaling import scaled
@@ -333,7 +336,7 @@ See also: lattice-mbr-decode, nbest-to-ctm, lattice-align-words
     option("confidence-digits", int, 2, "Digits after the decimal point, of times and confidences"), *_MBR,
 ])
 def lattice_to_ctm_conf(args: list[str], options: Options) -> int:
-    """Write a CTM; return 1 if there was no lattice."""
+    """Write words with times and confidences, as a CTM; return 1 if there was no lattice."""
     from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.formats.holders import FLOAT_PAIR_VECTOR, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader

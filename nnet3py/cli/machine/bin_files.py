@@ -98,7 +98,7 @@ from nnet3py.cli.main import launch; launch(sys.argv.pop(1))' "$package" "$name"
 
 
 class Declaration(NamedTuple):
-    """Command as its module declares it."""
+    """Declaration of a command: the arguments of ``kaldi_command``, and its module."""
 
     name: str            # Kaldi's name
     group: str           # heading in lists of commands
@@ -108,10 +108,10 @@ class Declaration(NamedTuple):
 
 
 def declarations(folder: Path = CLI) -> list[Declaration]:
-    """Return the commands that the modules below ``folder`` declare, in the order of lists.
+    """Return the commands that modules below ``folder`` declare, by heading, in the order of the lists of commands.
 
-    Raises SystemExit, with the place in the sources, for a name that is declared twice, a heading that is not one of
-    HEADINGS, and values that are not literals.
+    Raises SystemExit, with file and line, for a name that is declared twice, a heading that is not one of HEADINGS, and
+    values that are not literals.
     """
     commands: dict[str, Declaration] = {}
     for path in sorted(set(folder.rglob("*.py")) - {folder / TABLE_FILE.name}):     # a merge may have damaged the table
@@ -152,7 +152,7 @@ def _declaration(call: ast.Call, module: str, place: str) -> Declaration:
 
 
 def table_text(commands: list[Declaration]) -> str:
-    """Return the source of ``registry_table.py`` for commands in the order of lists."""
+    """Return the source of ``registry_table.py``, a table of ``commands`` by heading."""
     lines = ['"""The commands by heading: module, one line of help, whether there is a launcher.\n\n'
              'Written by "make launchers" from the declarations of the commands; do not edit.\n"""\n'
              "# ruff: noqa: E501\nfrom __future__ import annotations\n\n"
@@ -177,18 +177,18 @@ def launcher_names() -> tuple[str, ...]:
 
 
 def launcher_text(name: str) -> str:
-    """Return the script that starts the command of Kaldi's name ``name``, or ``nnet3py``."""
+    """Return the shell script of the launcher ``name``: a command of Kaldi's name, or ``nnet3py``."""
     return _LAUNCHER.format(name=name)
 
 
 def common_text(installed: bool = False) -> str:
-    """Return the text of ``launcher.sh``, of a checkout or inside a wheel (``installed``)."""
+    """Return the text of ``launcher.sh`` for a checkout or, if ``installed``, for a wheel."""
     package, python = INSTALLED_PLACES if installed else CHECKOUT_PLACES
     return _COMMON.format(package=package, python=python)
 
 
 def write_launchers(folder: Path, installed: bool = False) -> list[Path]:
-    """Write all launchers into ``folder`` and remove those of commands that are gone; return their paths."""
+    """Write all launchers into ``folder``, remove launchers of commands that no longer exist, and return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     names = launcher_names()
     for path in folder.iterdir():
@@ -205,7 +205,7 @@ def write_launchers(folder: Path, installed: bool = False) -> list[Path]:
 
 
 def write_entry_points(path: Path) -> None:
-    """Write the entry points ``nnet3py`` and ``nnet3py-NAME`` into ``setup.cfg``; the rest of the file stays."""
+    """Replace the entry points ``nnet3py`` and ``nnet3py-NAME`` in the ``setup.cfg`` at ``path``."""
     from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
     text = path.read_text(encoding="utf-8")

@@ -78,7 +78,7 @@ e.g.:
     option("browser", bool, True, "Open a browser; false: only print the address of the documentation"),
 ])
 def docs(args: list[str], options: Options) -> int:
-    """Serve the documentation until the command is interrupted; return 0."""
+    """Serve the documentation until Ctrl-C, or print the path of a page; return 0."""
     import webbrowser
 
     from nnet3py.io.streams import write_text
@@ -103,7 +103,7 @@ def docs(args: list[str], options: Options) -> int:
 
 
 def site_folder() -> Path:
-    """Return the folder of the documentation, in the package or as ``make docs`` built it; Nnet3Error without any."""
+    """Return the folder of the HTML documentation, in the package or built by ``make docs``; Nnet3Error if missing."""
     from pathlib import Path
 
     package = Path(__file__).resolve().parents[2]
@@ -117,7 +117,7 @@ def site_folder() -> Path:
 
 
 def find_page(folder: Path, name: str) -> str:
-    """Return the address, in the folder, of the page, command or public name ``name``; UsageError if there is none."""
+    """Return the address, relative to ``folder``, of a page, command or public name; UsageError for other names."""
     from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
     from nnet3py.config_line import did_you_mean
 
@@ -139,7 +139,7 @@ def find_page(folder: Path, name: str) -> str:
 
 
 def make_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """Make a server of the files in a folder, for this machine; Nnet3Error if the port cannot be used."""
+    """Make a server of the files in ``folder``, reachable from this machine only; Nnet3Error if the port is in use."""
     from functools import partial
     from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
@@ -164,7 +164,7 @@ e.g.:
  export PATH=$(nnet3py bin-path):$PATH
 """, arguments=(0, 0), options=[QUIET])
 def bin_path(args: list[str], options: Options) -> None:
-    """Print the folder."""
+    """Print the folder of the launchers."""
     from nnet3py.drivers.executor import launcher_folder
 
     print(launcher_folder())
@@ -183,7 +183,7 @@ Usage:  cuda-gpu-available
 e.g.: cuda-gpu-available && echo yes
 """, arguments=(0, 0))
 def cuda_gpu_available(args: list[str], options: Options) -> int:
-    """Test the GPU; return 0 or NO_SUPPORT, or raise DeviceError."""
+    """Test the GPU: return 0, or NO_SUPPORT if there is none; raise DeviceError if it does not work."""
     import socket
 
     from nnet3py.cli.process.option_groups import has_gpu_files
@@ -211,7 +211,7 @@ def cuda_gpu_available(args: list[str], options: Options) -> int:
 
 
 def _largest_error() -> float:
-    """Return the largest difference of a matrix product on the GPU from numpy's."""
+    """Compute a matrix product on the GPU; return its largest difference from numpy's product."""
     import numpy as np
 
     from nnet3py.ops import get_ops
@@ -262,7 +262,7 @@ e.g.:
     option("reset", bool, False, "Only go back to the built-in rule"),
 ])
 def tune(args: list[str], options: Options) -> None:
-    """Measure, print a table, and write the rule."""
+    """Measure matrix products by own code and by BLAS, print a table, and write which is used for each class."""
     from nnet3py.engine import product_rule
 
     if options.reset:
@@ -293,7 +293,7 @@ def tune(args: list[str], options: Options) -> None:
 
 
 def _show() -> None:
-    """Print the rule: which code computes each class of products."""
+    """Print for each class of matrix products whether own code ("tiles") or BLAS computes it."""
     from nnet3py.engine import product_rule
 
     print("built in" if product_rule.measured() is None else f"measured: {product_rule.rule_file()}")
@@ -317,7 +317,7 @@ e.g.:
  nnet3py resident steps/nnet3/train_raw_dnn.py --dir exp/tdnn ...
 """, arguments=(1, None), options=[QUIET], runs_program=True)
 def resident(args: list[str], options: Options) -> int:
-    """Run the command; return its exit status."""
+    """Run a script whose commands are forks of this process; return its exit status."""
     if not (system.TELLS_OF_PROCESSES and system.CAN_FORK):
         raise Nnet3Error("nnet3py resident needs Linux, since it reads the state of processes in /proc",
                          "run the command without 'nnet3py resident'")

@@ -1,4 +1,4 @@
-"""nnet3py warmup: all kernels are compiled and kept on disk, so that no later command has to compile any.
+"""nnet3py warmup: compile all kernels and store them on disk, so that no later command has to compile them.
 
 ``python -m nnet3py.cli.machine.warmup x86_64 build/kernels/x86_64`` compiles the kernels that wheels contain: for each
 kind of processor of an architecture a folder of object files, which ``engine/shipped.py`` reads. The architecture need
@@ -47,7 +47,7 @@ e.g.:
     option("num-processes", "uint", 0, "Processes that compile side by side (0: one for each core)"),
 ])
 def warmup(args: list[str], options: Options) -> None:
-    """Compile all kernels, and print a line for each family."""
+    """Compile all kernels that are not on disk, and print a line for each family."""
     if options.list:
         print("\n".join(families(options.device or "cpu")))
         return
@@ -86,7 +86,7 @@ SECONDS_A_KERNEL = 0.2       # of a processor's time, on average
 
 
 class Warmed(NamedTuple):
-    """Result of compiling some kernels of a family."""
+    """Numbers of kernels of a family that were compiled or already on disk, and the time taken."""
 
     device: str          # "cpu" or "cuda"
     family: str
@@ -98,14 +98,14 @@ class Warmed(NamedTuple):
 
 
 class EngineFunction(NamedTuple):
-    """Function that kernels call, in a file of ``engine/``."""
+    """Compiled function in a file of ``engine/`` that kernels call."""
 
     file: str
     name: str
 
     @property
     def key(self) -> Key:
-        """Key of its compiled code."""
+        """Key of the function's compiled code on disk."""
         from nnet3py.engine import kernel_files
 
         return kernel_files.key_of(self.source, self.name)
@@ -125,14 +125,14 @@ class EngineFunction(NamedTuple):
 
 
 def families(device: str) -> list[str]:
-    """Return the names of the families of kernels of a device, "cpu" or "cuda"."""
+    """Return the names of the families of kernels for a device, "cpu" or "cuda"."""
     from nnet3py.ops.table import FAMILIES
 
     return sorted({*FAMILIES, *LOOPS, *ENGINE} if device == "cpu" else FAMILIES)
 
 
 def kernels_of(device: str, family: str) -> list[Any]:
-    """Return the kernels of a family. For the CPU each has a ``key``, of its code on disk, and ``make_code``."""
+    """Return the kernels of a family; a CPU kernel has a ``key`` of its code on disk, and ``make_code()``."""
     from importlib import import_module
     from importlib.util import find_spec
 
@@ -161,7 +161,13 @@ def num_to_compile(devices: list[str]) -> int:
 
 
 def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator[Warmed]:
-    """Compile the kernels of devices and families (``only`` empty: all) that are not on disk; yield results.
+    """Compile the kernels that are not on disk, in several processes; yield the result of each part of a family.
+
+    Parameters
+    ----------
+    devices : "cpu", "cuda" or both
+    only : names of families; empty: all
+    num_processes : number of processes
 
     Raises
     ------
@@ -183,7 +189,7 @@ def warm_up(devices: list[str], only: list[str], num_processes: int) -> Iterator
 
 
 def ranges(count: int) -> list[tuple[int, int]]:
-    """Return the ranges, (first, end), into which ``count`` kernels are divided for tasks of processes."""
+    """Split ``count`` kernels into ranges (first, end), one for each task of a process."""
     return [(first, min(first + _KERNELS_A_TASK, count)) for first in range(0, count, _KERNELS_A_TASK)]
 
 
@@ -242,7 +248,7 @@ def _compile_for_gpu(kernel: Any) -> bool:
 
 
 def show(warmed: Iterator[Warmed], write: Callable[[str], None]) -> None:
-    """Write a line for each family when it is complete, and one at the end; show a bar on a terminal meanwhile."""
+    """Write a line for each family when all of it is compiled, and a summary; show a progress bar on a terminal."""
     from nnet3py.engine.cache_folder import cache_folder
 
     start, num_compiled, num_found = time.perf_counter(), 0, 0
@@ -277,7 +283,7 @@ def _where_found() -> str:
 
 
 def chosen_devices(device: str) -> list[str]:
-    """Return the devices for ``--device``; "" means the CPU, and the GPU if this machine has a usable one.
+    """Return the devices of ``--device``; "" stands for the CPU and, if this machine has a usable one, the GPU.
 
     Raises DeviceError for "cuda" without a usable GPU.
     """
@@ -292,14 +298,17 @@ def chosen_devices(device: str) -> list[str]:
 
 
 def default_processes() -> int:
-    """Return the number of processes for compiling: that of threads for computing, but not more than cores."""
+    """Return the number of processes for compiling: the number of threads, but at most that of cores."""
     from nnet3py.engine.threads import num_threads
 
     return max(1, min(num_threads(), os.cpu_count() or 1))
 
 
 def compile_sets(machine: str, folder: Path, num_processes: int) -> None:
-    """Compile all kernels for each kind of processor of an architecture, "x86_64" or "aarch64", below a folder."""
+    """Compile all kernels for each kind of processor of an architecture, into subfolders of ``folder``.
+
+    ``machine``: "x86_64" or "aarch64".
+    """
     from nnet3py.engine.processor import SETS
 
     for kind, name in SETS[machine].items():
@@ -327,7 +336,7 @@ def _compile_set(machine: str, kind: str, folder: Path, num_processes: int) -> i
     log.show_status("")
     for path in folder.iterdir():
         if path.name not in names:
-            path.unlink()               # of an earlier version
+            path.unlink()               # a kernel of an earlier version
     return num_compiled
 
 
@@ -339,7 +348,10 @@ def _begin(machine: str, kind: str) -> None:
 
 
 def _compile_some(family: str, first: int, end: int, folder: str) -> tuple[int, list[str]]:
-    """Compile kernels of a family whose files are missing or outdated; return their number, and all files' names."""
+    """Compile kernels ``first`` to ``end`` - 1 of a family whose files are missing or outdated.
+
+    Returns the number of compiled kernels, and the file names of all kernels in the range.
+    """
     from nnet3py.engine import kernel_code, shipped
     from nnet3py.engine.processor import processor
 

@@ -28,7 +28,7 @@ e.g.:
  nnet3-am-init final.mdl 0.raw 0.mdl
 """, arguments=(3, 4), options=[BINARY])
 def am_init(args: list[str], options: Options) -> int:
-    """Make an acoustic model."""
+    """Write an acoustic model made from a network and a transition model; return 0."""
     from nnet3py.acoustic_model import AcousticModel, check_is_simple
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
@@ -64,7 +64,7 @@ e.g.:
            idle="priors are not floored, as in Kaldi"),
 ])
 def am_adjust_priors(args: list[str], options: Options) -> int:
-    """Set the priors of an acoustic model."""
+    """Set the priors of an acoustic model; return 0."""
     import numpy as np
 
     from nnet3py.acoustic_model import read_model
@@ -114,7 +114,7 @@ e.g.: copy-transition-model --binary=false 1.mdl 1.txt
 See also: show-transitions, nnet3-am-init
 """, arguments=(2, 2), options=[BINARY])
 def copy_transition_model(args: list[str], options: Options) -> int:
-    """Copy a transition model."""
+    """Copy the transition model of a model; return 0."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.object_files import write_object
 
@@ -133,7 +133,7 @@ e.g.:
 See also: copy-transition-model, ali-to-phones
 """, arguments=(2, 3))
 def show_transitions(args: list[str], options: Options) -> int:
-    """Print transitions."""
+    """Print the transitions of a model; return 0."""
     from nnet3py.formats.matrices import read_vector
     from nnet3py.hmm.alignment import describe_transitions, read_symbol_table
     from nnet3py.hmm.transition_model import read_transition_model
@@ -181,7 +181,7 @@ e.g.: tree-info tree
 See also: am-info
 """, arguments=(1, 1))
 def tree_info(args: list[str], options: Options) -> int:
-    """Print the sizes of a tree."""
+    """Print the sizes of a tree; return 0."""
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import write_text

@@ -42,7 +42,7 @@ Usage: nnet3-compute [options] <nnet-in> <features-rspecifier> <matrix-wspecifie
 e.g.: nnet3-compute final.raw scp:feats.scp ark:nnet_prediction.ark
 """, arguments=(3, 3), options=[*_OPTIONS, *DEVICE])
 def compute(args: list[str], options: Options) -> int:
-    """Compute outputs of utterances; return 1 if none succeeded."""
+    """Write a network's output for each utterance; return 1 if none could be computed."""
     import time
 
     from nnet3py.cli.process.option_groups import set_up
@@ -80,7 +80,7 @@ Usage: nnet3-compute-batch [options] <nnet-in> <features-rspecifier> <matrix-wsp
 e.g.: nnet3-compute-batch final.raw scp:feats.scp ark:nnet_prediction.ark
 """, arguments=(3, 3), options=[*_OPTIONS, *BATCH, *DEVICE])
 def compute_batch(args: list[str], options: Options) -> int:
-    """Compute outputs of utterances; return 1 if none succeeded."""
+    """Write a network's output for utterances, many at a time; return 1 if none could be computed."""
     import time
 
     from nnet3py.cli.process.option_groups import set_up
@@ -146,7 +146,7 @@ e.g.:
     *OPTIM,
 ])
 def compile_request(args: list[str], options: Options) -> int:
-    """Print the report on standard output; write the drawings."""
+    """Print a report on the compiled computation, and write drawings if asked for; return 0."""
     from nnet3py.cli.process.option_groups import optimize_options
     from nnet3py.io.streams import write_text
     from nnet3py.network.model_file import read_nnet
@@ -167,7 +167,7 @@ def compile_request(args: list[str], options: Options) -> int:
 
 
 def _check_options(options: Options) -> None:
-    """Refuse options that would be ignored."""
+    """Raise UsageError if an option has no effect beside another one."""
     if options.request:
         other = "request"
         ignored = [name for name in (*_CHUNK_OPTIONS, *_REQUEST_OPTIONS) if options.given(name)]

@@ -44,7 +44,7 @@ e.g.:
     option("check", bool, True, "Compare the outputs of onnxruntime, if it is installed, with those of nnet3py"),
 ])
 def export(args: list[str], options: Options) -> int:
-    """Export a model; return 1 if the check fails."""
+    """Write a model in another format; return 1 if onnxruntime's output differs too much."""
     if options.format not in FORMATS:
         raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
     source, target = args
@@ -89,7 +89,7 @@ e.g.:
     option("binary", bool, True, "Write the model in binary"),
 ])
 def import_weights(args: list[str], options: Options) -> int:
-    """Import weights, or a whole network; return 1 if the check fails."""
+    """Write a model with the weights, or the network, of a file; return 1 if a network's outputs differ too much."""
     from nnet3py.acoustic_model import acoustic_model
 
     if options.format not in FORMATS:
@@ -192,7 +192,7 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
 
 
 def _quantize(target: str, options: Options) -> int:
-    """Replace an ONNX file by a quantized one; log the loss of accuracy."""
+    """Replace an ONNX file by a quantized one, log the loss of accuracy, and return 0."""
     from nnet3py.export.quantize import quantize
 
     loss = quantize(target, target, options.quantize, _utterances(options) if options.quantize_feats else [])
@@ -201,7 +201,7 @@ def _quantize(target: str, options: Options) -> int:
 
 
 def _utterances(options: Options) -> list[tuple[np.ndarray, np.ndarray | None]]:
-    """Read the features, and i-vectors if any, on which the loss of accuracy is measured."""
+    """Read the features and i-vectors (None if there are none) with which the loss of accuracy is measured."""
     from nnet3py.formats.holders import read_matrices
 
     by_key = dict(read_matrices(options.quantize_feats))

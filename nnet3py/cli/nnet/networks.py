@@ -48,7 +48,7 @@ or: nnet3-init 1.raw nnet.config 2.raw
     option("srand", int, 0, "Seed for random number generator"),
 ])
 def init(args: list[str], options: Options) -> int:
-    """Make or extend a network."""
+    """Write a network made from a config file, or an extended network; return 0."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.nnet import Nnet
 
@@ -87,7 +87,7 @@ e.g.:
     option("nnet-edits", str, "", "Edit directives, as for nnet3-copy --edits, applied before contexts are measured"),
 ])
 def xconfig_to_configs(args: list[str], options: Options) -> int:
-    """Write the config files of a network."""
+    """Write the config files of an xconfig file; return 0."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.xconfig import existing_nodes, expand
 
@@ -108,7 +108,10 @@ def xconfig_to_configs(args: list[str], options: Options) -> int:
 
 
 def write_configs(folder: str, text: str, expansion: Expansion, command: str) -> None:
-    """Write xconfig, xconfig.expanded.* and the config files; remove an init.config that is not needed."""
+    """Write the files xconfig, xconfig.expanded.1 and .2, and the config files of an expanded xconfig.
+
+    An init.config from before is removed if there is none now. ``command`` is quoted in each file.
+    """
     from nnet3py.io.streams import write_text
 
     head = f"# Made by this command:\n# {command}\n"
@@ -129,7 +132,10 @@ def write_configs(folder: str, text: str, expansion: Expansion, command: str) ->
 
 
 def write_contexts(folder: str, existing: Nnet | None, edits: str) -> None:
-    """Make ref.raw and init.raw, and write the context of ref.raw to vars; init.raw may not have a larger one."""
+    """Make ref.raw and, if there is an init.config, init.raw; write the context of ref.raw to the file vars.
+
+    Raises ConfigError if the network of init.config has a larger context.
+    """
     from nnet3py.compiler.build_graph import compute_simple_nnet_context
     from nnet3py.io.streams import write_text
 
@@ -152,7 +158,10 @@ def write_contexts(folder: str, existing: Nnet | None, edits: str) -> None:
 
 
 def make_network(folder: str, name: str, existing: Nnet | None, edits: str) -> Nnet:
-    """Make a network from ``name``.config, perhaps extending a network, write it as ``name``.raw, and edit it."""
+    """Make a network from ``name``.config, or extend a copy of ``existing``; write it as ``name``.raw.
+
+    Returns the network after ``edits``, which are not in the file.
+    """
     from nnet3py.network.edits import apply_edits, edits_of_option
     from nnet3py.network.nnet import Nnet
 
@@ -175,7 +184,7 @@ e.g.:
  nnet3-info 0.raw
 """, arguments=(1, 1))
 def info(args: list[str], options: Options) -> int:
-    """Print a description of a network, with singular values at --verbose=2."""
+    """Print a description of a network, with singular values at --verbose=2; return 0."""
     from nnet3py.io.streams import write_text
     from nnet3py.model_info import info as describe
     from nnet3py.network.model_file import read_nnet
@@ -193,7 +202,7 @@ e.g.:
  nnet3-am-info 0.mdl
 """, arguments=(1, 1))
 def am_info(args: list[str], options: Options) -> int:
-    """Print a description of an acoustic model."""
+    """Print a description of an acoustic model; return 0."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.io.streams import write_text
     from nnet3py.model_info import acoustic_model_info
@@ -217,7 +226,7 @@ e.g.:
     option("json", bool, False, "Print JSON instead of a table"),
 ])
 def inspect(args: list[str], options: Options) -> int:
-    """Print a table, or JSON."""
+    """Print the contents of a model or model folder, as a table or JSON; return 0."""
     from nnet3py.inspection import inspect as look
     from nnet3py.io.streams import write_text
 
@@ -255,7 +264,7 @@ e.g.:
     option("batchnorm-test-mode", bool, False, "Batch-norm test mode of the copy, without --prepare-for-test"),
 ])
 def copy(args: list[str], options: Options) -> int:
-    """Copy a raw network."""
+    """Copy a network, perhaps edited; return 0."""
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode
@@ -291,7 +300,7 @@ e.g.:
     option("convert-repeated-to-block", bool, False, "Turn RepeatedAffineComponents into BlockAffineComponents"),
 ])
 def am_copy(args: list[str], options: Options) -> int:
-    """Copy an acoustic model, or its network."""
+    """Copy an acoustic model or its network, perhaps edited; return 0."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.whole_model import convert_repeated_to_block_affine
@@ -371,7 +380,7 @@ e.g.:
     option("num-threads", int, -1, "No effect: models are averaged one after another"),
 ])
 def average(args: list[str], options: Options) -> int:
-    """Average networks, with the statistics of their components."""
+    """Write the weighted average of networks; return 0."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.averaging import average_nnets, normalized_weights
 

@@ -35,9 +35,10 @@ IVEC: Group = (
 
 
 def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None]:
-    """Read a raw network or an acoustic model: return the network in test mode and collapsed, and perhaps priors.
+    """Read a raw network or an acoustic model; return the network, ready for inference, and priors or None.
 
-    With ``use_priors`` the file must be of an acoustic model, whose priors, float32 (pdfs,), are returned; else None.
+    Batch normalization and dropout are in test mode, and components are merged where possible. With ``use_priors`` the
+    file must be an acoustic model, whose priors, float32 (pdfs,), are returned.
     """
     from nnet3py.acoustic_model import read_model
     from nnet3py.network.inference import prepare_for_test
@@ -50,7 +51,7 @@ def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None
 
 
 def compute_options(options: Options) -> ComputeOptions:
-    """Return the options of computing utterances, of the ``SIMPLE`` group."""
+    """Return the options of computing utterances, from the group ``SIMPLE``."""
     from nnet3py.cli.process.option_groups import compiler_options, optimize_options
 
     return fields_from(options, ComputeOptions(
@@ -92,7 +93,8 @@ class IvectorSource:
     def find(self, key: str) -> tuple[np.ndarray | None, np.ndarray | None]:
         """Return the constant i-vector, (dim,), and the online i-vectors, (rows, dim), of an utterance.
 
-        None stands for a kind that the options do not name. KeyError has the name of the kind that is missing.
+        Each is None if the options name no such table. Raises KeyError with "iVector" or "online iVector" if the table
+        lacks the utterance.
         """
         sources = []
         for reader, what in ((self._constant, "iVector"), (self._online, "online iVector")):
@@ -104,7 +106,7 @@ class IvectorSource:
 
 def compute_one(computer: UtteranceComputer, ivectors: IvectorSource, key: str, feats: np.ndarray,
                 online_ivector_period: int) -> np.ndarray | None:
-    """Compute the output of one utterance, float32 (frames, dim); None, with a warning, if that is impossible."""
+    """Compute the output of an utterance, float32 (frames, dim); None, with a warning, if it cannot be computed."""
     if len(feats) == 0:
         log.warning(f"Zero-length utterance: {key}")
         return None
@@ -127,9 +129,9 @@ class MissingData(Nnet3Error):
 
 
 class UtteranceSource:
-    """Iterable of the utterances of a table of features, counted.
+    """Iterable of the utterances of a table of features; it counts utterances and frames.
 
-    An utterance with missing data gets the error as an attribute, so that warnings come in the order of utterances.
+    An utterance with missing data is yielded with the error as attribute, so that warnings keep the utterances' order.
 
     Parameters
     ----------
@@ -163,7 +165,7 @@ class UtteranceSource:
 
 
 def with_ivectors(features: Any, ivectors: IvectorSource) -> UtteranceSource:
-    """Combine features and i-vectors to utterances."""
+    """Return a source of utterances, each with its features and i-vectors."""
     from nnet3py.runtime.cutting import Utterance
 
     def utterance(key: str, feats: np.ndarray) -> Utterance:

@@ -6,5 +6,5 @@ options that many commands share. Nothing here imports numpy, numba or a module 
 command's start is a part of every recipe's time.
 
 click does the work of the group ``nnet3py``, of types and of completion. Its parser is replaced, since Kaldi's command
-lines differ: names are folded, values are attached, options end at the first argument.
+lines differ: names are compared in lower case with "-" for "_", a value follows "=", options end at the first argument.
 """

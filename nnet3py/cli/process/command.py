@@ -119,7 +119,7 @@ class KaldiCommand(Runnable):
                          params=parameters)
 
     def execute(self, args: Sequence[str]) -> int:
-        """Run the command on the words after its name; report errors, and return the exit status."""
+        """Run the command on ``args``, the words after its name; report errors, and return the exit status."""
         return self.main(args, standalone_mode=False)
 
     def usage_text(self) -> str:
@@ -131,11 +131,11 @@ class KaldiCommand(Runnable):
         return self.usage_text()
 
     def make_parser(self, ctx: click.Context) -> Any:
-        """Make Kaldi's parser, in place of click's."""
+        """Return a KaldiParser, which replaces click's parser."""
         return KaldiParser(self._options(), ctx.resilient_parsing)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line as Kaldi does, and repeat it on standard error.
+        """Parse the command line as Kaldi does, and repeat it on standard error.
 
         Raises :class:`OptionError`, and click's Exit after ``--help`` and for a wrong number of arguments.
         """
@@ -185,7 +185,7 @@ class KaldiCommand(Runnable):
         return [parameter for parameter in self.params if isinstance(parameter, Option)]
 
 
-_DECLARED: dict[tuple[str, str], KaldiCommand] = {}       # by module and name, from the modules that were imported
+_DECLARED: dict[tuple[str, str], KaldiCommand] = {}       # (module, name) -> command, of imported modules
 
 
 def kaldi_command(name: str, *, group: str, help: str, usage: str, arguments: tuple[int, int | None],
@@ -209,7 +209,7 @@ def kaldi_command(name: str, *, group: str, help: str, usage: str, arguments: tu
     short_names : short options such as ``-m``, with the long ones that they stand for (for programs not Kaldi's)
     """
     def decorate(function: Function | KaldiCommand) -> KaldiCommand:
-        if isinstance(function, KaldiCommand):       # the function's other name, declared below this one
+        if isinstance(function, KaldiCommand):       # the function is declared as another command below
             function = function.callback             # type: ignore[assignment]
         command = KaldiCommand(name, function, usage, arguments, options, detached_values, options_anywhere,
                                runs_program, short_names, help)
@@ -219,7 +219,7 @@ def kaldi_command(name: str, *, group: str, help: str, usage: str, arguments: tu
 
 
 def load(name: str) -> KaldiCommand:
-    """Return the command of Kaldi's name ``name``, importing its module."""
+    """Return the command of Kaldi's name ``name``, after importing its module."""
     module = f"nnet3py.cli.{COMMANDS[name].module}"
     import_module(module)
     return _DECLARED[module, name]

@@ -18,9 +18,9 @@ from nnet3py.cli.registry import COMMANDS, PERSON_NAMES
 
 
 def complete(command: click.Command, instruction: str) -> int:
-    """Answer a shell's instruction, such as ``bash_source`` (the script) or ``bash_complete``; return the exit status.
+    """Run a shell's instruction: ``bash_source`` prints the script, ``bash_complete`` the completions.
 
-    The status is 1 for an unknown instruction.
+    Returns the exit status, 1 for an unknown instruction.
     """
     shell, _, question = instruction.partition("_")
     if shell not in SHELLS or question not in ("source", "complete"):
@@ -31,7 +31,7 @@ def complete(command: click.Command, instruction: str) -> int:
 
 
 def option_items(options: Sequence[Option], incomplete: str) -> list[CompletionItem]:
-    """Return the options whose names begin with ``incomplete``, each with its equal sign."""
+    """Return the options whose names begin with ``incomplete``, each followed by an equal sign."""
     start = normalize(incomplete)
     words = {f"--{option_.name}" + ("" if option_.name == "help" else "="): option_ for option_ in options}
     return [CompletionItem(word, help=words[word].help) for word in sorted(words) if word.startswith(start)]
@@ -43,14 +43,17 @@ def _known_names() -> list[str]:
 
 
 class _KaldiComplete(ShellComplete):
-    """Base of the shells' classes: values of options stand after an equal sign, and one script serves all commands."""
+    """Base of the shells' completion classes, adapted to values after an equal sign and one script for all commands."""
 
     def source_vars(self) -> Any:
-        """Return the values of the placeholders in the script's template."""
+        """Return the values of the placeholders in the template of the shell's script."""
         return {**super().source_vars(), "complete_func": "_nnet3py_completion", "names": " ".join(_known_names())}
 
     def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        """Return the completions; a value has its option in front, since shells take ``--name=value`` for one word."""
+        """Return the completions of ``incomplete``.
+
+        A completed value is returned with its option, ``--name=value``, since shells complete the whole word.
+        """
         # Some shells give "--name=value" as three words.
         args = [normalize(word) if word.startswith("--") else word for word in args if word != "="]
         name, equals, value = incomplete.partition("=")

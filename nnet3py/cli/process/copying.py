@@ -18,7 +18,7 @@ Written = TypeVar("Written")    # type of the values of the output table
 
 
 class MixedArguments(UsageError):
-    """A table and a plain file in one command."""
+    """Error for a command whose arguments are a table and a plain file."""
 
 
 def between_tables(args: Sequence[str]) -> bool:
@@ -83,7 +83,7 @@ def convert_table(rspecifier: str, wspecifier: str, source: Holder[Read], target
 
 def convert_to_tables(rspecifier: str, source: Holder[Read], wspecifiers: Sequence[str], targets: Sequence[Holder[Any]],
                       convert: Callable[[str, Read], Sequence[Any] | None]) -> tuple[int, int]:
-    """Write the values that ``convert(key, value)`` returns to one table each; see :func:`convert_table`.
+    """Write the values that ``convert(key, value)`` returns, each to its own table; see :func:`convert_table`.
 
     A table whose specifier is empty, or missing at the end of ``wspecifiers``, is not written.
     """
@@ -103,9 +103,9 @@ def convert_to_tables(rspecifier: str, source: Holder[Read], wspecifiers: Sequen
 
 def convert_to_lines(rspecifier: str, wxfilename: str, source: Holder[Read],
                      convert: Callable[[str, Read], Iterable[str] | None]) -> tuple[int, int]:
-    """Write the lines that ``convert(key, value)`` returns, with their newlines, to a file; see :func:`convert_table`.
+    """Write the lines of text that ``convert(key, value)`` returns to a file; see :func:`convert_table`.
 
-    Raises UsageError where ``wxfilename`` names a table.
+    The lines include their newlines. Raises UsageError if ``wxfilename`` names a table.
     """
     from nnet3py.io.streams import open_output
 
@@ -117,5 +117,5 @@ def convert_to_lines(rspecifier: str, wxfilename: str, source: Holder[Read],
 
 
 def log_copied(what: str, args: Sequence[str]) -> None:
-    """Log that a plain file, which holds a ``what``, was copied."""
+    """Log that a plain file was copied; ``what`` names its contents."""
     log.log(f"Copied {what} from {args[0]} to {args[1]}")

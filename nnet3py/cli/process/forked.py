@@ -54,7 +54,7 @@ def fork(body: Callable[[], int], streams: Sequence[int | None]) -> int:
 
 
 def ending_of(status: int) -> str:
-    """Describe the exit status of a copy; a negative one is the signal that ended it."""
+    """Describe how a copy of the process ended, by its exit status; a negative status is a signal."""
     return f"signal {-status}" if status < 0 else f"status {status}"
 
 
@@ -63,15 +63,15 @@ def _run_in_copy(body: Callable[[], int], streams: Sequence[int | None], held_be
     with suppress(BaseException):
         import atexit
 
-        atexit._clear()                  # exit functions are for the first process alone,
-        gc.freeze()                      # as are finalizers of its objects, whose files are closed here
+        atexit._clear()                  # only the first process runs exit functions,
+        gc.freeze()                      # and finalizers of its objects, whose files are closed here
         for number, descriptor in enumerate(streams):
             if descriptor is not None:
                 os.dup2(descriptor, number)
         system.close_files_from(len(_STANDARD))
         for number, (name, mode) in enumerate(_STANDARD):
             stream = getattr(sys, name) or getattr(sys, f"__{name}__")
-            if stream is not None or streams[number] is not None:      # nothing of what was read or is still buffered
+            if stream is not None or streams[number] is not None:      # a new object, without buffered data
                 stream = open(number, mode, encoding=getattr(stream, "encoding", None),        # noqa: SIM115
                               errors=getattr(stream, "errors", None), closefd=False)
             setattr(sys, name, stream)
@@ -91,7 +91,7 @@ def _run_in_copy(body: Callable[[], int], streams: Sequence[int | None], held_be
 
 
 def stages(command: str) -> list[list[str]] | None:
-    """Split a shell's pipeline into programs, and these into words; None if it has more than plain words and quotes."""
+    """Split a shell's pipeline into programs, each a list of words; None if it has more than plain words and quotes."""
     programs: list[list[str]] = [[]]
     at, text = 0, command.rstrip()
     while at < len(text):
@@ -126,7 +126,7 @@ def start_own_pipeline(command: str, reads: bool) -> ForkedPipeline | None:
 
 
 def _may_fork() -> bool:
-    """Return whether a fork is safe: no threads but the workers of the engine's team, and no GPU in use."""
+    """Return whether a fork is allowed and safe: no threads but idle workers that run kernels, and no GPU in use."""
     if not system.CAN_FORK or os.environ.get(FORK_VARIABLE, "yes") != "yes" or "numba.cuda" in sys.modules:
         return False
     others = [thread for thread in threading.enumerate() if thread is not threading.current_thread()]
@@ -138,7 +138,7 @@ def _may_fork() -> bool:
 
 
 def _is_ours(name: str) -> bool:
-    """Return whether a shell would start a launcher of this package for this name."""
+    """Return whether a shell would run a launcher of this package for this program name."""
     if name not in COMMANDS:
         return False
     from shutil import which
@@ -163,7 +163,7 @@ class ForkedPipeline:
         self.stdout: Any = None
         self._processes: list[int] = []
         self._status: int | None = None
-        open_ends: list[int] = []          # of pipes, in this process
+        open_ends: list[int] = []          # file descriptors of pipes that this process has open
 
         def pipe() -> tuple[int, int]:
             ends = os.pipe()

@@ -26,7 +26,7 @@ class KaldiGroup(Runnable, click.Group):
         return load(kaldi_name) if kaldi_name in COMMANDS else None
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
-        """Return the command that ``args`` begins with; ArgumentsError, with a suggestion, if there is none."""
+        """Return the command that ``args`` begins with; ArgumentsError, with a suggestion, for an unknown command."""
         if args[0] not in PERSON_NAMES and args[0] not in COMMANDS and not ctx.resilient_parsing:
             from nnet3py.cli.process.kaldi_programs import what_instead
 
@@ -56,7 +56,10 @@ class KaldiGroup(Runnable, click.Group):
 
 
 def _lines(text: str, width: int) -> list[str]:
-    """Break a text into lines. click's function looks for colors in every word, which takes a third of help's time."""
+    """Break a text into lines of at most ``width`` characters.
+
+    click's function looks for colors in every word, which takes a third of the time of ``--help``.
+    """
     lines = []
     while len(text) > width and (end := text.rfind(" ", 0, width + 1)) > 0:
         lines.append(text[:end])
@@ -84,7 +87,7 @@ def nnet3py(ctx: click.Context) -> None:
 
 
 def version_text() -> str:
-    """Return the text of ``nnet3py --version``: versions, processor, kernels, BLAS, threads and device, a line each."""
+    """Return the text of ``nnet3py --version``: lines on versions, processor, kernels, BLAS, threads and device."""
     import llvmlite
     import numba
     import numpy
@@ -112,12 +115,12 @@ def version_text() -> str:
 
 
 def _blas() -> str:
-    """Name the BLAS library that scipy's matrix products call."""
+    """Return the name and version of the BLAS library that scipy calls for matrix products."""
     import threadpoolctl
 
     from nnet3py.ops import get_ops
 
-    get_ops("cpu")   # loads it
+    get_ops("cpu")   # loads the BLAS library
     libraries = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
     ours = [library for library in libraries if "scipy" in library["filepath"]] or libraries
     if not ours:

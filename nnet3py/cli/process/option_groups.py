@@ -47,7 +47,7 @@ def without(group: Sequence[Option], *names: str) -> Group:
 
 
 def unprefixed(group: Sequence[Option]) -> Group:
-    """Copy a group with options named without their prefix, as some programs have them."""
+    """Copy a group with the prefix removed from the options' names, as some programs have them."""
     return tuple(option_.but(option_.name.rpartition(".")[2]) for option_ in group)
 
 
@@ -80,11 +80,11 @@ DEVICE: Group = (
 
 
 RETRY_ONCE_AFTER, RETRY_EVERY = 20, 5      # seconds, as Kaldi's
-_GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: under Windows' Linux
+_GPU_FILES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/dxg")   # /dev/dxg: WSL
 
 
 def set_up(options: Options) -> str:
-    """Apply the options of the group ``DEVICE``; return the device, "cpu" or "cuda".
+    """Set the number of threads, and return the device, "cpu" or "cuda", by the options of the group ``DEVICE``.
 
     Raises DeviceError if a GPU was asked for and cannot be used.
     """
@@ -96,18 +96,21 @@ def set_up(options: Options) -> str:
 
 
 def optimize_options(options: Options, prefixed: bool = True) -> OptimizeOptions:
-    """Return the optimizer's options, of the group ``OPTIM``, which a command has with or without its prefix."""
+    """Return the optimizer's options, from the group ``OPTIM``; ``prefixed``: whether they have the group's prefix."""
     return fields_from(options, OptimizeOptions(), "optimization." if prefixed else "")
 
 
 def compiler_options(options: Options, prefixed: bool = True) -> CompilerOptions:
-    """Return the compiler's options, of the groups ``DEVICE`` and ``COMPILER`` (with or without its prefix)."""
+    """Return the compiler's options, from the groups ``DEVICE`` and ``COMPILER``.
+
+    ``prefixed``: whether the options of ``COMPILER`` have the group's prefix.
+    """
     with_prefix = fields_from(options, CompilerOptions(), "compiler.")
     return with_prefix if prefixed else fields_from(options, with_prefix)
 
 
 def log_diagnostics(diagnostics: Any, examples: Iterable[tuple[str, Any]]) -> int:
-    """Add (key, example) pairs to diagnostics and log the totals; return the exit status.
+    """Add examples, pairs (key, example), to diagnostics and log the totals; return the exit status.
 
     The status is 1 if no output had any weight.
     """
@@ -132,7 +135,17 @@ def chosen_device(options: Options) -> str:
 
 
 def device_for(wish: str, use_tensor_cores: bool = False) -> str:
-    """Return the device that a value of ``--use-gpu`` asks for: "cpu" or "cuda"."""
+    """Return the device, "cpu" or "cuda", for a value of ``--use-gpu``.
+
+    Parameters
+    ----------
+    wish : "yes", "no", "optional" or "wait"
+    use_tensor_cores : whether products on the GPU may be computed with TF32
+
+    Raises
+    ------
+    DeviceError : "yes", but no GPU can be used
+    """
     if wish == "no":
         return "cpu"
     reason = _wait_for_gpu(wish)
@@ -155,7 +168,10 @@ def device_for(wish: str, use_tensor_cores: bool = False) -> str:
 
 
 def _wait_for_gpu(wish: str) -> str | None:
-    """Return the result of :func:`why_no_gpu`; with all GPUs busy, "yes" tries once more, "wait" until one is free."""
+    """Return None once a GPU can be used, or the reason why none can.
+
+    If other processes use all GPUs, "yes" tries once more, "wait" until one is free.
+    """
     seconds, waited = {"yes": RETRY_ONCE_AFTER, "wait": RETRY_EVERY}.get(wish, 0), 0
     while True:
         busy: list[DeviceError] = []
@@ -190,9 +206,9 @@ def has_gpu_files() -> bool:
 
 
 def why_no_gpu(busy: list[DeviceError] | None = None) -> str | None:
-    """Return the reason why no GPU can be used, or None if one can.
+    """Return the reason why no GPU can be used, or None if a GPU can be used.
 
-    Without a driver, numba.cuda is not imported. The error is appended to ``busy`` if other processes use all GPUs.
+    Without a driver, numba.cuda is not imported. If other processes use all GPUs, the error is appended to ``busy``.
     """
     if not has_gpu_files():
         return "this machine has no NVIDIA GPU that the process can see"

@@ -31,9 +31,9 @@ _WORDS = {bool: "bool", int: "int", float: "float", str: "string"}
 
 
 class OptionError(UsageError):
-    """Error for an option that does not exist or has an unusable value.
+    """Error for an option that does not exist or has an invalid value.
 
-    ``show_usage`` asks for the usage text before the error.
+    ``show_usage``: whether the usage text is printed before the error.
     """
 
     def __init__(self, message: str, hint: str | None = None, show_usage: bool = False) -> None:
@@ -45,19 +45,19 @@ class OptionType(click.ParamType):
     """Type of an option's value; ``name`` is its name in a usage text."""
 
     def without_value(self, name: str) -> str:
-        """Return the text for which an option ``--name`` without an equal sign stands."""
+        """Return the text that ``--name`` without an equal sign stands for."""
         return ""
 
     def from_text(self, text: str, name: str) -> Any:
-        """Read a value."""
+        """Convert the text after the equal sign to a value; ``name`` is the option's, for errors."""
         raise NotImplementedError
 
     def shown(self, value: Any) -> str:
-        """Return a default value as a usage text shows it."""
+        """Format a default value for a usage text."""
         return str(value)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a value from a text; a value that was read before stays as it is."""
+        """Convert a text to a value; return a value that is not a text unchanged."""
         return self.from_text(value, (param and param.name) or "") if isinstance(value, str) else value
 
 
@@ -112,12 +112,12 @@ class Real(OptionType):
         raise OptionError(f'Invalid floating-point option "{text}"', f"for --{name}")
 
     def shown(self, value: float) -> str:
-        """Return a default with up to six digits."""
+        """Format a default with up to six significant digits."""
         return f"{value:g}"
 
 
 class Text(OptionType):
-    """Type of texts: any, or one of ``choices``."""
+    """Type of texts; with ``choices`` only these are allowed."""
 
     def __init__(self, name: str = "string", choices: tuple[str, ...] = ()) -> None:
         self.name, self.choices = name, choices
@@ -172,9 +172,9 @@ class Option(click.Option):
 
     Attributes
     ----------
-    name : as typed, without ``--``; may carry a group's prefix (``optimization.min-deriv-time``)
-    type, default, help : as click has them
-    idle : given a value that is not the default and all options, the warning if the value does nothing; else ""
+    name : as typed, without ``--``; may begin with a group's prefix (``optimization.min-deriv-time``)
+    type, default, help : as in click
+    idle : function of a value, other than the default, and all options: the reason why the value has no effect, or ""
     """
 
     name: str
@@ -193,7 +193,7 @@ class Option(click.Option):
                       changed.get("help", self.help) or "", changed.get("idle", self.idle))
 
     def warning(self, options: Options) -> str:
-        """Return a warning for a user who gave a value that has no effect; "" if it has one."""
+        """Return a warning if the option has a value without effect, else ""."""
         value = options[self.name]
         if self.idle is None or value == self.default:
             return ""
@@ -201,7 +201,7 @@ class Option(click.Option):
         return reason and f"--{self.name}={self.type.shown(value)} has no effect: {reason}"
 
     def read(self, text: str | None) -> Any:
-        """Read the text after the equal sign, None without one; OptionError for a text that is not a value."""
+        """Convert the text after the equal sign (None if there is none) to a value; OptionError if it is not one."""
         return self.type.from_text(self.type.without_value(self.name) if text is None else text, self.name)
 
     def line(self) -> str:
@@ -245,7 +245,7 @@ STANDARD_OPTIONS = (
 )
 
 
-# In place of the standard option, for commands that only people call, not scripts that read logs.
+# In place of the standard --print-args, for commands that are not called by scripts which read logs.
 QUIET = option("print-args", bool, False, "Repeat the command line on standard error")
 BINARY = option("binary", bool, True, "Write output in binary mode")
 
@@ -284,23 +284,23 @@ class Options:
         return dict(self._values)
 
     def group(self, prefix: str) -> dict[str, Any]:
-        """Return the options under a prefix by Python names: ``group("optimization")["min_deriv_time"]``."""
+        """Return the options with a prefix, by Python names without it: ``group("optimization")["min_deriv_time"]``."""
         start = normalize(prefix).rstrip(".") + "."
         return {name[len(start):].replace("-", "_"): value
                 for name, value in self._values.items() if name.startswith(start)}
 
 
 def declared(settings: Iterable[Setting]) -> tuple[Option, ...]:
-    """Make the command line options of declarations; :func:`nnet3py.option_fields.settings_of` lists a dataclass's."""
+    """Make the command line options of settings, as :func:`nnet3py.option_fields.settings_of` lists for a dataclass."""
     return tuple(option(setting.name, "strings" if setting.default == () else type(setting.default), setting.default,
                         setting.help, setting.choices or None) for setting in settings)
 
 
 def fields_from(options: Options, instance: T, prefix: str = "") -> T:
-    """Copy a dataclass instance with the values of the command line; UsageError for a text that is not a value.
+    """Copy a dataclass instance with the values of the command line; UsageError for an invalid value.
 
-    A field whose option the command lacks keeps its value. Of an option with several names the last counts that was
-    given, in the order of the declaration.
+    A field keeps its value if the command does not have its option. If several names of an option were given, the last
+    in the order of the declaration is used.
     """
     unused = {alias for alias in aliases_of(instance, prefix) if not options.given(alias)}
     return with_values(instance, {name: value for name, value in options.as_dict().items() if name not in unused},
@@ -308,7 +308,7 @@ def fields_from(options: Options, instance: T, prefix: str = "") -> T:
 
 
 def quote(argument: str) -> str:
-    """Return an argument as the command echo shows it: in quotes if a shell would not take it unchanged."""
+    """Quote an argument, for the repeated command line, if a shell would change it."""
     if argument and _UNQUOTED.issuperset(argument):
         return argument
     if "'" in argument and not any(character in argument for character in '"`$\\'):
@@ -317,7 +317,7 @@ def quote(argument: str) -> str:
 
 
 def command_echo(program: str, args: Sequence[str]) -> str:
-    """Return the line in which a program repeats its command line, with Kaldi's blank at the end."""
+    """Return the line with which a program repeats its command line; it ends in a space, as Kaldi's does."""
     return "".join(quote(argument) + " " for argument in (program, *args))
 
 
@@ -332,7 +332,7 @@ def usage_text(usage: str, declared: Sequence[Option], standard: Sequence[Option
 
 
 def print_error_text(text: str) -> None:
-    """Write text to standard error, where Kaldi's programs put everything that is not data."""
+    """Write text to standard error; Kaldi's programs write to standard output only data."""
     log.write_text(text)
 
 
@@ -342,7 +342,7 @@ class KaldiParser:
     Parameters
     ----------
     options : the options of the command
-    resilient : whether to read nothing, for the completion of an unfinished line, which click does from the words
+    resilient : whether nothing is read; click sets this for the completion of an unfinished command line
     """
 
     _opt_prefixes = frozenset(("-", "--"))      # click's completion takes words with these beginnings for options
@@ -352,10 +352,10 @@ class KaldiParser:
         self._resilient = resilient
 
     def parse_args(self, args: Sequence[str]) -> tuple[dict[str, Any], list[str], list[Any]]:
-        """Read a command line: return the values by name, and two empty lists, as click expects.
+        """Parse a command line: return the values by name, and two empty lists, which click expects.
 
-        The values are of the options that were given, and of ARGUMENTS. A line with ``--help`` gives the value of help
-        alone. Raises :class:`OptionError`.
+        Only options that were given have values; the arguments are the value of ARGUMENTS. With ``--help`` only the
+        value of help is returned. Raises :class:`OptionError`.
         """
         if self._resilient:
             return {}, [], []
@@ -377,7 +377,7 @@ class KaldiParser:
         return {**values, ARGUMENTS: rest}, [], []
 
     def _take(self, word: str, values: dict[str, Any], where: str = "") -> None:
-        """Read one option into ``values``; an option that may be repeated gets the value in addition."""
+        """Read one option into ``values``; the value of a repeatable option is appended to the values before it."""
         key, text = _split(word)
         if key not in self._options:
             raise OptionError(f"Invalid option {word}{where}", _suggestion(key, self._options), show_usage=True)
@@ -396,7 +396,7 @@ class KaldiParser:
 
 
 def options_of_file(path: str, options: Iterable[Option]) -> Options:
-    """Read a config file that an option such as ``--splice-config`` names ("" for none); other options get defaults.
+    """Read the values of ``options`` from a config file, such as that of ``--splice-config``; "" gives the defaults.
 
     Raises :class:`OptionError`.
     """
@@ -408,7 +408,7 @@ def options_of_file(path: str, options: Iterable[Option]) -> Options:
 
 
 def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
-    """Return the words with ``--name value`` written as ``--name=value``; Kaldi's Python scripts accept both.
+    """Replace ``--name value`` by ``--name=value`` in a command line, as Kaldi's Python scripts allow both.
 
     A word after an option that has no ``=`` is its value, unless it begins with ``--`` and has no space in it, or the
     option is a boolean and the word is neither true nor false. With a space it can only be a value, as in
@@ -430,14 +430,14 @@ def attach_values(options: Iterable[Option], words: Sequence[str]) -> list[str]:
 
 
 def options_first(words: Sequence[str]) -> list[str]:
-    """Return the words with options in front of arguments, up to ``--``, for commands whose options may come last."""
+    """Move options before ``--`` in front of the arguments, for commands whose options may come last."""
     end = words.index("--") if "--" in words else len(words)
     return [*(word for word in words[:end] if word.startswith("--")),
             *(word for word in words[:end] if not word.startswith("--")), *words[end:]]
 
 
 def program_apart(words: Sequence[str]) -> list[str]:
-    """Return the words with ``--`` before the first argument, from which on they are another program's."""
+    """Insert ``--`` before the first argument, so that the options after it are passed to another program."""
     first = next((number for number, word in enumerate(words) if not word.startswith("--") or word == "--"), len(words))
     return [*words] if words[first:first + 1] == ["--"] else [*words[:first], "--", *words[first:]]
 
@@ -457,7 +457,7 @@ def _suggestion(key: str, options: Iterable[str]) -> str | None:
 
 
 def int_list(text: str, what: str) -> list[int]:
-    """Read a list of integers of 0 or more, such as ``13:14:15``; OptionError, with the list's name ``what``, else."""
+    """Parse a list of integers of 0 or more, such as ``13:14:15``; OptionError, which names ``what``, if wrong."""
     numbers = option_file.integers(text)
     if numbers is None:
         raise OptionError(f"Bad {what} (should be colon-separated list of integers): '{text}'")
@@ -465,7 +465,7 @@ def int_list(text: str, what: str) -> list[int]:
 
 
 def float_list(text: str, what: str) -> list[float]:
-    """Read a list of numbers such as ``0.5:0.5``; OptionError, with the list's name ``what``, for anything else."""
+    """Parse a list of numbers such as ``0.5:0.5``; OptionError, which names ``what``, if wrong."""
     try:
         return [float(part) for part in text.split(":")] if text else []
     except ValueError:

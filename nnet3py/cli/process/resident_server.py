@@ -41,7 +41,7 @@ from nnet3py.system import PATIENCE
 _LOADED = ("cli", "network", "components", "compiler", "runtime", "egs", "formats", "io", "training", "hmm",
            "transducers", "chain")                   # packages whose modules are all imported
 _LOADED_MODULES = ("numpy", "threadpoolctl", "llvmlite.binding", "nnet3py.engine.team")
-# Beginnings of variables that libraries read when they are loaded; and those among them that are read each time.
+# Prefixes of environment variables that libraries read only when loaded, and the exceptions, which are read each time.
 _READ_WHEN_LOADED = ("NNET3PY_", "NUMBA_", "OPENBLAS_", "MKL_", "PYTHON", "LD_", "MALLOC_", "XDG_", "HOME", "TMPDIR")
 _ASKED_EACH_TIME = (*environment_of_threads(1), "NNET3PY_PROGRESS", PIPES_VARIABLE, FORK_VARIABLE, "NNET3PY_PYTHON",
                     VARIABLE)
@@ -52,7 +52,7 @@ _SECONDS_TO_SEND = 1.0                               # limit for a caller betwee
 
 
 def load_everything() -> None:
-    """Import the modules that most commands import when they run, and load kernels; no numba, and no extras."""
+    """Import most modules that commands need, and load compiled kernels, but neither numba nor optional packages."""
     for name in _LOADED_MODULES:
         with suppress(ImportError):
             importlib.import_module(name)
@@ -69,7 +69,7 @@ def load_everything() -> None:
 
 @dataclass(frozen=True)
 class Caller:
-    """Process that calls a command, as the system reports it."""
+    """Process that asks for a command to be run, as Linux describes it in /proc."""
 
     process: int
     python: str
@@ -84,7 +84,7 @@ class Caller:
 
     @classmethod
     def of_process(cls, process: int) -> Caller:
-        """Describe a process; OSError if it is gone, ValueError if the system does not report everything."""
+        """Read the description of a process; OSError if it has ended, ValueError if an entry is missing."""
         status = dict(line.split(":", 1) for line in _contents(process, "status").decode().splitlines())
         variables = (entry.partition(b"=") for entry in _contents(process, "environ").split(b"\0") if b"=" in entry)
         # python, its options, the client, the launcher, then name and arguments of the command
@@ -98,13 +98,16 @@ class Caller:
              if name.startswith("RLIMIT_")})
 
     def is_like_us(self, environment: Mapping[bytes, bytes]) -> bool:
-        """Return whether the caller would run this package with this Python, and libraries as they are loaded here."""
+        """Return whether the caller uses this package, this Python, and the same variables that libraries read.
+
+        ``environment``: such variables of this process (see :func:`read_when_loaded`).
+        """
         return (os.path.samefile(self.client, resident_client.__file__)
                 and os.path.samefile(os.path.dirname(self.python), os.path.dirname(sys.executable))
                 and read_when_loaded(self.environment) == environment)
 
     def take_over(self) -> None:
-        """Give this process the caller's folder, environment, limits and so on; OSError if the caller is gone."""
+        """Set this process's folder, environment, limits and so on to the caller's; OSError if the caller has ended."""
         os.chdir(f"/proc/{self.process}/cwd")
         os.environ.clear()
         os.environb.update(self.environment)
@@ -133,14 +136,14 @@ def _contents(process: int, name: str) -> bytes:
 
 
 def read_when_loaded(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Return the variables that libraries read when they are loaded."""
+    """Return the variables of an environment that libraries read only when they are loaded."""
     names, left_out = tuple(map(str.encode, _READ_WHEN_LOADED)), tuple(map(str.encode, _ASKED_EACH_TIME))
     return {name: value for name, value in environment.items() if name.startswith(names) and name not in left_out}
 
 
 @dataclass
 class _Running:
-    """Command that runs."""
+    """Command that a fork runs for a caller."""
 
     process: int
     connection: socket.socket            # to the caller
@@ -161,7 +164,7 @@ class ResidentServer:
         self.num_served = self.num_sent_away = 0
 
     def run(self, words: Sequence[str]) -> int:
-        """Run a command line, wait for it and for all forks; return its exit status, as a shell does (128 + signal)."""
+        """Run a command line, wait for it and all forks; return its exit status, as a shell does (128 + signal)."""
         woken, wakes = os.pipe()
         for end in (woken, wakes):
             os.set_blocking(end, False)
@@ -197,7 +200,7 @@ class ResidentServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def _wait(self) -> None:
-        """Wait for a caller, a message, the end of a fork or a deadline, and handle it."""
+        """Wait for a new caller, a message of a caller, the end of a fork, or a deadline, and handle it."""
         deadlines = [running.deadline for running in self._running if running.deadline is not None]
         timeout = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
         for key, _ in self._selector.select(timeout):
@@ -263,7 +266,7 @@ class ResidentServer:
             connection.send(answer)
 
     def _receive(self, running: _Running) -> None:
-        """Pass signals that the caller got on to the command; end the command if the caller is gone."""
+        """Send the signals that the caller reports to its command; terminate the command if the caller has ended."""
         try:
             numbers = running.connection.recv(64)
         except OSError:

@@ -56,7 +56,7 @@ def _occupy_closed_streams() -> None:
 
 
 def _clean_up_and_die(number: int, frame: Any) -> None:
-    """Handle a signal: remove temporary files, then die of the signal as if there were no handler."""
+    """Handle a signal: remove temporary files, then let the signal end the process."""
     for module, remove in (("nnet3py.io.temporary_files", "remove_all"),
                            ("nnet3py.engine.cache_folder", "remove_private")):
         if module in sys.modules:
@@ -66,10 +66,10 @@ def _clean_up_and_die(number: int, frame: Any) -> None:
 
 
 def guarded(body: Callable[[], int], person: bool = False) -> int:
-    """Run ``body``; report any error in one line, and return the exit status.
+    """Run ``body``; report an exception in one line, and return the exit status.
 
-    ``person``: whether the command was called as ``nnet3py NAME``, so that Kaldi's last line after a fatal error,
-    ``kaldi::KaldiFatalError``, is left out.
+    ``person``: whether the command was called as ``nnet3py NAME``. If not, Kaldi's last line after a fatal error,
+    ``kaldi::KaldiFatalError``, is written, too.
     """
     try:
         status = body()
@@ -111,7 +111,7 @@ def report(error: Exception, person: bool = False) -> int:
 
 
 def _one_line(message: str) -> str:
-    """Return a message as one printable line, its middle left out if it is too long."""
+    """Return a message as one printable line; the middle of a long message is replaced by "..."."""
     line = "".join(c if c.isprintable() else " " if c == "\n" else ascii(c)[1:-1] for c in message)
     if len(line) <= LONGEST_MESSAGE:
         return line
@@ -146,13 +146,13 @@ def _lack_of_memory(error: BaseException) -> str | None:
 
 
 def _memory_limit() -> str:
-    """Say how much memory this process may have; "" without a limit."""
+    """Return text on this process's memory limit, for an error message; "" if there is none."""
     limit = system.memory_limit()
     return "" if limit is None else f" (this process may have {limit >> 20} MB: see ulimit -v)"
 
 
 def _origin(error: Exception) -> tuple[str, str, int]:
-    """Return function, file and line where an exception was raised."""
+    """Return the function, file and line in which an exception was raised."""
     trace = error.__traceback__
     if trace is None:
         return "main", "process.py", 0

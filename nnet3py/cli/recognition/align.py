@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nnet3py.fine_tuning.plan import Utterance
     from nnet3py.recognition.aligning import Aligner
 
-_SHORTEST, _LONGEST = 0.05, 1e9         # seconds of a sound in data
+_SHORTEST, _LONGEST = 0.05, 1e9         # limits of a sound in a data folder, in seconds
 _CHANNEL = option("channel", int, -1, "Channel to use, from 0 (-1: the mean of all)")
 _OUT = option("out", str, "", "Folder for the results, a file for each sound (empty: standard output)")
 _DIARIZATION_ENDINGS = {"rttm": ".rttm", "json": ".json"}
@@ -68,7 +68,7 @@ e.g.:
     _CHANNEL, NUM_THREADS,
 ])
 def align(args: list[str], options: Options) -> int:
-    """Write alignments; return 1 if a sound could not be aligned."""
+    """Write alignments of sounds with texts; return 1 if a sound could not be aligned, or there were none."""
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.recognition.aligning import Aligner
 
@@ -103,7 +103,7 @@ def align(args: list[str], options: Options) -> int:
 
 
 class _Task(NamedTuple):
-    """A sound with its name and text; ``problem``: the reason why it cannot be aligned, or empty."""
+    """Sound to align, with its name and text; ``problem``: the reason why it cannot be aligned, or ""."""
 
     name: str
     sound: Any
@@ -125,7 +125,7 @@ def _single_task(sound: str, text: str) -> _Task:
 
 
 def _read_data(data: str, aligner: Aligner, options: Options) -> Iterator[_Task]:
-    """Yield the sounds of a table or a folder, one after the other, resampled to the model's rate."""
+    """Yield the sounds and texts of a table or folder, one after the other, resampled to the model's rate."""
     from nnet3py.fine_tuning.speech_data import Limits, read_data, read_sounds
 
     if options.channel >= 0:
@@ -142,7 +142,10 @@ def _read_data(data: str, aligner: Aligner, options: Options) -> Iterator[_Task]
 
 
 def _result_names(utterances: Sequence[Utterance], is_kaldi: bool) -> dict[str, str]:
-    """Return the name of each result: its sound file's, or its key if sounds share a name or come from Kaldi data."""
+    """Return the name of each utterance's result: its sound file's name without extension, or its key.
+
+    The key is used if several sounds have the same name, or ``is_kaldi``: the data come from a Kaldi data directory.
+    """
     stems = {utterance.key: os.path.splitext(os.path.basename(utterance.sound))[0] for utterance in utterances}
     counts = Counter(stems.values())
     return {key: key if is_kaldi or counts[stem] > 1 else stem for key, stem in stems.items()}
@@ -182,7 +185,7 @@ See also: transcribe --speakers, agglomerative-cluster, ivector-plda-scoring-den
     _CHANNEL, NUM_THREADS,
 ])
 def diarize(args: list[str], options: Options) -> int:
-    """Write speaker turns; return 1 if a sound could not be read."""
+    """Write the turns of speakers in sounds; return 1 if a sound could not be read."""
     import json
 
     from nnet3py.engine.threads import set_num_threads
@@ -248,7 +251,7 @@ e.g.:
     *MODEL, USE_GPU,
 ])
 def listen(args: list[str], options: Options) -> None:
-    """Print recognized utterances."""
+    """Print the recognized utterances of a microphone until Ctrl-C."""
     from nnet3py.cli.process.option_groups import device_for
     from nnet3py.recognition.listening import device_list, find_microphone, heard, opened, short_blocks
 
@@ -271,7 +274,7 @@ def listen(args: list[str], options: Options) -> None:
 
 
 def show(words: Iterable[Any]) -> None:
-    """Print segments when they are over; show the current one on the terminal's last line."""
+    """Print the text of completed segments, and show that of the current one on the terminal's last line."""
     import shutil
 
     try:
@@ -287,7 +290,7 @@ def show(words: Iterable[Any]) -> None:
 
 @contextmanager
 def stopped_by_interrupt(source: Any) -> Iterator[None]:
-    """At Ctrl-C, stop the source, so that what it has recorded is still recognized; a second Ctrl-C interrupts."""
+    """Stop ``source`` at Ctrl-C, so that the sound recorded so far is recognized; a second Ctrl-C interrupts."""
     def stop(number: int, frame: Any) -> None:
         signal.signal(signal.SIGINT, before)
         source.stop()

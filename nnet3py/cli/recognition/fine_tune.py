@@ -1,4 +1,7 @@
-"""nnet3py fine-tune: a new model folder from a model folder and transcribed speech. Apart: its options import much."""
+"""nnet3py fine-tune: make a new model folder from a model folder and transcribed speech.
+
+In a file of its own, since the declarations of its options import many modules.
+"""
 from __future__ import annotations
 
 import sys
@@ -42,7 +45,7 @@ See also: transcribe, inspect
     *(declared for declared in declared(settings_of(FineTuneOptions)) if declared.name not in _ARGUMENTS),
 ])
 def fine_tune(args: list[str], options: Options) -> int:
-    """Fine-tune, or check model and data; return 1 without a new model, or if the data cannot be used."""
+    """Fine-tune a model, or only check the data; return 1 if there is no new model, or the data cannot be used."""
     values = fields_from(options, FineTuneOptions())
     values.model, values.data = _model_and_data(args, options)
     values.check()

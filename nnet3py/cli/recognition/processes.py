@@ -40,7 +40,7 @@ ServerOf = Callable[[socket.socket, "Place"], "RecognitionServer"]
 
 
 def can_copy() -> bool:
-    """Return whether this process can fork now: it has no other threads but kernels' idle ones, and uses no GPU."""
+    """Return whether this process can fork now: it has no other threads but idle ones that run kernels, and no GPU."""
     if not system.CAN_FORK or "numba.cuda" in sys.modules:
         return False
     from nnet3py.engine.team import is_worker
@@ -49,7 +49,7 @@ def can_copy() -> bool:
 
 
 def in_processes(count: int, num_threads: int) -> Runner:
-    """Return a runner with ``count`` forked workers, each of which computes with ``num_threads`` threads.
+    """Return a function that transcribes sounds in ``count`` forked workers of ``num_threads`` threads each.
 
     A worker that is killed is replaced, and its sound is tried once more. When this process ends, its workers end, too,
     at the latest when they report progress.
@@ -70,7 +70,7 @@ class _Task(NamedTuple):
 
 
 class _Worker:
-    """A forked process, its pipes and its task."""
+    """Forked process that transcribes sounds, with its pipes and its current task."""
 
     def __init__(self, work: Work, num_threads: int) -> None:
         source, self._target = os.pipe()
@@ -84,7 +84,7 @@ class _Worker:
         self._partial = b""
 
     def give(self, task: _Task | None) -> None:
-        """Send the worker a task; None lets it end."""
+        """Send a task to the worker; None closes its input, at which it ends."""
         self.task = task
         with suppress(BrokenPipeError):            # a killed worker is noticed when its answers are read
             if task is None:
@@ -94,13 +94,13 @@ class _Worker:
                 os.write(self._target, json.dumps(task.sound).encode() + b"\n")
 
     def messages(self) -> list[dict[str, Any]] | None:
-        """Return the messages that the worker has sent; None once it has ended."""
+        """Read the messages that the worker has sent; return None once it has ended."""
         content = os.read(self.answers, 1 << 16)
         *lines, self._partial = (self._partial + content).split(b"\n")
         return [json.loads(line) for line in lines] if content else None
 
     def end(self) -> int:
-        """Wait until the worker has ended; return its exit status, below 0 for a signal."""
+        """Wait until the worker has ended; return its exit status, negative for a signal."""
         if self._target >= 0:
             os.close(self._target)
         os.close(self.answers)
@@ -108,7 +108,7 @@ class _Worker:
 
 
 class _WorkerPool:
-    """Forked workers that transcribe sounds."""
+    """Pool of forked workers that transcribe sounds."""
 
     def __init__(self, work: Work, num_threads: int) -> None:
         self._work, self._num_threads = work, num_threads
@@ -117,7 +117,7 @@ class _WorkerPool:
 
     def run(self, count: int, sounds: Iterator[Listed],
             progress: Progress) -> Iterator[tuple[Listed, Transcript]]:
-        """Yield transcripts in the order in which workers finish them; sounds are started in their order."""
+        """Yield sounds with their transcripts as soon as they are ready; sounds are started in the given order."""
         from nnet3py.recognition.transcribing import Transcript
 
         for sound in sounds:
@@ -176,7 +176,7 @@ class _WorkerPool:
 
 
 def _transcribe_tasks(work: Work, num_threads: int) -> int:
-    """Transcribe the sounds named on standard input; write progress and transcripts to standard output."""
+    """Run a worker: transcribe the sounds named on standard input, write progress and results to standard output."""
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.recognition.sound import Listed
 
@@ -202,7 +202,7 @@ def _transcribe_tasks(work: Work, num_threads: int) -> int:
 
 
 def check_processes(count: int, device: str) -> None:
-    """Raise UsageError if a server cannot have this number of processes on this device."""
+    """Raise UsageError if a server cannot run as ``count`` processes on ``device``."""
     if count < 1:
         raise UsageError(f"--num-processes={count}: expected 1 or more")
     if count == 1:
@@ -216,12 +216,12 @@ def check_processes(count: int, device: str) -> None:
 
 
 class _Connection(socket.socket):
-    """A connection that was passed by the first process, which is told of its end."""
+    """Connection that the first process passed to this one; ``tell_end`` tells the first process when it is closed."""
 
     tell_end: Callable[[], None] | None = None
 
     def close(self) -> None:
-        """Close the connection, and tell the first process of the first call."""
+        """Close the connection; the first call reports it to the first process."""
         super().close()
         tell_end, self.tell_end = self.tell_end, None
         if tell_end is not None:
@@ -229,7 +229,7 @@ class _Connection(socket.socket):
 
 
 class _PassedConnections(socket.socket):
-    """A Unix socket over which the first process passes connections, for an event loop as if it were listening."""
+    """Unix socket over which the first process passes connections; an event loop uses it like a listening socket."""
 
     tell_end: Callable[[], None]
 
@@ -251,7 +251,7 @@ class _PassedConnections(socket.socket):
 
 
 class _ServingProcess:
-    """A forked process that serves connections, with the first process's ends of its two sockets."""
+    """Forked process that serves connections, and the first process's ends of the two sockets to it."""
 
     def __init__(self, number: int, body: Callable[[], int]) -> None:
         self.number = number
@@ -269,7 +269,7 @@ class _ServingProcess:
         self.is_retiring = False
 
     def pass_on(self, connection: socket.socket) -> bool:
-        """Pass a connection to the process; return whether it is still there."""
+        """Pass a connection to the process; return False if the process has ended."""
         try:
             socket.send_fds(self.connections, [_CONNECTION], [connection.fileno()])
         except OSError:
@@ -278,30 +278,30 @@ class _ServingProcess:
         return True
 
     def tell(self, message: bytes) -> None:
-        """Send the process a message, if it is still there."""
+        """Send the process a message, unless it has ended."""
         with suppress(OSError):
             self.control.send(message)
 
     def close(self) -> int:
-        """Wait until the process has ended; return its exit status, below 0 for a signal."""
+        """Wait until the process has ended; return its exit status, negative for a signal."""
         self.connections.close()
         self.control.close()
         return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 class Supervisor:
-    """The first of a server's processes, which forks the others, accepts connections and passes them on.
+    """First process of a server, which forks the other processes, accepts connections and passes them on.
 
-    It serves no connections itself. A new connection goes to the process that has the fewest; a process that ends is
-    replaced. At SIGHUP it reloads the models and, if they have changed, forks new processes, while the old ones keep
-    their connections to the end. A process whose first process is gone stops, too.
+    It serves no connections itself. A new connection is passed to the process that has the fewest; a process that ends
+    is replaced. At SIGHUP it reloads the models and, if they have changed, forks new processes, while the old ones keep
+    their connections to the end. The other processes stop if the first process ends.
 
     Parameters
     ----------
     count : number of processes that serve
     options : ServerOptions
-    server_of : function from the passed connections and the process's place on the board to its server, called in the
-        event loop that runs the server
+    server_of : function that makes the server of a process, called in the event loop that runs it; its arguments are
+        the source of passed connections, and the process's slot in the shared metrics
     reload : function that reloads changed models, called in a thread; it must not raise exceptions
     """
 
@@ -319,13 +319,13 @@ class Supervisor:
         self._listeners: list[socket.socket] = []
         self._waking, self._woken = socket.socketpair()
         self._waking.setblocking(False)
-        self._due: list[float] = []           # times at which processes that have ended are replaced
+        self._due: list[float] = []           # times (time.monotonic()) at which to replace ended processes
         self._is_stopping = self._reload_is_wanted = self._ends_with_terminal = False
         self._reloading: threading.Thread | None = None
         self._reloaded: list[Reloaded] = []
 
     def run(self, listening: Callable[[str], None]) -> None:
-        """Serve until all processes have ended after a signal; call ``listening`` with the address."""
+        """Serve until all processes have ended after a signal; call ``listening`` with the server's address."""
         from nnet3py.recognition.server.server import address_of
 
         try:
@@ -448,7 +448,7 @@ class Supervisor:
         self._reloading.start()
 
     def _use_reloaded_models(self) -> None:
-        """Fork processes with the reloaded models, and let those with the old models retire."""
+        """Fork processes with the reloaded models; the old ones end after their last connections."""
         assert self._reloading is not None
         self._reloading.join()
         self._reloading = None
@@ -507,7 +507,7 @@ def _listen(options: ServerOptions) -> list[socket.socket]:
 
 
 def _serve_connections(server_of: ServerOf, place: Place) -> int:
-    """Run a serving process: standard input passes connections, standard output has the first process's messages."""
+    """Run a serving process: standard input is the socket of passed connections, standard output that of messages."""
     import asyncio
 
     signal.set_wakeup_fd(-1)

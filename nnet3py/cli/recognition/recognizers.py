@@ -34,7 +34,7 @@ _WARM_SECONDS = 2
 
 
 def model_and_rest(args: list[str], options: Options) -> tuple[str, list[str]]:
-    """Return the model folder and the other arguments; raise UsageError if there is no model."""
+    """Return the model folder and the arguments after it; raise UsageError if no model is named."""
     if options.demo:
         from nnet3py.recognition.model_folder import demo_folder
 
@@ -50,7 +50,7 @@ def model_and_rest(args: list[str], options: Options) -> tuple[str, list[str]]:
 
 
 def single_model(args: list[str], options: Options) -> str:
-    """Return the model folder of a command without other arguments."""
+    """Return the model folder of a command that has no other arguments."""
     model, rest = model_and_rest(args, options)
     if rest:
         raise UsageError(f"--demo, --lang and --model-name name the model, but {rest[0]} was given, too")
@@ -58,13 +58,13 @@ def single_model(args: list[str], options: Options) -> str:
 
 
 def models_of(args: list[str], options: Options) -> list[str]:
-    """Return the model folders of a command that takes several, and no other arguments."""
+    """Return the model folders of a command that has only these as arguments."""
     is_named = options.demo or options.lang or options.model_name
     return [single_model(args, options)] if is_named or not args else args
 
 
 def model_options(options: Options) -> dict[str, str]:
-    """Return the values of --model-option by Kaldi's names."""
+    """Return the values of --model-option, by the names of Kaldi's options."""
     pairs = [text.partition("=") for text in options.model_option]
     wrong = [name for name, equals, _ in pairs if not equals or not name]
     if wrong:
@@ -81,7 +81,7 @@ def device(options: Options) -> str:
 
 @contextmanager
 def without_info_lines() -> Iterator[None]:
-    """Log the package's warnings only, not how a network is prepared, unless with --verbose."""
+    """Log only warnings and errors of the package in this context, unless --verbose is given."""
     import logging
 
     logger = logging.getLogger("nnet3py")
@@ -104,7 +104,7 @@ def read_recognizer(model: str, options: Options, device: str) -> Recognizer:
 
 
 def warmed_recognizer(model: str, options: Options, device: str) -> Recognizer:
-    """Return the recognizer after a stream of silence, which compiles all kernels before the first speech."""
+    """Return the recognizer of a model folder after recognizing silence, which compiles all kernels."""
     import numpy as np
 
     recognizer = read_recognizer(model, options, device)

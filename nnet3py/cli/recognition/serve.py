@@ -61,7 +61,7 @@ e.g.:
            "https://example.org (*: any); may be repeated"),
 ])
 def serve(args: list[str], options: Options) -> None:
-    """Load the models, then serve until a signal ends it."""
+    """Load the models, then serve until a signal ends the process."""
     from nnet3py.cli.recognition.processes import Supervisor, check_processes
     from nnet3py.engine.threads import num_threads, set_num_threads
     from nnet3py.recognition.scheduler import THREADS_PER_CORE
@@ -116,7 +116,7 @@ def serve(args: list[str], options: Options) -> None:
 
 
 def model_loader(paths: list[str], options: Options) -> ModelLoader:
-    """Return the loader of the command line's models, also for reloading changed files."""
+    """Return the loader of the models in ``paths``, which also reloads models whose files have changed."""
     import weakref
 
     from nnet3py.recognition.model_folder import files_of_model
@@ -137,7 +137,7 @@ def model_loader(paths: list[str], options: Options) -> ModelLoader:
 
 
 def collect_often() -> None:
-    """Let Python collect circular garbage more often than other commands do, but not among the present objects."""
+    """Run Python's garbage collector now, and from now on more often, but not on objects that exist now."""
     import gc
 
     gc.unfreeze()               # includes models that are no longer served
@@ -148,7 +148,7 @@ def collect_often() -> None:
 
 
 def collect_soon() -> None:
-    """Free a model that is no longer served, a second after its last stream has ended."""
+    """Run the garbage collector a little later, so that the memory of a model that is no longer served is freed."""
     import threading
 
     timer = threading.Timer(_COLLECT_SECONDS, collect_often)

@@ -83,7 +83,7 @@ e.g.:
     NUM_THREADS,
 ])
 def transcribe(args: list[str], options: Options) -> int:
-    """Write results; return 1 if a sound could not be transcribed."""
+    """Write transcripts of sounds; return 1 if a sound could not be transcribed."""
     model, sounds = _arguments(args, options)
     _check(sounds, options)
     if options.scheduler:
@@ -92,7 +92,7 @@ def transcribe(args: list[str], options: Options) -> int:
 
 
 def _check(sounds: list[Listed], options: Options) -> None:
-    """Raise UsageError for options that cannot be used together, or with these sounds."""
+    """Raise UsageError for options that cannot be used together, or not with these sounds."""
     reads_standard_input = any(sound.path == "-" for sound in sounds)
     if options.speakers and not options.speaker_model:
         raise UsageError("--speakers needs --speaker-model, the folder of a speaker model")
@@ -104,7 +104,7 @@ def _check(sounds: list[Listed], options: Options) -> None:
         raise UsageError("--scheduler needs --out, a folder that the workers see")
     if options.out and options.results:
         raise UsageError("--out and --results cannot both be given")
-    if options.results and options.format not in ("text", "json"):        # text: the option was not given
+    if options.results and options.format not in ("text", "json"):        # "text" is the default
         raise UsageError(f"--results writes JSON, but --format={options.format} was given",
                          f"--out=FOLDER --format={options.format}")
     if (options.out or options.results or options.num_jobs > 1) and reads_standard_input and len(sounds) > 1:
@@ -114,7 +114,7 @@ def _check(sounds: list[Listed], options: Options) -> None:
 
 
 def _arguments(args: list[str], options: Options) -> tuple[str, list[Listed]]:
-    """Return the model and the sounds."""
+    """Return the model folder and the sounds that arguments and options name."""
     from nnet3py.recognition.sound import find_sounds, listed_sounds, read_list
 
     model, paths = model_and_rest(args, options)
@@ -133,7 +133,7 @@ def _arguments(args: list[str], options: Options) -> tuple[str, list[Listed]]:
 
 
 def _transcribe(model: str, sounds: list[Listed], options: Options) -> int:
-    """Transcribe on this machine."""
+    """Transcribe sounds in this process and its forks; return the exit status."""
     from contextlib import nullcontext
 
     from nnet3py.recognition.batch import ResultsFile
@@ -166,7 +166,7 @@ def _transcribe(model: str, sounds: list[Listed], options: Options) -> int:
 
 def _transcripts(model: str, sounds: list[Listed], options: Options,
                  progress: _Progress) -> Iterable[tuple[Listed, Transcript]]:
-    """Yield the transcripts of sounds; in the order of the sounds if they are for standard output."""
+    """Yield sounds with their transcripts; in the order of ``sounds`` if they are written to standard output."""
     from functools import partial
 
     from nnet3py.cli.recognition.processes import can_copy, in_processes
@@ -196,7 +196,7 @@ def _transcripts(model: str, sounds: list[Listed], options: Options,
 
 
 def _speakers(recognizer: Recognizer, options: Options) -> Callable[[str], Callable[[Word], str]]:
-    """Return a function of a sound's path, which diarizes it and returns the function from words to speakers."""
+    """Return a function that diarizes the sound of a path, and returns a function from a word to its speaker."""
     from nnet3py.recognition.diarization import diarize, speaker_of
     from nnet3py.recognition.options import DiarizationOptions
 
@@ -234,7 +234,7 @@ def _write_transcript(sound: Listed, transcript: Transcript, options: Options, r
 
 
 def _without_results(sounds: list[Listed], folder: str, ending: str) -> list[Listed]:
-    """Return the sounds without a result in a folder, having logged the number of the others."""
+    """Return the sounds that have no result in ``folder``; log how many have."""
     from nnet3py.recognition.sound import to_do
 
     waiting = to_do(sounds, folder, ending)
@@ -248,7 +248,7 @@ def _log_skipped(done: int, total: int, place: str) -> None:
 
 
 def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -> int:
-    """Run jobs that write results into a folder; return the exit status."""
+    """Transcribe sounds by jobs, which write results into ``folder``; return 1 if a sound could not be transcribed."""
     from pathlib import Path
 
     from nnet3py.drivers.executor import JobsFailed
@@ -276,7 +276,7 @@ def _run_jobs(model: str, sounds: list[Listed], options: Options, folder: str) -
 
 
 def _job(model: str, part: list[Listed], number: int, options: Options, folder: str, logs: Any) -> Any:
-    """Return the job that transcribes some of the sounds."""
+    """Return job ``number``, which transcribes the sounds ``part``."""
     from shlex import quote
 
     from nnet3py.drivers.executor import Job
@@ -295,7 +295,7 @@ def _job(model: str, part: list[Listed], number: int, options: Options, folder: 
 
 
 class _ResultsStatus:
-    """A thread that shows the number of results on the terminal's last line while jobs run."""
+    """Context manager that shows the number of results in a folder on the terminal's last line, while jobs run."""
 
     def __init__(self, sounds: list[Listed], folder: str, ending: str) -> None:
         from threading import Event, Thread
@@ -344,7 +344,7 @@ def _read_boosts(path: str) -> dict[str, float]:
 
 
 class _Progress:
-    """Progress of transcribing sounds, shown on a terminal's last line or, every 30 s, in the log; a callback.
+    """Progress of transcribing sounds, shown on a terminal's last line or, every 30 s, in the log.
 
     A sound's duration is known once it is opened; until then it is estimated from its size in bytes, with the bytes
     per second of other sounds that have the same file name extension.
@@ -359,7 +359,7 @@ class _Progress:
         self._begun = self._shown = self._logged = time.monotonic()
 
     def __call__(self, sound: Listed, seconds: float, duration: float) -> None:
-        """Note that ``seconds`` of a sound of ``duration`` seconds (0: unknown) were decoded."""
+        """Record that the first ``seconds`` of a sound were decoded; ``duration``: its seconds, 0 if unknown."""
         self._running[sound] = seconds
         if duration:
             self._durations[sound] = max(duration, seconds)
@@ -375,7 +375,7 @@ class _Progress:
             log.log(text)
 
     def done(self, sound: Listed, transcript: Transcript) -> None:
-        """Note that the work on a sound is over."""
+        """Record that a sound is finished, with its transcript or an error."""
         self._running.pop(sound, None)
         if transcript.error:
             self._num_failed += 1
@@ -387,13 +387,13 @@ class _Progress:
             self._seconds += transcript.duration
 
     def interrupted(self, can_continue: bool) -> None:
-        """Log an interruption; ``can_continue``: whether the same command continues the work."""
+        """Log an interruption; ``can_continue``: whether results are kept, so that the same command continues."""
         log.show_status("")
         log.log(f"Interrupted: {self._num_done} of {len(self._bytes) + self._num_failed} sounds are done"
                 + ("; the same command does the rest" if can_continue else ""))
 
     def end(self) -> int:
-        """Log the totals; return the exit status."""
+        """Log the totals; return the exit status, 1 if a sound failed."""
         log.show_status("")
         taken = max(time.monotonic() - self._begun, 1e-3)
         log.log(f"Transcribed {_sounds(self._num_done)}, {self._seconds:.1f} s, in {taken:.1f} s"
@@ -409,7 +409,7 @@ class _Progress:
                 f"{log.clock_time(left)} left")
 
     def _total_seconds(self) -> float:
-        """Return the known and estimated seconds of all sounds."""
+        """Return the total duration of all sounds in seconds, estimated where it is unknown."""
         seconds: defaultdict[str, float] = defaultdict(float)
         sizes, unknown = Counter[str](), Counter[str]()
         for sound, duration in self._durations.items():
@@ -431,7 +431,7 @@ def _extension(sound: Listed) -> str:
 
 
 def _file_size(sound: Listed) -> int:
-    """Return the bytes of a sound file; 0 if it does not exist."""
+    """Return the size of a sound file in bytes; 0 if it does not exist."""
     try:
         return os.path.getsize(sound.path)
     except OSError:
@@ -473,7 +473,7 @@ e.g.:
     option("log-level", str, "INFO", "INFO or DEBUG: log each file; other levels: errors only"),
 ])
 def vosk_transcriber(args: list[str], options: Options) -> int:
-    """Write texts; return 1 if a file could not be recognized."""
+    """Write the texts of sound files; return 1 if a file could not be recognized."""
     from pathlib import Path
 
     import nnet3py.vosk

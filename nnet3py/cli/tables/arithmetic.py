@@ -35,7 +35,7 @@ See also: vector-sum, matrix-sum-rows, copy-matrix
     option("average", bool, False, "Write averages instead of sums"),
 ])
 def matrix_sum(args: list[str], options: Options) -> int:
-    """Add matrices; return 1 if most failed."""
+    """Write the sum of matrices; return 1 if most failed."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     kind = _Kind("matrix", "matrices", FLOAT_MATRIX)
@@ -56,7 +56,7 @@ See also: matrix-sum, vector-scale, copy-vector
     option("average", bool, False, "Write the average instead of the sum; only for one table, into a file"),
 ])
 def vector_sum(args: list[str], options: Options) -> int:
-    """Add vectors; return 1 if most failed."""
+    """Write the sum of vectors; return 1 if most failed."""
     from nnet3py.formats.holders import FLOAT_VECTOR
 
     from_table_to_file = len(args) == 2 and is_rspecifier(args[0]) and not is_wspecifier(args[1])
@@ -66,7 +66,7 @@ def vector_sum(args: list[str], options: Options) -> int:
 
 
 class _Kind:
-    """A kind of objects to sum: its name, the plural, and the holder."""
+    """Kind of objects to sum, matrices or vectors: its name, the plural, and the holder."""
 
     def __init__(self, name: str, plural: str, holder: Any) -> None:
         self.name, self.plural, self.holder = name, plural, holder
@@ -199,7 +199,7 @@ e.g.: matrix-sum-rows ark:- ark:- | vector-sum ark:- sum.vec
 See also: matrix-sum, vector-sum
 """, arguments=(2, 2))
 def matrix_sum_rows(args: list[str], options: Options) -> int:
-    """Sum a table's rows; return 1 if it was empty."""
+    """Write the sum of each matrix's rows; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -229,7 +229,7 @@ See also: vector-sum, vector-scale, paste-feats
     option("length-tolerance", int, 0, "Largest difference of the lengths; all are cut to the shortest"),
 ])
 def multiply_vectors(args: list[str], options: Options) -> int:
-    """Multiply tables; return 255 if nothing was written."""
+    """Multiply vectors of two tables element by element; return 255 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR

@@ -37,7 +37,7 @@ See also: copy-feats
     option("apply-power", float, 1.0, "Power to which the elements are raised"),
 ])
 def copy_matrix(args: list[str], options: Options) -> int:
-    """Copy a table or a file; return 1 if a table was empty."""
+    """Copy or transform matrices; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -59,7 +59,7 @@ def copy_matrix(args: list[str], options: Options) -> int:
 
 
 def transformed(matrix: np.ndarray, options: Options) -> np.ndarray:
-    """Scale, then take logarithm, exponential or softmax, then the power: float32 (rows, cols).
+    """Scale a matrix, apply logarithm, exponential or softmax, then a power, as options say: float32 (rows, cols).
 
     Raises NumericError where a power is not a number.
     """
@@ -88,7 +88,10 @@ SCALE = option("scale", float, 1.0, "Factor by which the elements are multiplied
 
 
 def _copy(args: list[str], options: Options, change_dim: int) -> int | None:
-    """Copy a table or a file, scaled and cut or padded with zeros; return the number of entries, None for a file."""
+    """Copy vectors times --scale, cut or padded with zeros; return the number of a table's entries, None for a file.
+
+    ``change_dim`` is the new dimension; -1 keeps it.
+    """
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -121,7 +124,7 @@ See also: copy-matrix, vector-scale, vector-sum, append-vector-to-feats
     option("change-dim", int, -1, "Dimension of the copies, which are cut or padded with zeros; negative: no change"),
 ])
 def copy_vector(args: list[str], options: Options) -> int:
-    """Copy a table or a file; return 1 if a table was empty."""
+    """Copy vectors, perhaps with another dimension; return 1 if the input is an empty table."""
     count = _copy(args, options, options.change_dim)
     if count is None:
         log.log(f"Copied vector to {args[1]}")
@@ -141,7 +144,7 @@ Usage: vector-scale [options] <vector-in-rspecifier> <vector-out-wspecifier>
 See also: copy-vector, vector-sum
 """, arguments=(2, 2), options=[*with_default([BINARY], "binary", False), SCALE])
 def vector_scale(args: list[str], options: Options) -> int:
-    """Scale a table or a file; return 1 if a table was empty."""
+    """Multiply vectors by a number; return 1 if the input is an empty table."""
     return 1 if _copy(args, options, -1) == 0 else 0
 
 
@@ -154,7 +157,7 @@ e.g.: matrix-dim final.mat | cut -f 2
 See also: feat-to-len, feat-to-dim
 """, arguments=(1, 1))
 def matrix_dim(args: list[str], options: Options) -> int:
-    """Print sizes; return 1 if a table was empty."""
+    """Print the numbers of rows and columns of matrices; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import GENERAL_MATRIX, read_matrix_file
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
@@ -184,7 +187,7 @@ Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \
    copy-int-vector ark:1.ali ark,t:-
 """, arguments=(2, 2), options=[BINARY])
 def copy_int_vector(args: list[str], options: Options) -> int:
-    """Copy a table or a file; return 1 if a table was empty."""
+    """Copy integer vectors; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.object_files import read_object, write_object
 

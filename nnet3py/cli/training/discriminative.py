@@ -35,7 +35,7 @@ e.g.: nnet3-discriminative-get-egs --acoustic-scale=0.1 --left-context=25 --righ
    0.mdl ark:feats.ark 'ark:gunzip -c lat.1.gz |' scp:ali.scp ark:degs.1.ark
 """, arguments=(5, 5), options=[*EGS_OF_FEATURES, *declared(settings_of(SplittingOptions()))])
 def discriminative_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; count and log utterances that cannot be used. Return 1 without any example."""
+    """Make discriminative examples; return 1 if none was made."""
     from nnet3py.cli.chain.examples import utterance_splitter
     from nnet3py.discriminative.make_egs import DiscriminativeExampleMaker
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
@@ -72,7 +72,7 @@ def discriminative_get_egs(args: list[str], options: Options) -> int:
 
 def _of_utterance(maker: DiscriminativeExampleMaker, utterance: str, matrix: Any, lattices: Any, alignments: Any,
                   ivectors: Any, options: Options) -> list[Any] | None:
-    """Make the examples of an utterance; None, with a warning, if its data cannot be used."""
+    """Return the examples of an utterance; None, with a warning, if its data cannot be used."""
     lattice, alignment = lattices.get(utterance), alignments.get(utterance)
     ivector = None if ivectors is None else ivectors.get(utterance)
     for value, what in ((lattice, "denominator lattice"), (alignment, "numerator alignment")):
@@ -101,7 +101,7 @@ DISCRIMINATIVE = declared(settings_of(DiscriminativeOptions()))
 
 
 def discriminative_options(options: Options) -> DiscriminativeOptions:
-    """Return the options of the objective, of the ``DISCRIMINATIVE`` group; UsageError for invalid values."""
+    """Return the options of the objective, from the group ``DISCRIMINATIVE``; UsageError for invalid values."""
     result = fields_from(options, DiscriminativeOptions())
     result.check()
     return result
@@ -143,7 +143,7 @@ nnet3-discriminative-train --criterion=smbr 1.mdl 'ark:nnet3-discriminative-merg
     _DROPOUT, *_TRAINER, *DISCRIMINATIVE, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
 ))
 def discriminative_train(args: list[str], options: Options) -> int:
-    """Train on discriminative examples; return 1 without any training data."""
+    """Train on discriminative examples; return 1 if there were no training data."""
     from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.example import examples_ahead, num_merged
@@ -208,7 +208,7 @@ e.g.:
     *DEVICE,
 ])
 def compute_from_egs(args: list[str], options: Options) -> int:
-    """Compute outputs for examples."""
+    """Write the network's output for discriminative examples; return 0."""
     from nnet3py.cli.egs.outputs import write_outputs
     from nnet3py.egs.discriminative_example import read_discriminative_egs
 

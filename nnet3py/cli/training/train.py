@@ -43,7 +43,7 @@ e.g.:
 nnet3-train 1.raw 'ark:nnet3-merge-egs 1.egs ark:-|' 2.raw
 """, arguments=(2, 3), options=[BINARY, *TRAINER, *OPTIM, *COMPILER, *COMPUTE, *DIRECT, *DEVICE])
 def train(args: list[str], options: Options) -> int:
-    """Train a network; return 1 without any training data."""
+    """Train a network; return 1 if there were no training data."""
     direct = bool(options.feats or options.targets)
     if len(args) != (2 if direct else 3):
         raise ArgumentsError(f"{len(args)} arguments were given, expected <raw-model-in> "
@@ -72,7 +72,7 @@ def train(args: list[str], options: Options) -> int:
 
 
 def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
-    """Train on features and targets for ``--num-epochs`` passes, with falling learning rates."""
+    """Train on tables of features and targets, ``--num-epochs`` times, with decreasing learning rates."""
     from nnet3py.egs.example import num_merged
     from nnet3py.network.whole_model import set_learning_rate
     from nnet3py.training.minibatches import TableMinibatches
@@ -142,7 +142,7 @@ e.g.: nnet3-show-progress 1.raw 2.raw ark:valid.egs
     *PROB, *with_default(DEVICE, "use-gpu", "no"),
 ])
 def show_progress(args: list[str], options: Options) -> int:
-    """Log changes of parameters and objective."""
+    """Log how much parameters and objective changed between two networks; return 0."""
     from nnet3py.cli.process.option_groups import set_up
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.averaging import log_parameter_changes
@@ -186,7 +186,7 @@ e.g.:
     *DEVICE,
 ])
 def combine(args: list[str], options: Options) -> int:
-    """Write the best average of models."""
+    """Write the average of the last models that has the best objective; return 0."""
     from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
@@ -222,7 +222,7 @@ e.g.:
     *declared(settings_of(TransitionOptions)),
 ])
 def am_train_transitions(args: list[str], options: Options) -> int:
-    """Train transition probabilities and set priors."""
+    """Estimate transition probabilities from alignments, and set the priors; return 0."""
     import numpy as np
 
     from nnet3py.acoustic_model import read_model

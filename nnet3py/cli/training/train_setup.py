@@ -30,7 +30,10 @@ CHAIN: Group = declared(settings_of(ChainOptions))
 
 
 def finish(trainer: MinibatchTrainer, target: str, options: Options, message: str) -> int:
-    """Log totals, write the model and, with --write-cache, compiled computations; the exit status is 1 without data."""
+    """Log totals, write the model to ``target`` and, with --write-cache, compiled computations.
+
+    Returns the exit status, 1 if there were no training data. ``message`` is the log line before the file's name.
+    """
     has_weight = trainer.log_totals()
     trainer.nnet.write(target, binary=options.binary)
     log.log(f"{message} {target}", file=f"{log.program()}.cc", line=91)
@@ -42,7 +45,7 @@ def finish(trainer: MinibatchTrainer, target: str, options: Options, message: st
 
 
 def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
-    """Read compiled computations. Without them training only starts more slowly, so no error is fatal."""
+    """Read compiled computations; an error is only a warning, since they can be compiled again."""
     try:
         trainer.compiler.read_cache(rxfilename)
     except FormatError as error:
@@ -52,7 +55,7 @@ def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
 
 
 def trainer_options(options: Options) -> TrainerOptions:
-    """Return a trainer's options, of the groups ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE``."""
+    """Return a trainer's options, from the groups ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE``."""
     from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
 
     return fields_from(options, TrainerOptions(
@@ -61,7 +64,7 @@ def trainer_options(options: Options) -> TrainerOptions:
 
 
 def diagnostic_options(options: Options, device: str) -> DiagnosticOptions:
-    """Return the options of diagnostics, of the groups ``PROB`` and ``DEVICE``."""
+    """Return the options of diagnostics, from the groups ``PROB`` and ``DEVICE``."""
     from nnet3py.cli.process.option_groups import compiler_options, optimize_options
 
     return fields_from(options, DiagnosticOptions(
@@ -70,7 +73,7 @@ def diagnostic_options(options: Options, device: str) -> DiagnosticOptions:
 
 
 def chain_options(options: Options) -> ChainOptions:
-    """Return the options of the LF-MMI objective, of the ``CHAIN`` group; UsageError for invalid values."""
+    """Return the options of the LF-MMI objective, from the ``CHAIN`` group; UsageError for invalid values."""
     result = fields_from(options, ChainOptions())
     result.check()
     return result

@@ -21,7 +21,7 @@ _CONTEXT = tuple(each for each in _BUILD if each.name in ("context-width", "cent
 
 
 def _check_context(options: Options) -> None:
-    """Raise OptionError if --central-position lies outside the window of phones."""
+    """Raise OptionError if --central-position lies outside the window of --context-width phones."""
     if not 0 <= options.central_position < options.context_width:
         raise OptionError(f"--central-position={options.central_position} lies outside a window of "
                           f"--context-width={options.context_width} phones")
@@ -46,7 +46,7 @@ See also: sum-tree-stats, build-tree
     option("phone-map", str, "", "File with lines <old-phone> <new-phone>, integers"),
 ])
 def acc_tree_stats(args: list[str], options: Options) -> int:
-    """Accumulate statistics; return 1 if there was no utterance."""
+    """Write statistics for tree building; return 1 if no utterance could be added."""
     import numpy as np
 
     from nnet3py.cli.alignments.alignments import read_phone_map
@@ -103,7 +103,7 @@ e.g.:
 See also: acc-tree-stats, build-tree
 """, arguments=(2, None), options=[BINARY])
 def sum_tree_stats(args: list[str], options: Options) -> int:
-    """Sum statistics; return 1 if there were none."""
+    """Write the sum of statistics for tree building; return 1 if they are empty."""
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.trees.stats import TreeStats, summed
 
@@ -132,7 +132,7 @@ See also: acc-tree-stats, compile-questions
     option("num-classes", int, -1, "Number of classes, for --mode=k-means"),
 ])
 def cluster_phones(args: list[str], options: Options) -> None:
-    """Cluster phones, and write their sets."""
+    """Write sets of phones, clustered by their statistics: questions, or classes by k-means."""
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import read_integer_lines, write_text
     from nnet3py.trees.clustering import phone_classes, question_sets
@@ -182,7 +182,7 @@ See also: cluster-phones, build-tree
     option("num-iters-refine", int, 0, "Iterations of refining a question at each node that asks it"),
 ])
 def compile_questions(args: list[str], options: Options) -> None:
-    """Compile and write questions."""
+    """Convert sets of phones to questions for tree building, and write these."""
     from nnet3py.errors import FormatError
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object, write_object
@@ -217,7 +217,7 @@ def compile_questions(args: list[str], options: Options) -> None:
 
 
 def _read_inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
-    """Read statistics, roots, questions and topology, the first four arguments."""
+    """Read the statistics, roots, questions and topology that the first four arguments name."""
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import read_lines
@@ -240,7 +240,7 @@ e.g.:
 See also: acc-tree-stats, compile-questions, gmm-init-model
 """, arguments=(5, 5), options=[BINARY, *_BUILD])
 def build_tree(args: list[str], options: Options) -> None:
-    """Build a tree."""
+    """Build and write a decision tree."""
     from nnet3py.io.object_files import write_object
     from nnet3py.trees import build
 
@@ -271,7 +271,7 @@ See also: build-tree
     option("cluster-leaves", bool, True, "Merge similar leaves of the larger tree"),
 ])
 def build_tree_two_level(args: list[str], options: Options) -> None:
-    """Build two trees."""
+    """Write a large tree, and the map from its leaves to those of a smaller tree."""
     from nnet3py.io.object_files import write_object
     from nnet3py.trees import build
 
@@ -295,7 +295,7 @@ e.g.: copy-tree --binary=false tree tree.txt
 See also: tree-info, draw-tree
 """, arguments=(2, 2), options=[BINARY])
 def copy_tree(args: list[str], options: Options) -> None:
-    """Copy a tree."""
+    """Copy a decision tree."""
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object, write_object
 
@@ -317,7 +317,7 @@ See also: tree-info, copy-tree
     option("svg", bool, False, "Print the picture as SVG, without GraphViz"),
 ])
 def draw_tree(args: list[str], options: Options) -> None:
-    """Print a tree."""
+    """Print a drawing of a decision tree: GraphViz's language, SVG or HTML."""
     from nnet3py.hmm.alignment import read_symbol_table
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object

@@ -35,7 +35,7 @@ See also: make-mono-tree
     BINARY.but(default=False),
 ])
 def make_topology(args: list[str], options: Options) -> int:
-    """Make and write a topology."""
+    """Write an HMM topology for lists of phones; return 0."""
     from nnet3py.hmm.topology import chain_topology, left_to_right_topology
     from nnet3py.io.object_files import write_object
 
@@ -67,7 +67,7 @@ e.g.:
 See also: phones-to-ali, nnet3-am-init, tree-info
 """, arguments=(3, 3), options=[BINARY, _SHARED_PHONES])
 def make_mono_tree(args: list[str], options: Options) -> int:
-    """Make and write a tree and a transition model."""
+    """Write a monophone tree and its transition model; return 0."""
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.hmm.tree import initial_transition_model, monophone_tree
     from nnet3py.io.object_files import read_object, write_object
@@ -103,7 +103,7 @@ See also: build-tree, gmm-init-mono
     option("var-floor", float, 0.01, "Variance floor"),
 ])
 def gmm_init_model(args: list[str], options: Options) -> int:
-    """Make and write a model."""
+    """Write a GMM made from a tree and its statistics; return 0."""
     from nnet3py.formats.matrices import write_vector
     from nnet3py.gaussians.mixtures import GmmModel
     from nnet3py.hmm.topology import HmmTopology
@@ -136,7 +136,7 @@ def _dimension(text: str) -> int:
 
 
 def _read_phone_sets(rxfilename: str, topology: HmmTopology) -> list[tuple[int, ...]]:
-    """Read sets of phones that share pdfs; without a file each phone is a set."""
+    """Read sets of phones that share pdfs; without a file each phone of the topology is a set."""
     from nnet3py.io.streams import read_integer_lines
     from nnet3py.trees.initial_models import phone_sets
 
@@ -179,7 +179,7 @@ See also: make-mono-tree, gmm-init-model, gmm-init-biphone
            "deviations"),
 ])
 def gmm_init_mono(args: list[str], options: Options) -> None:
-    """Make and write a tree and a model."""
+    """Write a monophone tree and a GMM."""
     from nnet3py.errors import within
     from nnet3py.feat.cmvn import accumulate_stats, empty_stats
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -222,7 +222,7 @@ See also: gmm-init-mono, build-tree
            "apart from other phones'"),
 ])
 def gmm_init_biphone(args: list[str], options: Options) -> None:
-    """Make and write a tree and a model."""
+    """Write the full biphone tree and a GMM."""
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import read_lines
