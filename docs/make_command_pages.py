@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from nnet3py.cli.egs import options as egs_options
+from nnet3py.cli import egs as egs_options
 from nnet3py.cli.nnet import utterances
 from nnet3py.cli.process import option_groups
 from nnet3py.cli.process.command import KaldiCommand, load

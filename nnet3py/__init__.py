@@ -222,8 +222,8 @@ def _advice(name: str) -> str | None:
     """Return the hint for a name that the package does not have; None if there is no hint."""
     if name.startswith("_"):
         return None
+    from nnet3py.advice import NAMES
     from nnet3py.config_line import did_you_mean
-    from nnet3py.names_elsewhere import NAMES
 
     return NAMES.get(name) or did_you_mean(name, list(_PUBLIC))
 

@@ -10,14 +10,13 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3py.advice import Advising
+from nnet3py.advice import ACOUSTIC_MODEL, NETWORK, Advising
 from nnet3py.components.base import Component
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.matrices import read_vector, write_vector
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.names_elsewhere import ACOUSTIC_MODEL, NETWORK
 from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.model_place import model_in
 from nnet3py.network.nnet import Nnet

@@ -271,7 +271,7 @@ def _lookahead_files() -> dict[str, bytes]:
 
 def _fst_type_samples() -> list[Sample]:
     from nnet3py.fst.text import with_symbols
-    from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
+    from nnet3py.transducers import COMPACT_KINDS, CONST_KINDS
 
     found = [Sample("FST types", kind, written(FITTING[kind.partition("_")[2]], kind), _read_fst_type)
              for kind in COMPACT_KINDS]

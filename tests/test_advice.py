@@ -12,9 +12,8 @@ from typing import ClassVar
 import pytest
 
 import nnet3py
-from nnet3py.advice import Advising, AdvisingType, arguments_elsewhere, elsewhere
+from nnet3py.advice import NAMES, Advising, AdvisingType, arguments_elsewhere, elsewhere
 from nnet3py.errors import UsageError
-from nnet3py.names_elsewhere import NAMES
 
 
 class Machine(Advising, metaclass=AdvisingType):

@@ -10,7 +10,7 @@ from paths import shared_golden
 
 from nnet3py.cli.alignments.posteriors import ali_to_post
 from nnet3py.cli.feat.copy_feats import copy_feats, feat_to_dim, feat_to_len
-from nnet3py.cli.tables.copying import copy_int_vector, copy_matrix
+from nnet3py.cli.tables.matrices import copy_int_vector, copy_matrix
 
 MATRICES = "a  [\n  1 2 3\n  4 5 6 ]\nb  [\n  -1 0.5 0.25 ]\n"
 ALIGNMENTS = "a 3 3 7 \nb 1 \nc \n"

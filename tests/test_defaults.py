@@ -23,7 +23,8 @@ def option_classes() -> list[str]:
         for node in tree(path).body:
             if isinstance(node, ast.ClassDef) and node.name.endswith("Options") and not node.name.startswith("_") \
                     and any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
-                found.append(".".join([*path.relative_to(ROOT).with_suffix("").parts, node.name]))
+                parts = path.relative_to(ROOT).with_suffix("").parts
+                found.append(".".join([*(part for part in parts if part != "__init__"), node.name]))
     return found
 
 

@@ -8,8 +8,8 @@ import pytest
 from fst_cases import ACCEPTOR, FITTING, INF, LINE, PLAIN, TRANSDUCER, WEIGHTED_LINE, read, written
 
 from nnet3py.errors import FormatError
+from nnet3py.transducers import COMPACT_KINDS, CONST_KINDS
 from nnet3py.transducers.fst import Fst
-from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
 
 
 @pytest.mark.parametrize("kind", COMPACT_KINDS)

@@ -1,4 +1,4 @@
-"""nnet3py/compiler/fuse/matrices.py: matrices that are left out or share a place; results stay the same."""
+"""nnet3py/compiler/fuse/passes.py: matrices that are left out or share a place; results stay the same."""
 from __future__ import annotations
 
 import numpy as np
@@ -9,7 +9,7 @@ import nnet3py
 from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.computation import BACKPROPS, Command, CommandType, Computation, command
-from nnet3py.compiler.fuse.matrices import needless_copies
+from nnet3py.compiler.fuse.passes import needless_copies
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.normalize import BatchNormComponent

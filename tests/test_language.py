@@ -51,7 +51,6 @@ CHECKED: tuple[str, ...] = (
     "lattices/",
     "log.py",
     "model_info.py",
-    "names_elsewhere.py",
     "network/",
     "ops/",
     "option_fields",

@@ -115,7 +115,7 @@ def test_waiting_is_tried_a_second_time_computing_is_not(tmp_path, monkeypatch):
 def test_tests_of_a_module():
     assert mutants.tests_of("nnet3py/ops/cpu/rows.py")[0] == "tests/test_ops_rows.py"
     assert mutants.tests_of("nnet3py/ops/cpu/normalize.py")[0].startswith("tests/test_ops_")
-    assert "tests/test_fuse_matrices.py" in mutants.tests_of("nnet3py/compiler/fuse/matrices.py")
+    assert "tests/test_fuse_matrices.py" in mutants.tests_of("nnet3py/compiler/fuse/passes.py")
     assert (mutants.tests_of("nnet3py/ops/cuda/small_matrices.py")[0]
             == "tests/test_ops_small_matrices.py in the simulator")
     assert all(Path(mutants.ROOT, test).is_file() for test in mutants.tests_of("nnet3py/runtime/binding.py"))

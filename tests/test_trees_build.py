@@ -13,9 +13,9 @@ from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.tree import Constant, ContextDependency, Split, Table
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.streams import read_integer_lines, read_lines
+from nnet3py.trees import BuildOptions
 from nnet3py.trees.build import build_tree, build_two_level, grow, leaves_of, read_roots, substituted
 from nnet3py.trees.clustering import Questions, compiled_questions, phone_classes, question_sets
-from nnet3py.trees.options import BuildOptions
 from nnet3py.trees.stats import TreeStats, objective
 
 TREES = DATA / "trees"

@@ -253,5 +253,5 @@ def test_damage_in_a_table_names_the_key(tmp_path):
     with pytest.raises(FormatError, match="key u2: expected 'RIFF'"), \
             SequentialReader(f"ark:{tmp_path}/a.ark", WAVE) as reader:
         list(reader)
-    with pytest.raises(Nnet3Error, match="is not sound"):
+    with pytest.raises(Nnet3Error, match="only sound can be written"):
         WAVE_DURATION.write(TokenWriter(io.BytesIO(), True), 1.0)

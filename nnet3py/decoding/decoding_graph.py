@@ -49,7 +49,7 @@ class DecodingGraph(metaclass=AdvisingType):
     Attributes
     ----------
     num_states, num_arcs : numbers of states and arcs
-    states, arcs : int, the memory addresses of the tables
+    states, arcs : int, the memory addresses of the tables (states, 5) and (arcs, 4)
 
     Raises
     ------

@@ -14,7 +14,7 @@ from nnet3py.errors import UsageError
 from nnet3py.ivectors.options import OnlineSettings
 from nnet3py.option_fields import like, opt
 from nnet3py.training.options import TrainerOptions
-from nnet3py.trees.options import BuildOptions
+from nnet3py.trees import BuildOptions
 
 
 @dataclass(init=False, repr=False, eq=False)

@@ -40,9 +40,9 @@ from nnet3py.io.tokens import TokenWriter
 from nnet3py.lattices.word_alignment import read_word_boundaries
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import read_decoding_graph
+from nnet3py.transducers import COMPACT_KINDS
 from nnet3py.transducers.fst import INPUT_SYMBOLS, NO_WEIGHT, OUTPUT_SYMBOLS, Fst, Stored, tables_with
 from nnet3py.transducers.fst_binary import write_binary_fst
-from nnet3py.transducers.fst_kinds import COMPACT_KINDS
 from nnet3py.transducers.fst_text import read_fst
 from nnet3py.transducers.ngram_fst import NgramFst, ngram_of_fst, write_ngram
 from nnet3py.transducers.ngram_mixture import mixture as ngram_fst_mixture

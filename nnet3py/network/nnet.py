@@ -10,14 +10,13 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnet3py.advice import Advising
+from nnet3py.advice import NETWORK, Advising
 from nnet3py.components.base import Component
 from nnet3py.components.updatable import UpdatableComponent, is_updatable
 from nnet3py.config_line import did_you_mean
 from nnet3py.errors import ConfigError, Nnet3Error, ShapeError, UsageError
 from nnet3py.io.object_files import write_object
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.names_elsewhere import NETWORK
 from nnet3py.network.callable_model import CallableModel
 from nnet3py.network.descriptor import Descriptor, Source
 from nnet3py.network.edit_checks import (

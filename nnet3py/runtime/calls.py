@@ -167,7 +167,7 @@ class _BackpropCall:
         self._ops, self._parts = ops, parts
         (norm, self._norm_args), (relu, self._relu_args) = parts
         self._norm, self._relu = cast(BackpropCall, norm), cast(BackpropCall, relu)
-        # The batch norm's output has overwritten the rectifier's: see SharePlaces in compiler/fuse/matrices.py.
+        # The batch norm's output has overwritten the rectifier's: see SharePlaces in compiler/fuse/passes.py.
         self._relu_y_is_gone = same_memory(self._relu_args[2], self._norm_args[2])
 
     def __call__(self) -> None:

@@ -385,7 +385,7 @@ class Trainer(Advising):
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a state as if there had been no break: ``trainer.load_state_dict(np.load("state.npz"))``.
 
-        ``state`` has the arrays that :meth:`state_dict` returns, by name.
+        ``state`` has float and int arrays by name, of the shapes in :meth:`state_dict`: (rows, cols), (dim,).
 
         Raises
         ------

@@ -15,7 +15,7 @@ import numpy as np
 
 from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.transducers import ngram_fst
+from nnet3py.transducers import COMPACT_KINDS, CONST_KINDS, ngram_fst
 from nnet3py.transducers.compact_lattice import fill_states, read_state_words
 from nnet3py.transducers.fst import (
     ARC_TYPES,
@@ -32,7 +32,6 @@ from nnet3py.transducers.fst import (
     read_header,
     stored_facts,
 )
-from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
 from nnet3py.transducers.fst_operations import MUTABLE, known_properties
 from nnet3py.transducers.ngram_fst import ngram_body, ngram_of_fst
 

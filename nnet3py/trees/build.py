@@ -16,8 +16,8 @@ import numpy as np
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.tree import Constant, ContextDependency, Map, Root, Split, Table, stub_tree
+from nnet3py.trees import BuildOptions
 from nnet3py.trees.clustering import Questions, QuestionsForKey, bottom_up, refine
-from nnet3py.trees.options import BuildOptions
 from nnet3py.trees.stats import ABSENT, TreeStats, check_not_empty, objective, sum_float32
 
 _BOTH = 2      # the clusters of a question: no, yes

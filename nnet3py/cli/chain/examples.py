@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.chain.options import SupervisionOptions
-from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
+from nnet3py.cli.egs import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error, within

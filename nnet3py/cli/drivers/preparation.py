@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nnet3py.cli.drivers.staged_work import RESUMES, run_work
+from nnet3py.cli.drivers import RESUMES, run_work
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared
 from nnet3py.drivers.staged_options import (

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
+from nnet3py.cli.egs import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within

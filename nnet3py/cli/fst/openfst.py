@@ -17,7 +17,7 @@ from nnet3py.cli.process.command import KaldiCommand, kaldi_command
 from nnet3py.cli.process.option_groups import QUIET
 from nnet3py.cli.process.options import Option, Options, option
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.transducers.fst_kinds import COMPACT_KINDS, CONST_KINDS
+from nnet3py.transducers import COMPACT_KINDS, CONST_KINDS
 
 if TYPE_CHECKING:
     from nnet3py.fst.text import TextForm

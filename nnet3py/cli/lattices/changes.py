@@ -1,4 +1,4 @@
-"""Programs that change single lattices: lattice-copy, -scale, -add-penalty, -rmali, -prune, -limit-depth, -project …
+"""Programs that change single lattices: lattice-copy, -scale, -add-penalty, -rmali, -prune, -limit-depth, -project.
 
 Also lattice-depth, -depth-per-frame, -to-fst, -add-trans-probs and -boost-ali.
 """

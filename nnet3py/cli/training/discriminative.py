@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.egs.options import EGS_OF_FEATURES
+from nnet3py.cli.egs import EGS_OF_FEATURES
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM
 from nnet3py.cli.process.options import BINARY, Options, declared, fields_from, option
