@@ -30,8 +30,7 @@ class NodeRule:
     is_pointwise : whether a row depends on the same row of the only source, and on nothing else
     uses_all : whether a row with all its possible dependencies available is computable and uses all of them
     shifts : if all dependencies of a row are at the same n and x and at fixed distances in t: for each column the
-        source
-        and the distance; else None
+        source and the distance; else None
     """
 
     is_pointwise = False

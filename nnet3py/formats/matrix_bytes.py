@@ -60,7 +60,7 @@ def _bytes_of(data: bytes, entries: list[Found]) -> list[bytes]:
 
 RAW_MATRIX: Holder[Any] = Holder("matrix", read_stored, _write_stored, select=_select_range,
                                  skimmer=lambda: MatrixSkimmer(_bytes_of))
-"""The same, and matrices of binary archives are their bytes; doubles are not."""
+"""Holder like STORED_MATRIX, but matrices of binary archives are kept as their bytes, except doubles."""
 
 
 _FLOAT = 4

@@ -82,8 +82,7 @@ class LoopedComputer(Advising):
     debug : whether to log every command as it runs
     training_mode : whether to compute with ``nnet`` itself, with batch norm and dropout as they are set
     cache_dir : a folder where the compiled computation is kept for other processes; None: the folder that the
-        environment
-        variable NNET3PY_COMPUTATION_CACHE names; "": no folder
+        environment variable NNET3PY_COMPUTATION_CACHE names; "": no folder
     max_batch : the largest number of streams that are computed together
 
     Attributes
