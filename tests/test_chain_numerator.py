@@ -2,16 +2,18 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 
 import numpy as np
 import pytest
 from chain_graphs import acceptor, supervision
 from graph_sums import paths
 
-from nnet3py.chain.numerator import compute_numerator, state_times, timed_graphs
+from nnet3py.chain.numerator import QueuedNumerator, compute_numerator, state_times, timed_graphs
 from nnet3py.egs.chain_example import Supervision
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.general import SparseMatrix
+from nnet3py.ops import get_ops
 
 LOG_PROB = 1e-5        # float32 scores, summed over some tens of arcs
 DERIVATIVE = 2e-5
@@ -122,3 +124,14 @@ def test_nan_in_the_output(end_to_end):
     found = supervision(np.random.default_rng(1), 2, 3, 4, end_to_end=end_to_end)
     result = compute_numerator(found, np.full((6, 4), np.nan, np.float32))
     assert np.isnan(result.log_prob)
+
+
+@pytest.mark.parametrize(("backward", "warns"), [(-7.01, False), (-7.02, True)])
+def test_passes_that_disagree_are_named(backward, warns, caplog):
+    """By more than 2 in 1000, as in Kaldi, whose place in the code the line has."""
+    halved = dataclasses.replace(supervision(np.random.default_rng(1), 2, 3, 4), weight=0.5)
+    queued = QueuedNumerator(get_ops("cpu"), halved, None, ())
+    with caplog.at_level(logging.WARNING):
+        assert queued.result(np.array([[-4.0, backward + 3.0], [-3.0, -3.0]])) == (-3.5, True)
+    assert [(record.getMessage(), record.kaldi_place) for record in caplog.records] == [
+        ("Disagreement in forward/backward log-probs: -7.02 vs. -7", ("Backward", "chain-numerator.cc", 150))][:warns]

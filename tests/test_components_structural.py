@@ -88,6 +88,7 @@ def test_configs(tmp_path):
     assert from_config(NoOpComponent, "dim=3 backprop-scale=-2").backprop_scale == -2.0
     assert from_config(ElementwiseProductComponent, "input-dim=6 output-dim=3").output_dim == 3
     assert from_config(SumBlockComponent, "input-dim=6 output-dim=3 scale=0.5").block_scale == 0.5
+    assert from_config(SumBlockComponent, "input-dim=1 output-dim=1").output_dim == 1
     assert from_config(SumGroupComponent, "sizes=3:4,5").sizes.tolist() == [3, 4, 5]
     assert from_config(SumGroupComponent, "input-dim=6 output-dim=3").sizes.tolist() == [2, 2, 2]
     assert from_config(PermuteComponent, "column-map=1,,0").column_map.tolist() == [1, 0]

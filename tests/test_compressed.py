@@ -228,6 +228,18 @@ def test_no_numbers(value: float) -> None:
         CompressedMatrix.compress(np.array([[1.0, value]]))
 
 
+def test_a_column_whose_percentiles_are_one_number_has_the_first_code_above_them(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    """The range is so small beside the values that the percentiles of a constant column are the same float32."""
+    matrix = np.full((20, 2), 1e6, dtype=np.float32)
+    matrix[:, 1] += np.float32(0.0625)
+    for compiled in (False, True):
+        use_compiled_code(monkeypatch, compiled)
+        made = CompressedMatrix.compress(matrix, CompressionMethod.SPEECH_FEATURE)
+        np.testing.assert_array_equal(made.to_dense(), matrix)
+        assert (made.codes == 192).all()
+
+
 @pytest.mark.parametrize("token", ["CM", "CM2", "CM3"])
 def test_lengths_are_checked_first(token: str) -> None:
     data = token.encode() + b" " + bytes(8) + b"\xff\xff\xff\x7f\xff\xff\xff\x7f" + bytes(100)

@@ -15,6 +15,7 @@ from nnet3py.errors import FormatError
 from nnet3py.fst import const_arpa
 from nnet3py.fst.arpa import Arpa, Section, WordIds, read_arpa
 from nnet3py.fst.const_arpa import ConstArpa, build_const_arpa
+from nnet3py.fst.const_arpa_loops import first_damage
 
 TRIGRAM, KALDIS = DATA / "graphs" / "trigram.int.arpa", DATA / "graphs" / "G.carpa"
 BOS, EOS = 16, 17
@@ -141,6 +142,12 @@ def test_damaged_heads(model: ConstArpa, tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(KALDIS.read_bytes()[:-200])
     with pytest.raises(FormatError):
         ConstArpa.read(tmp_path / "short")
+
+
+def test_a_word_whose_record_is_not_there_is_damage() -> None:
+    nothing, words = np.zeros(0, dtype=np.int64), np.array([0, 1], dtype=np.int64)    # 0: no record; 1: the first
+    for pool, damage in (([], -2), ([0, 0, 0], -1)):
+        assert first_damage(words, np.array(pool, dtype=np.int32), nothing) == damage
 
 
 def test_next_states(model: ConstArpa, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

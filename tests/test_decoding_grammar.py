@@ -138,6 +138,7 @@ def test_word_loop():
     costs = path_costs(loop, 2)
     assert len(costs) == 1 + 4 + 16
     assert costs[(1, 4), (1, 4)] == pytest.approx(2 * (math.log(4) + 0.5), abs=COST)
+    assert path_costs(word_loop(WORDS), 1)[(1,), (1,)] == pytest.approx(math.log(4), abs=COST)
     with pytest.raises(FormatError, match="no word 'z'"):
         word_loop(WORDS, ["z"])
     with pytest.raises(FormatError, match="needs words"):

@@ -127,6 +127,17 @@ def test_partial_lattices_are_sorted_and_connected_to_their_frames(graph, likes)
     assert times[lattice.is_final].tolist() == [30] * int(lattice.is_final.sum())
 
 
+def test_the_lattice_of_the_first_frames_ends_in_the_last_of_them(graph, likes):
+    search = LatticeDecoder(graph, NARROW)
+    search.advance(likes[0][:30])
+    for num_frames in (12, 29, 30):
+        lattice = trimmed(search.raw_lattice(False, num_frames))
+        times = np.zeros(lattice.num_states, dtype=int)
+        for source, to, label in zip(lattice.sources, lattice.next_states, lattice.input_labels, strict=True):
+            times[to] = times[source] + (label != 0)
+        assert set(times[lattice.is_final].tolist()) == {num_frames}
+
+
 def test_final_costs(graph, likes):
     search = LatticeDecoder(graph, NARROW)
     search.advance(likes[0])

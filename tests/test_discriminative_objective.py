@@ -17,6 +17,7 @@ from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
 from nnet3py.lattices.states import LatticeError
 from nnet3py.ops import get_ops
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 RELATIVE = 2e-6         # Kaldi's sums of 160 frames are of float32
 DERIV = 1e-6            # Kaldi's posteriors are of float32
@@ -128,6 +129,22 @@ def test_posteriors_of_a_frame_add_up_to_one(rng):
     np.testing.assert_allclose(deriv.sum(axis=1), 0.0, atol=DERIV)
     accuracy = computed(supervision, output, criterion="mpfe").objective
     assert 0.0 <= accuracy <= 6.0
+
+
+@pytest.mark.parametrize("criterion", ["mmi", "mpfe", "smbr"])
+def test_an_epsilon_arc_has_no_frame(rng, criterion):
+    """Before or after the only frame it changes nothing, and is not taken for an arc of a frame that is not there."""
+    plain, output = cases.supervision(rng, 1), cases.log_probs(rng, 1)
+    arcs, end = plain.den_lat, plain.den_lat.num_states
+    finals = np.full((end + 1, 2), NO_WEIGHT, np.float32)
+    finals[end] = arcs.final_weights[end - 1]
+    longer = Fst.from_arcs(arcs.start, finals, *(np.append(part, last) for part, last in (
+        (arcs.sources, end - 1), (arcs.input_labels, 0), (arcs.output_labels, 0))),
+                           np.append(arcs.weights, np.zeros((1, 2), np.float32), axis=0),
+                           np.append(arcs.next_states, end), arcs.arc_type)
+    expected, found = (computed(changed(plain, den_lat=lattice), output, criterion=criterion, boost=0.1)
+                       for lattice in (arcs, longer))
+    assert found.objective == pytest.approx(expected.objective, rel=RELATIVE)
 
 
 def test_no_number_gives_ten_per_frame(rng, caplog):

@@ -1,6 +1,7 @@
 """Stages of fine-tuning on a small recognizer without tree, lexicon, word boundaries: parts, features, alignments."""
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.data_folder import read_list, write_list
 from nnet3py.errors import FormatError
 from nnet3py.fine_tuning import align, egs, features, model
+from nnet3py.fine_tuning import folder as new_folder
 from nnet3py.fine_tuning.plan import OLD_MARK, FineTuneOptions, WorkFolder
 from nnet3py.fine_tuning.train import interpolated, rate_factors
 from nnet3py.fine_tuning.words import renumbered_words, union_of_graphs
@@ -62,6 +64,22 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> WorkFolder:
 def matrices(scp: Path) -> dict[str, np.ndarray]:
     with SequentialReader(f"scp:{scp}", FLOAT_MATRIX) as reader:
         return dict(reader)
+
+
+@pytest.mark.parametrize("is_old", [False, True])
+def test_the_new_folder_says_what_is_new_in_it(tmp_path: Path, is_old: bool) -> None:
+    work = WorkFolder(tmp_path / "work")
+    work.train.mkdir(parents=True)
+    work.final_model.write_bytes(b"new parameters")
+    work.choice.write_text(json.dumps({"is_old": is_old}))
+    new_folder.run(work, FineTuneOptions(dir=str(work.path), model=str(PACKAGE), data="data", out="new"))
+    words = "the parameters are the old ones" if is_old else "the parameters are new"
+    assert f"{words}, the graph is the old one." in (work.new_model / new_folder.NOTE).read_text()
+    assert (work.new_model / "am" / "final.mdl").read_bytes() == b"new parameters"
+    work.graph.mkdir()
+    (work.graph / "other.fst").touch()
+    new_folder.run(work, FineTuneOptions(dir=str(work.path), model=str(PACKAGE), data="data", out="new"))
+    assert f"{words}, the graph is new." in (work.new_model / new_folder.NOTE).read_text()
 
 
 def test_what_cannot_be_had_is_said_in_a_line(work):

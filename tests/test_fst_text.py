@@ -81,6 +81,12 @@ def test_what_is_no_fst(lines: bytes, message: str) -> None:
         fst_of_text(lines, TextForm(), "x.txt")
 
 
+def test_numbers_may_have_a_sign_also_where_another_line_is_wrong() -> None:
+    assert fst_of_text(b"0 +1 +2 1\n+1\n", TextForm()).input_labels.tolist() == [2]
+    with pytest.raises(FormatError, match="line 2 of an FST, found '1 x 1 1'"):
+        fst_of_text(b"0 +1 1 1\n1 x 1 1\n", TextForm(), "x.txt")
+
+
 def test_more_that_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match="cannot have 1000000001 states"):
         fst_of_text(b"0 1000000000 1 1\n", NUMBERED)

@@ -538,6 +538,9 @@ def test_what_is_missing_for_recognition(tmp_path: Path) -> None:
     assert "there is no graph" in text and "make-graph" in text
     assert "features of dimension 40, which the network takes: the folder's options make 20" in text
     assert "i-vectors of dimension 12" in text
+    assert "may be pitch" not in text
+    (folder / "conf" / "mfcc.conf").write_text("--num-ceps=37\n")
+    assert "3 more may be pitch: copy conf/pitch.conf" in missing(inspect(str(folder)).recognition)
     (folder / "conf" / "mfcc.conf").write_text("--num-kepstra=20\n")
     assert "--num-kepstra is not an option" in missing(inspect(str(folder)).recognition)
     text = " ".join(inspect(str(folder)).text().split())

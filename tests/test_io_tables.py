@@ -9,6 +9,7 @@ import pytest
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
+from nnet3py.formats.layouts import dense_runs
 from nnet3py.fst.text import read_symbols
 from nnet3py.io.random_access import RandomAccessReader
 from nnet3py.io.streams import read_text
@@ -107,6 +108,19 @@ def test_an_archive_with_a_script(tmp_path: Path, form: str) -> None:
         assert list(entries) == list(matrices)
         for key, matrix in matrices.items():
             np.testing.assert_array_equal(entries[key], matrix)
+
+
+def test_bytes_are_moved_from_archive_to_archive(tmp_path: Path) -> None:
+    with TableWriter(f"ark:{tmp_path / 'x.ark'}", FLOAT_MATRIX) as writer:
+        for key in ("a", "b"):
+            writer.write(key, np.full((2, 3), ord(key), dtype=np.float32))
+    with SequentialReader(f"ark:{tmp_path / 'x.ark'}", FLOAT_MATRIX) as reader, TableWriter(
+            f"ark,scp:{tmp_path / 'y.ark'},{tmp_path / 'y.scp'}", FLOAT_MATRIX) as writer:
+        for run in reader.runs(dense_runs):
+            writer.move(reader, run)
+    assert (tmp_path / "y.ark").read_bytes() == (tmp_path / "x.ark").read_bytes()
+    with SequentialReader(f"scp:{tmp_path / 'y.scp'}", FLOAT_MATRIX) as reader:
+        assert {key: value[1, 2] for key, value in reader} == {"a": ord("a"), "b": ord("b")}
 
 
 def test_neither_archive_nor_script_is_left_of_a_failure(tmp_path: Path) -> None:

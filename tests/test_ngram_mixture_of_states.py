@@ -96,6 +96,13 @@ def test_what_a_model_lacks_of_one_it_lacks_in_the_mixture() -> None:
         assert before < 0.99 and after == pytest.approx(0.75 * before + 0.25, abs=1e-4)
 
 
+def test_a_table_with_more_symbols_counts_them_and_goes_on_after_the_largest() -> None:
+    """The bytes between the name and the symbols: the next number that is free, and the number of symbols."""
+    for number, free in ((1, 2), (5, 6)):
+        head = tables_with(TABLE, [{"b": number}])[len(b"....") + len(b"....t"):][:16]
+        assert [int.from_bytes(head[place:place + 8], "little") for place in (0, 8)] == [free, 3]
+
+
 def test_a_file_keeps_symbols_and_gets_more(tmp_path: Path) -> None:
     ngram = ngram_states(Ngram.estimate(texts(1, "abc", 9), 2), NUMBERS)
     stored = Stored(KIND, 0, 0, INPUT_SYMBOLS | OUTPUT_SYMBOLS, tables_with(TABLE + TABLE, [{"b": 2}, {"c": 7}]))

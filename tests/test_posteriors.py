@@ -22,6 +22,14 @@ def test_bytes_are_kaldis() -> None:
     assert written(write_posterior, frames, binary=False) == b"[ 3 0.5 12 0.5 ] [ ] [ 7 1 ] \n"
 
 
+def test_parts_have_the_frames_asked_for() -> None:
+    frames = [[(3, 0.5)], [(4, 0.25), (5, 0.75)], [], [(7, 1.0)]]
+    whole = Posterior.from_lists(frames)
+    for first, end in ((0, 4), (1, 3), (1, 4), (2, 2), (3, 4)):
+        part = whole.part(first, end)
+        assert list(part) == frames[first:end] and part.row_starts[0] == 0
+
+
 @pytest.mark.parametrize("name, binary", [("post.ark", True), ("post.txt", False)])
 def test_archives_are_written_back(name: str, binary: bool) -> None:
     entries = list(archive(SAMPLES / name, read_posterior))

@@ -109,6 +109,20 @@ def test_samples_estimate_the_sum_over_all_words() -> None:
     assert np.mean(estimates) == pytest.approx(values[1:].sum(), abs=4 * error)
 
 
+def test_probable_words_are_drawn_more_often() -> None:
+    """In proportion to the mean of the histories' distributions, but for the twentieth that all words share."""
+    distribution = WordDistribution(ngram_arpa(Ngram.estimate(SENTENCES, 3), WORDS.table.ids), WORDS)
+    sampler, rng = WordSampler(distribution, WORDS, 1), np.random.default_rng(0)
+    before_last, last, targets = np.array([-1]), np.array([WORDS.bos]), np.array([WORDS.eos])
+    others = np.setdiff1d(np.arange(1, len(WORDS)), targets)
+    expected = 0.95 * distribution.mean(before_last, last)[others] + 0.05 / len(WORDS)
+    counts = np.zeros(len(WORDS))
+    for _ in range(3000):
+        counts[sampler.sample(before_last, last, targets, rng).words] += 1
+    np.testing.assert_allclose(counts[others] / 3000, expected / expected.sum(), atol=0.04)    # four deviations
+    assert counts[WORDS.table["aa"]] > 5 * counts[WORDS.table["c"]]
+
+
 # -- the trainer -------------------------------------------------------------------------------------------------------
 
 

@@ -147,6 +147,8 @@ def test_leaves_of_events() -> None:
     assert leaves_of(tree, events).tolist() == [0, 0, 1, 2]
     with pytest.raises(Nnet3Error, match="no leaf"):
         leaves_of(tree, np.array([[1, 2]], dtype=np.int32))
+    with pytest.raises(Nnet3Error, match="no leaf"):                  # a question about a phone that events do not have
+        leaves_of(Split(1, frozenset([1]), Constant(0), Constant(1)), events)
     other = substituted(tree, {0: Table(-1, (Constant(5), Constant(6)))})
     assert isinstance(other, Split) and leaves_of(other, events[:1]).tolist() == [5]
 

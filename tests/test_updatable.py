@@ -8,7 +8,7 @@ import pytest
 from component_cases import reread, written
 
 from nnet3py.components.affine import AffineComponent
-from nnet3py.components.updatable import UpdateSettings
+from nnet3py.components.updatable import UpdateSettings, default_rank_in, default_rank_out
 from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader
 
@@ -99,3 +99,8 @@ def test_perturbation_has_the_size_asked_for():
     c.perturb(0.1, rng)
     assert c.vectorize().std() == pytest.approx(0.1, rel=0.05)   # 5100 draws
     assert c.bias_params.any()
+
+
+def test_default_ranks_are_half_the_dimension_rounded_up():
+    assert [default_rank_in(dim) for dim in (1, 2, 5, 39, 500)] == [1, 1, 3, 20, 20]
+    assert [default_rank_out(dim) for dim in (1, 2, 5, 159, 500)] == [1, 1, 3, 80, 80]

@@ -4,6 +4,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -177,6 +178,18 @@ def test_programs_that_are_not_there() -> None:
     assert done.returncode == 1 and done.stderr == "python -m nnet3py.vosk: there is no program nowhere.py\n"
     done = subprocess.run([sys.executable, "-m", "nnet3py.vosk"], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 2 and done.stderr.startswith("usage: python -m nnet3py.vosk PROGRAM")
+
+
+def test_programs_import_what_is_beside_them(tmp_path: Path) -> None:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "beside.py").write_text("NAME = 'beside'\n")
+    (folder / "program.py").write_text("import sys\nimport vosk\nfrom beside import NAME\n"
+                                       "print(NAME, vosk.__name__, sys.argv[1:])\n")
+    for words in ([], ["x"]):
+        done = subprocess.run([sys.executable, "-m", "nnet3py.vosk", str(folder / "program.py"), *words],
+                              capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+        assert (done.stdout, done.stderr) == (f"beside nnet3py.vosk {words}\n", "")
 
 
 def test_transcriber_writes_what_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -184,6 +184,17 @@ def test_layers_whose_output_is_an_expression():
     assert expansion.layers[2].input == "Append(Round(s-pooling-2-2, 2), Offset(Round(s-pooling-2-2, 2), 2))"
 
 
+def test_a_residual_block_that_changes_nothing_has_no_convolution_around_it():
+    for options, changes in (("height=6 num-filters=4", False), ("height=6 num-filters=5", True),
+                             ("height-in=6 height-out=3 num-filters=4 time-period=2", True)):
+        assert ("conv_bypass" in expand(xconfig("res2-block", options)).ref) is changes
+
+
+def test_the_bottleneck_of_lstmb_is_orthonormal_by_default():
+    text = expand(xconfig("lstmb-layer", "cell-dim=6 bottleneck-dim=4")).ref
+    assert "type=LinearComponent" in text and re.search(r"W_all_a .*orthonormal-constraint=1\.0 ", text)
+
+
 # -- single layers' values ---------------------------------------------------------------------------------------------
 
 
