@@ -258,7 +258,9 @@ class OnlineNaturalGradient:
         return not self.frozen and (t <= FIRST_UPDATES or (t - FIRST_UPDATES) % self.update_period == 0)
 
     def _initialize(self, ops: Ops, rows: Rows, projected: DeviceArray) -> None:
-        """Set the estimate to a sparse orthogonal matrix, and update it from the first rows: thrice if these suffice.
+        """Set the estimate to a sparse orthogonal matrix, and update it from the first rows.
+
+        It is updated three times if there are more rows than its rank, else once.
         """
         (num_rows, dim), rank = rows.shape, self.rank
         columns = np.arange(dim)

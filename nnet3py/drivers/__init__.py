@@ -16,7 +16,7 @@ A driver may be killed and started again at any moment: each job writes under te
 done again. Jobs at the same time share the cores by ``NNET3PY_NUM_THREADS``, and end with the driver (``watcher.py``).
 Commands' options are made of the option classes (``cli/drivers/train.py``), which therefore import no numpy.
 
-The room must not import ``cli`` or ``fine_tuning``. Workflow engines (Snakemake, Luigi, doit) would replace
+The package must not import ``cli`` or ``fine_tuning``. Workflow engines (Snakemake, Luigi, doit) would replace
 ``staged.py`` and the marks of steps, about 300 lines, but neither iterations, averaging and diagnostics of a training
 nor run.pl's logs, on which Kaldi's scripts rely; dask is used where jobs go to other machines.
 """

@@ -262,7 +262,7 @@ class ExampleMaker:
         """
         self._check_pdfs(utterance, posterior)
         if not np.isfinite(posterior.weights).all():
-            raise NumericError("its posteriors have weights that are NaN or infinite", "check how they were made")
+            raise NumericError("the posteriors have weights that are NaN or infinite", "check how they were made")
         self.check_finite(features, ivectors)
         for chunk in self.chunks(utterance, features.shape[0]):
             yield self._example(utterance, features, chunk, self._labels(chunk, posterior), ivectors)

@@ -128,7 +128,8 @@ def measured() -> int | None:
         logger.warning("%s is not what nnet3py tune writes (%s): it is not used", path, error)
         return None
     if not isinstance(bits, int) or not 0 <= bits <= ALL_BLAS:
-        logger.warning("%s: the rule is %r, expected a number up to %d: it is not used", path, bits, ALL_BLAS)
+        logger.warning("%s: the rule for products is %r, expected a number up to %d: it is not used", path, bits,
+                       ALL_BLAS)
         return None
     return bits
 

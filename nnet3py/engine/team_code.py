@@ -56,7 +56,7 @@ _I64 = ir.IntType(64)
 
 
 def _word(context: Any, builder: Any, index: Any) -> Any:
-    """Write LLVM code that computes the address of word ``index`` of the team's memory; return it."""
+    """Write LLVM code for the address of word ``index`` of the memory that a team shares; return the address."""
     return builder.gep(context.get_c_value(builder, _I64, interface.TEAM), [index])
 
 

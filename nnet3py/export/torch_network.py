@@ -1,6 +1,6 @@
 """The class of a generated torch module, made from its source when it is exported or loaded.
 
-Files of ``torch.save`` refer to this file and its functions by name, and load without the rest of the room.
+Files of ``torch.save`` refer to this file and its functions by name, and load without the rest of the package.
 """
 from __future__ import annotations
 

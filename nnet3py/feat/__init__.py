@@ -6,8 +6,8 @@ and ``OnlineNormalizer`` (``cmvn.py``), all of them as sound arrives or for whol
 (context, deltas, voice activity), ``transforms.py`` (estimation of LDA and PCA), ``sound.py`` (resampling, rooms,
 noise).
 
-The room imports neither ``ops`` nor numba nor networks; ``options.py`` imports no numpy. torchaudio and librosa compute
-similar features, but not with Kaldi's rounding, options and edges, on which published models depend.
+This package imports neither ``ops`` nor numba nor networks; ``options.py`` imports no numpy. torchaudio and librosa
+compute similar features, but not with Kaldi's rounding, options and edges, on which published models depend.
 """
 from __future__ import annotations
 

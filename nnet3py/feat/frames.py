@@ -106,7 +106,7 @@ def parse_selection(text: str) -> np.ndarray:
         first = int(match[1])
         last = first if match[2] is None else int(match[2])
         if abs(last - first) + len(columns) >= _MOST_COLUMNS or max(first, last) > 2**31:
-            raise UsageError(f"'{text[:80]}' selects too many columns")
+            raise UsageError(f"'{text[:80]}' selects more than {_MOST_COLUMNS} columns, or one beyond 2**31")
         columns += range(first, last + 1) if first <= last else range(first, last - 1, -1)
     return np.array(columns, dtype=np.int64)
 

@@ -7,7 +7,7 @@ which reads the files of earlier stages and writes its own; stages may be interr
 files appear when they are complete, and drivers that a stage calls resume by themselves. ``requirements.py`` finds out
 what fine-tuning can do with a model folder.
 
-The room must not import ``cli/`` or ``vosk/``. Kaldi has recipes for this, but each needs the files of the model's
+The package must not import ``cli/`` or ``vosk/``. Kaldi has recipes for this, but each needs the files of the model's
 training; trees, pronunciations and sentences from a bare decoding graph are our own. Pronunciations of new words could
 come from Phonetisaurus or espeak-ng, where these are installed (``--lexicon``).
 

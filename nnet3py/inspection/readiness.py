@@ -234,7 +234,7 @@ def _folder_for_decoding(inspection: Inspection, model: ModelFacts, network: Net
 
 
 def _graph(folder: FolderFacts, ready: Readiness) -> None:
-    """Append the folder's decoding graph to ``ready.takes``, and a note if it is a lookahead graph."""
+    """Add the folder's decoding graph to the inputs in ``ready.takes``; a lookahead graph also to ``ready.notes``."""
     ready.takes.append(f"the graph {folder.path}/{folder.graphs[0]}")
     if folder.graphs[0].endswith("HCLr.fst"):
         ready.notes.append("the graph is composed of HCLr.fst and Gr.fst while decoding: nnet3-latgen-faster-lookahead")

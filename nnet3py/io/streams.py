@@ -351,7 +351,7 @@ class OutputStream(io.BufferedWriter):
                 try:
                     temporary_files.rename(temporary)
                 except OSError as error:
-                    raise Nnet3Error(f"cannot give '{self.path}' its name: {_reason(error)}") from error
+                    raise Nnet3Error(f"cannot rename a temporary file to '{self.path}': {_reason(error)}") from error
         finally:
             self.close()
         if self.status:

@@ -5,8 +5,8 @@ i-vectors while frames arrive, with the statistics of the speaker's earlier utte
 with LDA, clustering and error rates). ``training.py`` estimates extractors. Float64, but likelihoods and posteriors are
 in single precision as in Kaldi.
 
-The room imports ``feat`` and ``gaussians``, no networks and no ``ops``; ``options.py`` imports no numpy. scikit-learn
-has LDA and speechbrain a PLDA; neither has i-vector extractors, or reads Kaldi's files.
+This package imports ``feat`` and ``gaussians``, no networks and no ``ops``; ``options.py`` imports no numpy.
+scikit-learn has LDA and speechbrain a PLDA; neither has i-vector extractors, or reads Kaldi's files.
 """
 from __future__ import annotations
 

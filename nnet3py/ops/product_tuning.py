@@ -42,9 +42,9 @@ class Measured(NamedTuple):
 
 
 def measure(seconds: Callable[[Callable[[], object]], float] | None = None) -> Iterator[Measured]:
-    """Yield the measured speeds of each class of products, with the current number of threads.
+    """Yield the measured speeds of each class of matrix products, with the current number of threads.
 
-    The rule of this process is restored at the end.
+    Measuring changes which classes this process computes with BLAS; its choice is restored at the end.
 
     Parameters
     ----------

@@ -5,7 +5,7 @@ compilation as text; ``write_report`` (``training_page.py``), one HTML page abou
 ``training_logs.py`` reads Kaldi's logs and folders, ``monitor.py`` finds problems in them, ``training_plots.py`` plots
 them with matplotlib (the extra ``plot``), ``tensorboard.py`` writes event files with tensorboardX.
 
-The room must not import ``drivers``, ``fine_tuning`` or ``cli``; matplotlib and tensorboardX are imported late.
+The package must not import ``drivers``, ``fine_tuning`` or ``cli``; matplotlib and tensorboardX are imported late.
 
 Plots are matplotlib's. Drawings of networks, graphs and memory are our own SVG, since they are part of the base
 install. Other libraries were tried for the layout of networks (190 lines in ``svg.py``): Graphviz needs the program

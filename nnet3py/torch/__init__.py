@@ -9,7 +9,7 @@ lattices or phones (both in ``chain.py``), and ``NaturalGradient``, an optimizer
 ``memory.py`` shares the memory of tensors with nnet3py's operations. Needs the extra ``torch``. docs/pytorch.md is for
 users.
 
-The room must not import ``export/`` or ``cli/``. k2 has an LF-MMI loss, but without Kaldi's leaky HMM and
+The package must not import ``export/`` or ``cli/``. k2 has an LF-MMI loss, but without Kaldi's leaky HMM and
 normalization, so that results would differ.
 """
 from __future__ import annotations

@@ -5,7 +5,7 @@ Most used are ``TreeStats`` (``stats.py``: events as an int32 table, the moments
 makes the first models of ``gaussians/mixtures.py``. Rounding is Kaldi's single precision where it makes gains equal,
 because then the order decides.
 
-The room must not import decoding or training. scikit-learn's trees and clusters have neither these questions nor
+The package must not import decoding or training. scikit-learn's trees and clusters have neither these questions nor
 Kaldi's rounding.
 """
 from __future__ import annotations

@@ -5,7 +5,7 @@ Names and signatures are vosk's. The most important classes are ``Model`` and ``
 vosk's byte by byte (both in ``recognizer.py``); ``transcriber.py`` is the program vosk-transcriber.
 docs/from-vosk.md lists the differences.
 
-The room stands on ``recognition/`` and must not import ``cli/`` or ``fine_tuning/``. The package ``vosk`` itself is
+This package uses ``recognition/`` and must not import ``cli/`` or ``fine_tuning/``. The package ``vosk`` itself is
 compiled Kaldi; tests compare with it where it is installed.
 """
 from __future__ import annotations

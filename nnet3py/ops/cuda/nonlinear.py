@@ -158,7 +158,9 @@ def _square_sums(dy):
 
 @kernel("dvec dvec dvec dmat int intcell", shape=launch_block)
 def _add_two(value_sum, deriv_sum, counters, parts, num_rows, draw):
-    """Add parts of two kinds of sums to ``value_sum`` and ``deriv_sum``, and ``num_rows`` to the counter.
+    """Add the blocks' partial sums: of values to ``value_sum``, of derivatives to ``deriv_sum``; count ``num_rows``.
+
+    ``parts`` has those of values in its first half, those of derivatives in the second.
 
     A single block does it, so that all threads read the counter before it is changed.
     """
