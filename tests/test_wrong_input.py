@@ -352,7 +352,7 @@ def test_weights_that_are_not_finite(run: Run, weight: float) -> None:
     items: dict[str, Posterior] = dict(SequentialReader("ark:post", POSTERIOR))
     items["u1"].weights[2] = weight
     write("post", POSTERIOR, items)
-    assert "Skipping utterance u1: its posteriors" in run(0, *THREE[0])
+    assert "Skipping utterance u1: the posteriors" in run(0, *THREE[0])
 
 
 def test_feat_of_another_dimension(run: Run) -> None:
