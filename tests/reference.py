@@ -125,18 +125,6 @@ def add_mat_elements(dst, a, b, alpha, beta):
     dst[...] = alpha * a * b + keep(beta, dst)
 
 
-def set_vec(dst, value):
-    dst[...] = value
-
-
-def copy_vec(dst, src, alpha):
-    dst[...] = alpha * src
-
-
-def add_vec(dst, src, alpha, beta):
-    dst[...] = alpha * src + keep(beta, dst)
-
-
 # -- reductions -------------------------------------------------------------------------------------------------------
 
 
@@ -144,28 +132,8 @@ def add_row_sum(dst, src, alpha, beta):
     dst[...] = alpha * src.sum(axis=0, dtype=np.float64) + keep(beta, dst)
 
 
-def add_row_sum_sq(dst, src, alpha, beta):
-    add_row_sum_product(dst, src, src, alpha, beta)
-
-
 def add_row_sum_product(dst, a, b, alpha, beta):
     dst[...] = alpha * (a.astype(np.float64) * b).sum(axis=0) + keep(beta, dst)
-
-
-def add_row_sum_double(dst, src, alpha):
-    dst += alpha * src.sum(axis=0, dtype=np.float64)
-
-
-def add_row_sum_sq_double(dst, src, alpha):
-    dst += alpha * (src.astype(np.float64) ** 2).sum(axis=0)
-
-
-def add_col_sum_product(dst, a, b, alpha, beta):
-    dst[...] = alpha * (a.astype(np.float64) * b).sum(axis=1) + keep(beta, dst)
-
-
-def sum_sq(src):
-    return float((src.astype(np.float64) ** 2).sum())
 
 
 def sum_product(a, b):

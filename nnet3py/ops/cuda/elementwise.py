@@ -9,7 +9,7 @@ next. The formula is a function of numbers::
         return dst * scale + offset
 
 A matrix stands for its element, a vector for the element of the column, or of the row if it is a ``rowvec``; the result
-goes into the first argument. Without a matrix, the vectors are a single row.
+goes into the first argument.
 """
 from __future__ import annotations
 
@@ -146,10 +146,10 @@ def multiply_row(d, s, m):
 
 _TEMPLATE = """
 def {name}({names}):
-    count = np.uint64({first}.shape[{axis}])
+    count = np.uint64({first}.shape[1])
     step = column_step()
     i, row_step = first_row(), row_distance()
-    while i < {num_rows}:
+    while i < {first}.shape[0]:
 {rows}
         j = first_column()
         while j < count:
@@ -182,7 +182,6 @@ def _loop_over(formula: Callable[..., Any], kinds: list[str], like: Callable[...
     """Return a Python function that loops over a thread's elements and calls the formula for each."""
     place = formula.__code__
     names = place.co_varnames[:place.co_argcount]
-    on_vectors = "mat" not in kinds
     rows, loads = [], []
     for name, kind in zip(names, kinds, strict=True):
         if kind == "mat":
@@ -197,8 +196,8 @@ def _loop_over(formula: Callable[..., Any], kinds: list[str], like: Callable[...
         f"{name}_here" if kind == "rowvec" else f"{name}{k}" if kind in ("mat", "vec") else name
         for name, kind in zip(names, kinds, strict=True)) for k in range(AT_ONCE)}
     source = _TEMPLATE.format(
-        name=formula.__name__, names=", ".join(names), first=names[0], axis=0 if on_vectors else 1,
-        num_rows="1" if on_vectors else f"{names[0]}.shape[0]", rows="\n".join(rows), loads="\n".join(loads), **values)
+        name=formula.__name__, names=", ".join(names), first=names[0], rows="\n".join(rows),
+        loads="\n".join(loads), **values)
     return function_of_text(source, {
         "np": np, "row": row, "first_row": first_row, "row_distance": row_distance, "first_column": first_column,
         "column_step": column_step, "inside": inside, "formula": device_formula(formula)}, like)
