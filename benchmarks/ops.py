@@ -72,8 +72,6 @@ def memory_bound(ops: Any, rng: np.random.Generator, shape: tuple[int, int]) -> 
         ("sum_product", lambda: ops.sum_product(a, a), lambda: np.einsum("ij,ij->", a, a), 1),
         ("random.fill_uniform", lambda: ops.random.fill_uniform(dst),
          lambda: generator.random(out=scratch, dtype=np.float32), 1),
-        ("random.fill_normal", lambda: ops.random.fill_normal(dst),
-         lambda: generator.standard_normal(out=scratch, dtype=np.float32), 1),
     ]
     for name, ours, numpys, passes in cases:
         yield Case(f"{name} {rows} x {cols}", ours, numpys, passes * size, "GB/s")

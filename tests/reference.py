@@ -172,13 +172,6 @@ def philox_uniform(dst, seed, block, minibatch, component):
     dst[...] = ((words >> 8) * 2.0 ** -24)[:dst.size].reshape(dst.shape)
 
 
-def philox_normal(dst, seed, block, minibatch, component):
-    unit = (philox_words(dst.size, seed, block, minibatch, component) >> 8) * 2.0 ** -24
-    radius, angle = np.sqrt(-2 * np.log(unit[0::2] + 2.0 ** -25)), 2 * np.pi * unit[1::2]
-    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-    dst[...] = pairs.reshape(-1)[:dst.size].reshape(dst.shape)
-
-
 # -- per_element ------------------------------------------------------------------------------------------------------
 
 

@@ -25,7 +25,7 @@ GROUPS = [("rows elementwise reductions random products", "rows reductions rando
            "pooling convolution small_matrices natural_gradient numerators",
            "scale_and_offset scale_gradient_from_output")]
 FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain")]
-IN_DOUBLE = set("""_products _normal _sigmoid_sums
+IN_DOUBLE = set("""_products _sigmoid_sums
     _tanh_sums _relu_sums _value_sums _square_sums _add_one _add_two low_slope_repair relu_repair batch_norm_store_stats
     _count_rows _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats
     specaugment_mask time_mask _add_weights _add_count orthogonalize natural_gradient_moments

@@ -104,16 +104,13 @@ class ComputationRequest(Shown):
             raise Nnet3Error("You requested model derivatives or input derivatives, but provide no "
                              "derivatives at the output.",
                              "give an output has_deriv=True")
-        self._key = self._make_key()
+        ios = tuple((io.name, io.has_deriv, io.indexes.tobytes()) for io in (*self.inputs, *self.outputs))
+        self._key = len(self.inputs), ios, self.need_model_derivative, self.store_component_stats
         self._hash = hash(self._key)
 
     def needs_derivatives(self) -> bool:
         """Return whether there is a backward pass. Kaldi: NeedDerivatives."""
         return self.need_model_derivative or any(io.has_deriv for io in self.inputs)
-
-    def _make_key(self) -> tuple[object, ...]:
-        ios = tuple((io.name, io.has_deriv, io.indexes.tobytes()) for io in (*self.inputs, *self.outputs))
-        return len(self.inputs), ios, self.need_model_derivative, self.store_component_stats
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComputationRequest) and self._hash == other._hash and self._key == other._key
@@ -172,8 +169,7 @@ class Sequences:
 
     @classmethod
     def of(cls, request: ComputationRequest, share: bool = True) -> Sequences:
-        """Find the shapes of a request; ``share`` false makes every sequence a shape of its own (slower, same results).
-        """
+        """Find the shapes of a request; without ``share`` every sequence has its own (slower, same results)."""
         ios = [io.indexes for io in (*request.inputs, *request.outputs)]
         by_sequence = [_by_sequence(indexes) for indexes in ios]
         shape_of: dict[object, int] = {}

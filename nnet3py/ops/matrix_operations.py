@@ -181,9 +181,6 @@ class Random(Protocol):
     def philox_uniform(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
         """Fill ``dst``, row by row, with numbers in [0, 1) from the blocks of the random stream from ``block`` on."""
 
-    def philox_normal(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
-        """Fill ``dst``, row by row, with standard normal numbers from the random stream's blocks from ``block`` on."""
-
     def dropout_rows(self, dst: Out[Mat], src: Mat, draws: Mat, proportion: F32) -> None:
         """Compute ``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""
 

@@ -181,13 +181,10 @@ def _argument(name: str, text: str, default: str | None) -> Argument:
     return Argument(name, kind, role, default)
 
 
-def _family_name(declared: type) -> str:
-    """Return the name of a family, such as ``natural_gradient``, from its class, such as ``NaturalGradient``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", declared.__name__).lower()
-
-
-FAMILIES: dict[str, tuple[Operation, ...]] = {     # also the name of its module in cpu/ and cuda/
-    _family_name(family): tuple(Operation(value) for name, value in vars(family).items() if not name.startswith("_"))
+# By the family's name, such as ``natural_gradient`` for ``NaturalGradient``; also that of its modules in cpu/ and cuda/
+FAMILIES: dict[str, tuple[Operation, ...]] = {
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "_", family.__name__).lower(): tuple(
+        Operation(value) for name, value in vars(family).items() if not name.startswith("_"))
     for family in Operations.__bases__ if family is not Protocol}
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}
 OPERATIONS: dict[str, Operation] = {operation.name: operation for members in FAMILIES.values() for operation in members}
