@@ -140,10 +140,6 @@ def sum_product(a, b):
     return float((a.astype(np.float64) * b).sum())
 
 
-def dot(a, b):
-    return float(a.astype(np.float64) @ b)
-
-
 # -- eigen ------------------------------------------------------------------------------------------------------------
 
 

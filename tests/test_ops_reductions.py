@@ -28,7 +28,6 @@ def test_sums_over_rows(rng, size, factors):
 def test_sums_of_everything(rng, size):
     a, b = matrix(rng, *size), matrix(rng, *size)
     assert isinstance(check(ops, "sum_product", a, b), float)
-    check(ops, "dot", vector(rng, size[1]), vector(rng, size[1]))
 
 
 def test_beta_zero_forgets_nan(rng):
@@ -42,7 +41,7 @@ def test_beta_zero_forgets_nan(rng):
 def test_a_nan_shows_in_every_sum():
     x = np.zeros((9, 3), np.float32)
     x[4, 1] = np.nan
-    assert np.isnan(ops.sum_product(x, x)) and np.isnan(ops.dot(x[4], x[4]))
+    assert np.isnan(ops.sum_product(x, x))
     sums = np.zeros(3, np.float32)
     ops.add_row_sum(sums, x, 1.0, 0.0)
     np.testing.assert_array_equal(np.isnan(sums), [False, True, False])

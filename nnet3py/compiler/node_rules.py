@@ -64,9 +64,6 @@ class DimRangeRule(NodeRule):
     def sources(self) -> list[int]:
         return [self.source]
 
-    def dependencies(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.full((len(indexes), 1), self.source, np.int32), indexes[:, None, :]
-
     def computable(self, indexes: np.ndarray, available: Mask) -> tuple[Mask, Mask]:
         return available[:, 0], available
 

@@ -210,16 +210,6 @@ class Sequences:
         size, joined = len(self.members[0]), self.expand(indexes)
         return [joined[begin * size:end * size] for begin, end in pairs]
 
-    def reduce(self, indexes: np.ndarray) -> np.ndarray:
-        """Return the rows of the first sequence of each shape, without padding, with the shape's number for n."""
-        first = np.array([n[0] for n in self.members], dtype=np.int32)
-        order = np.argsort(first)
-        at = np.minimum(np.searchsorted(first[order], indexes[:, 0]), len(first) - 1)
-        stands = (first[order][at] == indexes[:, 0]) & (indexes[:, 1] != NO_TIME)
-        out = indexes[stands].copy()
-        out[:, 0] = order[at[stands]]
-        return np.asarray(out)
-
     def sizes(self) -> np.ndarray:
         """Return the number of sequences of each shape, int64 (shapes,)."""
         return np.array([len(n) for n in self.members])

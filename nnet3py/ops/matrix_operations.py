@@ -171,9 +171,6 @@ class Reductions(Protocol):
     def sum_product(self, a: Mat, b: Mat) -> float:
         """Return the sum of all ``a[i, j] b[i, j]``, in float64. Kaldi: TraceMatMat(a, b, trans)."""
 
-    def dot(self, a: Vec, b: Vec) -> float:
-        """Return the sum of all ``a[i] b[i]``, in float64. Kaldi: VecVec."""
-
 
 class Random(Protocol):
     """Random numbers for ``ops.random``, and dropout masks made from uniform numbers that the caller drew."""

@@ -238,17 +238,11 @@ class BoundComputation:
             return self._bind_backprop(command)
         if command.type == CommandType.FUSED:
             return self._bind_fused(command)
-        if command.type in _ROW_COMMANDS:
-            return _ROW_COMMANDS[command.type](self, command)
-        if command.type in WITHOUT_CALL:
-            return None
-        raise CompileError(f"the runtime cannot run a command of type {command.type.name}")
+        return None if command.type in WITHOUT_CALL else _ROW_COMMANDS[command.type](self, command)
 
     def _bind_fused(self, command: Command) -> Call:
         name, commands = self.computation.parts[command.args[0]]
         parts = [call for part in commands if (call := self._call(part)) is not None]
-        if name not in FUSED_CALLS:
-            raise CompileError(f"no pass makes fused commands of the name '{name}'", "this is a fault of the compiler")
         return FUSED_CALLS[name](self.ops, parts)
 
     def view(self, s: int) -> DeviceArray | None:

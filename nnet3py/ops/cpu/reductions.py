@@ -100,8 +100,3 @@ def sum_all_products(a, b):
 @operation(reassociate=True)
 def sum_product(a, b):
     return sum_all_products(a, b)
-
-
-@operation(reassociate=True)
-def dot(a, b):
-    return _dot(a, b)

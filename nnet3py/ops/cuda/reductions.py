@@ -229,8 +229,3 @@ def sum_product(a: DeviceArray, b: DeviceArray) -> int:
     count = shape[0][0] * shape[0][1]
     _products.launch(shape, results().place(count), a, b)
     return count
-
-
-@documented
-def dot(a: DeviceArray, b: DeviceArray) -> float:
-    return sum_product(a.reshape(1, a.size), b.reshape(1, b.size))
