@@ -62,7 +62,7 @@ STEPS = (
     Step("available", "a product on the card", ("{python}", "-m", "nnet3py", "cuda-gpu-available"), 120),
     Step("kernels", "every kernel is compiled", ("{python}", "-m", "nnet3py", "warmup", "--device=cuda"), 480,
          in_simulator=False),
-    Step("operations", "every operation against its slow twin",
+    Step("operations", "every operation against its slow reference",
          (*PYTEST, "-p", "simulated_ops", *OPERATIONS, "tests/test_resources.py"), 540),
     Step("cases", "Kaldi's reference computations", (*PYTEST, "tests/gpu_cases.py"), 480),
     Step("runs", "training runs, step by step and to their end", (*PYTEST, "-s", "tests/gpu_runs.py"), 480),

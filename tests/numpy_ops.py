@@ -1,4 +1,4 @@
-"""A slow numpy twin of an ops object: memory and random numbers are here, the operations are those of reference.py.
+"""A slow ops object on numpy arrays: memory and random numbers are here, the operations are those of reference.py.
 
 It keeps the dtype of what it is given, so that a component whose arrays are float64 can be tested in float64.
 """

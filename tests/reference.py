@@ -1,4 +1,4 @@
-"""Slow, obvious numpy twins of the operations, under the same names; sums run in float64."""
+"""Slow, obvious numpy forms of the operations, under the same names; sums run in float64."""
 from __future__ import annotations
 
 import numpy as np

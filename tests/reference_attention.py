@@ -1,4 +1,4 @@
-"""Slow, obvious numpy twins of the operations of attention."""
+"""Slow, obvious numpy forms of the operations of attention."""
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Slow, obvious numpy twins of the operations of chain training."""
+"""Slow, obvious numpy forms of the operations of chain training."""
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Slow, obvious numpy twins of the operations of convolutions."""
+"""Slow, obvious numpy forms of the operations of convolutions."""
 from __future__ import annotations
 
 

@@ -1,4 +1,4 @@
-"""The natural gradient's sizes and small matrices, slowly: twins of ``nnet3py/ops/*/natural_gradient.py``."""
+"""The natural gradient's sizes and small matrices, slowly: those of ``nnet3py/ops/*/natural_gradient.py``."""
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Slow, obvious numpy twins of the nonlinear and recurrent operations."""
+"""Slow, obvious numpy forms of the nonlinear and recurrent operations."""
 from __future__ import annotations
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Slow, obvious numpy twins of the pooling operations."""
+"""Slow, obvious numpy forms of the pooling operations."""
 from __future__ import annotations
 
 import itertools

@@ -1,4 +1,4 @@
-"""Slow, obvious numpy twins of the operations of statistics extraction and pooling."""
+"""Slow, obvious numpy forms of the operations of statistics extraction and pooling."""
 from __future__ import annotations
 
 import numpy as np

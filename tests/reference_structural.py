@@ -1,4 +1,4 @@
-"""Slow, obvious numpy twins of the structural, normalizing and dropout operations."""
+"""Slow, obvious numpy forms of the structural, normalizing and dropout operations."""
 from __future__ import annotations
 
 import numpy as np

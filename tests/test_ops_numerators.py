@@ -1,4 +1,4 @@
-"""The sums over paths of numerators against their slow twins."""
+"""The sums over paths of numerators against their slow reference."""
 from __future__ import annotations
 
 import numpy as np

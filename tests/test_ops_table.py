@@ -55,7 +55,7 @@ def test_an_operation_is_well_declared(name):
     scalars = [argument.kind in SCALARS for argument in operation.arguments]
     assert operation.meaning[0].isupper() or operation.meaning[0] == "`", "a sentence, or a formula"
     assert returns in ("None", "float", "int")
-    assert name in vars(reference), "each operation has a slow twin in tests/reference.py"
+    assert name in vars(reference), "each operation has a slow form in tests/reference.py"
     assert any(written) or returns != "None"
     assert sorted(written, reverse=True) == written, "destinations come first"
     assert sorted(scalars) == scalars, "scalars come last"

@@ -4,9 +4,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nnet3py.engine.jit import Kernel, kernel
+from nnet3py.engine.jit import Kernel, kernel, row, span
 from nnet3py.engine.numba_target import njit
-from nnet3py.ops.formulas import Formulas
+from nnet3py.ops.formulas import Formulas, loops
 from nnet3py.ops.table import OPERATIONS, documented
 
 
@@ -25,4 +25,10 @@ def operation(reassociate: bool = False, rows_of: str = "", columns_of: str = ""
 
 # Always inlined, so that LLVM vectorizes the loops around formulas. fastmath=False must be explicit: a formula would
 # inherit the flags of a kernel that allows reassociation, which would remove the rounding in exp.
-formula = Formulas(njit(forceinline=True, fastmath=False))
+formula = Formulas(njit(forceinline=True, fastmath=False), {
+    loops.own_rows: range, loops.own_columns: range, loops.row: row, loops.span: span})
+
+
+def of_loop(loop: Any, file: str, module: str) -> Kernel:
+    """Make the kernel of an operation from its loop in ``formulas/loops.py``, for a module and its file."""
+    return operation()(formula.bound(loop, file, module))

@@ -5,39 +5,13 @@ import math
 
 import numpy as np
 
-from nnet3py.engine.jit import row, span
-from nnet3py.ops.cpu.operation import formula, operation
-from nnet3py.ops.formulas import pooling
+from nnet3py.engine.jit import row
+from nnet3py.ops.cpu.operation import formula, of_loop, operation
+from nnet3py.ops.formulas import loops
 
-_norm, _norm_derivative, _box_start, _largest_of_box = map(formula, (
-    pooling.norm, pooling.norm_derivative, pooling.box_start, pooling.largest_of_box))
-
-
-@operation()
-def pnorm(dst, src):
-    size = src.shape[1] // dst.shape[1]
-    for i in range(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in range(d.shape[0]):
-            d[j] = _norm(span(s, j * size, size))
-
-
-@operation()
-def pnorm_backprop(dx, x, y, dy):
-    size = x.shape[1] // y.shape[1]
-    for i in range(dx.shape[0]):
-        d, s, norm, e = row(dx, i), row(x, i), row(y, i), row(dy, i)
-        for j in range(norm.shape[0]):
-            for k in range(j * size, (j + 1) * size):
-                d[k] = _norm_derivative(s[k], norm[j], e[j])
-
-
-@operation()
-def max_pool(dst, src, shape):
-    for r in range(dst.shape[0]):
-        d, s = row(dst, r), row(src, r)
-        for p in range(d.shape[0]):
-            d[p] = _largest_of_box(s, p, shape)
+_box_start = formula(loops.box_start)
+pnorm, pnorm_backprop, max_pool, extract_statistics_backprop = (of_loop(loop, __file__, __name__) for loop in (
+    loops.pnorm, loops.pnorm_backprop, loops.max_pool, loops.extract_statistics_backprop))
 
 
 @operation()
@@ -58,8 +32,7 @@ def max_pool_backprop(dx, x, y, dy, shape):
 
 
 ZERO, ONE = np.float32(0), np.float32(1)
-_extraction_derivative, _mean_derivative, _mean_square_derivative = map(formula, (
-    pooling.extraction_derivative, pooling.mean_derivative, pooling.mean_square_derivative))
+_mean_derivative, _mean_square_derivative = map(formula, (loops.mean_derivative, loops.mean_square_derivative))
 
 
 @operation()
@@ -76,15 +49,6 @@ def extract_statistics(dst, src, ranges):
             if with_squares:
                 for j in range(dim):
                     d[1 + dim + j] += s[j] * s[j]
-
-
-@operation()
-def extract_statistics_backprop(dx, x, dy, rows):
-    dim = dx.shape[1]
-    for r in range(dx.shape[0]):
-        d, s, e = row(dx, r), row(x, r), row(dy, rows[r])
-        for j in range(dim):
-            d[j] = _extraction_derivative(s[j], e[1 + j], e[1 + dim + j])
 
 
 @operation()

@@ -6,22 +6,18 @@ import math
 import numpy as np
 
 from nnet3py.engine.jit import inline, row, span
-from nnet3py.ops.cpu.operation import formula, operation
-from nnet3py.ops.formulas import functions
+from nnet3py.ops.cpu.operation import formula, of_loop, operation
+from nnet3py.ops.formulas import functions, loops
 
 ZERO, ONE, TWO = np.float32(0), np.float32(1), np.float32(2)
 _clip, _excess = formula(functions.clip), formula(functions.excess)
 
 # -- columns -----------------------------------------------------------------------------------------------------------
 
-
-@operation()
-def copy_cols(dst, src, indexes):
-    for i in range(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in range(d.shape[0]):
-            c = indexes[j]
-            d[j] = s[c] if c >= 0 else ZERO
+copy_cols, sum_column_groups, copy_to_column_groups, copy_row_pieces, copy_to_row_pieces = (
+    of_loop(loop, __file__, __name__) for loop in (
+        loops.copy_cols, loops.sum_column_groups, loops.copy_to_column_groups, loops.copy_row_pieces,
+        loops.copy_to_row_pieces))
 
 
 @operation()
@@ -73,42 +69,6 @@ def add_to_blocks(dst, src, alpha):
             d = span(row(dst, i), start, width)
             for j in range(width):
                 d[j] += alpha * s[j]
-
-
-@operation()
-def sum_column_groups(dst, src, groups):
-    for i in range(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in range(d.shape[0]):
-            total = ZERO
-            for k in range(groups[j, 0], groups[j, 1]):
-                total += s[k]
-            d[j] = total
-
-
-@operation()
-def copy_to_column_groups(dst, src, groups):
-    for i in range(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in range(s.shape[0]):
-            for k in range(groups[j, 0], groups[j, 1]):
-                d[k] = s[j]
-
-
-@operation()
-def copy_row_pieces(dst, src, places):
-    for i in range(dst.shape[0]):
-        d, s = row(dst, i), span(row(src, places[i, 0]), places[i, 1], dst.shape[1])
-        for j in range(d.shape[0]):
-            d[j] = s[j]
-
-
-@operation()
-def copy_to_row_pieces(dst, src, places):
-    for i in range(src.shape[0]):
-        d, s = span(row(dst, places[i, 0]), places[i, 1], src.shape[1]), row(src, i)
-        for j in range(d.shape[0]):
-            d[j] = s[j]
 
 
 # -- derivatives in bounds ---------------------------------------------------------------------------------------------

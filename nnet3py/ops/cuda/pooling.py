@@ -9,39 +9,12 @@ import math
 import numpy as np
 
 from nnet3py.ops.cuda.launch import operation
-from nnet3py.ops.cuda.threads import device_function, formula, own_columns, own_rows, row, span
-from nnet3py.ops.formulas import pooling
+from nnet3py.ops.cuda.threads import device_function, formula, of_loop, own_columns, own_rows, row
+from nnet3py.ops.formulas import loops
 
-_norm, _norm_derivative, _largest_of_box = map(formula, (
-    pooling.norm, pooling.norm_derivative, pooling.largest_of_box))
-
-
-@operation()
-def pnorm(dst, src):
-    size = src.shape[1] // dst.shape[1]
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(d.shape[0]):
-            d[j] = _norm(span(s, np.int64(j) * size, size))
-
-
-@operation(over=2)
-def pnorm_backprop(dx, x, y, dy):
-    size = x.shape[1] // y.shape[1]
-    for i in own_rows(dx.shape[0]):
-        d, s, norm, e = row(dx, i), row(x, i), row(y, i), row(dy, i)
-        for j in own_columns(norm.shape[0]):
-            first = np.int64(j) * size
-            for k in range(first, first + size):
-                d[k] = _norm_derivative(s[k], norm[j], e[j])
-
-
-@operation()
-def max_pool(dst, src, shape):
-    for r in own_rows(dst.shape[0]):
-        d, s = row(dst, r), row(src, r)
-        for p in own_columns(d.shape[0]):
-            d[p] = _largest_of_box(s, np.int64(p), shape)
+pnorm, max_pool, extract_statistics_backprop = (of_loop(loop, __file__, __name__) for loop in (
+    loops.pnorm, loops.max_pool, loops.extract_statistics_backprop))
+pnorm_backprop = of_loop(loops.pnorm_backprop, __file__, __name__, over=2)
 
 
 @device_function
@@ -77,9 +50,8 @@ def max_pool_backprop(dx, x, y, dy, shape):
 
 
 ZERO, ONE = np.float32(0), np.float32(1)
-_extraction_derivative, _mean_derivative, _mean_square_derivative = map(formula, (
-    pooling.extraction_derivative, pooling.mean_derivative, pooling.mean_square_derivative))
-_product = formula(pooling.rounded_product)
+_mean_derivative, _mean_square_derivative = map(formula, (loops.mean_derivative, loops.mean_square_derivative))
+_product = formula(loops.rounded_product)
 
 
 @operation()
@@ -100,16 +72,6 @@ def extract_statistics(dst, src, ranges):
                     value = row(src, r)[j - 1 - dim]
                     total += _product(value, value)
             d[j] = total
-
-
-@operation()
-def extract_statistics_backprop(dx, x, dy, rows):
-    dim = dx.shape[1]
-    for r in own_rows(dx.shape[0]):
-        d, s, e = row(dx, r), row(x, r), row(dy, rows[r])
-        for place in own_columns(dim):
-            j = np.int64(place)
-            d[j] = _extraction_derivative(s[j], e[1 + j], e[1 + dim + j])
 
 
 @device_function

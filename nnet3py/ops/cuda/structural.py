@@ -18,6 +18,7 @@ from nnet3py.ops.cuda.threads import (
     is_first_of_block,
     launch_block,
     launch_teams,
+    of_loop,
     own_columns,
     own_rows,
     row,
@@ -28,7 +29,7 @@ from nnet3py.ops.cuda.threads import (
     team_columns,
     team_row,
 )
-from nnet3py.ops.formulas import functions
+from nnet3py.ops.formulas import functions, loops
 from nnet3py.ops.table import documented
 
 _clip, excess = formula(functions.clip), formula(functions.excess)
@@ -37,14 +38,10 @@ ZERO, ONE, TWO, DOUBLE_ZERO = np.float32(0), np.float32(1), np.float32(2), np.fl
 
 # -- columns -----------------------------------------------------------------------------------------------------------
 
-
-@operation()
-def copy_cols(dst, src, indexes):
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(d.shape[0]):
-            c = indexes[j]
-            d[j] = s[c] if c >= 0 else ZERO
+copy_cols, sum_column_groups, copy_row_pieces = (of_loop(loop, __file__, __name__) for loop in (
+    loops.copy_cols, loops.sum_column_groups, loops.copy_row_pieces))
+copy_to_column_groups, copy_to_row_pieces = (of_loop(loop, __file__, __name__, over=1) for loop in (
+    loops.copy_to_column_groups, loops.copy_to_row_pieces))
 
 
 @operation()
@@ -94,44 +91,6 @@ def add_to_blocks(dst, src, alpha):
             value = alpha * s[j]
             for start in range(0, d.shape[0], width):
                 span(d, start, width)[j] += value
-
-
-@operation()
-def sum_column_groups(dst, src, groups):
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(d.shape[0]):
-            total = ZERO
-            for k in range(groups[j, 0], groups[j, 1]):
-                total += s[k]
-            d[j] = total
-
-
-@operation(over=1)
-def copy_to_column_groups(dst, src, groups):
-    for i in own_rows(dst.shape[0]):
-        d, s = row(dst, i), row(src, i)
-        for j in own_columns(s.shape[0]):
-            for k in range(groups[j, 0], groups[j, 1]):
-                d[k] = s[j]
-
-
-@operation()
-def copy_row_pieces(dst, src, places):
-    for i in own_rows(dst.shape[0]):
-        d = row(dst, i)
-        s = span(row(src, places[i, 0]), places[i, 1], d.shape[0])
-        for j in own_columns(d.shape[0]):
-            d[j] = s[j]
-
-
-@operation(over=1)
-def copy_to_row_pieces(dst, src, places):
-    for i in own_rows(src.shape[0]):
-        s = row(src, i)
-        d = span(row(dst, places[i, 0]), places[i, 1], s.shape[0])
-        for j in own_columns(s.shape[0]):
-            d[j] = s[j]
 
 
 # -- derivatives in bounds ---------------------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ import numpy as np
 from nnet3py.ops import device
 from nnet3py.ops.cuda import launch
 from nnet3py.ops.cuda.launch import EMPTY_GRID, MAX_BLOCKS, THREADS, Shape
-from nnet3py.ops.formulas import Formulas, functions, pooling
+from nnet3py.ops.formulas import Formulas, functions, loops
 
 
 class _SimulatedCuda:
@@ -382,4 +382,11 @@ def _exp(x):
 # CPU call this function: the variance of equal frames is then 0, and derivatives that nearly cancel leave Kaldi's rest.
 _rounded_product = operator.mul if device.is_simulated() else device.libdevice().fmul_rn
 
-formula = Formulas(device_function, {functions.exp: _exp, pooling.rounded_product: _rounded_product})
+formula = Formulas(device_function, {
+    functions.exp: _exp, loops.rounded_product: _rounded_product, loops.own_rows: own_rows,
+    loops.own_columns: own_columns, loops.row: row, loops.span: span})
+
+
+def of_loop(loop: Any, file: str, module: str, over: int = 0) -> launch.Kernel:
+    """Make the kernel of an operation from its loop in ``formulas/loops.py``, for a module and its file."""
+    return launch.operation(over)(formula.bound(loop, file, module))
