@@ -7,19 +7,12 @@ docs/compiler.md follows one network through all of it. Nothing here imports ``o
 and ``runtime`` runs it. No library does this: compilers of tensor graphs (XLA, torch.compile) have no notion of the
 rows (n, t, x) that a request asks for, and Kaldi's commands are what its files hold.
 
-A ``Computation`` has ``commands`` (``Command(type, alpha, args)``, Kaldi's arguments in Kaldi's order), ``matrices``
-and ``submatrices`` (entry 0 of both is empty), ``indexes``, ``indexes_multi`` and ``indexes_ranges`` (int32 arrays),
-``precomputed_indexes`` and the ``precomputed_rows`` that they were made from. ``COMMANDS`` declares the role of each
-argument of each command type; printing, analysis (``analyze.py``), checking (``check.py``) and binding derive from it.
-A FUSED command's ``parts`` are Kaldi's commands, and ``unfused()`` puts them back. ``tables.py`` has a computation's
-lists as arrays, which it keeps until a list changes (``invalidate_caches()``).
+``COMMANDS`` (``computation.py``) declares the role of each argument of each command type; printing, analysis
+(``analyze.py``), checking (``check.py``) and binding derive from it. ``tables.py`` has a computation's lists as arrays.
 
-Similar requests: ``Sequences`` reduces a request to one sequence for each shape; ``shortcut.py`` compiles a request for
-many equal sequences for two of them and extends the optimized result; ``looped.py`` compiles the first chunks of a
-stream into a computation that ends with a jump back.
-
-Computations are shared between processes through a folder (``disk_cache.py``), if ``cache_dir``,
-``--compiler.cache-dir`` or ``$NNET3PY_COMPUTATION_CACHE`` names one.
+``shortcut.py`` compiles a request for many equal sequences for two of them and extends the optimized result;
+``looped.py`` compiles the first chunks of a stream into a computation that ends with a jump back; ``disk_cache.py``
+shares computations with other processes.
 """
 from __future__ import annotations
 

@@ -2,16 +2,15 @@
 
 Any number of processes may use one folder: an entry appears whole or not at all. A fault of an entry or of the folder
 is never an error: computations that cannot be read are compiled. A folder that another user owns or can write is not
-used (``trusted_files.py`` has the rules). Only entries are ever removed.
+used (``trusted_files.py`` has the rules).
 
 The name of an entry is a digest of all that a computation depends on: the request, the options, the nodes, the facts
 about components that the compiler can see, and the sources of the compiler. Parameters and statistics are left out, so
-that a network finds its computations again after training. (If a component's choice of rows depended on a real number,
-the key would need it.)
+that a network finds its computations again after training.
 
 The bytes of an entry are: ``MAGIC``; the key, 64 letters; a CRC-32 of all that follows the next number; the number of
-arrays; for each its type and its length; then the arrays, in the order of ``_Arrays``. Integers are stored in as few
-bytes as their values need; all numbers are little-endian. Kaldi's format, in computation_file.py, takes longer to read.
+arrays; for each its type and its length; then the arrays, in the order of ``_Arrays``, little-endian, integers in as
+few bytes as their values need. Kaldi's format, in computation_file.py, takes longer to read.
 """
 from __future__ import annotations
 

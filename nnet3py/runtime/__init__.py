@@ -6,22 +6,13 @@ each result; PyTorch and ONNX Runtime would need extra kernels for Kaldi's compo
 
 ``binding.py`` places the matrices of a computation in one arena by lifetime, and turns each command into one prepared
 call (``calls.py``). A stage is the calls from given inputs to their outputs; ``stage_runners.py`` runs it (recorded
-on the CPU, as CUDA graphs on a GPU), with BLAS on one thread meanwhile (``blas_threads.py``). The last stage of a
-looped computation continues with the stage that its jump leads to (``Stage.next_stage``).
+on the CPU, as CUDA graphs on a GPU), with BLAS on one thread meanwhile (``blas_threads.py``).
 
-``parameter_store.py``: components hold numpy arrays; as long as something is bound to a device, a network has a
-``ParameterStore`` there (``on_device(nnet, ops)``), and a new one after structural edits. All ``PARAMETERS`` (float32)
-are side by side in one vector, all ``STATISTICS`` (float64) in another. Arrays are not watched: ``push()`` copies the
-host's to the device, ``pull()`` the device's to the host's, in place. A ``Computer`` with networks on the host pushes
-them before each pass and pulls updated ones after each run; ``ComputerCache``, which computes many minibatches of one
-network, pushes once, when it is bound; a trainer holds the stores of model and change, and pulls at the end
-(``log_totals``) or on request (``synchronize()``). Reading and writing a model always goes through the host.
+``parameter_store.py`` has a network's arrays on a device. A ``Computer`` with networks on the host copies them to the
+device before each pass and back after each run; a ``ComputerCache``, which computes many minibatches of one network,
+only when it is bound; a trainer at its end (``log_totals``) or on request (``synchronize()``).
 
-``looped.py``: ``LoopedComputer(nnet, frames_per_chunk=20, …)`` compiles once; ``stream()`` returns a ``LoopedStream``.
-Chunks of several streams are computed as one (``compute_chunks``, which any thread may call): ``chunk_batch.py`` copies
-the state of each stream to where a computation for N streams expects it, and back. ``cutting.py``: options,
-``NetworkIo`` (checks of features and i-vectors, scaling of outputs), and a ``Cutter`` for each of Kaldi's ways of
-cutting utterances; where the output is not affected (``network/locality.py``), chunks are longer and have few lengths.
-``batch.py``: ``MinibatchComputer.compute_all(utterances)`` yields outputs in order, with chunks of one ``Shape`` in one
-minibatch. ``xvectors.py``: one vector for each utterance.
+``cutting.py`` cuts utterances in Kaldi's ways or, where the output is not affected, into fewer chunks; ``batch.py``
+computes chunks of one shape in one minibatch, ``xvectors.py`` one vector for each utterance, ``chunk_batch.py`` chunks
+of several streams together.
 """

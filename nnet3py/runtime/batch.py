@@ -28,8 +28,8 @@ Result = np.ndarray | Nnet3Error
 
 
 @dataclass
-class _PendingUtterance:
-    """An utterance with chunks that have not been computed."""
+class PendingUtterance:
+    """An utterance with chunks that have not been computed, which will fill or be added to ``output``."""
 
     key: str
     feats: np.ndarray
@@ -42,7 +42,42 @@ class _PendingUtterance:
         return self.feats.size + self.output.size
 
 
-class MinibatchComputer:
+class UtteranceQueue:
+    """The utterances that have not been returned yet, in order; subclasses compute their chunks.
+
+    Parameters
+    ----------
+    io : the scaling of outputs
+    """
+
+    def __init__(self, io: NetworkIo) -> None:
+        self._io = io
+        self._pending: deque[PendingUtterance] = deque()
+        self._num_pending = 0      # elements of features and outputs
+
+    def _clear(self) -> None:
+        self._pending.clear()
+        self._num_pending = 0
+
+    def _append(self, pending: PendingUtterance) -> None:
+        self._pending.append(pending)
+        self._num_pending += pending.size
+
+    def _finished(self) -> Iterator[tuple[str, Result]]:
+        """Yield the utterances at the front of the queue that are complete."""
+        while self._pending and not self._pending[0].num_waiting:
+            utterance = self._pending.popleft()
+            self._num_pending -= utterance.size
+            yield utterance.key, utterance.error or self._finish(utterance.output)
+
+    def _finish(self, output: np.ndarray) -> Result:
+        try:
+            return self._io.finish(output)
+        except NumericError as error:
+            return error
+
+
+class MinibatchComputer(UtteranceQueue):
     """A computer of a network's outputs for many utterances: chunks of equal shape run together.
 
     Parameters
@@ -61,14 +96,12 @@ class MinibatchComputer:
         self.nnet = nnet = for_inference(nnet, training_mode)
         self.options, self.cutter = options, cutter
         self.left_context, self.right_context = cutter.left_context, cutter.right_context
-        self._io = NetworkIo(nnet, priors, options.acoustic_scale)
+        super().__init__(NetworkIo(nnet, priors, options.acoustic_scale))
         self.compiler = CachingCompiler.with_options(nnet, options.optimize, options.compiler)
         self._computers = ComputerCache(nnet, self.compiler, device=device, debug=options.debug,
                                         capacity=options.compiler.cache_capacity)
         self._max_pending = max_pending
-        self._groups: OrderedDict[Shape, list[tuple[_PendingUtterance, Chunk]]] = OrderedDict()
-        self._pending: deque[_PendingUtterance] = deque()
-        self._num_pending = 0
+        self._groups: OrderedDict[Shape, list[tuple[PendingUtterance, Chunk]]] = OrderedDict()
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.nnet!r}>"
@@ -86,8 +119,7 @@ class MinibatchComputer:
         Nnet3Error : an utterance has too many frames after its last online i-vector
         """
         self._groups.clear()
-        self._pending.clear()
-        self._num_pending = 0
+        self._clear()
         failure: Nnet3Error | None = None
         source = iter(utterances)
         while True:
@@ -116,8 +148,8 @@ class MinibatchComputer:
     def _accept(self, utterance: Utterance, period: int) -> None:
         """Cut an utterance into chunks, and add them to the waiting ones of their shapes."""
         num_outputs = 0 if utterance.error else -(-len(utterance.feats) // self.options.frame_subsampling_factor)
-        pending = _PendingUtterance(utterance.key, np.asarray(utterance.feats),
-                           np.empty((num_outputs, self._io.output_dim), dtype=np.float32), error=utterance.error)
+        output = np.empty((num_outputs, self._io.output_dim), dtype=np.float32)
+        pending = PendingUtterance(utterance.key, np.asarray(utterance.feats), output, error=utterance.error)
         chunks: list[Chunk] = []
         if pending.error is None:
             try:
@@ -126,8 +158,7 @@ class MinibatchComputer:
                 chunks = list(self.cutter.chunks(utterance, period))
             except NumericError as error:
                 pending.error = error
-        self._pending.append(pending)
-        self._num_pending += pending.size
+        self._append(pending)
         pending.num_waiting = len(chunks)
         for chunk in chunks:
             self._groups.setdefault(chunk.shape, []).append((pending, chunk))
@@ -144,7 +175,7 @@ class MinibatchComputer:
         for begin in range(0, len(waiting), shape.full_size):
             self._run_minibatch(shape, waiting[begin:begin + shape.full_size])
 
-    def _run_minibatch(self, shape: Shape, chunks: list[tuple[_PendingUtterance, Chunk]]) -> None:
+    def _run_minibatch(self, shape: Shape, chunks: list[tuple[PendingUtterance, Chunk]]) -> None:
         size = self.cutter.size_for(len(chunks), shape.full_size)
         computer = self._computers.computer(self.request(shape, size))
         features = np.zeros((size, shape.num_inputs, self._io.input_dim), dtype=np.float32)
@@ -171,19 +202,6 @@ class MinibatchComputer:
             inputs.append(IoSpecification("ivector", sequence_indexes(size, np.zeros(1))))
         output_t = np.arange(shape.num_outputs) * self.options.frame_subsampling_factor
         return ComputationRequest(inputs, [IoSpecification("output", sequence_indexes(size, output_t))])
-
-    def _finished(self) -> Iterator[tuple[str, Result]]:
-        """Yield the utterances at the front of the queue that are complete."""
-        while self._pending and not self._pending[0].num_waiting:
-            utterance = self._pending.popleft()
-            self._num_pending -= utterance.size
-            yield utterance.key, utterance.error or self._finish(utterance.output)
-
-    def _finish(self, output: np.ndarray) -> Result:
-        try:
-            return self._io.finish(output)
-        except NumericError as error:
-            return error
 
 
 class BatchComputer(MinibatchComputer):

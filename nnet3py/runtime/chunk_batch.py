@@ -3,10 +3,8 @@
 A looped computation for N sequences is bound once. Before a chunk is computed, the state of each of the N streams is
 copied from its row in :class:`StreamStates` into the rows of the matrices where the chunk expects it, and afterwards
 from where the chunk left it back to the streams' rows. So any N streams that are at the same chunk of the loop can be
-computed together, different ones each time, and one binding serves any number of streams.
-
-The last stage of a looped computation, which moves matrices to where the next round expects them, is not needed if it
-computes the same as the chunk that it jumps to: copying states to the streams' rows and back has the same effect.
+computed together. The last stage of a looped computation, which moves matrices to where the next round expects them, is
+not needed if it computes the same as the chunk that it jumps to.
 """
 from __future__ import annotations
 

@@ -6,17 +6,10 @@ run records the operations that are called, with their arguments, and from the t
 other. A stage is not recorded if one of its operations draws random numbers, returns a value or reads a cell that the
 host writes, or if memory is copied to or from the device meanwhile.
 
-On a GPU, the first run of a stage is plain: kernels are compiled, tables uploaded, scratch memory grows to its size. In
-the second the runner records which calls need the host (``memory.touch_host``): those that read a sum, initialize an
-estimate of natural gradient or draw a random number for a decision. The third captures the calls between them, a graph
-for each piece, and from then on a piece is one launch. If no call needs the host, a stage is a single graph.
-
-A graph contains addresses and numbers. So it is dropped, and the stage observed again, when one of these has changed:
-the address of scratch memory, a setting of a component (a learning rate, a dropout proportion, a test mode), which
-statistics were ever stored, the seed, the precision of matrix products. Values that change with each minibatch are in
-device memory: the data, the minibatch's number and all draws (``ops/cuda/random.py``), the statistics that self-repair
-depends on, the sizes and estimates of natural gradient. The views of a stage are those of its arena; if that moves,
-the stage is bound again.
+On a GPU the first run of a stage is plain; in the second the runner records which calls need the host; the third
+captures the calls between them as graphs (``ops/README.md``). A graph contains addresses and numbers: it is dropped,
+and the stage observed again, when scratch memory has moved or when a setting of a component, the statistics ever
+stored, the seed or the precision of matrix products have changed.
 
 The host decides by counting calls which estimates of natural gradient are updated in a run. The combinations recur: for
 each of them the pieces are observed once, captured the second time, and kept.

@@ -5,10 +5,8 @@ nnet3-xvector-compute-batched.
 """
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +18,7 @@ from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
 from nnet3py.index import sequence_indexes
 from nnet3py.network.inference import for_inference
 from nnet3py.network.nnet import Nnet
+from nnet3py.runtime.batch import PendingUtterance, UtteranceQueue
 from nnet3py.runtime.computer import ComputerCache
 from nnet3py.runtime.cutting import CPU_ROWS, NetworkIo, Utterance
 from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
@@ -45,42 +44,12 @@ class _ChunkComputer:
         return computer.output("output")
 
 
-@dataclass
-class _PendingUtterance:
-    """An utterance with chunks that have not been computed."""
-
-    key: str
-    vector: np.ndarray
-    num_waiting: int = 0
-    error: Nnet3Error | None = None
+def _pending(key: str, io: NetworkIo, num_chunks: int) -> PendingUtterance:
+    """Return an utterance whose vector will be the sum of those of its chunks, weighted; its features are not kept."""
+    return PendingUtterance(key, np.zeros(0), np.zeros(io.output_dim, np.float32), num_chunks)
 
 
-class _UtteranceQueue:
-    """The utterances that have not been returned yet; subclasses compute their chunks."""
-
-    def __init__(self, chunks: _ChunkComputer) -> None:
-        self._chunks = chunks
-        self._pending: deque[_PendingUtterance] = deque()
-
-    def _append(self, key: str, num_chunks: int) -> _PendingUtterance:
-        pending = _PendingUtterance(key, np.zeros(self._chunks.io.output_dim, np.float32), num_chunks)
-        self._pending.append(pending)
-        return pending
-
-    def _finished(self) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
-        """Yield the utterances at the front of the queue that are complete."""
-        while self._pending and not self._pending[0].num_waiting:
-            utterance = self._pending.popleft()
-            yield utterance.key, utterance.error or self._finish(utterance.vector)
-
-    def _finish(self, vector: np.ndarray) -> np.ndarray | NumericError:
-        try:
-            return self._chunks.io.finish(vector)
-        except NumericError as error:
-            return error
-
-
-class XvectorComputer(_UtteranceQueue):
+class XvectorComputer(UtteranceQueue):
     """A computer of utterances' x-vectors; chunks of full length, of one or many utterances, are computed together.
 
     Parameters
@@ -99,9 +68,10 @@ class XvectorComputer(_UtteranceQueue):
         self.options, nnet = options or XvectorOptions(), for_inference(nnet, training_mode)
         self.options.check()
         self.compiler = CachingCompiler.with_options(nnet, optimize, compiler)
-        super().__init__(_ChunkComputer(nnet, self.compiler, device, debug))
+        self._chunks = _ChunkComputer(nnet, self.compiler, device, debug)
+        super().__init__(self._chunks.io)
         # Full chunks that wait, and their weights.
-        self._full: list[tuple[_PendingUtterance, np.ndarray, np.float32]] = []
+        self._full: list[tuple[PendingUtterance, np.ndarray, np.float32]] = []
 
     def compute(self, feats: np.ndarray) -> np.ndarray:
         """Compute the vector of one utterance: the mean of those of its chunks, weighted by their lengths.
@@ -132,7 +102,7 @@ class XvectorComputer(_UtteranceQueue):
         yielded in place of the vector. Other errors are raised, after the utterances before were yielded.
         """
         self._full.clear()
-        self._pending.clear()
+        self._clear()
         source, failure = iter(utterances), None
         while failure is None:
             try:
@@ -156,15 +126,16 @@ class XvectorComputer(_UtteranceQueue):
         error, chunks = utterance.error, []
         if error is None:
             try:
-                self._chunks.io.check_features(utterance.feats)
+                self._io.check_features(utterance.feats)
                 chunks = self._cut(utterance.feats)
                 if not chunks:
                     error = UsageError(f"the utterance has {len(utterance.feats)} frames, less than --min-chunk-size="
                                        f"{self.options.min_chunk_size}", "use --pad-input=true")
             except NumericError as found:
                 error = found
-        pending = self._append(utterance.key, len(chunks))
+        pending = _pending(utterance.key, self._io, len(chunks))
         pending.error = error
+        self._append(pending)
         total = sum(map(len, chunks))
         for chunk in chunks:
             weight = np.float32(len(chunk)) / np.float32(total)
@@ -180,11 +151,11 @@ class XvectorComputer(_UtteranceQueue):
             self._run(self._full)
             self._full.clear()
 
-    def _run(self, chunks: list[tuple[_PendingUtterance, np.ndarray, np.float32]]) -> None:
+    def _run(self, chunks: list[tuple[PendingUtterance, np.ndarray, np.float32]]) -> None:
         """Compute chunks of equal length, and add their weighted vectors to those of their utterances."""
         vectors = self._chunks.compute(np.stack([chunk for _, chunk, _ in chunks]))
         for (pending, _, weight), vector in zip(chunks, vectors, strict=True):
-            pending.vector += weight * vector
+            pending.output += weight * vector
             pending.num_waiting -= 1
 
     def _cut(self, feats: np.ndarray) -> list[np.ndarray]:
@@ -214,7 +185,7 @@ def pooling_context(nnet: Nnet) -> tuple[int, int]:
     return compute_simple_nnet_context(measured)
 
 
-class BatchedXvectorComputer(_UtteranceQueue):
+class BatchedXvectorComputer(UtteranceQueue):
     """A computer of utterances' x-vectors from chunks of one length, with chunks of many utterances in a batch.
 
     Parameters
@@ -240,10 +211,11 @@ class BatchedXvectorComputer(_UtteranceQueue):
             raise UsageError(f"--chunk-size={self.options.chunk_size} must be more than the network's context, "
                              f"{self.left_context} + {self.right_context} frames")
         self.compiler = CachingCompiler.with_options(nnet, self.options.optimize, self.options.compiler)
-        super().__init__(_ChunkComputer(nnet, self.compiler, device, self.options.debug))
-        self._batch = np.zeros((self.options.batch_size, self.options.chunk_size, self._chunks.io.input_dim),
+        self._chunks = _ChunkComputer(nnet, self.compiler, device, self.options.debug)
+        super().__init__(self._chunks.io)
+        self._batch = np.zeros((self.options.batch_size, self.options.chunk_size, self._io.input_dim),
                                dtype=np.float32)
-        self._in_batch: list[tuple[_PendingUtterance, np.float32]] = []      # utterances, and their chunks' weights
+        self._in_batch: list[tuple[PendingUtterance, np.float32]] = []      # utterances, and their chunks' weights
 
     def compute(self, utterances: Iterable[tuple[str, np.ndarray]]) -> Iterator[tuple[str, np.ndarray | Nnet3Error]]:
         """Yield (key, vector) in the order of ``utterances``: (key, float (frames, input dim)), not empty.
@@ -252,7 +224,7 @@ class BatchedXvectorComputer(_UtteranceQueue):
         chunk are left out if they are not padded. For an utterance with NaN or infinity, or whose vector has NaN, the
         NumericError is yielded. Raises ShapeError as :class:`XvectorComputer` does.
         """
-        self._pending.clear()
+        self._clear()
         self._in_batch.clear()
         for key, feats in utterances:
             with within(f"utterance {key}"):
@@ -266,9 +238,10 @@ class BatchedXvectorComputer(_UtteranceQueue):
         starts = chunk_starts(len(feats), self.options.chunk_size, self._context, self.options.pad_input)
         if not starts:
             return
-        pending = self._append(key, len(starts))
+        pending = _pending(key, self._io, len(starts))
+        self._append(pending)
         try:
-            self._chunks.io.check_features(feats)
+            self._io.check_features(feats)
         except NumericError as error:
             pending.error, pending.num_waiting = error, 0
             return
@@ -282,7 +255,7 @@ class BatchedXvectorComputer(_UtteranceQueue):
     def _run(self) -> None:
         """Compute the chunks of the batch, which may not be full."""
         for (pending, weight), vector in zip(self._in_batch, self._chunks.compute(self._batch), strict=False):
-            pending.vector += vector * weight
+            pending.output += vector * weight
             pending.num_waiting -= 1
         self._in_batch.clear()
 
