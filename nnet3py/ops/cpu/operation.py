@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nnet3py.engine.generated import function_of_text
 from nnet3py.engine.jit import Kernel, kernel, row, span
 from nnet3py.engine.numba_target import njit
 from nnet3py.ops.formulas import Formulas, loops
@@ -29,6 +30,22 @@ formula = Formulas(njit(forceinline=True, fastmath=False), {
     loops.own_rows: range, loops.own_columns: range, loops.row: row, loops.span: span})
 
 
-def of_loop(loop: Any, file: str, module: str) -> Kernel:
-    """Make the kernel of an operation from its loop in ``formulas/loops.py``, for a module and its file."""
-    return operation()(formula.bound(loop, file, module))
+_SHARED_LOOP = """
+def {name}(first, last, {names}):
+    loop({parts})
+"""
+
+
+def of_loop(loop: Any, file: str, module: str, rows_of: str = "", cost: int = 1, whole: str = "") -> Kernel:
+    """Make the kernel of an operation from its loop in ``formulas/loops.py``, for a module and its file.
+
+    Threads share the rows of the matrix ``rows_of``, if given, and of all other matrices but ``whole``.
+    """
+    function = formula.bound(loop, file, module)
+    if rows_of:
+        arguments = OPERATIONS[loop.__name__].arguments
+        parts = (one.name + "[first:last]" * (one.kind == "mat" and one.name != whole) for one in arguments)
+        source = _SHARED_LOOP.format(
+            name=loop.__name__, names=", ".join(one.name for one in arguments), parts=", ".join(parts))
+        function = function_of_text(source, {"loop": formula(loop)}, function)
+    return operation(rows_of=rows_of, cost=cost)(function)

@@ -10,13 +10,17 @@ import numpy as np
 
 from nnet3py.engine.inline import stack_vector
 from nnet3py.engine.jit import inline, row, span
-from nnet3py.ops.cpu.operation import formula, operation
-from nnet3py.ops.formulas import functions
+from nnet3py.ops.cpu.operation import formula, of_loop, operation
+from nnet3py.ops.formulas import functions, loops
 from nnet3py.ops.formulas.functions import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
+
+lstm_propagate = of_loop(loops.lstm_propagate, __file__, __name__, rows_of="dst", cost=16, whole="params")
+gru_propagate = of_loop(loops.gru_propagate, __file__, __name__, rows_of="dst", cost=8)
+gru_sum_deriv = of_loop(loops.gru_sum_deriv, __file__, __name__, rows_of="dst", cost=2)
+gru_gate_deriv = of_loop(loops.gru_gate_deriv, __file__, __name__, rows_of="dz", cost=2)
 
 dropout_scales = formula(functions.dropout_scales)
 lstm_cell, lstm_cell_backprop = formula(functions.lstm_cell), formula(functions.lstm_cell_backprop)
-gru_cell, gru_cell_backprop = formula(functions.gru_cell), formula(functions.gru_cell_backprop)
 sigmoid_slope, tanh_slope = formula(functions.sigmoid_slope), formula(functions.tanh_slope)
 
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -25,23 +29,6 @@ NUM_GATES, NUM_SUMS = 5, 13
 # places in the work space, in tiles
 PARTS, WEIGHTS, REPAIRS, OUTPUT_DERIVS, INPUT_DERIVS, SUMS, WORK_TILES = 0, 5, 8, 13, 15, 20, 33
 WORK_SIZE = WORK_TILES * TILE
-
-
-@operation(rows_of="dst", cost=16)
-def lstm_propagate(first, last, dst, src, params):
-    cells = params.shape[1]
-    w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
-    for r in range(first, last):
-        s, d = row(src, r), row(dst, r)
-        i_scale, f_scale, o_scale = dropout_scales(s, cells)
-        i_part, f_part, c_part = span(s, 0, cells), span(s, cells, cells), span(s, 2 * cells, cells)
-        o_part, c_prev = span(s, 3 * cells, cells), span(s, 4 * cells, cells)
-        c_out, m_out = span(d, 0, cells), span(d, cells, cells)
-        for j in range(cells):
-            cell = lstm_cell(i_part[j], f_part[j], c_part[j], o_part[j], c_prev[j], w_ic[j], w_fc[j], w_oc[j],
-                             i_scale, f_scale, o_scale)
-            c_out[j] = cell[0]
-            m_out[j] = cell[1]
 
 
 @inline
@@ -144,40 +131,6 @@ def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagg
 
 
 # -- GRU ---------------------------------------------------------------------------------------------------------------
-
-
-@operation(rows_of="dst", cost=8)
-def gru_propagate(first, last, dst, z, c_prev):
-    cells = z.shape[1]
-    for i in range(first, last):
-        d, gate, previous = row(dst, i), row(z, i), row(c_prev, i)
-        h, c = span(d, 0, cells), span(d, cells, cells)
-        for j in range(cells):
-            cell = gru_cell(h[j], gate[j], previous[j])
-            h[j] = cell[0]
-            c[j] = cell[1]
-
-
-@operation(rows_of="dst", cost=2)
-def gru_sum_deriv(first, last, dst, z, y, dy):
-    cells = z.shape[1]
-    for i in range(first, last):
-        d, gate, e = row(dst, i), row(z, i), row(dy, i)
-        h, dh, dc = span(row(y, i), 0, cells), span(e, 0, cells), span(e, cells, cells)
-        for j in range(cells):
-            d[j] = gru_cell_backprop(h[j], gate[j], ZERO, dh[j], dc[j])[0]
-
-
-@operation(rows_of="dz", cost=2)
-def gru_gate_deriv(first, last, dz, dc_prev, z, c_prev, y, dy):
-    cells = z.shape[1]
-    for i in range(first, last):
-        d, d_previous, gate, previous = row(dz, i), row(dc_prev, i), row(z, i), row(c_prev, i)
-        h, dc = span(row(y, i), 0, cells), span(row(dy, i), cells, cells)
-        for j in range(cells):
-            deriv = gru_cell_backprop(h[j], gate[j], previous[j], ZERO, dc[j])
-            d[j] += deriv[1]
-            d_previous[j] += deriv[2]
 
 
 @operation()

@@ -22,25 +22,24 @@ from nnet3py.ops.cuda.threads import (
     launch_block,
     launch_columns,
     launch_teams,
+    of_loop,
     own_columns,
     own_rows,
     places_in_block,
     row,
     row_blocks,
-    span,
     sum_along_team,
     sum_down_column,
     sum_over_block,
     team_columns,
     team_row,
 )
-from nnet3py.ops.formulas import functions
+from nnet3py.ops.formulas import functions, loops
 from nnet3py.ops.formulas.functions import COUNT, NUM_PROCESSED, NUM_REPAIRED, REPAIR_PROBABILITY
 from nnet3py.ops.table import documented
 
 dropout_scales = formula(functions.dropout_scales)
 lstm_cell, lstm_cell_backprop = formula(functions.lstm_cell), formula(functions.lstm_cell_backprop)
-gru_cell, gru_cell_backprop = formula(functions.gru_cell), formula(functions.gru_cell_backprop)
 sigmoid_slope, tanh_slope = formula(functions.sigmoid_slope), formula(functions.tanh_slope)
 
 ZERO, ONE = np.float32(0), np.float32(1)
@@ -52,21 +51,10 @@ def launch_cells(rows: int, cols: int) -> Shape:
     return launch_2d(rows, cols // 2)
 
 
-@operation(shape=launch_cells)
-def lstm_propagate(dst, src, params):
-    cells = params.shape[1]
-    w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
-    for r in own_rows(dst.shape[0]):
-        s, d = row(src, r), row(dst, r)
-        i_scale, f_scale, o_scale = dropout_scales(s, cells)
-        i_part, f_part, c_part = span(s, 0, cells), span(s, cells, cells), span(s, 2 * cells, cells)
-        o_part, c_prev = span(s, 3 * cells, cells), span(s, 4 * cells, cells)
-        c_out, m_out = span(d, 0, cells), span(d, cells, cells)
-        for j in own_columns(cells):
-            cell = lstm_cell(i_part[j], f_part[j], c_part[j], o_part[j], c_prev[j], w_ic[j], w_fc[j], w_oc[j],
-                             i_scale, f_scale, o_scale)
-            c_out[j] = cell[0]
-            m_out[j] = cell[1]
+lstm_propagate, gru_propagate = (of_loop(loop, __file__, __name__, shape=launch_cells) for loop in (
+    loops.lstm_propagate, loops.gru_propagate))
+gru_sum_deriv, gru_gate_deriv = (of_loop(loop, __file__, __name__) for loop in (
+    loops.gru_sum_deriv, loops.gru_gate_deriv))
 
 
 @operation(over=1, shape=launch_columns)
@@ -163,40 +151,6 @@ def lstm_store_stats(value_sum, deriv_sum, self_repair_total, count, sums, flagg
 
 
 # -- GRU ---------------------------------------------------------------------------------------------------------------
-
-
-@operation(shape=launch_cells)
-def gru_propagate(dst, z, c_prev):
-    cells = z.shape[1]
-    for i in own_rows(dst.shape[0]):
-        d, gate, previous = row(dst, i), row(z, i), row(c_prev, i)
-        h, c = span(d, 0, cells), span(d, cells, cells)
-        for j in own_columns(cells):
-            cell = gru_cell(h[j], gate[j], previous[j])
-            h[j] = cell[0]
-            c[j] = cell[1]
-
-
-@operation()
-def gru_sum_deriv(dst, z, y, dy):
-    cells = z.shape[1]
-    for i in own_rows(dst.shape[0]):
-        d, gate, e = row(dst, i), row(z, i), row(dy, i)
-        h, dh, dc = span(row(y, i), 0, cells), span(e, 0, cells), span(e, cells, cells)
-        for j in own_columns(cells):
-            d[j] = gru_cell_backprop(h[j], gate[j], ZERO, dh[j], dc[j])[0]
-
-
-@operation()
-def gru_gate_deriv(dz, dc_prev, z, c_prev, y, dy):
-    cells = z.shape[1]
-    for i in own_rows(dz.shape[0]):
-        d, d_previous, gate, previous = row(dz, i), row(dc_prev, i), row(z, i), row(c_prev, i)
-        h, dc = span(row(y, i), 0, cells), span(row(dy, i), cells, cells)
-        for j in own_columns(cells):
-            deriv = gru_cell_backprop(h[j], gate[j], previous[j], ZERO, dc[j])
-            d[j] += deriv[1]
-            d_previous[j] += deriv[2]
 
 
 @column_sums("mat", terms=2, double=True)

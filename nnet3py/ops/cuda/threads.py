@@ -37,6 +37,7 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -387,6 +388,7 @@ formula = Formulas(device_function, {
     loops.own_columns: own_columns, loops.row: row, loops.span: span})
 
 
-def of_loop(loop: Any, file: str, module: str, over: int = 0) -> launch.Kernel:
+def of_loop(loop: Any, file: str, module: str, over: int = 0,
+            shape: Callable[[int, int], Shape] = launch.launch_2d) -> launch.Kernel:
     """Make the kernel of an operation from its loop in ``formulas/loops.py``, for a module and its file."""
-    return launch.operation(over)(formula.bound(loop, file, module))
+    return launch.operation(over, shape)(formula.bound(loop, file, module))

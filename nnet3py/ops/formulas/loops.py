@@ -9,6 +9,8 @@ import math
 
 import numpy as np
 
+from nnet3py.ops.formulas.functions import dropout_scales, gru_cell, gru_cell_backprop, lstm_cell
+
 ZERO, HALF, TWO = np.float32(0), np.float32(0.5), np.float32(2)
 
 
@@ -175,3 +177,53 @@ def extract_statistics_backprop(dx, x, dy, rows):
         for place in own_columns(dim):
             j = np.int64(place)
             d[j] = extraction_derivative(s[j], e[1 + j], e[1 + dim + j])
+
+
+# -- LSTM and GRU cells ------------------------------------------------------------------------------------------------
+
+
+def lstm_propagate(dst, src, params):
+    cells = params.shape[1]
+    w_ic, w_fc, w_oc = row(params, 0), row(params, 1), row(params, 2)
+    for r in own_rows(dst.shape[0]):
+        s, d = row(src, r), row(dst, r)
+        i_scale, f_scale, o_scale = dropout_scales(s, cells)
+        i_part, f_part, c_part = span(s, 0, cells), span(s, cells, cells), span(s, 2 * cells, cells)
+        o_part, c_prev = span(s, 3 * cells, cells), span(s, 4 * cells, cells)
+        c_out, m_out = span(d, 0, cells), span(d, cells, cells)
+        for j in own_columns(cells):
+            cell = lstm_cell(i_part[j], f_part[j], c_part[j], o_part[j], c_prev[j], w_ic[j], w_fc[j], w_oc[j],
+                             i_scale, f_scale, o_scale)
+            c_out[j] = cell[0]
+            m_out[j] = cell[1]
+
+
+def gru_propagate(dst, z, c_prev):
+    cells = z.shape[1]
+    for i in own_rows(dst.shape[0]):
+        d, gate, previous = row(dst, i), row(z, i), row(c_prev, i)
+        h, c = span(d, 0, cells), span(d, cells, cells)
+        for j in own_columns(cells):
+            cell = gru_cell(h[j], gate[j], previous[j])
+            h[j] = cell[0]
+            c[j] = cell[1]
+
+
+def gru_sum_deriv(dst, z, y, dy):
+    cells = z.shape[1]
+    for i in own_rows(dst.shape[0]):
+        d, gate, e = row(dst, i), row(z, i), row(dy, i)
+        h, dh, dc = span(row(y, i), 0, cells), span(e, 0, cells), span(e, cells, cells)
+        for j in own_columns(cells):
+            d[j] = gru_cell_backprop(h[j], gate[j], ZERO, dh[j], dc[j])[0]
+
+
+def gru_gate_deriv(dz, dc_prev, z, c_prev, y, dy):
+    cells = z.shape[1]
+    for i in own_rows(dz.shape[0]):
+        d, d_previous, gate, previous = row(dz, i), row(dc_prev, i), row(z, i), row(c_prev, i)
+        h, dc = span(row(y, i), 0, cells), span(row(dy, i), cells, cells)
+        for j in own_columns(cells):
+            deriv = gru_cell_backprop(h[j], gate[j], previous[j], ZERO, dc[j])
+            d[j] += deriv[1]
+            d_previous[j] += deriv[2]
