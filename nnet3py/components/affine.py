@@ -90,17 +90,14 @@ class AffineComponent(TrainedAffineMap):
     FIELDS: ClassVar[Fields] = (*SETTINGS, *WEIGHTS_AND_BIAS, OLDER_GRADIENT_MARK, ORTHONORMAL_CONSTRAINT)
     INFO: ClassVar[tuple[str, ...]] = ("orthonormal-constraint", "linear-params", "bias")
 
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.BACKPROP_ADDS)
+
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, orthonormal_constraint: float = 0.0,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.linear_params = linear_params
-        self.bias_params = bias_params
+        self.linear_params, self.bias_params = linear_params, bias_params
         self.orthonormal_constraint = orthonormal_constraint
-
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-                | Properties.BACKPROP_ADDS)
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
@@ -149,16 +146,13 @@ class NaturalGradientAffineComponent(AffineComponent):
               *(Field(tag, "float64", default=OLDER)
                 for tag in ("<UpdateCount>", "<ActiveScalingCount>", "<MaxChangeScaleStats>")))
     INFO = (*AffineComponent.INFO, *PRECONDITIONERS_INFO)
+    FREEZABLE = ("preconditioner_in", "preconditioner_out")
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, preconditioner_in: OnlineNaturalGradient,
                  preconditioner_out: OnlineNaturalGradient, orthonormal_constraint: float = 0.0,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(linear_params, bias_params, orthonormal_constraint, settings)
-        self.preconditioner_in = preconditioner_in
-        self.preconditioner_out = preconditioner_out
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return self.preconditioner_in, self.preconditioner_out
+        self.preconditioner_in, self.preconditioner_out = preconditioner_in, preconditioner_out
 
     def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         if self.is_gradient:
@@ -192,21 +186,18 @@ class LinearComponent(UpdatableComponent):
               Field("<RankInOut>", "integer", "preconditioner_in.rank", "rank-in"),
               Field("", "integer", "preconditioner_out.rank", "rank-out"), *SMOOTHING[::-1])
     INFO = ("params", "orthonormal-constraint", "use-natural-gradient", *PRECONDITIONERS_INFO)
+    FREEZABLE = ("preconditioner_in", "preconditioner_out")
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS)
 
     def __init__(self, params: np.ndarray, preconditioner_in: OnlineNaturalGradient,
                  preconditioner_out: OnlineNaturalGradient, orthonormal_constraint: float = 0.0,
                  use_natural_gradient: bool = True, settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
         self.params = params
-        self.preconditioner_in = preconditioner_in
-        self.preconditioner_out = preconditioner_out
+        self.preconditioner_in, self.preconditioner_out = preconditioner_in, preconditioner_out
         self.orthonormal_constraint = orthonormal_constraint
         self.use_natural_gradient = use_natural_gradient
-
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-                | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS)
 
     @property
     def input_dim(self) -> int:
@@ -215,9 +206,6 @@ class LinearComponent(UpdatableComponent):
     @property
     def output_dim(self) -> int:
         return self.params.shape[0]
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return self.preconditioner_in, self.preconditioner_out
 
     # -- computing ---------------------------------------------------------------------------------------------------
 
@@ -260,14 +248,10 @@ class FixedAffineComponent(AffineMap):
     CONSTANTS = ("linear_params", "bias_params")   # kernels read them
     FIELDS = LINEAR_AND_BIAS
     INFO = ("input-dim", "output-dim", "linear-params", "bias")
+    properties = Properties.SIMPLE | Properties.BACKPROP_ADDS
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray) -> None:
-        self.linear_params = linear_params
-        self.bias_params = bias_params
-
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.BACKPROP_ADDS
+        self.linear_params, self.bias_params = linear_params, bias_params
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -298,18 +282,14 @@ class RepeatedAffineComponent(TrainedAffineMap):
 
     FIELDS = (*SETTINGS, Field("<NumRepeats>", "dim", "num_repeats", "num-repeats"), *LINEAR_AND_BIAS,
               OLDER_GRADIENT_MARK)
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
+                  | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS)
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, num_repeats: int,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.linear_params = linear_params
-        self.bias_params = bias_params
+        self.linear_params, self.bias_params = linear_params, bias_params
         self.num_repeats = num_repeats
-
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
-                | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS)
 
     @property
     def input_dim(self) -> int:
@@ -405,18 +385,14 @@ class BlockAffineComponent(UpdatableComponent):
 
     PARAMETERS = ("linear_params", "bias_params")
     FIELDS = (*SETTINGS, Field("<NumBlocks>", "dim", "num_blocks", "num-blocks"), *LINEAR_AND_BIAS, OLDER_GRADIENT_MARK)
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.BACKPROP_ADDS)
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, num_blocks: int,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.linear_params = linear_params
-        self.bias_params = bias_params
+        self.linear_params, self.bias_params = linear_params, bias_params
         self.num_blocks = num_blocks
-
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-                | Properties.BACKPROP_ADDS)
 
     @property
     def input_dim(self) -> int:
@@ -447,7 +423,7 @@ class BlockAffineComponent(UpdatableComponent):
             ops.add_mat_mat(update.linear_params[rows], dy[:, rows], x[:, columns], rate, 1.0, trans_a=True)
 
     def _blocks(self) -> list[tuple[slice, slice]]:
-        """Yield each block's columns of the input, and its columns of the output, which are rows of the weights."""
+        """Return each block's columns of the input, and its columns of the output, which are rows of the weights."""
         block_in, block_out = self.linear_params.shape[1], self.linear_params.shape[0] // self.num_blocks
         return [(slice(k * block_in, (k + 1) * block_in), slice(k * block_out, (k + 1) * block_out))
                 for k in range(self.num_blocks)]

@@ -186,10 +186,8 @@ class _Squashing(NonlinearComponent):
     OPERATION = ""
     DEFAULT_THRESHOLD = 0.0
 
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
-                | Properties.STORES_STATS)
+    properties = (Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
+                  | Properties.STORES_STATS)
 
     def _repair(self, ops: Ops, update: NonlinearComponent | None) -> DeviceArray:
         """Return the factor by which self-repair pulls each column towards 0: float32 (dim,), scratch."""
@@ -283,10 +281,8 @@ class RectifiedLinearComponent(NonlinearComponent):
 class SoftmaxComponent(NonlinearComponent):
     """Softmax of each row, exp(x) / sum(exp(x)), at least 1e-20. Kaldi: SoftmaxComponent."""
 
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
-                | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS)
+    properties = (Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+                  | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS)
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.softmax(y, x)
@@ -310,9 +306,7 @@ class LogSoftmaxComponent(NonlinearComponent):
     As in Kaldi only statistics of output derivatives are stored, although the flags announce those of values.
     """
 
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
+    properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.log_softmax(y, x)

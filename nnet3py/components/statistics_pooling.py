@@ -205,10 +205,11 @@ class StatisticsPoolingComponent(Component):
               Field("<NumLogCountFeatures>", "integer", "num_log_count_features"),
               Field("<OutputStddevs>", "boolean", "output_stddevs"),
               Field("<VarianceFloor>", "float32", "variance_floor"))
+    input_dim = 0
 
     def __init__(self, input_dim: int, input_period: int = 1, left_context: int = 0, right_context: int = 0,
                  num_log_count_features: int = 0, output_stddevs: bool = False, variance_floor: float = 1e-10) -> None:
-        self._input_dim = input_dim
+        self.input_dim = input_dim
         self.input_period = input_period
         self.left_context, self.right_context = left_context, right_context
         self.num_log_count_features = num_log_count_features
@@ -223,12 +224,8 @@ class StatisticsPoolingComponent(Component):
         return flags | Properties.BACKPROP_NEEDS_INPUT if self.num_log_count_features == 0 else flags
 
     @property
-    def input_dim(self) -> int:
-        return self._input_dim
-
-    @property
     def output_dim(self) -> int:
-        return self._input_dim - 1 + self.num_log_count_features
+        return self.input_dim - 1 + self.num_log_count_features
 
     # -- indexes ---------------------------------------------------------------------------------------------
 
@@ -281,7 +278,7 @@ class StatisticsPoolingComponent(Component):
             counts = ops.scratch(dy.shape[0], 1)
             ops.set_const(counts, 0.0)
             ops.add_row_ranges(counts, x[:, :1], indexes.forward, 1.0)
-        by_sums = ops.scratch(dy.shape[0], self._input_dim - 1)
+        by_sums = ops.scratch(dy.shape[0], self.input_dim - 1)
         ops.pool_statistics_backprop(by_sums, y if self.output_stddevs else dy, dy, counts,
                                      self.num_log_count_features, self.output_stddevs)
         ops.add_row_ranges(dx[:, 1:], by_sums, indexes.backward, 1.0)
@@ -294,7 +291,7 @@ class StatisticsPoolingComponent(Component):
                         line.get_int("left-context", -1), line.get_int("right-context", -1),
                         line.get_int("num-log-count-features", 0), line.get_bool("output-stddevs", False),
                         line.get_float("variance-floor", 1e-10))
-        wrong = "input-dim must be positive" if component._input_dim <= 0 else component._fault_of_settings()
+        wrong = "input-dim must be positive" if component.input_dim <= 0 else component._fault_of_settings()
         if wrong:
             raise invalid_initializer(line, cls.__name__, wrong)
         return component
@@ -310,7 +307,7 @@ class StatisticsPoolingComponent(Component):
             return f"num-log-count-features must not be negative, and make an output of 1 to {LARGEST_DIM} dimensions"
         if not 0.0 < self.variance_floor < 1.0:
             return "variance-floor must lie between 0 and 1"
-        if self.output_stddevs and self._input_dim % 2 == 0:
+        if self.output_stddevs and self.input_dim % 2 == 0:
             return "with output-stddevs=true, input-dim must be odd: a count, sums and as many sums of squares"
         return ""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
+from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others, copy_if_apart
 from nnet3py.components.fields import Field, InFiles, as_float32, fields_info, invalid_initializer, number, significant
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ class ClipGradientComponent(SameDimComponent):
         self.counters = np.zeros(4)
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
-        if x is not y:
-            ops.copy_mat(y, x, 1.0)
+        copy_if_apart(ops, y, x)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
