@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.elementwise import blocks
 from nnet3py.components.fields import LARGEST_DIM, OLDER, Field, Fields
 from nnet3py.components.natural_gradient import OnlineNaturalGradient, Rows, natural_gradient_step
+from nnet3py.components.normalize import in_blocks
 from nnet3py.components.updatable import (
     LINEAR_AND_BIAS,
     OLDER_GRADIENT_MARK,
@@ -321,10 +321,10 @@ class RepeatedAffineComponent(TrainedAffineMap):
             update._update(ops, self._input_blocks(x), dy)
 
     def _input_blocks(self, matrix: DeviceArray) -> DeviceArray:
-        return blocks(matrix, self.linear_params.shape[1])
+        return in_blocks(matrix, self.linear_params.shape[1])
 
     def _output_blocks(self, matrix: DeviceArray) -> DeviceArray:
-        return blocks(matrix, self.linear_params.shape[0])
+        return in_blocks(matrix, self.linear_params.shape[0])
 
     # -- files and text ----------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ import numpy as np
 from nnet3py.components.base import Component, Properties, SameDimComponent, copy_if_apart
 from nnet3py.components.fields import OLDER, Field, Fields, Values, fields_info
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.normalize import in_blocks
 from nnet3py.components.updatable import (
     OLDER_GRADIENT_MARK,
     OLDER_SETTINGS,
@@ -50,13 +51,6 @@ def read_block_dim(line: ConfigLine, dim: int) -> int:
     if dim <= 0 or block_dim <= 0 or dim % block_dim != 0:
         raise bad_initializer(line, "dim and block-dim must be above 0, and block-dim must divide dim")
     return block_dim
-
-
-def blocks(matrix: DeviceArray, block_dim: int) -> DeviceArray:
-    """Return a view of the matrix with a row for each block of ``block_dim`` columns, (rows * blocks, block_dim)."""
-    if matrix.shape[1] == block_dim:
-        return matrix
-    return matrix.reshape(matrix.shape[0] * (matrix.shape[1] // block_dim), block_dim)
 
 
 class PerElementScaleComponent(SameDimComponent, UpdatableComponent):
@@ -190,7 +184,7 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         copy_if_apart(ops, y, x)
-        ops.add_vec_to_rows(blocks(y, self.offsets.shape[0]), self.offsets, 1.0, 1.0)
+        ops.add_vec_to_rows(in_blocks(y, self.offsets.shape[0]), self.offsets, 1.0, 1.0)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
@@ -199,7 +193,7 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
         if update is None:
             return
         assert isinstance(update, PerElementOffsetComponent)
-        add_sum(ops, update.offsets, blocks(dy, self.offsets.shape[0]), update, update.preconditioner)
+        add_sum(ops, update.offsets, in_blocks(dy, self.offsets.shape[0]), update, update.preconditioner)
 
     # -- files and text ----------------------------------------------------------------------------------------------
 
@@ -285,17 +279,17 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         block_dim = self.scales.shape[0]
-        ops.scale_and_offset(blocks(y, block_dim), blocks(x, block_dim), self.scales, self.offsets, SMALLEST_SCALE)
+        ops.scale_and_offset(in_blocks(y, block_dim), in_blocks(x, block_dim), self.scales, self.offsets, SMALLEST_SCALE)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         block_dim = self.scales.shape[0]
-        dy = blocks(dy, block_dim)
+        dy = in_blocks(dy, block_dim)
         if update is not None:   # before dx, which may share the memory of dy
             assert isinstance(update, ScaleAndOffsetComponent)
-            self._update(ops, blocks(y, block_dim), dy, update)
+            self._update(ops, in_blocks(y, block_dim), dy, update)
         if dx is not None:
-            ops.mul_cols_vec(blocks(dx, block_dim), dy, self.scales)
+            ops.mul_cols_vec(in_blocks(dx, block_dim), dy, self.scales)
 
     def _update(self, ops: Ops, y: DeviceArray, dy: DeviceArray, update: ScaleAndOffsetComponent) -> None:
         add_sum(ops, update.offsets, dy, update, update.preconditioner_offset)

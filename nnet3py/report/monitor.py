@@ -57,6 +57,12 @@ class Monitor:
         return lines
 
 
+def all_messages(iterations: Sequence[Iteration]) -> list[str]:
+    """Return the messages of a monitor that checks after each of ``iterations``."""
+    monitor = Monitor()
+    return [line for count in range(1, len(iterations) + 1) for line in monitor.check(iterations[:count])]
+
+
 def find_problems(iterations: Sequence[Iteration]) -> list[Problem]:
     """Return all problems at the last of ``iterations``; an empty list if there are none."""
     if not iterations:

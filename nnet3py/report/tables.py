@@ -174,25 +174,27 @@ class Lifetime:
         return BYTES * self.num_rows * self.num_cols
 
 
-def lifetimes(computation: Computation, nnet: Nnet) -> list[Lifetime]:
-    """Return the lifetimes of all matrices, ordered by their first command."""
-    matrix_of = [sub.matrix for sub in computation.submatrices]
+def _spans(computation: Computation) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the command that allocates each matrix, or accepts it as input, and the one that frees it, if any."""
     begin: dict[int, int] = {}
     end: dict[int, int] = {}
-    exchanged: dict[int, str] = {}
     for c, command in enumerate(computation.commands):
-        first = matrix_of[command.args[0]] if command.args[0] > 0 else 0
-        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
+        first = computation.submatrices[command.args[0]].matrix if command.args[0] > 0 else 0
+        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT, CommandType.SWAP_MATRIX):
             begin.setdefault(first, c)
-        elif command.type == CommandType.DEALLOC_MATRIX:
+        if command.type == CommandType.DEALLOC_MATRIX:
             end[first] = c
         elif command.type == CommandType.SWAP_MATRIX:       # the first takes the memory of the second
-            begin.setdefault(first, c)
-            end[matrix_of[command.args[1]]] = c
-        if command.type == CommandType.ACCEPT_INPUT:
-            exchanged[first] = "input"
-        elif command.type == CommandType.PROVIDE_OUTPUT:
-            exchanged.setdefault(first, "output")
+            end[computation.submatrices[command.args[1]].matrix] = c
+    return begin, end
+
+
+def lifetimes(computation: Computation, nnet: Nnet) -> list[Lifetime]:
+    """Return the lifetimes of all matrices, ordered by their first command."""
+    begin, end = _spans(computation)
+    kinds = {CommandType.PROVIDE_OUTPUT: "output", CommandType.ACCEPT_INPUT: "input"}
+    exchanged = {computation.submatrices[command.args[0]].matrix: name for kind, name in kinds.items()
+                 for command in computation.commands if command.type == kind}       # one that is both is an input
     return [_lifetime(computation, nnet, m, begin[m], end.get(m, len(computation.commands)), exchanged.get(m))
             for m in sorted(begin, key=lambda m: (begin[m], m))]
 
@@ -211,25 +213,13 @@ def _lifetime(computation: Computation, nnet: Nnet, m: int, begin: int, end: int
 
 def memory_in_use(computation: Computation) -> np.ndarray:
     """Return the bytes of all matrices that exist after each command: int64 (commands,)."""
-    sizes = np.array([BYTES * info.num_rows * info.num_cols for info in computation.matrices], np.int64)
-    change = np.zeros(len(computation.commands), np.int64)
-    alive = set()
-    for c, command in enumerate(computation.commands):
-        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
-            m = computation.submatrices[command.args[0]].matrix
-            if m not in alive:
-                alive.add(m)
-                change[c] += sizes[m]
-        elif command.type == CommandType.DEALLOC_MATRIX:
-            m = computation.submatrices[command.args[0]].matrix
-            alive.discard(m)
-            change[c] -= sizes[m]
-        elif command.type == CommandType.SWAP_MATRIX:
-            taker, giver = (computation.submatrices[s].matrix for s in command.args[:2])
-            alive.discard(giver)
-            alive.add(taker)
-            change[c] += sizes[taker] - sizes[giver]
-    return np.cumsum(change)
+    begin, end = _spans(computation)
+    change = np.zeros(len(computation.commands) + 1, np.int64)
+    for m, c in begin.items():
+        size = BYTES * computation.matrices[m].num_rows * computation.matrices[m].num_cols
+        change[c] += size
+        change[end.get(m, -1)] -= size
+    return np.cumsum(change[:-1])
 
 
 def peak_memory(computation: Computation) -> tuple[int, int]:
