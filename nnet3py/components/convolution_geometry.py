@@ -298,13 +298,11 @@ class ConvolutionComputation:
 def convolution_grid(model: ConvolutionModel, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
     """Return the grid of a convolution's rows, with missing times at the edges added and times grouped into blocks.
 
+    Raises CompileError for inputs that the outputs do not use, or required inputs that are missing.
+
     Parameters
     ----------
     inputs, outputs : int32 (rows, 3); padding rows have t = NO_TIME
-
-    Raises
-    ------
-    CompileError : inputs that the outputs do not use, or required inputs that are missing
     """
     grid = TimeGrid.from_indexes(inputs, outputs)
     first = grid.start_out + int(model.time_offsets[0])

@@ -278,8 +278,8 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
     # -- computing ---------------------------------------------------------------------------------------------------
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
-        block_dim = self.scales.shape[0]
-        ops.scale_and_offset(in_blocks(y, block_dim), in_blocks(x, block_dim), self.scales, self.offsets, SMALLEST_SCALE)
+        y, x = (in_blocks(matrix, self.scales.size) for matrix in (y, x))
+        ops.scale_and_offset(y, x, self.scales, self.offsets, SMALLEST_SCALE)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:

@@ -112,12 +112,7 @@ def invalid_initializer(line: ConfigLine, type_name: str, reason: str) -> Config
 
 
 def read_dim(reader: TokenReader, tag: str) -> int:
-    """Read a dimension, after its tag.
-
-    Raises
-    ------
-    FormatError : a number below 1, or so large that no model has it
-    """
+    """Read a dimension, after its tag. Raises FormatError for a number below 1, or so large that no model has it."""
     dim = reader.integer()
     if not 0 < dim <= LARGEST_DIM:
         raise reader.error(f"expected a dimension between 1 and {LARGEST_DIM} after {tag}, found {dim}")

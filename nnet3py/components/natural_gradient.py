@@ -236,9 +236,8 @@ class OnlineNaturalGradient:
     def check(self, ops: Ops) -> None:
         """Raise an error if the last rows could not be used; the next call then initializes. On a GPU, wait for it.
 
-        Raises
-        ------
-        NumericError : NaN, infinity or too large numbers in the rows of the last call or in the estimate before it
+        Raises NumericError for NaN, infinity or too large numbers in the rows of the last call or in the estimate
+        before it.
         """
         fault = 0 if self.numbers is None else ops.natural_gradient_fault(self.numbers)
         if fault:

@@ -164,9 +164,7 @@ class NonlinearComponent(SameDimComponent):
     def _repair_scale(self) -> float:
         """Return the scale of self-repair, 0 while it is off or there are no statistics of derivatives.
 
-        Raises
-        ------
-        ConfigError : a scale that is not between 0 and 0.1
+        Raises ConfigError for a scale that is not between 0 and 0.1.
         """
         if self.self_repair_scale == 0.0 or not self.stored[DERIV]:
             return 0.0

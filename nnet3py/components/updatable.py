@@ -35,12 +35,7 @@ class UpdateSettings:
 
     @classmethod
     def from_config(cls, line: ConfigLine) -> UpdateSettings:
-        """Read the settings from the four keys of a config line.
-
-        Raises
-        ------
-        ConfigError : a negative value
-        """
+        """Read the settings from the four keys of a config line. Raises ConfigError for a negative value."""
         settings = cls(line.get_float("learning-rate", 0.001), line.get_float("learning-rate-factor", 1.0),
                        line.get_float("max-change", 0.0), line.get_float("l2-regularize", 0.0))
         if not all(value >= 0.0 for value in (settings.learning_rate, settings.learning_rate_factor,
@@ -246,9 +241,7 @@ def default_rank_out(output_dim: int) -> int:
 def initial_weights(line: ConfigLine, rng: np.random.Generator, extra_columns: int) -> np.ndarray:
     """Return the matrix in the file of key ``matrix``, or a random one of ``output-dim`` x ``input-dim``.
 
-    Parameters
-    ----------
-    extra_columns : 1 if the matrix of a file has the bias as its last column, else 0; ignored for a random matrix
+    ``extra_columns`` : 1 if the matrix of a file has the bias as its last column, else 0; ignored for a random matrix.
 
     Returns
     -------

@@ -205,9 +205,7 @@ class OnnxWriter:
     def _stream_lengths(self, others: str) -> None:
         """Add ``begin`` and ``end``, the times of a chunk's first and last output, and ``span``, ``end - begin``.
 
-        Parameters
-        ----------
-        others : name of the value to subtract from a chunk's number of frames to get ``span``
+        ``others`` : name of the value to subtract from a chunk's number of frames to get ``span``.
         """
         self._add("Squeeze", [self._add("Sub", ["num_frames", others])], ["span"])
         begin = self._constant(0)

@@ -61,10 +61,8 @@ class OnnxFile:
 def read_onnx(path: str | os.PathLike[str]) -> OnnxFile:
     """Read a file, and its weights if they are in another file beside it.
 
-    Raises
-    ------
-    Nnet3Error : the package onnx is not installed; a file that cannot be opened
-    FormatError : a file that is not ONNX
+    Raises Nnet3Error if the package onnx is not installed or the file cannot be opened, and FormatError for a file that
+    is not ONNX.
     """
     onnx, path = import_onnx(), os.fspath(path)
     try:
@@ -120,14 +118,9 @@ class ForeignNetwork:
 def foreign_network(file: OnnxFile, padding: str = PADDING[0]) -> ForeignNetwork:
     """Make a network from the graph of a file.
 
-    Parameters
-    ----------
-    padding : ``zeros``, as in the graph; or ``replicate``: where a convolution reads beyond the ends, the network reads
-        further frames, which repeat the first or last
-
-    Raises
-    ------
-    Nnet3Error : an operator without counterpart, with its node
+    ``padding`` : ``zeros``, as in the graph; or ``replicate``: where a convolution reads beyond the ends, the network
+    reads further frames, which repeat the first or last. Raises Nnet3Error for an operator without counterpart, with
+    its node.
     """
     model = _in_one_form(file)
     initializers = {each.name for each in model.graph.initializer}

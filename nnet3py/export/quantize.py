@@ -60,10 +60,7 @@ def keep_as_integers(model: Any, kind: str) -> None:
 
     Matrices of less than 2 KiB stay as they are. With ``int8``, matrices that multiply the input have 16 bits: its
     columns may differ in size by orders of magnitude, and sums of their products, as in an LDA, may nearly cancel.
-
-    Parameters
-    ----------
-    kind : "int8" or "int16"
+    ``kind`` : "int8" or "int16".
     """
     onnx, graph = import_onnx(), model.graph
     matrices = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer

@@ -334,9 +334,7 @@ def _without_inputs(nnet: NetworkStructure, orphans: list[int]) -> list[int]:
 def remove_nodes(nnet: NetworkStructure, indexes: Iterable[int]) -> None:
     """Remove nodes that no other node needs, in place; the others are renumbered.
 
-    Raises
-    ------
-    ConfigError : no input or no output node would remain; the network is unchanged
+    Raises ConfigError if no input or no output node would remain; the network is unchanged.
     """
     removed = set(indexes)
     if not removed:

@@ -200,13 +200,8 @@ def drawings(nnet: Nnet, request: ComputationRequest, computation: Computation) 
 def write_drawings(target: str, nnet: Nnet, request: ComputationRequest, computation: Computation) -> list[str]:
     """Write the drawings to files; return the names of the files.
 
-    Parameters
-    ----------
-    target : a file NAME.svg, which gets all of them, or a folder, which is made
-
-    Raises
-    ------
-    UsageError : a folder that cannot be made
+    ``target`` : a file NAME.svg, which gets all of them, or a folder, which is made. Raises UsageError for a folder
+    that cannot be made.
     """
     pictures = drawings(nnet, request, computation)
     if target.endswith(".svg") and not os.path.isdir(target):

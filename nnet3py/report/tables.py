@@ -238,12 +238,9 @@ Step = tuple[str, "Computation"]
 def compilation_steps(nnet: Nnet, request: ComputationRequest, options: OptimizeOptions) -> Iterator[Step]:
     """Yield the unoptimized computation, then the result of each optimization pass, as pairs (name, computation).
 
-    The name of a pass is that of its option; the last computation is the one that runs.
-
-    Raises
-    ------
-    NotComputableError : an output row cannot be computed from the inputs
-    Nnet3Error : the network has no such inputs or outputs, or cannot be compiled
+    The name of a pass is that of its option; the last computation is the one that runs. Raises NotComputableError if an
+    output row cannot be computed from the inputs, and Nnet3Error if the network has no such inputs or outputs, or
+    cannot be compiled.
     """
     computation = generate_computation(nnet, request)
     yield UNOPTIMIZED, computation

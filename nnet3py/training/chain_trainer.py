@@ -101,12 +101,7 @@ class ChainDiagnostics:
         self.outputs: dict[str, OutputSums] = {}
 
     def compute(self, eg: NnetChainExample) -> None:
-        """Add one example.
-
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network
-        """
+        """Add one example. Raises Nnet3Error if it does not fit the network."""
         request = chain_request(self.nnet, eg, need_model_derivative=False,
                                 store_component_stats=self.options.store_component_stats,
                                 use_xent=bool(self.options.chain.xent_regularize))
@@ -157,10 +152,8 @@ class PosteriorAdder:
     def add(self, eg: NnetChainExample) -> NnetChainExample:
         """Return the example with the posteriors as a further input; its rows are sorted by sequence.
 
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network, has several outputs, or has posteriors already
-        NumericError : the network's output or the posteriors are not finite
+        Raises Nnet3Error if the example does not fit the network, has several outputs, or has posteriors already, and
+        NumericError if the network's output or the posteriors are not finite.
         """
         if len(eg.outputs) != 1:
             raise Nnet3Error(f"the example has {len(eg.outputs)} outputs, expected one")

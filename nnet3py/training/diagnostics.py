@@ -83,12 +83,7 @@ class NnetDiagnostics:
         self.outputs: dict[str, OutputDiagnostics] = {}
 
     def compute(self, eg: NnetExample) -> None:
-        """Add one example.
-
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network
-        """
+        """Add one example. Raises Nnet3Error if it does not fit the network."""
         wants_gradient = self.gradient is not None
         request = example_request(self.nnet, eg, need_model_derivative=wants_gradient,
                                   store_component_stats=self.options.store_component_stats)
@@ -203,6 +198,9 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
                   make_diagnostics: MakeDiagnostics | None = None) -> Combination:
     """Average the newest models, as many as give the best objective; recompute the average's batch-norm statistics.
 
+    Raises UsageError without models or examples, or for an option that makes no sense, and Nnet3Error for networks of
+    different structure, or examples that do not fit them.
+
     Parameters
     ----------
     nnets : (name, network) pairs, newest first, read one at a time; the first network is changed in place
@@ -210,11 +208,6 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
     egs : merged examples, all in memory
     options : see :class:`CombineOptions`
     make_diagnostics : maker of accumulators for other kinds of examples; None: the examples are frame-level
-
-    Raises
-    ------
-    UsageError : no models, no examples, or an option that makes no sense
-    Nnet3Error : networks of different structure, or examples that do not fit them
     """
     options = options or CombineOptions()
     options.check()

@@ -24,9 +24,7 @@ def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
                     store_component_stats: bool) -> ComputationRequest:
     """Return the request with the inputs of an example, and with its supervised nodes as outputs.
 
-    Raises
-    ------
-    Nnet3Error : the example names a node that the network does not have, or lacks inputs or outputs
+    Raises Nnet3Error if the example names a node that the network does not have, or lacks inputs or outputs.
     """
     inputs, outputs = [], []
     for io in eg.io:
@@ -51,11 +49,8 @@ def chain_request(nnet: Nnet, eg: NnetChainExample | NnetDiscriminativeExample, 
     Kaldi: ``GetChainComputationRequest``, ``GetDiscriminativeComputationRequest``.
 
     With ``use_xent`` the output NAME-xent is computed in addition to each supervised output NAME. Inputs whose names
-    begin with ``__`` are left out.
-
-    Raises
-    ------
-    Nnet3Error : the example names a node that the network does not have, or lacks inputs
+    begin with ``__`` are left out. Raises Nnet3Error if the example names a node that the network does not have, or
+    lacks inputs.
     """
     inputs = [IoSpecification(io.name, io.indexes) for io in eg.inputs if not io.name.startswith(HIDDEN)]
     outputs = []
@@ -96,9 +91,7 @@ class ExampleOutputs:
     def compute(self, eg: NnetExample | NnetDiscriminativeExample, output_name: str = "output") -> np.ndarray:
         """Return the output ``output_name``, float32 (rows, dim), with a row for each of its indexes in the example.
 
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network, or has no supervision of this output
+        Raises Nnet3Error if the example does not fit the network, or has no supervision of this output.
         """
         if isinstance(eg, NnetDiscriminativeExample):
             request, inputs = chain_request(self.nnet, eg, False, False, use_xent=False), eg.inputs

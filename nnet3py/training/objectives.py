@@ -61,6 +61,8 @@ def queue_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: Dev
                     deriv: DeviceArray | None) -> Callable[[], Objective]:
     """Queue the computation of the objective of one output, and of its derivative into ``deriv``.
 
+    Raises NumericError for NaN or infinity in the supervision.
+
     Parameters
     ----------
     ops : the device's operations
@@ -72,10 +74,6 @@ def queue_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: Dev
     Returns
     -------
     A function that waits for the device and returns the objective; to be called once.
-
-    Raises
-    ------
-    NumericError : NaN or infinity in the supervision
     """
     if isinstance(supervision, SparseMatrix) and kind == "linear":
         check_finite(supervision, "the supervision")
@@ -179,14 +177,12 @@ class LossTarget:
 class OutputObjectives:
     """The objectives of a network's outputs.
 
+    Raises UsageError for a loss that cannot be called, or for an output that the network does not have.
+
     Parameters
     ----------
     nnet : the network, whose output nodes have objectives ("linear" or "quadratic")
     loss : a loss in place of the objectives of all outputs, or a dict of losses by the names of outputs; None: no loss
-
-    Raises
-    ------
-    UsageError : a loss that cannot be called, or for an output that the network does not have
     """
 
     def __init__(self, nnet: Nnet, loss: LossLike | Mapping[str, LossLike] | None = None) -> None:

@@ -151,10 +151,8 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     def train(self, eg: Eg) -> None:
         """Train on one minibatch.
 
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network
-        NumericError : the example holds NaN or infinity
+        Raises Nnet3Error if the example does not fit the network, and NumericError if the example holds NaN or
+        infinity.
         """
         with BlasAlone():
             self._train(eg)
@@ -163,9 +161,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     def synchronize(self) -> None:
         """Copy parameters and statistics from the device to ``nnet`` and ``delta``, and log results not logged yet.
 
-        Raises
-        ------
-        NumericError : natural gradient was given NaN or infinity; ``nnet`` and ``delta`` are unchanged
+        Raises NumericError if natural gradient was given NaN or infinity; ``nnet`` and ``delta`` are unchanged.
         """
         self._trained.run_reports()
         for store in (self._trained, self._change):
@@ -196,9 +192,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from the :meth:`state` of a trainer whose network had the same structure.
 
-        Raises
-        ------
-        Nnet3Error, ShapeError : ``state`` is that of another network, or no state; nothing is changed
+        Raises Nnet3Error or ShapeError if ``state`` is that of another network, or no state; nothing is changed.
         """
         self.synchronize()
         numbers = {f"training.{name}": np.zeros((), np.int64) for name in ("num_minibatches", "seed")}
@@ -362,9 +356,7 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
 def num_sequences(nodes: Iterable[NodeRows]) -> int:
     """Return the number of sequences in a merged example: 1 + the n of each node's last index.
 
-    Raises
-    ------
-    Nnet3Error : the inputs and outputs of the example hold different numbers of sequences
+    Raises Nnet3Error if the inputs and outputs of the example hold different numbers of sequences.
     """
     counts = {node.name: int(node.indexes[-1, 0]) + 1 for node in nodes if len(node.indexes)}
     if len(set(counts.values())) > 1:

@@ -106,15 +106,13 @@ class Expansion:
 def expand(text: str, path: str | None = None, existing: Sequence[tuple[str, int]] = ()) -> Expansion:
     """Expand the text of an xconfig file into config lines. No file is read or written.
 
+    Raises ConfigError for an invalid line, with its number, or a network without an output.
+
     Parameters
     ----------
     text : lines of the file
     path : name of the file, for messages
     existing : name and dimension of each node of a network to build on; see :func:`existing_nodes`
-
-    Raises
-    ------
-    ConfigError : an invalid line, with its number; a network without an output
     """
     parsed = parse_xconfig(text, path)
     earlier = EarlierLayers(existing)

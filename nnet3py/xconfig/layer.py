@@ -63,16 +63,13 @@ class Layer:
     """Layer of an xconfig file.
 
     A type declares ``OPTIONS``, completes and checks values in ``derive``, has its output node and dimension in
-    ``output`` and ``output_dim``, and writes its config lines in ``build``.
+    ``output`` and ``output_dim``, and writes its config lines in ``build``. Raises ConfigError for keys that the type
+    does not have, values that it cannot use.
 
     Parameters
     ----------
     line : the layer's line in the file
     earlier : layers before this one
-
-    Raises
-    ------
-    ConfigError : keys that the type does not have, values that it cannot use
     """
 
     OPTIONS: ClassVar[Mapping[str, Value]] = {}      # key -> default, whose type is the option's
