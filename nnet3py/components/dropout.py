@@ -71,19 +71,12 @@ class DropoutComponent(SameDimComponent):
 
 @dataclass
 class GeneralDropoutComponentPrecomputedIndexes(InFiles):
-    """Row of the mask matrix for each block of each input row. Kaldi's class of this name.
-
-    Attributes
-    ----------
-    num_mask_rows : int
-        Number of rows of the mask matrix, some of them unused if there are several blocks.
-    indexes : int32 (rows * blocks_per_row,)
-    """
+    """Row of the mask matrix for each block of each input row. Kaldi's class of this name."""
 
     FIELDS = (Field("<NumMaskRows>", "integer", "num_mask_rows"), Field("<Indexes>", "integer_vector", "indexes"))
 
-    num_mask_rows: int
-    indexes: np.ndarray
+    num_mask_rows: int     # number of rows of the mask matrix, some of them unused if there are several blocks
+    indexes: np.ndarray    # int32 (rows * blocks_per_row,)
 
     def check_read(self, reader: TokenReader) -> None:
         if not 0 <= self.indexes.min(initial=0) <= self.indexes.max(initial=-1) < max(self.num_mask_rows, 1) \
@@ -298,16 +291,10 @@ LONGEST_RUN = 1 << 30       # frames, within int32; a tiny proportion would need
 
 @dataclass
 class SpecAugmentTimeMaskComponentPrecomputedIndexes:
-    """Rows of each sequence in the order of their times. Kaldi's class of this name.
+    """Rows of each sequence in the order of their times. Kaldi's class of this name."""
 
-    Attributes
-    ----------
-    rows : int32 (rows,), by sequence, then time
-    starts : int32 (sequences + 1,), begin of each sequence in ``rows``, then the end of the last
-    """
-
-    rows: np.ndarray
-    starts: np.ndarray
+    rows: np.ndarray      # int32 (rows,), by sequence, then time
+    starts: np.ndarray    # int32 (sequences + 1,), begin of each sequence in ``rows``, then the end of the last
 
     # Irregular: the rows are a list of lists.
     @classmethod

@@ -41,16 +41,10 @@ FAULTS = {1: "natural gradient was given NaN or infinity, or numbers too large t
 
 
 class Rows(NamedTuple):
-    """Rows to be preconditioned, as matrices side by side that are never joined.
+    """Rows to be preconditioned, as matrices side by side that are never joined."""
 
-    Attributes
-    ----------
-    parts : float32 matrices with equally many rows, on the device
-    ones : whether a last column of ones follows
-    """
-
-    parts: tuple[DeviceArray, ...]
-    ones: bool = False
+    parts: tuple[DeviceArray, ...]    # float32 matrices with equally many rows, on the device
+    ones: bool = False                # whether a last column of ones follows
 
     @property
     def shape(self) -> tuple[int, int]:

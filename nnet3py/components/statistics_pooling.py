@@ -33,21 +33,14 @@ MOST_CHOICES = 1 << 20      # frames of a window; more, hours of speech, must be
 
 @dataclass
 class StatisticsExtractionComponentPrecomputedIndexes(InFiles):
-    """Range of input rows summed by each output row, and the output row of each input row. Kaldi's class of this name.
-
-    Attributes
-    ----------
-    forward : int32 (outputs, 2), begin and end of the input rows of each output row
-    counts : float32 (outputs,), number of these rows
-    backward : int32 (inputs,), output row of each input row; empty without backward pass
-    """
+    """Input rows that each output row sums, and the output row of each input row. Kaldi's class of this name."""
 
     FIELDS = (Field("<ForwardIndexes>", "integer_pairs", "forward"), Field("<Counts>", "vector", "counts"),
               Field("<BackwardIndexes>", "integer_vector", "backward"))
 
-    forward: np.ndarray
-    counts: np.ndarray
-    backward: np.ndarray
+    forward: np.ndarray     # int32 (outputs, 2), begin and end of the input rows of each output row
+    counts: np.ndarray      # float32 (outputs,), number of these rows
+    backward: np.ndarray    # int32 (inputs,), output row of each input row; empty without backward pass
 
     def check_read(self, reader: TokenReader) -> None:
         check_ranges(reader, "<ForwardIndexes>", self.forward)
@@ -168,18 +161,13 @@ class StatisticsExtractionComponent(Component):
 
 @dataclass
 class StatisticsPoolingComponentPrecomputedIndexes(InFiles):
-    """Range of input rows used by each output row, and of output rows using each input row. Kaldi's class of this name.
-
-    Attributes
-    ----------
-    forward : int32 (outputs, 2), begin and end of the input rows of each output row
-    backward : int32 (inputs, 2), begin and end of the output rows that use each input row; empty without backward pass
-    """
+    """Input rows that each output row uses, and output rows that use each input row. Kaldi's class of this name."""
 
     FIELDS = (Field("<ForwardIndexes>", "integer_pairs", "forward"),
               Field("<BackwardIndexes>", "integer_pairs", "backward"))
 
-    forward: np.ndarray
+    forward: np.ndarray    # int32 (outputs, 2), begin and end of the input rows of each output row
+    # int32 (inputs, 2), begin and end of the output rows that use each input row; empty without backward pass
     backward: np.ndarray
 
     def check_read(self, reader: TokenReader) -> None:

@@ -14,15 +14,10 @@ from nnet3py.network.structure import ComponentNode, DescriptorNode, InputNode
 
 @dataclass(frozen=True)
 class When:
-    """Times of some rows, as a value of the graph.
+    """Times of some rows, as a value of the graph."""
 
-    Attributes
-    ----------
-    times : int64 vector of times
-    lo, hi : bounds: all times are from ``lo`` to E + ``hi``, where E is the time of the last output
-    """
-
-    times: Value
+    times: Value    # int64 vector of times
+    # bounds: all times are from ``lo`` to E + ``hi``, where E is the time of the last output
     lo: int
     hi: int
 

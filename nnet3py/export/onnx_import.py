@@ -37,20 +37,12 @@ from nnet3py.network.nnet import Nnet
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """Content of an ONNX file.
+    """Content of an ONNX file."""
 
-    Attributes
-    ----------
-    path : the file
-    model : onnx's ``ModelProto``
-    arrays : the initializers by name
-    metadata : texts by key
-    """
-
-    path: str
-    model: Any
-    arrays: dict[str, np.ndarray]
-    metadata: dict[str, str]
+    path: str                        # the file
+    model: Any                       # onnx's ``ModelProto``
+    arrays: dict[str, np.ndarray]    # the initializers by name
+    metadata: dict[str, str]         # texts by key
 
     @property
     def is_own(self) -> bool:
@@ -93,26 +85,17 @@ class ForeignNetwork:
 
     Row r of the graph's output is the output of ``nnet`` for frame ``step * r + first``, without frames around the
     utterance except those of ``repeated``.
-
-    Attributes
-    ----------
-    layout : axes of the input: n sequences, t frames, c columns
-    sizes : sizes of these axes; -1 for sequences and frames, unless fixed in the graph
-    output_axes : axes of the first output, in the same letters
-    repeated : numbers of repetitions of the first frame before it and of the last frame after it
-    has_zeros : whether zeros stand for frames before the first or after the last
-    is_recurrent : whether a frame depends on the previous or next one
     """
 
     nnet: Nnet
-    layout: str
-    sizes: tuple[int, ...]
-    output_axes: str
+    layout: str                  # axes of the input: n sequences, t frames, c columns
+    sizes: tuple[int, ...]       # sizes of these axes; -1 for sequences and frames, unless fixed in the graph
+    output_axes: str             # axes of the first output, in the same letters
     first: int
     step: int
-    repeated: tuple[int, int]
-    has_zeros: bool
-    is_recurrent: bool
+    repeated: tuple[int, int]    # numbers of repetitions of the first frame before it and of the last frame after it
+    has_zeros: bool              # whether zeros stand for frames before the first or after the last
+    is_recurrent: bool           # whether a frame depends on the previous or next one
 
 
 def foreign_network(file: OnnxFile, padding: str = PADDING[0]) -> ForeignNetwork:

@@ -12,24 +12,17 @@ from nnet3py.export.onnx_rules import Rule, product
 
 
 class Window(NamedTuple):
-    """Frames that each row of a convolution's output reads, one for each element of the kernel (tap).
+    """Frames that each row of a convolution's output reads, one for each element of the kernel (tap)."""
 
-    Attributes
-    ----------
-    offsets : for each tap, the frame that it reads, relative to the time of the output
-    is_padding : for each tap, whether a missing frame counts as zeros
-    needed : offsets of frames without which an output row is not computed; they set the first and last output
-    rows : number of rows of the output
-    step, shift : row r of the output has the time ``step * r + shift``
-    early, late : numbers of frames before the first and after the last row at which the output can be computed, too
-    """
-
-    offsets: list[int]
-    is_padding: list[bool]
+    offsets: list[int]        # for each tap, the frame that it reads, relative to the time of the output
+    is_padding: list[bool]    # for each tap, whether a missing frame counts as zeros
+    # offsets of frames without which an output row is not computed; they set the first and last output
     needed: list[int]
-    rows: int
+    rows: int                 # number of rows of the output
+    # row r of the output has the time ``step * r + shift``
     step: int
     shift: int
+    # numbers of frames before the first and after the last row at which the output can be computed, too
     early: int
     late: int
 
@@ -334,26 +327,18 @@ _STATE = "the state after the last frame is read, which a network does not give"
 
 
 class Direction(NamedTuple):
-    """Direction of a recurrence.
+    """Direction of a recurrence."""
 
-    Attributes
-    ----------
-    hint : prefix of names
-    x : descriptor of the input
-    delay : offset from a frame to the previous one in this direction
-    weight, recurrent : float32 (gates * hidden, inputs), (gates * hidden, hidden)
-    bias, recurrent_bias : float32 (gates * hidden,)
-    hidden : number of columns of the state
-    """
-
-    hint: str
-    x: str
-    delay: int
+    hint: str      # prefix of names
+    x: str         # descriptor of the input
+    delay: int     # offset from a frame to the previous one in this direction
+    # float32 (gates * hidden, inputs) and (gates * hidden, hidden)
     weight: np.ndarray
     recurrent: np.ndarray
+    # float32 (gates * hidden,)
     bias: np.ndarray
     recurrent_bias: np.ndarray
-    hidden: int
+    hidden: int    # number of columns of the state
 
     def before(self, node: str) -> str:
         """Return the descriptor of a node at the previous frame of this direction, zeros at the first frame."""

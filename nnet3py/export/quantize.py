@@ -30,18 +30,11 @@ SMALL = 2048                 # bytes of a matrix below which integers save nothi
 
 
 class Rounded(NamedTuple):
-    """Matrix as integers; an element is integer times scale of its column times scale of its block.
+    """Matrix as integers; an element is integer times scale of its column times scale of its block."""
 
-    Attributes
-    ----------
-    integers : int8 or int16 (..., rows, columns)
-    block_scales : uint8 (..., blocks, columns), 1 to 255
-    scales : float32 (..., 1, columns)
-    """
-
-    integers: np.ndarray
-    block_scales: np.ndarray
-    scales: np.ndarray
+    integers: np.ndarray        # int8 or int16 (..., rows, columns)
+    block_scales: np.ndarray    # uint8 (..., blocks, columns), 1 to 255
+    scales: np.ndarray          # float32 (..., 1, columns)
 
 
 def rounded(matrix: np.ndarray, dtype: type[np.signedinteger]) -> Rounded:

@@ -25,18 +25,11 @@ ALWAYS = 1 << 40          # beyond any time
 
 
 class LeafMap(NamedTuple):
-    """Rows that a leaf of a descriptor reads, as a table by t modulo the length of the table.
+    """Rows that a leaf of a descriptor reads, as a table by t modulo the length of the table."""
 
-    Attributes
-    ----------
-    nodes : the node that is read
-    offsets : the row's time minus t; if ``fixed``, the row's time itself
-    fixed : whether the same rows are read at all t, as with ReplaceIndex()
-    """
-
-    nodes: tuple[int, ...]
-    offsets: tuple[int, ...]
-    fixed: bool
+    nodes: tuple[int, ...]      # the node that is read
+    offsets: tuple[int, ...]    # the row's time minus t; if ``fixed``, the row's time itself
+    fixed: bool                 # whether the same rows are read at all t, as with ReplaceIndex()
 
     @property
     def is_plain(self) -> bool:
@@ -100,21 +93,15 @@ class Window:
 
 
 class Read(NamedTuple):
-    """Rows of another node that a node reads for its row at time t.
+    """Rows of another node that a node reads for its row at time t."""
 
-    Attributes
-    ----------
-    source : index of the node that is read
-    first, last : the rows have the times t + first to t + last; if ``fixed``, first to last
-    is_optional : whether the node can be computed without them
-    residue, modulus : the rows are read only for t = residue (mod modulus)
-    """
-
-    source: int
+    source: int          # index of the node that is read
+    # the rows have the times t + first to t + last; if ``fixed``, first to last
     first: int
     last: int
-    is_optional: bool
+    is_optional: bool    # whether the node can be computed without them
     fixed: bool = False
+    # the rows are read only for t = residue (mod modulus)
     residue: int = 0
     modulus: int = 1
 

@@ -20,24 +20,17 @@ from nnet3py.network.structure import ComponentNode, DescriptorNode, DimRangeNod
 
 @dataclass
 class GraphOptions:
-    """Options of a graph.
+    """Options of a graph."""
 
-    Attributes
-    ----------
-    edges : "repeat": the first and last frames are repeated as nnet3-compute does; "given": the caller gives context;
-        "stream": the caller gives context, chunk by chunk; "none": no frames around the utterance, output at t = 0 only
-    frame_subsampling_factor : frames of input for each row of output
-    priors : float32 (output dim,), whose logarithms are subtracted from ``output``; None for none
-    log_softmax : whether a log-softmax follows ``output``
-    apply_exp : whether the exponential of ``output`` is taken, for example of log-posteriors
-    fixed_chunk_outputs : with "stream", the rows of output of every chunk, if all chunks are alike; 0 if they are not
-    """
-
+    # "repeat": the first and last frames are repeated as nnet3-compute does; "given": the caller gives context;
+    # "stream": the caller gives context, chunk by chunk; "none": no frames around the utterance, output at t = 0 only
     edges: str = "repeat"
-    frame_subsampling_factor: int = 1
+    frame_subsampling_factor: int = 1    # frames of input for each row of output
+    # float32 (output dim,), whose logarithms are subtracted from ``output``; None for none
     priors: np.ndarray | None = None
-    log_softmax: bool = False
-    apply_exp: bool = False
+    log_softmax: bool = False            # whether a log-softmax follows ``output``
+    apply_exp: bool = False              # whether the exponential of ``output`` is taken, for example of log-posteriors
+    # with "stream", the rows of output of every chunk, if all chunks are alike; 0 if they are not
     fixed_chunk_outputs: int = 0
 
 

@@ -42,25 +42,14 @@ _END = "end of input"
 
 @dataclass(frozen=True)
 class Expression:
-    """Node of the expression tree.
+    """Node of the expression tree."""
 
-    Attributes
-    ----------
-    op : str
-        Name of the function; ``node`` for the name of a network's node.
-    args : tuple of Expression
-        Arguments that are expressions.
-    numbers : tuple
-        Other arguments: the node index, (t, x) of Offset, the step of Round, (variable, value) of ReplaceIndex, the
-        factor of Scale, (value, dim) of Const.
-    depth : int
-        Height of the tree.
-    """
-
-    op: str
-    args: tuple[Expression, ...] = ()
+    op: str                                          # name of the function; ``node`` for the name of a network's node
+    args: tuple[Expression, ...] = ()                # arguments that are expressions
+    # other arguments: the node index, (t, x) of Offset, the step of Round, (variable, value) of ReplaceIndex, the
+    # factor of Scale, (value, dim) of Const
     numbers: tuple[Any, ...] = ()
-    depth: int = field(init=False, compare=False)
+    depth: int = field(init=False, compare=False)    # height of the tree
 
     def __post_init__(self) -> None:
         depth = 1 + max((arg.depth for arg in self.args), default=0)

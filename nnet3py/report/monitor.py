@@ -24,18 +24,11 @@ _MEDIAN = 6                  # its place among the 13 percentiles of a summary
 
 
 class Problem(NamedTuple):
-    """Problem of a training.
+    """Problem of a training."""
 
-    Attributes
-    ----------
-    kind : short name, such as ``diverged``
-    place : component or job; with ``kind`` it identifies the problem in later iterations
-    text : message
-    """
-
-    kind: str
-    place: str
-    text: str
+    kind: str     # short name, such as ``diverged``
+    place: str    # component or job; with ``kind`` it identifies the problem in later iterations
+    text: str     # message
 
 
 class Monitor:

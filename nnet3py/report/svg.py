@@ -152,19 +152,14 @@ _SWEEPS = 12
 
 @dataclass
 class Layout:
-    """Layout of a graph in layers. Coordinates are of centers; y grows from layer to layer.
+    """Layout of a graph in layers. Coordinates are of centers; y grows from layer to layer."""
 
-    Attributes
-    ----------
-    x, y : centers of the vertices
-    routes : points of each edge, from the center of its first vertex to that of its last
-    backward : edges that are drawn upward, since they close a cycle
-    """
-
+    # centers of the vertices
     x: list[float] = field(default_factory=list)
     y: list[float] = field(default_factory=list)
+    # points of each edge, from the center of its first vertex to that of its last
     routes: dict[Edge, list[tuple[float, float]]] = field(default_factory=dict)
-    backward: set[Edge] = field(default_factory=set)
+    backward: set[Edge] = field(default_factory=set)    # edges that are drawn upward, since they close a cycle
 
 
 def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: float = 36.0,

@@ -54,16 +54,12 @@ def multiplications_per_row(component: Component) -> int:
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of the commands of a computation.
+    """Costs of the commands of a computation."""
 
-    Attributes
-    ----------
-    operations : int64 (commands,), operations of matrix products: 2mnk for m × k times k × n elements. Natural gradient
-        is not counted
-    elements : int64 (commands,), matrix elements written; those that several parts of a fused command write count once
-    """
-
+    # int64 (commands,), operations of matrix products: 2mnk for m × k times k × n elements. Natural gradient is not
+    # counted
     operations: np.ndarray
+    # int64 (commands,), matrix elements written; those that several parts of a fused command write count once
     elements: np.ndarray
 
     @classmethod
@@ -104,18 +100,13 @@ def _elements(computation: Computation, parts: Sequence[Command]) -> int:
 
 @dataclass(frozen=True)
 class Share:
-    """Costs of one component, or of one kind of row operation, in a computation.
+    """Costs of one component, or of one kind of row operation, in a computation."""
 
-    Attributes
-    ----------
-    name, kind : name and type of the component; or name of the command, and ``row operation``
-    commands : number of commands
-    operations, elements : sums over these commands, see :class:`Costs`
-    """
-
+    # name and type of the component; or name of the command, and ``row operation``
     name: str
     kind: str
-    commands: int
+    commands: int    # number of commands
+    # sums over these commands, see :class:`Costs`
     operations: int
     elements: int
 
@@ -147,26 +138,16 @@ _NAMES = 3     # nodes of a matrix that are named
 
 @dataclass(frozen=True)
 class Lifetime:
-    """Lifetime of a matrix in a computation.
+    """Lifetime of a matrix in a computation."""
 
-    Attributes
-    ----------
-    matrix : index of the matrix
-    begin : command that allocates it, or accepts it as input
-    end : command that frees it; the number of commands if none does
-    kind : ``input``, ``output``, ``value`` or ``derivative``
-    nodes : names of the nodes whose rows it has
-    contents : text with these nodes and the indexes of the rows
-    """
-
-    matrix: int
+    matrix: int      # index of the matrix
     num_rows: int
     num_cols: int
-    begin: int
-    end: int
-    kind: str
-    nodes: str
-    contents: str
+    begin: int       # command that allocates it, or accepts it as input
+    end: int         # command that frees it; the number of commands if none does
+    kind: str        # ``input``, ``output``, ``value`` or ``derivative``
+    nodes: str       # names of the nodes whose rows it has
+    contents: str    # text with these nodes and the indexes of the rows
 
     @property
     def num_bytes(self) -> int:

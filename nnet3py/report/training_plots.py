@@ -41,17 +41,12 @@ _FEW_POINTS, _MANY_POINTS = 3, 9                   # from so many on the first o
 
 @dataclass(frozen=True)
 class Axis:
-    """Horizontal axis of a plot.
+    """Horizontal axis of a plot."""
 
-    Attributes
-    ----------
-    name : one of AXES
-    places : label of a training -> iteration -> position on the axis; empty for an axis of iterations
-    rows : further lines of tick labels below the iterations: name of the line -> iteration -> value
-    """
-
-    name: str
+    name: str    # one of AXES
+    # label of a training -> iteration -> position on the axis; empty for an axis of iterations
     places: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    # further lines of tick labels below the iterations: name of the line -> iteration -> value
     rows: Values = field(default_factory=dict)
 
     def points(self, label: str, values: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:

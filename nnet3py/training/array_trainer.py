@@ -43,18 +43,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Output:
-    """An output in a minibatch, with the target for a loss, or the supervision for the node's own objective.
+    """An output in a minibatch, with the target for a loss, or the supervision for the node's own objective."""
 
-    Attributes
-    ----------
-    name, indexes : as those of ``NnetIo``
-    frames : the order of the rows
-    target, supervision : one of them is None; both are None before the targets are given
-    """
-
+    # as in ``NnetIo``
     name: str
     indexes: np.ndarray
-    frames: Frames
+    frames: Frames    # the order of the rows
+    # one of them is None; both are None before the targets are given
     target: LossTarget | None = None
     supervision: GeneralMatrix | None = None
 
@@ -67,18 +62,12 @@ class _Minibatch:
 
 @dataclass(frozen=True)
 class _Forward:
-    """A minibatch between the forward and the backward pass.
-
-    Attributes
-    ----------
-    is_single : whether the features are of one sequence, without an axis of sequences
-    has_one_name : whether the outputs were requested by one name, not by a list of names
-    """
+    """A minibatch between the forward and the backward pass."""
 
     minibatch: _Minibatch
     computer: Computer
-    is_single: bool
-    has_one_name: bool
+    is_single: bool       # whether the features are of one sequence, without an axis of sequences
+    has_one_name: bool    # whether the outputs were requested by one name, not by a list of names
 
 
 class _ArrayTrainer(MinibatchTrainer[_Minibatch]):

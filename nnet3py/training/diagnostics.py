@@ -42,21 +42,16 @@ _PLACE = kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)   # scripts 
 
 @dataclass
 class OutputDiagnostics:
-    """Totals of one output over all examples so far.
+    """Totals of one output over all examples so far."""
 
-    Attributes
-    ----------
-    objective_kind : "linear" or "quadratic", the objective of the output node
-    weight, objective : sums over frames
-    accuracy_weight, num_correct : weight of the frames with a target, and of those classified correctly
-    per_dim_accuracy : float64 (dim,), the accuracy for each class in the last example only, as in Kaldi; -1: no weight
-    """
-
-    objective_kind: str
+    objective_kind: str    # "linear" or "quadratic", the objective of the output node
+    # sums over frames
     weight: float = 0.0
     objective: float = 0.0
+    # weight of the frames with a target, and of those classified correctly
     accuracy_weight: float = 0.0
     num_correct: float = 0.0
+    # float64 (dim,), the accuracy for each class in the last example only, as in Kaldi; -1: no weight
     per_dim_accuracy: np.ndarray | None = None
 
 

@@ -106,16 +106,12 @@ LossLike: TypeAlias = "Loss | LossFunction"
 
 @dataclass(frozen=True)
 class Frames:
-    """Order of an output's rows: the sequence and frame of each.
+    """Order of an output's rows: the sequence and frame of each."""
 
-    Attributes
-    ----------
-    num_sequences, num_frames : the number of sequences, and of frames of each, which is the same for all
-    order : numbers of the rows in order of sequence, then frame, int (rows,); None: they are in this order already
-    """
-
+    # the number of sequences, and of frames of each, which is the same for all
     num_sequences: int
     num_frames: int
+    # numbers of the rows in order of sequence, then frame, int (rows,); None: they are in this order already
     order: np.ndarray | None = None
 
     @classmethod
@@ -150,19 +146,14 @@ class Frames:
 
 @dataclass(frozen=True)
 class LossTarget:
-    """The target of a loss, with a weight for each row.
+    """The target of a loss, with a weight for each row."""
 
-    Attributes
-    ----------
-    frames : the order of the output's rows
-    target : int64 (sequences, frames), float32 (sequences, frames, width), or any other object that the loss accepts
-    weights : factors of the rows of the derivative, float32 (rows,), 0: the frame does not count; None: 1 for all
-    num_frames : the number of frames over which the loss is a mean; None: the frames that count
-    """
-
-    frames: Frames
+    frames: Frames    # the order of the output's rows
+    # int64 (sequences, frames), float32 (sequences, frames, width), or any other object that the loss accepts
     target: Any
+    # factors of the rows of the derivative, float32 (rows,), 0: the frame does not count; None: 1 for all
     weights: np.ndarray | None = None
+    # the number of frames over which the loss is a mean; None: the frames that count
     num_frames: float | None = None
 
     @classmethod

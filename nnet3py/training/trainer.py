@@ -69,24 +69,14 @@ Eg = TypeVar("Eg")      # the kind of example
 
 @dataclass(frozen=True)
 class _Step:
-    """Settings of one forward-backward pass and the update that follows it.
+    """Settings of one forward-backward pass and the update that follows it."""
 
-    Attributes
-    ----------
-    suffix : text appended to outputs' names in the log of objectives
-    max_change_scale : factor of all limits on the change
-    scale : factor of the change when it is added to the model
-    l2_scale : factor of l2 regularization; 0: none in this step
-    orthonormal : whether the orthonormal constraint is applied after the change
-    scales_batchnorm : whether statistics of batch normalization are scaled
-    """
-
-    suffix: str
-    max_change_scale: float
-    scale: float
-    l2_scale: float
-    orthonormal: bool
-    scales_batchnorm: bool
+    suffix: str                # text appended to outputs' names in the log of objectives
+    max_change_scale: float    # factor of all limits on the change
+    scale: float               # factor of the change when it is added to the model
+    l2_scale: float            # factor of l2 regularization; 0: none in this step
+    orthonormal: bool          # whether the orthonormal constraint is applied after the change
+    scales_batchnorm: bool     # whether statistics of batch normalization are scaled
 
 
 class MinibatchTrainer(ABC, Generic[Eg]):

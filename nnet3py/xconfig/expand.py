@@ -81,26 +81,15 @@ def layer_class(type: str, line: XconfigLine | None = None) -> type[Layer]:
 
 @dataclass(frozen=True)
 class Expansion:
-    """Config files of an xconfig file.
+    """Config files of an xconfig file."""
 
-    Attributes
-    ----------
-    layers : layers in order
-    init : config of the network from which a fixed transform is estimated; None if no layer needs one
-    ref : config of the whole network, with random values in fixed transforms
-    final : config of the whole network, with fixed transforms from their files
-    with_options : the xconfig with all options of all layers
-    normalized : ``with_options`` with inputs written out
-    files : text of further files that the configs name, by path
-    """
-
-    layers: tuple[Layer, ...]
-    init: str | None
-    ref: str
-    final: str
-    with_options: str
-    normalized: str
-    files: dict[str, str]
+    layers: tuple[Layer, ...]    # layers in order
+    init: str | None    # config of the network from which a fixed transform is estimated; None if no layer needs one
+    ref: str                     # config of the whole network, with random values in fixed transforms
+    final: str                   # config of the whole network, with fixed transforms from their files
+    with_options: str            # the xconfig with all options of all layers
+    normalized: str              # ``with_options`` with inputs written out
+    files: dict[str, str]        # text of further files that the configs name, by path
 
 
 def expand(text: str, path: str | None = None, existing: Sequence[tuple[str, int]] = ()) -> Expansion:
