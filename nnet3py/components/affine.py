@@ -99,16 +99,12 @@ class AffineComponent(TrainedAffineMap):
         self.linear_params, self.bias_params = linear_params, bias_params
         self.orthonormal_constraint = orthonormal_constraint
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         super().backprop(ops, indexes, x, y, dy, memo, update, dx)
         if update is not None:
             assert isinstance(update, AffineComponent)
             update._update(ops, x, dy)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -207,8 +203,6 @@ class LinearComponent(UpdatableComponent):
     def output_dim(self) -> int:
         return self.params.shape[0]
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.add_mat_mat(y, x, self.params, 1.0, 1.0, trans_b=True)
 
@@ -224,8 +218,6 @@ class LinearComponent(UpdatableComponent):
         else:
             natural_gradient_step(ops, update.params, None, update.learning_rate,
                                   update.preconditioner_in, update.preconditioner_out, (x,), dy)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -306,8 +298,6 @@ class RepeatedAffineComponent(TrainedAffineMap):
         component.copy_settings(self)
         return component
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         super().propagate(ops, indexes, self._input_blocks(x), self._output_blocks(y), memo)
 
@@ -325,8 +315,6 @@ class RepeatedAffineComponent(TrainedAffineMap):
 
     def _output_blocks(self, matrix: DeviceArray) -> DeviceArray:
         return in_blocks(matrix, self.linear_params.shape[0])
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -402,8 +390,6 @@ class BlockAffineComponent(UpdatableComponent):
     def output_dim(self) -> int:
         return self.linear_params.shape[0]
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
         for columns, rows in self._blocks():
@@ -427,8 +413,6 @@ class BlockAffineComponent(UpdatableComponent):
         block_in, block_out = self.linear_params.shape[1], self.linear_params.shape[0] // self.num_blocks
         return [(slice(k * block_in, (k + 1) * block_in), slice(k * block_out, (k + 1) * block_out))
                 for k in range(self.num_blocks)]
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:

@@ -127,8 +127,6 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
     def output_dim(self) -> int:
         return self.model.output_dim
 
-    # -- indexes -----------------------------------------------------------------------------------------------------
-
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         return at_time_offsets(indexes, self.model.time_offsets)
 
@@ -147,8 +145,6 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
             raise CompileError("the rows of a convolution are not in the order of reorder_indexes")
         return TimeHeightConvolutionComponentPrecomputedIndexes(
             compile_convolution(self.model, grid, self.max_memory_mb))
-
-    # -- computing ---------------------------------------------------------------------------------------------------
 
     def propagate(self, ops: Ops, indexes: TimeHeightConvolutionComponentPrecomputedIndexes, x: DeviceArray,
                   y: DeviceArray, memo: None) -> None:
@@ -232,8 +228,6 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         for piece in self._pieces(ops, computation, x, dy):
             inputs, start = piece.gathered(ops), piece.step.params_start_col
             ops.add_mat_mat(dst[:, start:start + inputs.shape[1]], piece.y, inputs, 1.0, 1.0, trans_a=True)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:

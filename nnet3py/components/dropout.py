@@ -148,8 +148,6 @@ class GeneralDropoutComponent(SameDimComponent):
         if x.shape[0] != y.shape[0] or len(indexes.indexes) != rows or indexes.num_mask_rows > rows:
             raise compiled_for_others("a dropout's masks", x, y)
 
-    # -- computation ----------------------------------------------------------------------------------------
-
     @property
     def copies_its_input(self) -> bool:
         return self.test_mode or (self.dropout_proportion == 0.0 and self.specaugment_max_proportion == 0.0)
@@ -189,8 +187,6 @@ class GeneralDropoutComponent(SameDimComponent):
             return
         assert memo.matrix is not None
         ops.mul_mask_rows(in_blocks(dx, self.block_dim), in_blocks(dy, self.block_dim), memo.matrix, indexes.indexes)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> GeneralDropoutComponent:
@@ -394,8 +390,6 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
             copy_if_apart(ops, dx, dy)
         elif dx is not None:
             ops.mul_rows_vec(dx, dy, memo)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> SpecAugmentTimeMaskComponent:

@@ -71,8 +71,6 @@ class PerElementScaleComponent(SameDimComponent, UpdatableComponent):
         super().__init__(settings)
         self.scales, self.dim = scales, scales.size
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.mul_cols_vec(y, x, self.scales)
 
@@ -86,8 +84,6 @@ class PerElementScaleComponent(SameDimComponent, UpdatableComponent):
 
     def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         ops.add_row_sum_product(self.scales, x, dy, self.learning_rate, 1.0)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -180,8 +176,6 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
                  | Properties.PROPAGATE_IN_PLACE)
         return flags if self.offsets.shape[0] == self.dim else flags | Properties.OUTPUT_CONTIGUOUS
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         copy_if_apart(ops, y, x)
         ops.add_vec_to_rows(in_blocks(y, self.offsets.shape[0]), self.offsets, 1.0, 1.0)
@@ -194,8 +188,6 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
             return
         assert isinstance(update, PerElementOffsetComponent)
         add_sum(ops, update.offsets, in_blocks(dy, self.offsets.shape[0]), update, update.preconditioner)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -275,8 +267,6 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
             return flags
         return flags | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         y, x = (in_blocks(matrix, self.scales.size) for matrix in (y, x))
         ops.scale_and_offset(y, x, self.scales, self.offsets, SMALLEST_SCALE)
@@ -300,8 +290,6 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
             ops.add_row_sum_by(update.scales, gradient, update.preconditioner_scale.precondition(ops, gradient, rate))
         else:
             ops.add_row_sum(update.scales, gradient, rate, 1.0)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -374,8 +362,6 @@ class TrainedRow(UpdatableComponent):
     def parameters(self) -> dict[str, np.ndarray]:
         return super().parameters() if self.is_updatable else {}
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.add_vec_to_rows(y, self.output, 1.0, 0.0)
 
@@ -384,8 +370,6 @@ class TrainedRow(UpdatableComponent):
         assert update is None or isinstance(update, TrainedRow)
         if update is not None and update.is_updatable:
             add_sum(ops, update.output, dy, update, update.preconditioner)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:

@@ -239,8 +239,6 @@ class OnlineNaturalGradient:
             raise NumericError(FAULTS[fault], "training has diverged or the input is not finite or badly scaled; try a "
                                               "lower learning rate")
 
-    # -- the state ---------------------------------------------------------------------------------------------------
-
     def _lower_rank(self, dim: int) -> None:
         if self.rank >= dim:
             warn_once(logger, f"natural gradient: rank {self.rank} is not below the dimension {dim}; it becomes "
@@ -278,8 +276,6 @@ class OnlineNaturalGradient:
         if self.num_minibatches_history > 0.0:
             return f32(1.0 / self.num_minibatches_history)
         return f32(min(MAX_FORGETTING, 1.0 - math.exp(-f32(num_rows) / f32(self.num_samples_history))))
-
-    # -- learning ----------------------------------------------------------------------------------------------------
 
     def _gather(self, ops: Ops, rows: Rows, projected: DeviceArray) -> Projection:
         """Return the projection of ``rows`` with its moments."""

@@ -85,8 +85,6 @@ class NonlinearComponent(SameDimComponent):
         assert isinstance(other, NonlinearComponent)
         self.stored |= other.stored
 
-    # -- statistics -----------------------------------------------------------------------------------------
-
     def _store_output_deriv(self, ops: Ops, dy: DeviceArray) -> None:
         """Add the squares of ``dy`` to ``oderiv_sumsq``, in the first call and in three of four later ones."""
         ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.draw_integer(4))
@@ -96,8 +94,6 @@ class NonlinearComponent(SameDimComponent):
         """Add squared output derivatives of ``num_rows`` rows, as partial sums ``squares``, to ``oderiv_sumsq``."""
         ops.output_deriv_stats_of_parts(self.oderiv_sumsq, self.counters, squares, num_rows, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> NonlinearComponent:
@@ -158,8 +154,6 @@ class NonlinearComponent(SameDimComponent):
         if oderiv_count > 0 and self.stored[ODERIV]:
             text += f", oderiv-rms={vector_summary(self.oderiv_rms)}, oderiv-count={number(oderiv_count)}"
         return text
-
-    # -- self-repair ----------------------------------------------------------------------------------------
 
     def _repair_scale(self) -> float:
         """Return the scale of self-repair, 0 while it is off or there are no statistics of derivatives.

@@ -85,8 +85,6 @@ class LstmNonlinearityComponent(UpdatableComponent):
     def output_dim(self) -> int:
         return 2 * self.cell_dim
 
-    # -- computation ----------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.lstm_propagate(y, x, self.params)
 
@@ -112,8 +110,6 @@ class LstmNonlinearityComponent(UpdatableComponent):
         else:
             factor = update.preconditioner.precondition(ops, gradient, update.learning_rate)
             ops.add_mat_by(update.params, gradient, factor)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> LstmNonlinearityComponent:
@@ -247,8 +243,6 @@ class _GruCore(UpdatableComponent):
     def output_dim(self) -> int:
         return 2 * self.cell_dim
 
-    # -- computation ----------------------------------------------------------------------------------------
-
     def _columns(self, matrix: DeviceArray, part: int) -> DeviceArray:
         """Return columns ``part * cell_dim`` to ``(part + 1) * cell_dim`` of ``matrix``."""
         return matrix[:, part * self.cell_dim:(part + 1) * self.cell_dim]
@@ -298,8 +292,6 @@ class _GruCore(UpdatableComponent):
         ops.gru_repair(repair, self.value_sum, self.deriv_sum, self.counters, h, self.self_repair_threshold,
                        ops.random.draw_uniform())
         ops.add_mat_diag_vec(d_sum, h, repair, -self.self_repair_scale, 1.0)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_fields(cls, reader: TokenReader, values: Values) -> Self:
@@ -381,8 +373,6 @@ class GruNonlinearityComponent(_GruCore):
             return 4 * self.cell_dim
         return 3 * self.cell_dim + 2 * self.recurrent_dim
 
-    # -- computation ----------------------------------------------------------------------------------------
-
     def _reset_gate(self, matrix: DeviceArray) -> DeviceArray:
         return matrix[:, self.cell_dim:self.cell_dim + self.recurrent_dim]
 
@@ -421,8 +411,6 @@ class GruNonlinearityComponent(_GruCore):
         ops.add_mat_mat(d_gated, d_sum, self.w_h, 1.0, 0.0)
         ops.add_mat_elements(self._reset_gate(dx), d_gated, self._previous_output(x), 1.0, 1.0)
         ops.add_mat_elements(self._previous_output(dx), d_gated, self._reset_gate(x), 1.0, 1.0)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> GruNonlinearityComponent:
@@ -469,8 +457,6 @@ class OutputGruNonlinearityComponent(_GruCore):
     def input_dim(self) -> int:
         return 3 * self.cell_dim
 
-    # -- computation ----------------------------------------------------------------------------------------
-
     def _previous(self, matrix: DeviceArray) -> DeviceArray:
         return self._columns(matrix, 2)
 
@@ -490,8 +476,6 @@ class OutputGruNonlinearityComponent(_GruCore):
     def _backprop_sum(self, ops: Ops, x: DeviceArray, d_sum: DeviceArray, dx: DeviceArray) -> None:
         ops.add_mat(self._columns(dx, 1), d_sum, 1.0)
         ops.add_mat_diag_vec(self._previous(dx), d_sum, self.w_h, 1.0, 1.0)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> OutputGruNonlinearityComponent:

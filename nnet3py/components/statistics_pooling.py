@@ -82,8 +82,6 @@ class StatisticsExtractionComponent(Component):
     def output_dim(self) -> int:
         return 1 + (2 if self.include_variance else 1) * self.dim
 
-    # -- indexes ---------------------------------------------------------------------------------------------
-
     def _group_starts(self, indexes: np.ndarray) -> np.ndarray:
         """Return the start time of each index's group, int64 (rows,)."""
         return times_of(indexes) // self.output_period * self.output_period
@@ -120,8 +118,6 @@ class StatisticsExtractionComponent(Component):
                 or need_backprop and len(indexes.backward) != x.shape[0]):
             raise compiled_for_others("the ranges of statistics", x, y)
 
-    # -- computing -------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: StatisticsExtractionComponentPrecomputedIndexes, x: DeviceArray,
                   y: DeviceArray, memo: None) -> None:
         ops.extract_statistics(y, x, indexes.forward)
@@ -134,8 +130,6 @@ class StatisticsExtractionComponent(Component):
             ops.extract_statistics_backprop(dx, x, dy, indexes.backward)
         else:
             ops.copy_rows(dx, dy[:, 1:], indexes.backward, 1.0)
-
-    # -- files and text --------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> StatisticsExtractionComponent:
@@ -215,8 +209,6 @@ class StatisticsPoolingComponent(Component):
     def output_dim(self) -> int:
         return self.input_dim - 1 + self.num_log_count_features
 
-    # -- indexes ---------------------------------------------------------------------------------------------
-
     def _on_period(self, indexes: np.ndarray) -> np.ndarray:
         return (indexes[:, 1] % self.input_period == 0) & (indexes[:, 1] != NO_TIME)
 
@@ -249,8 +241,6 @@ class StatisticsPoolingComponent(Component):
                 or indexes.backward.max(initial=0) > y.shape[0]):
             raise compiled_for_others("the ranges of pooling", x, y)
 
-    # -- computing -------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: StatisticsPoolingComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                   memo: None) -> None:
         ops.pool_statistics(y, x, indexes.forward, self.num_log_count_features, self.output_stddevs,
@@ -270,8 +260,6 @@ class StatisticsPoolingComponent(Component):
         ops.pool_statistics_backprop(by_sums, y if self.output_stddevs else dy, dy, counts,
                                      self.num_log_count_features, self.output_stddevs)
         ops.add_row_ranges(dx[:, 1:], by_sums, indexes.backward, 1.0)
-
-    # -- files and text --------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> StatisticsPoolingComponent:

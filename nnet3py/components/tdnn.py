@@ -103,8 +103,6 @@ class TdnnComponent(UpdatableComponent):
     def output_dim(self) -> int:
         return self.linear_params.shape[0]
 
-    # -- indexes -----------------------------------------------------------------------------------------------------
-
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         return at_time_offsets(indexes, self.time_offsets)
 
@@ -134,8 +132,6 @@ class TdnnComponent(UpdatableComponent):
         if (len(offsets) != self.time_offsets.size or indexes.row_stride < 1 or min(offsets) < 0
                 or max(offsets) + last >= x.shape[0]):
             raise compiled_for_others("a TdnnComponent's time offsets", x, y)
-
-    # -- computing ---------------------------------------------------------------------------------------------------
 
     def propagate(self, ops: Ops, indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                   memo: None) -> None:
@@ -172,8 +168,6 @@ class TdnnComponent(UpdatableComponent):
         """Return the blocks of W, one per time offset: views (output_dim, input_dim)."""
         dim = self.input_dim
         return tuple(self.linear_params[:, i * dim:(i + 1) * dim] for i in range(self.time_offsets.size))
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:

@@ -88,8 +88,6 @@ class ClipGradientComponent(SameDimComponent):
         assert isinstance(other, ClipGradientComponent)
         self.counters[:2] = np.trunc(self.counters[:2] + np.float32(alpha) * other.counters[:2])
 
-    # -- files and text -------------------------------------------------------------------------------------
-
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> ClipGradientComponent:
         dim = line.get_int("dim", 0)
@@ -182,8 +180,6 @@ class BackpropTruncationComponent(SameDimComponent):
         ops.truncate_gradient(dx, counters, dy, indexes.zeroing, self.value_scale,
                               self.clipping_threshold or self.NO_LIMIT, self.zeroing_threshold or self.NO_LIMIT,
                               update is not None)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> BackpropTruncationComponent:

@@ -89,8 +89,6 @@ class UpdatableComponent(Component):
         self.l2_regularize = settings.l2_regularize
         self.is_gradient = settings.is_gradient
 
-    # -- for the trainer ---------------------------------------------------------------------------------------------
-
     def set_underlying_learning_rate(self, rate: float) -> None:
         """Set the learning rate to ``rate`` times the learning-rate factor."""
         self.learning_rate = float(np.float32(rate) * np.float32(self.learning_rate_factor))
@@ -165,8 +163,6 @@ class UpdatableComponent(Component):
         for value in self.parameters().values():
             value[...] = vector[start:start + value.size].reshape(value.shape)
             start += value.size
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_fields(cls, reader: TokenReader, values: Values) -> Self:

@@ -179,8 +179,8 @@ class Layer:
         return self.name
 
     def output_dim(self) -> int:
-        """Return the dimension of the output."""
-        return self.integer("dim")
+        """Return the dimension of the output: the option ``dim``, or, without it, the dimension of the input."""
+        return self.integer("dim") if "dim" in self.OPTIONS else self.input_dim
 
     def auxiliary(self, part: str) -> tuple[str, int]:
         """Return the node and the dimension of the auxiliary output ``part``, one of ``AUXILIARY``."""
