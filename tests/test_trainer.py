@@ -326,9 +326,6 @@ def test_minibatches_of_changing_size_reuse_what_was_compiled():
     assert trainer.num_minibatches == 5
 
 
-# -- errors ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("options", "message"), [
     ({"momentum": -0.1}, "--momentum=-0.1 must be 0 or more"),
     ({"max_param_change": -1.0}, "--max-param-change=-1"),

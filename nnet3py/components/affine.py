@@ -130,10 +130,8 @@ class AffineComponent(TrainedAffineMap):
 class NaturalGradientAffineComponent(AffineComponent):
     """Affine map y = W x + b, trained by natural gradient.
 
-    Attributes
-    ----------
-    preconditioner_in, preconditioner_out : OnlineNaturalGradient
-        Preconditioners of the rows of [x, 1] and of the rows of the output derivative.
+    ``preconditioner_in``, ``preconditioner_out`` : preconditioners of the rows of [x, 1] and of the rows of the output
+    derivative.
     """
 
     FIELDS = (*SETTINGS, *WEIGHTS_AND_BIAS, Field("<RankIn>", "integer", "preconditioner_in.rank", "rank-in"),
@@ -169,11 +167,8 @@ class NaturalGradientAffineComponent(AffineComponent):
 class LinearComponent(UpdatableComponent):
     """Linear map y += W x, trained by natural gradient.
 
-    Attributes
-    ----------
-    params : float32 (output_dim, input_dim)
-    use_natural_gradient : bool
-        Setting without effect, as in Kaldi: natural gradient is used unless the component is marked as a gradient.
+    ``params`` : float32 (output_dim, input_dim); ``use_natural_gradient`` : setting without effect, as in Kaldi:
+    natural gradient is used unless the component is marked as a gradient.
     """
 
     PARAMETERS = ("params",)
@@ -231,10 +226,7 @@ class LinearComponent(UpdatableComponent):
 class FixedAffineComponent(AffineMap):
     """Affine map y = W x + b that is never trained, such as a feature transform.
 
-    Attributes
-    ----------
-    linear_params : float32 (output_dim, input_dim)
-    bias_params : float32 (output_dim,)
+    ``linear_params`` : float32 (output_dim, input_dim); ``bias_params`` : float32 (output_dim,).
     """
 
     CONSTANTS = ("linear_params", "bias_params")   # kernels read them
@@ -264,12 +256,8 @@ LARGEST_RANK = 40
 class RepeatedAffineComponent(TrainedAffineMap):
     """Affine map y_k = W x_k + b, the same for each block x_k of the input, trained by plain gradient steps.
 
-    Attributes
-    ----------
-    linear_params : float32 (output_dim / num_repeats, input_dim / num_repeats)
-    bias_params : float32 (output_dim / num_repeats,)
-    num_repeats : int
-        Number of blocks of input and output.
+    ``linear_params`` : float32 (output_dim / num_repeats, input_dim / num_repeats); ``bias_params`` : float32
+    (output_dim / num_repeats,); ``num_repeats`` : number of blocks of input and output.
     """
 
     FIELDS = (*SETTINGS, Field("<NumRepeats>", "dim", "num_repeats", "num-repeats"), *LINEAR_AND_BIAS,
@@ -363,12 +351,8 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
 class BlockAffineComponent(UpdatableComponent):
     """Affine map y_k = W_k x_k + b_k of each block x_k of the input, trained by plain gradient steps.
 
-    Attributes
-    ----------
-    linear_params : float32 (output_dim, input_dim / num_blocks), the matrices W_k one below the other
-    bias_params : float32 (output_dim,)
-    num_blocks : int
-        Number of blocks of input and output.
+    ``linear_params`` : float32 (output_dim, input_dim / num_blocks), the matrices W_k one below the other;
+    ``bias_params`` : float32 (output_dim,); ``num_blocks`` : number of blocks of input and output.
     """
 
     PARAMETERS = ("linear_params", "bias_params")

@@ -56,9 +56,7 @@ def read_block_dim(line: ConfigLine, dim: int) -> int:
 class PerElementScaleComponent(SameDimComponent, UpdatableComponent):
     """Elementwise scale y = s * x, trained by plain gradient steps.
 
-    Attributes
-    ----------
-    scales : float32 (dim,)
+    ``scales`` : float32 (dim,).
     """
 
     PARAMETERS = ("scales",)
@@ -101,10 +99,7 @@ class PerElementScaleComponent(SameDimComponent, UpdatableComponent):
 class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     """Elementwise scale y = s * x, trained by natural gradient: rows of the gradient are preconditioned, then summed.
 
-    Attributes
-    ----------
-    preconditioner : OnlineNaturalGradient
-        Preconditioner of the rows of x * dy.
+    ``preconditioner`` : preconditioner of the rows of x * dy.
     """
 
     FIELDS = (*SETTINGS, Field("<Params>", "vector", "scales", "scales"),
@@ -150,11 +145,7 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
 class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
     """Elementwise offset y = x + o, where o may be repeated over blocks of columns.
 
-    Attributes
-    ----------
-    offsets : float32 (block_dim,)
-    dim : int
-        Number of columns of input and output, a multiple of block_dim.
+    ``offsets`` : float32 (block_dim,); ``dim`` : number of columns of input and output, a multiple of block_dim.
     """
 
     PARAMETERS = ("offsets",)
@@ -331,13 +322,8 @@ class TrainedRow(UpdatableComponent):
     Kaldi writes ``max-change`` and ``l2-regularize`` into the files of these types but cannot read all of them again
     (ConstantComponent no ``<L2Regularize>``, ConstantFunctionComponent neither). We write the same bytes and read all.
 
-    Attributes
-    ----------
-    output : float32 (output_dim,)
-    is_updatable : bool
-        False if training, ``scale`` and ``add`` leave the vector unchanged.
-    use_natural_gradient : bool
-        Whether the rows of the output derivative are preconditioned.
+    ``output`` : float32 (output_dim,); ``is_updatable`` : False if training, ``scale`` and ``add`` leave the vector
+    unchanged; ``use_natural_gradient`` : whether the rows of the output derivative are preconditioned.
     """
 
     PARAMETERS = ("output",)

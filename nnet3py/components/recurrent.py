@@ -42,10 +42,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
     Columns of the input are i_part, f_part, c_part, o_part, c_prev (``cell_dim`` each) and, with ``use_dropout``, a
     mask for each of the gates i, f and o; those of the output are c and m. Kaldi: LstmNonlinearityComponent.
 
-    Parameters
-    ----------
-    params : float32 (3, cell_dim), peephole weights w_ic, w_fc, w_oc
-    self_repair_config : float32 (10,), thresholds of the five nonlinearities' average derivatives, then scales
+    ``params`` : float32 (3, cell_dim), peephole weights w_ic, w_fc, w_oc; ``self_repair_config`` : float32 (10,),
+    thresholds of the five nonlinearities' average derivatives, then scales.
     """
 
     PARAMETERS = ("params",)
@@ -339,11 +337,8 @@ class GruNonlinearityComponent(_GruCore):
     r (recurrent_dim), hpart (cell_dim), c_prev (cell_dim) and s_prev (recurrent_dim). The last is left out if both
     dimensions are equal: then s_prev is c_prev. Kaldi: GruNonlinearityComponent.
 
-    Attributes
-    ----------
-    w_h : float32 (cell_dim, recurrent_dim)
-    preconditioner_in, preconditioner_out : OnlineNaturalGradient
-        Preconditioners of the rows r * s_prev and of the derivative of the sum.
+    ``w_h`` : float32 (cell_dim, recurrent_dim); ``preconditioner_in``, ``preconditioner_out`` : preconditioners of the
+    rows r * s_prev and of the derivative of the sum.
     """
 
     FIELDS = (*SETTINGS, Field("<CellDim>", "dim", "cell_dim", "cell-dim"),
@@ -432,11 +427,8 @@ class OutputGruNonlinearityComponent(_GruCore):
     h = tanh(hpart + w_h * c_prev), c = (1 - z) h + z c_prev. Columns of the input are z, hpart and c_prev (``cell_dim``
     each). Kaldi: OutputGruNonlinearityComponent.
 
-    Attributes
-    ----------
-    w_h : float32 (cell_dim,)
-    preconditioner : OnlineNaturalGradient
-        Preconditioner of the rows of the gradient, one for each row of a minibatch.
+    ``w_h`` : float32 (cell_dim,); ``preconditioner`` : preconditioner of the rows of the gradient, one for each row of
+    a minibatch.
     """
 
     FIELDS = (*SETTINGS, Field("<CellDim>", "dim", "cell_dim", "cell-dim"),

@@ -126,9 +126,7 @@ class SumBlockComponent(BlockComponent):
 class SumGroupComponent(Component):
     """Sums of groups of consecutive input columns. Kaldi: SumGroupComponent.
 
-    Parameters
-    ----------
-    sizes : int32 (output_dim,), number of columns of each group
+    ``sizes`` : int32 (output_dim,), number of columns of each group.
     """
 
     FIELDS = (Field("<Sizes>", "integer_vector", "sizes"),)
@@ -177,9 +175,7 @@ class SumGroupComponent(Component):
 class PermuteComponent(SameDimComponent):
     """Permutation of columns: output column i is input column ``column_map[i]``. Kaldi: PermuteComponent.
 
-    Parameters
-    ----------
-    column_map : int32 (dim,), a permutation of 0..dim-1
+    ``column_map`` : int32 (dim,), a permutation of 0..dim-1.
     """
 
     FIELDS = (Field("<ColumnMap>", "integer_vector", "column_map"),)

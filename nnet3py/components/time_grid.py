@@ -136,11 +136,8 @@ def row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.nda
 
     Raises CompileError for ``rows`` in another order, or with repetitions.
 
-    Parameters
-    ----------
-    rows : int32 (rows, 3), in the order of ``by_sequence``
-    of : int32 (count, 3), indexes whose n and x give the sequence
-    first, last : int64 (count,), the times
+    ``rows`` : int32 (rows, 3), in the order of ``by_sequence``; ``of`` : int32 (count, 3), indexes whose n and x give
+    the sequence; ``first``, ``last`` : int64 (count,), the times.
     """
     lowest = int(rows[:, 1].min(initial=0))
     length = int(rows[:, 1].max(initial=0)) - lowest + 1

@@ -25,9 +25,7 @@ class ClipGradientComponent(SameDimComponent):
     Self-repair pulls inputs towards ``self_repair_target`` when too many rows are clipped. Kaldi:
     ClipGradientComponent.
 
-    Attributes
-    ----------
-    counters : float64 (4,), whole numbers: clipped rows, all rows, calls in which self-repair acted, calls
+    ``counters`` : float64 (4,), whole numbers: clipped rows, all rows, calls in which self-repair acted, calls.
     """
 
     STATISTICS = ("counters",)
@@ -129,9 +127,7 @@ class BackpropTruncationComponent(SameDimComponent):
 
     Kaldi: BackpropTruncationComponent.
 
-    Attributes
-    ----------
-    counters : float64 (4,), clipped rows, zeroed rows, all rows, rows at boundaries
+    ``counters`` : float64 (4,), clipped rows, zeroed rows, all rows, rows at boundaries.
     """
 
     STATISTICS = ("counters",)

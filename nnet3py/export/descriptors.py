@@ -41,8 +41,6 @@ class Frames:
         self.values: dict[int, Value] = {}
         self._asked: set[int] = set()
 
-    # -- values ----------------------------------------------------------------------------------------------------
-
     def descriptor(self, descriptor: Descriptor, window: Window | None) -> Value:
         """Concatenate the columns of a descriptor's parts, at the times ``window``.
 
@@ -198,8 +196,6 @@ class Frames:
             before = self.builder.state(name, value.dim, kept, kept if self.chunks else 0, self._is_growing(node))
             self._joined[node] = self.builder.next_state(name, before, value)
         return self._joined[node]
-
-    # -- where rows can be computed --------------------------------------------------------------------------------
 
     def when(self, window: Window) -> When:
         """Return the times of a window."""

@@ -189,9 +189,7 @@ def _without_unread(part: Any, i: int, times: Times) -> Any:
 def _is_zero(second: Interval, first: Interval, own: Interval) -> bool:
     """Return whether Failover(a, IfDefined(b)) is zero wherever ``a`` is not computable, since ``b`` is not either.
 
-    Parameters
-    ----------
-    second, first, own : times at which ``b``, ``a``, and the node itself can be computed
+    ``second``, ``first``, ``own`` : times at which ``b``, ``a``, and the node itself can be computed.
     """
     if not (second.exact and first.exact and own.exact):
         return False

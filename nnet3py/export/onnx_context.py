@@ -90,8 +90,6 @@ class Tensor:
         return replace(self, source=source, axes=self.axes if axes is None else axes,
                        stored=self.stored if stored is None else stored, is_input=False)
 
-    # -- axes ------------------------------------------------------------------------------------------------------
-
     def transposed(self, order: Sequence[int]) -> Tensor:
         """Permute the axes."""
         return replace(self, axes=tuple(self.axes[i] for i in order))
@@ -131,8 +129,6 @@ class Tensor:
         axes = deque(self.axes)
         rank = len(self.axes) + len(places)
         return replace(self, axes=tuple(() if i in places else axes.popleft() for i in range(rank)))
-
-    # -- columns ---------------------------------------------------------------------------------------------------
 
     def column_order(self, atoms: Axis | None = None) -> np.ndarray:
         """Return, for each column of the node, its index if the columns were ordered by ``atoms``: int64 (dim,).
@@ -184,10 +180,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 class Layer:
     """Component and its component node, both with one name.
 
-    Attributes
-    ----------
-    settings : options of the config line, after the type
-    arrays : parameters by attribute of the component
+    ``settings`` : options of the config line, after the type; ``arrays`` : parameters by attribute of the component.
     """
 
     name: str

@@ -114,8 +114,6 @@ class OnnxWriter:
         left_out = {name for name, weight in self.graph.weights.items() if weight.is_parameter and name in written}
         return {NETWORK: network_text(self.graph.network, left_out)}
 
-    # -- names and constants ---------------------------------------------------------------------------------------
-
     def _float_info(self, name: str, shape: list[Any]) -> Any:
         return self.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, shape)
 
@@ -220,8 +218,6 @@ class OnnxWriter:
     def _end_plus(self, number: int) -> str:
         return "end" if number == 0 else self._add("Add", ["end", self._constant(number)])
 
-    # -- operations ------------------------------------------------------------------------------------------------
-
     def _op(self, op: Op) -> None:
         self.scope = op.scope
         inputs, output, s = [self._name(name) for name in op.inputs], [op.output.name], op.settings
@@ -272,8 +268,6 @@ class OnnxWriter:
         small = self._add("Where", [self._add("GreaterOrEqual", [i[0], zero]), least, self._add("Neg", [least])])
         self._add("Where", [self._add("GreaterOrEqual", [self._add("Abs", i), least]), i[0], small], o)
 
-    # -- time ------------------------------------------------------------------------------------------------------
-
     def _do_expand(self, i: list[str], o: list[str], s: Settings) -> None:
         if "frames" in s:
             length = self._constant([s["frames"]])
@@ -286,7 +280,7 @@ class OnnxWriter:
 
     def _do_slice_time(self, i: list[str], o: list[str], s: Settings) -> None:
         stop = -s["stop"] or TO_THE_END
-        start = self._by_chunk(s["start"], s.get("later_start", s["start"]))
+        start = self._by_chunk(s["start"], s["later_start"])
         self._add("Slice", [i[0], start, *map(self._constant, ([stop], [1], [s["step"]]))], o)
 
     def _mask(self, name: str) -> str:
@@ -374,8 +368,6 @@ class OnnxWriter:
     def _do_as_column(self, i: list[str], o: list[str], s: Settings) -> None:
         number = self._add("Cast", i, to=self.onnx.TensorProto.FLOAT)
         self._add("Unsqueeze", [number, self._constant([0, 2])], o)
-
-    # -- recurrences -----------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop) -> None:
         """Add a Scan, each of whose steps computes ``fold`` frames, (N, fold, columns)."""

@@ -213,8 +213,6 @@ class _Walk:
                                             numbers[2] if len(numbers) > 2 else list(range(rank)),
                                             numbers[3] if len(numbers) > 3 else [1] * rank)
 
-    # -- operators -------------------------------------------------------------------------------------------------
-
     def network(self) -> ForeignNetwork:
         """Convert all operators; return the network."""
         self._run(self.nodes)

@@ -49,9 +49,7 @@ class Spatial(NamedTuple):
 def _spatial(op: OnnxOp, sizes: list[int], lengths: list[int]) -> list[Spatial]:
     """Return the settings of a kernel for each axis after the first two.
 
-    Parameters
-    ----------
-    sizes, lengths : sizes of the kernel and of the input along these axes
+    ``sizes``, ``lengths`` : sizes of the kernel and of the input along these axes.
     """
     rank = len(sizes)
     strides, dilations = (op.get(key) or [1] * rank for key in ("strides", "dilations"))
@@ -113,9 +111,7 @@ def _frames(context: Context, op: OnnxOp, x: Tensor, window: Window) -> list[str
 def _after(x: Tensor, window: Window, source: str, axes: tuple[Axis, ...], stored: Axis) -> Tensor:
     """Return the value that the node ``source`` computes from the frames ``window`` of ``x``.
 
-    Parameters
-    ----------
-    axes, stored : axes of the new value, whose axis of frames is replaced, and order of its columns
+    ``axes``, ``stored`` : axes of the new value, whose axis of frames is replaced, and order of its columns.
     """
     time = x.time_axis
     axes = (*axes[:time], (Atom(TIME, window.rows),), *axes[time + 1:])
@@ -352,10 +348,8 @@ class Direction(NamedTuple):
 def _recurrence(make: Callable[[Context, OnnxOp, Direction, int], str], activations: tuple[str, ...]) -> Rule:
     """Return the rule for importing a recurrent operator.
 
-    Parameters
-    ----------
-    make : function that adds the nodes of one direction, and returns the name of the output node
-    activations : the only activation functions of one direction that are supported
+    ``make`` : function that adds the nodes of one direction, and returns the name of the output node;
+    ``activations`` : the only activation functions of one direction that are supported.
     """
     def rule(context: Context, op: OnnxOp) -> Value | list[Value]:
         x = context.limited(op.whole(), op.hint)

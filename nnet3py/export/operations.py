@@ -174,10 +174,8 @@ class Graph:
 class Builder:
     """Builder of a list of operations, whose results are named after the node ``scope`` of the network.
 
-    Parameters
-    ----------
-    outer : for the body of a loop, the builder of the operations around the loop
-    fold : for the body of a loop, the number of frames of a step
+    ``outer`` : for the body of a loop, the builder of the operations around the loop; ``fold`` : for the body of a
+    loop, the number of frames of a step.
     """
 
     def __init__(self, outer: Builder | None = None, fold: int = 0) -> None:

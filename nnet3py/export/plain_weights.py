@@ -196,10 +196,7 @@ def network_of_text(text: str, weight_bytes: int, path: str) -> Nnet:
 
     Raises FormatError for any other text.
 
-    Parameters
-    ----------
-    weight_bytes : size of all arrays that were left out
-    path : file of the text, for messages
+    ``weight_bytes`` : size of all arrays that were left out; ``path`` : file of the text, for messages.
     """
     try:
         decompressor = zlib.decompressobj()

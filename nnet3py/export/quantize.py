@@ -274,10 +274,8 @@ def _quiet() -> Iterator[None]:
 def utterances_for(running_inputs: Sequence[Any], utterances: Sequence[Utterance]) -> list[dict[str, np.ndarray]]:
     """Return utterances as ``inputs`` of :func:`quantize`, by name.
 
-    Parameters
-    ----------
-    running_inputs : inputs of an onnxruntime session
-    utterances : features (frames, dim), or pairs of features and an i-vector (dim,), which is zero by default
+    ``running_inputs`` : inputs of an onnxruntime session; ``utterances`` : features (frames, dim), or pairs of features
+    and an i-vector (dim,), which is zero by default.
     """
     dims = {each.name: each.shape[-1] for each in running_inputs}
     inputs = []

@@ -170,8 +170,6 @@ class Times:
         if find_windows:
             self._find_windows()
 
-    # -- reads -----------------------------------------------------------------------------------------------------
-
     def _find_reads(self, i: int) -> Iterator[Read]:
         node = self.nnet.nodes[i]
         if isinstance(node, DimRangeNode):
@@ -217,8 +215,6 @@ class Times:
                 else:
                     constant[i] = not is_loop and all(constant[read.source] for read in self._reads[i])
         return constant
-
-    # -- where nodes can be computed -------------------------------------------------------------------------------
 
     def _context(self) -> tuple[int, int]:
         if self.nnet.is_simple():
@@ -349,8 +345,6 @@ class Times:
     @staticmethod
     def _intersection(intervals: Iterable[Interval]) -> Interval:
         return reduce(Interval.both, intervals, Interval())
-
-    # -- steps and windows -----------------------------------------------------------------------------------------
 
     def _find_steps(self) -> list[tuple[int, int]]:
         """Return (step, residue) of each node: it is needed only at times t = residue (mod step)."""

@@ -216,8 +216,6 @@ class TorchSource:
         self.constants[buffer] = name
         return f"self.{buffer}"
 
-    # -- operations ------------------------------------------------------------------------------------------------
-
     def _op(self, op: Op) -> None:
         expression = self._reshaped(op) if op.kind == "reshape" else self._expression(op)
         if op.kind != "reshape":
@@ -291,8 +289,6 @@ class TorchSource:
 
     def _do_table_bool(self, inputs: list[str], s: dict[str, Any]) -> str:
         return self._do_table_int(inputs, s, "({} > 0)")
-
-    # -- recurrences -----------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop) -> None:
         """Add the methods that compute a recurrence, and append their call to ``forward``."""

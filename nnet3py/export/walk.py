@@ -202,11 +202,8 @@ class Walk:
 class Recurrence:
     """Builder of the loop of a group of nodes that depend on each other.
 
-    Parameters
-    ----------
-    outer : the operations outside, to which the loop is added
-    group : the nodes of the recurrence
-    needed : nodes of the group that are read from outside
+    ``outer`` : the operations outside, to which the loop is added; ``group`` : the nodes of the recurrence;
+    ``needed`` : nodes of the group that are read from outside.
     """
 
     def __init__(self, outer: Frames, group: list[int], needed: set[int]) -> None:
@@ -232,8 +229,6 @@ class Recurrence:
         shifts = self.times.shifts
         lag = (shifts[source] - shifts[i] - offset) * (-1 if self.is_backward else 1)
         return lag // self.step
-
-    # -- the loop --------------------------------------------------------------------------------------------------
 
     def make(self) -> None:
         """Append the loop, and the operations that compute its inputs, to the operations outside."""
@@ -358,8 +353,6 @@ class Recurrence:
         """Return the value in the body for a mask from outside, one boolean per frame: 0 or 1, (1, fold, 1)."""
         return self._inside(self.outer.builder.shared("as_column", mask, dim=1, constant=False))
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
-
     def _node(self, i: int) -> Value:
         node, window = self.nnet.nodes[i], self.times.windows[i]
         if isinstance(node, DimRangeNode):
@@ -414,8 +407,6 @@ class Recurrence:
         x = self._beside([self._part(part, i, window) for part, f in zip(parts, inside, strict=True) if f])
         recurrent = layers.linear(self.body, name, weight, None, x, columns=ranges[True], attributes=names)
         return self.body.op("add", recurrent, self._inside(given))
-
-    # -- descriptors -----------------------------------------------------------------------------------------------
 
     def _part(self, part: Part, i: int, window: Window) -> Value:
         if not self._is_inside(part):

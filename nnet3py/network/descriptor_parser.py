@@ -63,10 +63,8 @@ def parse_descriptor(text: str, node_names: Mapping[str, int]) -> Descriptor:
 
     Raises DescriptorError for text that cannot be parsed or normalized, or the name of an unknown node.
 
-    Parameters
-    ----------
-    text : expression, as in config lines
-    node_names : index of each node that descriptors may mention, by its name
+    ``text`` : expression, as in config lines; ``node_names`` : index of each node that descriptors may mention, by its
+    name.
     """
     parser = _Parser(_tokenize(text), node_names)
     expression = parser.expression(0)

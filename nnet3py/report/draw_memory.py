@@ -35,11 +35,8 @@ class Callouts:
 
     A tag takes the first place near its bar where neither box nor line covers anything.
 
-    Parameters
-    ----------
-    frame : area that contains all tags
-    taken : areas that no tag may cover
-    texts : areas of texts, which no line may cross either
+    ``frame`` : area that contains all tags; ``taken`` : areas that no tag may cover; ``texts`` : areas of texts, which
+    no line may cross either.
     """
 
     def __init__(self, frame: Area, taken: Sequence[Area], texts: Sequence[Area]) -> None:

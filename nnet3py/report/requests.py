@@ -154,9 +154,7 @@ def natural_request(nnet: Nnet, frames: int, num_sequences: int = 1, frame_subsa
 def _times_used(nnet: Nnet, name: str, times: np.ndarray, wanted: np.ndarray, outputs: Sequence[str]) -> np.ndarray:
     """Return the times at which the outputs read the input ``name``: int64 (times,).
 
-    Parameters
-    ----------
-    times, wanted : times of the input ``input``, and of the outputs
+    ``times``, ``wanted`` : times of the input ``input``, and of the outputs.
     """
     margin = np.arange(times[0] - nnet.modulus(), times[-1] + nnet.modulus() + 1)
     request = ComputationRequest([IoSpecification("input", _rows(1, times)), IoSpecification(name, _rows(1, margin))],

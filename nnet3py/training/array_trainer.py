@@ -203,8 +203,6 @@ class Trainer(Advising):
         for network in (self._trainer.nnet, self._trainer.delta):
             set_learning_rate(network, self._rate)
 
-    # -- steps -------------------------------------------------------------------------------------------------------
-
     def step(self, feats: Array, target: object, ivector: Array | None = None, *,
              num_frames: float | None = None) -> float:
         """Train on one minibatch.
@@ -359,8 +357,6 @@ class Trainer(Advising):
         check(array)
         check_finite(array.reshape(len(array), -1), f"the targets of '{name}'")
         return array.astype(np.int64 if array.dtype.kind in "iu" else np.float32, copy=False)
-
-    # -- the end, and going on ---------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays that a training changes: ``np.savez("state.npz", **trainer.state_dict())``.

@@ -47,10 +47,8 @@ def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -
 
     Raises Nnet3Error for networks of different structure.
 
-    Parameters
-    ----------
-    nnets : (name, network) pairs, read one at a time so that two networks are in memory at once
-    weights : a weight for each network
+    ``nnets`` : (name, network) pairs, read one at a time so that two networks are in memory at once; ``weights`` : a
+    weight for each network.
     """
     result: Nnet | None = None
     first_name = ""

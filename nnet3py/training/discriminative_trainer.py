@@ -43,10 +43,8 @@ logger = logging.getLogger(__name__)
 class DiscriminativeOutputs:
     """Computation of the objectives of all outputs of discriminative examples.
 
-    Parameters
-    ----------
-    objective : the computation of the objective of one output
-    apply_deriv_weights : whether to multiply derivatives by the weights of the examples' frames
+    ``objective`` : the computation of the objective of one output; ``apply_deriv_weights`` : whether to multiply
+    derivatives by the weights of the examples' frames.
     """
 
     def __init__(self, objective: DiscriminativeObjective, apply_deriv_weights: bool = True) -> None:

@@ -49,10 +49,8 @@ class LdaAccumulator:
         Raises ShapeError if numbers of vectors and rows differ, or classes or dimensions differ from those before, and
         NumericError for NaN or infinity in vectors or supervision.
 
-        Parameters
-        ----------
-        vectors : float32 (rows, dim)
-        supervision : weights of classes (rows, classes), dense, compressed or sparse
+        ``vectors`` : float32 (rows, dim); ``supervision`` : weights of classes (rows, classes), dense, compressed or
+        sparse.
         """
         check_finite(vectors, "the network's output")
         check_finite(supervision, "the supervision")

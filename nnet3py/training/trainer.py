@@ -200,8 +200,6 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         return {**dict(network_arrays("nnet", self.nnet, with_statistics=True)),
                 **dict(network_arrays("momentum", self.delta, with_statistics=False))}
 
-    # -- the parts of a step ---------------------------------------------------------------------------------------
-
     def _train(self, eg: Eg) -> None:
         """Run the step for a minibatch, or both steps of backstitch."""
         options = self.options

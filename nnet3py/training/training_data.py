@@ -424,10 +424,7 @@ class ArchiveMinibatches:
 
     Examples that are minibatches already are used as they are.
 
-    Parameters
-    ----------
-    rspecifier : rspecifier of the examples
-    minibatch_size : rules for the number of examples in a minibatch
+    ``rspecifier`` : rspecifier of the examples; ``minibatch_size`` : rules for the number of examples in a minibatch.
     """
 
     def __init__(self, rspecifier: str, minibatch_size: str) -> None:

@@ -36,10 +36,7 @@ def count_transitions(model: TransitionModel, alignment: np.ndarray, counts: np.
 
     Raises Nnet3Error for a transition-id that the model does not have.
 
-    Parameters
-    ----------
-    alignment : int32 (frames,), transition-ids
-    counts : float64 (transition-ids + 1,)
+    ``alignment`` : int32 (frames,), transition-ids; ``counts`` : float64 (transition-ids + 1,).
     """
     if len(alignment) and not 1 <= alignment.min() <= alignment.max() <= model.num_transition_ids:
         worst = alignment.max() if alignment.min() >= 1 else alignment.min()

@@ -68,8 +68,6 @@ class RecurrentLayer(Layer):
     def auxiliary(self, part: str) -> tuple[str, int]:
         return self.at(part), self.cell
 
-    # -- pieces of config lines --------------------------------------------------------------------------------------
-
     def delayed(self, node: str) -> str:
         """Return the descriptor of the node ``layer.node`` at an offset of ``delay`` frames, zero where undefined."""
         return f"IfDefined(Offset({self.at(node)}, {self.integer('delay')}))"
@@ -93,8 +91,6 @@ class RecurrentLayer(Layer):
         if "param-mean" in options or "param-stddev" in options:
             return options
         return f"{options} param-mean=0.0 param-stddev=1.0 "
-
-    # -- config lines ------------------------------------------------------------------------------------------------
 
     def component(self, lines: ConfigLines, part: str, type: str, settings: str) -> None:
         """Append the component ``layer.part``."""
