@@ -135,11 +135,6 @@ def test_rows_that_were_compiled_for_others():
             component.propagate(ops, RestrictedAttentionComponentPrecomputedIndexes(grid), x, y, memo)
 
 
-def test_flags():
-    assert int(make().properties) == 0x1278
-    assert make().parameters() == {} and make().num_parameters() == 0
-
-
 def test_statistics(ops, monkeypatch):
     monkeypatch.setattr(ops, "random", Draws([0, 1, 2]))
     component = make()

@@ -26,7 +26,7 @@ from nnet3py.network.whole_model import (
     zero_component_stats,
 )
 from nnet3py.runtime.computer import ComputerCache
-from nnet3py.training.example_computation import example_request
+from nnet3py.training.example_computation import example_request, run_forward
 from nnet3py.training.objectives import OutputObjectives
 from nnet3py.training.options import CombineOptions, DiagnosticOptions
 
@@ -82,22 +82,14 @@ class NnetDiagnostics:
         wants_gradient = self.gradient is not None
         request = example_request(self.nnet, eg, need_model_derivative=wants_gradient,
                                   store_component_stats=self.options.store_component_stats)
-        computer = self._computers.next_example(request)
-        supervised = []
-        for io in eg.io:
-            if self.nnet.is_input(self.nnet.node_index(io.name)):
-                computer.accept_input(io.name, to_dense(io.features))
-            else:
-                supervised.append(io)
-        computer.run()
-        for io in supervised:
+        computer, supervised = run_forward(self._computers, request, eg.io), {io.name for io in request.outputs}
+        for io in (io for io in eg.io if io.name in supervised):
             deriv = computer.input_view(io.name) if wants_gradient else None
             self._process_output(computer.ops, io, computer.output_view(io.name), deriv)
         if wants_gradient:
             computer.run()
 
-    def _process_output(self, ops: Ops, io: NnetIo, output: DeviceArray,
-                        deriv: DeviceArray | None) -> None:
+    def _process_output(self, ops: Ops, io: NnetIo, output: DeviceArray, deriv: DeviceArray | None) -> None:
         kind = self.nnet.descriptor_of(self.nnet.node_index(io.name)).objective
         totals = self.outputs.setdefault(io.name, OutputDiagnostics(kind))
         objective = self._objectives.queue(ops, io, output, deriv)()
