@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from nnet3py import system
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io import temporary_files
+from nnet3py.io.byte_source import size_of
 from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfilename
 
 logger = logging.getLogger(__name__)
@@ -36,8 +37,8 @@ class ClosedOutput(Nnet3Error):
     exit_code = 128 + system.SIGPIPE
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 # -- pipes -----------------------------------------------------------------------------------------------------------
@@ -51,7 +52,6 @@ class PipeProcess(Protocol):
 
     def wait(self) -> int:
         """Wait for the process to end; return its exit status."""
-
 
 
 def forbid_pipes() -> None:
@@ -139,7 +139,7 @@ class InputStream(io.BufferedReader):
     def __init__(self, source: Any, path: str, process: PipeProcess | None = None, keep: bool = False) -> None:
         super().__init__(_RawInput(source, path), BUFFER_SIZE)
         self.path = path
-        self.size = _size_of(source)
+        self.size = size_of(source)
         self.status = 0
         self._process, self._keep = process, keep
 
@@ -173,14 +173,6 @@ class InputStream(io.BufferedReader):
                 logger.warning("Pipe %s had nonzero return status %d", self.path, self.status)
 
 
-def _size_of(source: Any) -> int | None:
-    try:
-        status = os.fstat(source.fileno())
-    except (OSError, AttributeError, ValueError):
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
 _standard_input: tuple[Any, InputStream] | None = None
 
 
@@ -201,8 +193,7 @@ def _open_file(path: str) -> io.FileIO:
     try:
         return io.FileIO(system.device_path(path), "r")
     except (OSError, ValueError) as error:
-        reason = _reason(error) if isinstance(error, OSError) else str(error)
-        raise Nnet3Error(f"cannot open '{path}' for reading: {reason}") from error
+        raise Nnet3Error(f"cannot open '{path}' for reading: {_reason(error)}") from error
 
 
 def open_input(rxfilename: str | os.PathLike[str]) -> InputStream:
@@ -419,8 +410,7 @@ def _open_output_file(path: str) -> OutputStream:
             raise PermissionError(13, "Permission denied")
         descriptor, temporary = temporary_files.create(final)
     except (OSError, ValueError) as error:
-        reason = _reason(error) if isinstance(error, OSError) else str(error)
-        raise Nnet3Error(f"cannot open '{path}' for writing: {reason}") from error
+        raise Nnet3Error(f"cannot open '{path}' for writing: {_reason(error)}") from error
     return OutputStream(io.FileIO(descriptor, "w"), path, temporary=temporary)
 
 
