@@ -19,7 +19,6 @@ from nnet3py.egs.example import EXAMPLE
 from nnet3py.egs.raw_example import RAW_EXAMPLE
 from nnet3py.formats.general import read_general_matrix, write_general_matrix
 from nnet3py.formats.holders import (
-    COMPRESSED_MATRIX,
     FLOAT_MATRIX,
     GENERAL_MATRIX,
     INT_PAIR_VECTOR,
@@ -137,7 +136,7 @@ KINDS: list[tuple[str, Copy]] = [
     (r".*\.mat", _MATRIX),
     (r"data/priors\.txt", copy_object(read_vector, write_vector)),
     (r"data/post\.(ark|txt)", copy_table(POSTERIOR)),
-    (r"data/feats-cm\d?\.ark", copy_table(COMPRESSED_MATRIX, GENERAL_MATRIX)),
+    (r"data/feats-cm\d?\.ark", copy_table(GENERAL_MATRIX)),
     (r"data/ali\.(ark|txt)|tools/ali-to-pdf/pdf\.txt|.*\.seq", copy_table(INT_VECTOR)),
     (r".*\.len", copy_table(INT_PAIR_VECTOR)),
     (r"chain/sup\.ark", copy_table(SUPERVISION)),

@@ -33,7 +33,7 @@ _WORD = re.compile(rb"[^ \t\n\r\v\f]*")
 _VECTOR_TEXT = re.compile(rb"[-+0-9, \t\n\r\v\f]*")
 _FLOAT32 = struct.Struct("<f")
 _FLOAT64 = struct.Struct("<d")
-_SIZED_INT32 = np.dtype([("size", "i1"), ("value", "<i4")])
+SIZED_INT32 = np.dtype([("size", "i1"), ("value", "<i4")])
 _SIZED_FLOAT32 = struct.Struct("<bf")
 _SIZED_FLOAT64 = struct.Struct("<bd")
 
@@ -316,7 +316,7 @@ class TokenReader:
         if not self.binary:
             self.check_count(count, 2)
             return np.fromiter((self.integer() for _ in range(count)), dtype=np.int32)
-        records = self.array(_SIZED_INT32, count)
+        records = self.array(SIZED_INT32, count)
         if np.any(records["size"] != 4):
             raise self.error("expected 4-byte integers, found another size byte")
         return records["value"].astype(np.int32)
@@ -486,7 +486,7 @@ class TokenWriter:
     def integers(self, values: np.ndarray) -> None:
         """Write each of ``values`` in the form in which :meth:`integer` writes an int32."""
         if self.binary:
-            records = np.empty(values.size, dtype=_SIZED_INT32)
+            records = np.empty(values.size, dtype=SIZED_INT32)
             records["size"], records["value"] = 4, values.ravel()
             self._write(records.tobytes())
         else:
