@@ -2,12 +2,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
 
 _MOST_STATES = 1 << 15       # states of the search for pitch
+
+
+def _check_each(options: object, names: str, is_valid: Callable[[float], bool], expected: str) -> None:
+    """Raise UsageError if the value of an option among ``names`` is not valid."""
+    for name in names.split():
+        value = getattr(options, name)
+        if not is_valid(value):
+            raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -56,15 +65,11 @@ class PitchOptions:
 
     def check(self) -> None:
         """Raise UsageError for values out of range, or that contradict each other."""
-        for name in ("sample_frequency", "resample_frequency", "frame_length", "frame_shift", "min_f0", "max_f0",
-                     "lowpass_cutoff", "delta_pitch", "lowpass_filter_width", "upsample_filter_width"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a positive number")
-        for name in ("soft_min_f0", "penalty_factor", "nccf_ballast", "frames_per_chunk", "recompute_frame",
-                     "max_frames_latency", "preemphasis_coefficient"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
+        _check_each(self, "sample_frequency resample_frequency frame_length frame_shift min_f0 max_f0 lowpass_cutoff "
+                    "delta_pitch lowpass_filter_width upsample_filter_width", lambda value: 0 < value < math.inf,
+                    "a positive number")
+        _check_each(self, "soft_min_f0 penalty_factor nccf_ballast frames_per_chunk recompute_frame max_frames_latency "
+                    "preemphasis_coefficient", lambda value: 0 <= value < math.inf, "0 or a positive number")
         if not self.min_f0 < self.max_f0:
             raise UsageError(f"--min-f0={self.min_f0:g} --max-f0={self.max_f0:g}: expected a range of pitches")
         if self.soft_min_f0 > self.min_f0:
@@ -121,15 +126,10 @@ class ProcessPitchOptions:
         if not self.dim:
             raise UsageError("all pitch features are switched off", "one of --add-pov-feature, "
                              "--add-normalized-log-pitch, --add-delta-pitch and --add-raw-log-pitch must be true")
-        for name in ("normalization_left_context", "normalization_right_context", "delay", "delta_pitch_noise_stddev"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
-        if self.delta_window < 1:
-            raise UsageError(f"--delta-window={self.delta_window}: expected 1 or more")
-        for name in ("pitch_scale", "pov_scale", "pov_offset", "delta_pitch_scale"):
-            if not math.isfinite(getattr(self, name)):
-                raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a number")
+        _check_each(self, "normalization_left_context normalization_right_context delay delta_pitch_noise_stddev",
+                    lambda value: 0 <= value < math.inf, "0 or a positive number")
+        _check_each(self, "delta_window", lambda value: value >= 1, "1 or more")
+        _check_each(self, "pitch_scale pov_scale pov_offset delta_pitch_scale", math.isfinite, "a number")
 
 
 @dataclass(frozen=True)
