@@ -11,7 +11,7 @@ import numpy as np
 
 
 def add_frames(frames: Any, totals: Any, begin: int) -> None:
-    """Write running sums of frames, float32 (frames, dim), and of their squares, into ``totals``, from row ``begin`` on.
+    """Write running sums of frames, float32 (frames, dim), and of their squares, to ``totals``, from row ``begin`` on.
 
     ``totals`` is float64 (rows, 2 dim); the sums so far are in the row before.
     """
