@@ -44,6 +44,10 @@ def linear_discriminants(vectors: np.ndarray, speakers: Sequence[str], dim: int,
         within speakers
     covariance_floor : floor of eigenvalues, as a part of the largest
 
+    Returns
+    -------
+    The transform, float32 (dim, input dim + 1), and the singular values.
+
     Raises
     ------
     Nnet3Error : fewer vectors than dimensions
@@ -91,6 +95,10 @@ def equal_error_rate(targets: np.ndarray, nontargets: np.ndarray) -> EqualErrorR
     ----------
     targets : float (trials,), scores of trials of one speaker
     nontargets : float (trials,), scores of trials of two speakers
+
+    Returns
+    -------
+    The rate in per cent, and its threshold.
 
     Raises
     ------
