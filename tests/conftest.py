@@ -61,6 +61,13 @@ def _fresh_log_state() -> Iterator[None]:
     log.disconnect_logging()
 
 
+@pytest.fixture
+def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 @pytest.fixture(params=["numpy", "cpu"])
 def ops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Operations of numpy and of the CPU, one after the other; a test may set what ``ops.random`` draws."""

@@ -32,7 +32,7 @@ from nnet3py.hmm.topology import HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, TableWriter, write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst_text import FST, read_fst, write_fst
 
@@ -210,9 +210,7 @@ def test_tables_of_fsts(tmp_path: Path) -> None:
     fst = read_fst(TokenReader(io.BytesIO((DATA / "io" / "den.fst").read_bytes()), path="den.fst"))
     for option in "bt":
         first, second = (tmp_path / f"{option}{number}" for number in (1, 2))
-        with TableWriter(f"ark,{option}:{first}", FST) as writer:
-            for key in ("u1", "u2"):
-                writer.write(key, fst)
+        write_table(f"ark,{option}:{first}", FST, ((key, fst) for key in ("u1", "u2")))
         with TableWriter(f"ark,{option}:{second}", FST) as writer, SequentialReader(f"ark:{first}", FST) as reader:
             for key, value in reader:
                 writer.write(key, value)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import io
 
+import io_samples
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,15 +12,12 @@ from hypothesis import strategies as st
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats import holders
 from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.io.tokens import TokenReader, TokenWriter
+from nnet3py.io.tokens import TokenReader
 
 
 def written(holder, value, binary):
-    stream = io.BytesIO()
-    if binary and holder.has_header:
-        stream.write(b"\0B")
-    holder.write(TokenWriter(stream, binary), value)
-    return stream.getvalue()
+    header = b"\0B" if binary and holder.has_header else b""
+    return header + io_samples.written(holder.write, value, binary=binary)
 
 
 def read(holder, data):

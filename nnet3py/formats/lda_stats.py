@@ -46,13 +46,9 @@ class LdaStats:
         if self.sums.shape != other.sums.shape:
             raise ShapeError(f"statistics of {other.num_classes} classes and dimension {other.dim} cannot be added to "
                              f"those of {self.num_classes} classes and dimension {self.dim}")
-        total = self._total_second() + other._total_second()
+        total = (self.scatter + self.second_of_means()) + (other.scatter + other.second_of_means())
         self.counts, self.sums = self.counts + other.counts, self.sums + other.sums
         self.scatter = total - self.second_of_means()
-
-    def _total_second(self) -> np.ndarray:
-        """Return the sum of x xᵀ over all vectors, the lower triangle by rows, float64 (dim (dim + 1) / 2,)."""
-        return self.scatter + self.second_of_means()
 
     def second_of_means(self) -> np.ndarray:
         """Return the sum over classes of n m mᵀ, with n the count and m the mean, float64 (dim (dim + 1) / 2,)."""

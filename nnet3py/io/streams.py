@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 from codecs import BOM_UTF8
-from typing import Any, Protocol
+from typing import Any
 
 from nnet3py import system
 from nnet3py.errors import FormatError, Nnet3Error
@@ -44,16 +44,6 @@ def _reason(error: OSError | ValueError) -> str:
 # -- pipes -----------------------------------------------------------------------------------------------------------
 
 
-class PipeProcess(Protocol):
-    """Interface of the process at the other end of a pipe; subprocess.Popen implements it."""
-
-    stdin: Any
-    stdout: Any
-
-    def wait(self) -> int:
-        """Wait for the process to end; return its exit status."""
-
-
 def forbid_pipes() -> None:
     """Refuse every ``command |`` and ``| command`` in this process from now on; this cannot be undone.
 
@@ -63,8 +53,8 @@ def forbid_pipes() -> None:
     _pipes_forbidden = True
 
 
-def _start_command(command: str, path: str, reads: bool) -> PipeProcess:
-    """Start the command of a pipe, to read its output or, without ``reads``, to write to it.
+def _start_command(command: str, path: str, reads: bool) -> Any:
+    """Start the command of a pipe, to read its output or, without ``reads``, to write to it; return a Popen or alike.
 
     Nnet3Error if pipes are forbidden.
     """
@@ -136,7 +126,7 @@ class InputStream(io.BufferedReader):
     status : int, exit status of a pipe's command after ``close``; 0 if it succeeded
     """
 
-    def __init__(self, source: Any, path: str, process: PipeProcess | None = None, keep: bool = False) -> None:
+    def __init__(self, source: Any, path: str, process: Any = None, keep: bool = False) -> None:
         super().__init__(_RawInput(source, path), BUFFER_SIZE)
         self.path = path
         self.size = size_of(source)
@@ -309,7 +299,7 @@ class OutputStream(io.BufferedWriter):
     As a context manager it commits or, after an exception, closes. ``path`` is the wxfilename, for messages.
     """
 
-    def __init__(self, target: Any, path: str, process: PipeProcess | None = None, standard: bool = False,
+    def __init__(self, target: Any, path: str, process: Any = None, standard: bool = False,
                  temporary: str | None = None) -> None:
         self._raw_output = _RawOutput(target, path, standard)
         super().__init__(self._raw_output, BUFFER_SIZE if temporary is None else _FILE_BUFFER_SIZE)
