@@ -47,7 +47,7 @@ def test_what_ends_too_early(kind: str) -> None:
         with pytest.raises(Incomplete):
             walk_matrix(Walk(data[:size], 0))
         with pytest.raises(FormatError):
-            read_general_matrix(reader_of(data[:size]), True)
+            read_general_matrix(reader_of(data[:size], True))
 
 
 @pytest.mark.parametrize("kind", FORMS)
