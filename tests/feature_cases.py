@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from io_samples import table
+from io_samples import read_table
 
 from nnet3py.formats.foreign_files import WAVE
 from nnet3py.formats.holders import FLOAT_MATRIX
@@ -50,7 +50,7 @@ def sound() -> tuple[np.ndarray, float]:
 @cache
 def kaldis(name: str) -> np.ndarray:
     """float32 (frames, dim)."""
-    return table(f"ark:{DATA}/{name}.ark", FLOAT_MATRIX)["utt2"]
+    return read_table(f"ark:{DATA}/{name}.ark", FLOAT_MATRIX)["utt2"]
 
 
 def assert_near(found: np.ndarray, expected: np.ndarray) -> None:

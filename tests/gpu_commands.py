@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import test_cuda_training
 from chain_graphs import chain_example, random_graph
-from io_samples import table
+from io_samples import read_table
 from runtime_cases import TDNN, class_example, plain
 from test_chain_trainer import NET, PDFS
 from test_cli_chain_training import write_egs, write_fst_file
@@ -74,7 +74,7 @@ def found(holder, name):
         nnet = read_nnet(name)
         return {f"{name}.{key}": value for name, component in zip(nnet.component_names, nnet.components, strict=True)
                 for key, value in component.parameters().items()}
-    return table(f"ark:{name}", holder)
+    return read_table(f"ark:{name}", holder)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -39,7 +39,7 @@ def object_bytes(value: Any, binary: bool) -> bytes:
     return written(value.write, binary=binary)
 
 
-def table(rspecifier: str, holder: Holder[Any]) -> dict[str, Any]:
+def read_table(rspecifier: str, holder: Holder[Any]) -> dict[str, Any]:
     """All entries of a table."""
     with SequentialReader(rspecifier, holder) as reader:
         return dict(reader)

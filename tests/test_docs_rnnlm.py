@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from io_samples import table
+from io_samples import read_table
 from lattice_cases import LATTICE_DATA, check_same_words
 from pages import blocks, run_blocks, shell
 from paths import ROOT
@@ -36,7 +36,7 @@ def work(cwd: Path) -> Path:
 
 
 def lattices(name: str) -> dict[str, CompactLattice]:
-    return table(f"ark:{name}", COMPACT_LATTICES)
+    return read_table(f"ark:{name}", COMPACT_LATTICES)
 
 
 def test_commands(work: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from io_samples import table
+from io_samples import read_table
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
@@ -21,7 +21,7 @@ BROKEN = "a 1\nb 2\nc x\nd 4\n"
 
 
 def numbers(rspecifier: str) -> dict[str, list[int]]:
-    return {key: value.tolist() for key, value in table(rspecifier, INT_VECTOR).items()}
+    return {key: value.tolist() for key, value in read_table(rspecifier, INT_VECTOR).items()}
 
 
 def keys(reader: SequentialReader) -> list[str]:
@@ -103,7 +103,7 @@ def test_an_archive_with_a_script(tmp_path: Path, form: str) -> None:
         for key, matrix in matrices.items():
             writer.write(key, matrix)
     for rspecifier in (f"ark:{tmp_path / 'x.ark'}", f"scp:{tmp_path / 'x.scp'}"):
-        entries = table(rspecifier, FLOAT_MATRIX)
+        entries = read_table(rspecifier, FLOAT_MATRIX)
         assert list(entries) == list(matrices)
         for key, matrix in matrices.items():
             np.testing.assert_array_equal(entries[key], matrix)

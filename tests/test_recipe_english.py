@@ -10,7 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from io_samples import table
+from io_samples import read_table
 from paths import DATA, ROOT
 from scripts import load, run
 
@@ -159,7 +159,7 @@ def test_coded_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def read_sounds(data: Path) -> dict[str, np.ndarray]:
-    return {key: sound.samples[0].copy() for key, sound in table(f"scp:{data}/wav.scp", WAVE).items()}
+    return {key: sound.samples[0].copy() for key, sound in read_table(f"scp:{data}/wav.scp", WAVE).items()}
 
 
 def test_strings_of_recorded_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

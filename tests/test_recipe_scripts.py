@@ -10,7 +10,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from io_samples import table
+from io_samples import read_table
 from paths import ROOT
 from scripts import load, run
 
@@ -325,7 +325,7 @@ def test_a_speaker_model_is_whitened(tmp_path: Path) -> None:
     mean, transform = (read_object(str(tmp_path / name), read) for name, read in (
         ("mean.vec", read_vector), ("transform.mat", read_matrix)))
     assert transform.shape == (4, 6)
-    vectors = np.stack([value for _, value in table(f"ark:{tmp_path / 'x.ark'}", FLOAT_VECTOR).items()])
+    vectors = np.stack([value for value in read_table(f"ark:{tmp_path / 'x.ark'}", FLOAT_VECTOR).values()])
     moved = (vectors - mean) @ transform.T
     assert np.abs(moved.mean(axis=0)).max() < 0.01
     within = np.cov((moved.reshape(20, 20, 4) - moved.reshape(20, 20, 4).mean(axis=0)).reshape(-1, 4).T)

@@ -9,7 +9,7 @@ import wave
 import io_samples
 import numpy as np
 import pytest
-from io_samples import table
+from io_samples import read_table
 from paths import DATA
 
 from nnet3py.errors import FormatError, Nnet3Error
@@ -220,11 +220,12 @@ def sounds() -> dict[str, Wave]:
 @pytest.mark.parametrize("source", ["ark:{0}/a.ark", "scp:{0}/a.scp", "ark:cat {0}/a.ark |"])
 def test_tables(tmp_path, source):
     write_table(f"ark,scp:{tmp_path}/a.ark,{tmp_path}/a.scp", WAVE, sounds())
-    found = table(source.format(tmp_path), WAVE)
+    found = read_table(source.format(tmp_path), WAVE)
     assert list(found) == list(sounds())
     for key, sound in sounds().items():
         np.testing.assert_array_equal(found[key].samples, sound.samples)
-    assert table(source.format(tmp_path), WAVE_DURATION) == {key: sound.duration for key, sound in sounds().items()}
+    durations = {key: sound.duration for key, sound in sounds().items()}
+    assert read_table(source.format(tmp_path), WAVE_DURATION) == durations
 
 
 def test_random_access_and_pipes_in_a_script(tmp_path):
@@ -234,7 +235,7 @@ def test_random_access_and_pipes_in_a_script(tmp_path):
     with RandomAccessReader(f"scp:{tmp_path}/pipe.scp", WAVE) as reader:
         for key in ("y", "x"):
             np.testing.assert_array_equal(reader[key].samples, sounds()["u1"].samples)
-    assert table(f"scp:{tmp_path}/pipe.scp", WAVE_DURATION) == {"x": 101 / 16000, "y": 101 / 16000}
+    assert read_table(f"scp:{tmp_path}/pipe.scp", WAVE_DURATION) == {"x": 101 / 16000, "y": 101 / 16000}
 
 
 def test_damage_in_a_table_names_the_key(tmp_path):
@@ -242,6 +243,6 @@ def test_damage_in_a_table_names_the_key(tmp_path):
     data = (tmp_path / "a.ark").read_bytes()
     (tmp_path / "a.ark").write_bytes(data.replace(b"u2 RIFF", b"u2 RIFT"))
     with pytest.raises(FormatError, match="key u2: expected 'RIFF'"):
-        table(f"ark:{tmp_path}/a.ark", WAVE)
+        read_table(f"ark:{tmp_path}/a.ark", WAVE)
     with pytest.raises(Nnet3Error, match="only sound can be written"):
         WAVE_DURATION.write(TokenWriter(io.BytesIO(), True), 1.0)

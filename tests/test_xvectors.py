@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from io_samples import table
+from io_samples import read_table
 
 import nnet3py
 from nnet3py.cli.main import load
@@ -187,7 +187,7 @@ def folder(cwd: Path) -> Path:
 
 
 def vectors(path: str) -> dict[str, np.ndarray]:
-    return table(f"ark:{path}", FLOAT_VECTOR)
+    return read_table(f"ark:{path}", FLOAT_VECTOR)
 
 
 def test_the_command(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
