@@ -146,14 +146,21 @@ def read_script_line(line: bytes) -> tuple[str, str] | None:
     return entry if entry is not None and is_token(entry[0]) else None
 
 
+def check_script(stream: InputStream) -> None:
+    """Raise FormatError, and close the stream, if a script begins with the binary header."""
+    if stream.peek(2)[:2] == BINARY_HEADER:
+        stream.close()
+        raise FormatError("a script file cannot begin with the binary header", path=stream.path,
+                          hint="is it an archive? then the specifier begins with 'ark:'")
+
+
 def read_script(rxfilename: str, sorted: bool = False) -> dict[str, str]:
     """Read a whole script: file names by key. FormatError for an invalid line or a key that occurs twice.
 
     If ``sorted``, the lines must be sorted by the bytes of their keys, FormatError otherwise.
     """
     with open_input(rxfilename) as stream:
-        if stream.peek(2)[:2] == BINARY_HEADER:
-            raise FormatError("a script file cannot begin with the binary header", path=rxfilename)
+        check_script(stream)
         lines = stream.without_mark().readlines()
     names: dict[str, str] = {}
     previous = b""

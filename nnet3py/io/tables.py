@@ -10,7 +10,7 @@ from functools import partial
 from typing import Generic, NoReturn, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
-from nnet3py.io.archive import ArchiveScanner, Closing, LoadedObject, Run, read_script, read_script_line
+from nnet3py.io.archive import ArchiveScanner, Closing, LoadedObject, Run, check_script, read_script, read_script_line
 from nnet3py.io.holder import BINARY_HEADER, BytePieces, Holder
 from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReader
 from nnet3py.io.read_ahead import read_ahead
@@ -44,10 +44,8 @@ class SequentialReader(Closing, Generic[Value]):
         self._at_end = False
         self._first = True
         self.stream: InputStream = open_input(self.specifier.source)
-        if self.specifier.kind == "scp" and self.stream.peek(2)[:2] == BINARY_HEADER:
-            self.stream.close()
-            raise FormatError("a script file cannot begin with the binary header", path=self.specifier.source,
-                              hint="is it an archive? then the specifier begins with 'ark:'")
+        if self.specifier.kind == "scp":
+            check_script(self.stream)
 
     def __iter__(self) -> Iterator[tuple[str, Value]]:
         entries = (self._archive_entries() if self.specifier.kind == "ark"
@@ -292,7 +290,7 @@ class Entries(Iterator[tuple[str, Value]], Generic[Value]):
 
     def __getitem__(self, key: object) -> NoReturn:
         """Raise UsageError: the entries of a table can only be read in order."""
-        raise UsageError("the entries of a table come one after the other, as (key, value)",
+        raise UsageError("the entries (key, value) of a table can only be read in order, not by key or number",
                          f"dict(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]" if isinstance(key, str) else
                          f"list(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]")
 
