@@ -61,13 +61,6 @@ def _fresh_log_state() -> Iterator[None]:
     log.disconnect_logging()
 
 
-@pytest.fixture
-def cwd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder, which is the current one."""
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture(params=["numpy", "cpu"])
 def ops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Operations of numpy and of the CPU, one after the other; a test may set what ``ops.random`` draws."""
@@ -77,6 +70,13 @@ def ops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
     ops = NumpyOps() if request.param == "numpy" else get_ops("cpu")
     monkeypatch.setattr(ops, "random", ops.random)
     return ops
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for the test alone, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def _fewer_threads():
 
 
 @pytest.fixture
-def folder(cwd):
+def folder(here):
     """The current folder, with networks, features and examples."""
     rng = np.random.default_rng(1)
     for name, text in (("tdnn", TDNN), ("pool", WITH_CONTEXT), ("chain", NET)):
@@ -65,7 +65,7 @@ def folder(cwd):
     write_fst_file("den.fst", random_graph(rng, 6, PDFS))
     write_egs("cegs", [(f"eg{end_to_end}", chain_example(rng, 2, 4, PDFS, end_to_end=end_to_end))
                        for end_to_end in (False, True)])
-    return cwd
+    return here
 
 
 def found(holder, name):

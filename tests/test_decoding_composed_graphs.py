@@ -219,7 +219,7 @@ def test_states_that_reach_no_label():
     assert check_intervals(words, len(words), 2, spans) == -1
 
 
-def test_what_openfst_and_kaldis_script_do(cwd, model, disambig, likes):
+def test_what_openfst_and_kaldis_script_do(here, model, disambig, likes):
     """fstconvert, then fstrelabel with the pairs that it saved: the same as with both graphs' words."""
     assert load("fstconvert").execute(["--fst_type=olabel_lookahead", "--save_relabel_opairs=relabel",
                                        str(DATA / "HCL.fst"), "HCLr.fst"]) == 0

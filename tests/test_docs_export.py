@@ -9,7 +9,7 @@ from paths import ROOT
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")        # of torch's exporter
-def test_the_page_runs(cwd: Path) -> None:
+def test_the_page_runs(here: Path) -> None:
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     page, names = blocks(ROOT / "docs" / "export.md"), {}

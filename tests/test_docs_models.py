@@ -14,7 +14,7 @@ from nnet3py.acoustic_model import AcousticModel
 PAGE = ROOT / "docs" / "models.md"
 
 
-def test_the_page_runs(cwd: Path) -> None:
+def test_the_page_runs(here: Path) -> None:
     transitions = nnet3py.read_model(str(DATA / "network" / "am-priors.mdl")).transition_model
     AcousticModel(transitions, nnet3py.Nnet.from_config(CONFIG), np.full(10, 0.1, np.float32)).write("final.mdl")
     assert len(run_blocks(blocks(PAGE), {})) >= 10

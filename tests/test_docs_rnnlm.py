@@ -21,18 +21,18 @@ DIFFERENCE = 1.0       # the old model's costs are taken off exactly, or by its 
 
 
 @pytest.fixture
-def work(cwd: Path) -> Path:
-    rnnlm_folder(cwd / "rnnlm")
-    (cwd / "lang").mkdir()
-    shutil.copy(LATTICE_DATA / "graph-grammar" / "G.fst", cwd / "lang")
-    shutil.copy(RNNLM_DATA / "decoded.ark", cwd / "lat.ark")
-    shutil.copy(RNNLM_DATA / "text.int", cwd)
-    shutil.copy(RNNLM_DATA / "words.txt", cwd / "lang")
+def work(here: Path) -> Path:
+    rnnlm_folder(here / "rnnlm")
+    (here / "lang").mkdir()
+    shutil.copy(LATTICE_DATA / "graph-grammar" / "G.fst", here / "lang")
+    shutil.copy(RNNLM_DATA / "decoded.ark", here / "lat.ark")
+    shutil.copy(RNNLM_DATA / "text.int", here)
+    shutil.copy(RNNLM_DATA / "words.txt", here / "lang")
     counting = "oh one two three four five six seven eight nine".split()
     for name, count in (("train.txt", 300), ("dev.txt", 40)):
         lines = [" ".join(counting[i % 10:][:1 + i % 4]) for i in range(count)]
-        (cwd / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return cwd
+        (here / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return here
 
 
 def lattices(name: str) -> dict[str, CompactLattice]:

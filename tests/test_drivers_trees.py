@@ -121,16 +121,16 @@ NO_MEANS = "--norm-means=false"
 
 
 @pytest.fixture
-def e2e_data(cwd: Path) -> Path:
+def e2e_data(here: Path) -> Path:
     """A working folder with ``data`` (transcripts, too) and ``lang``."""
-    make_source(cwd)
+    make_source(here)
     random = np.random.default_rng(0)
     lines = [f"{name} {' '.join(WORDS[i] for i in random.integers(0, 3, 2))}\n" for name in NAMES]
     lines[3] = lines[3].rstrip("\n") + " unheard\n"
-    (cwd / "data" / "text").write_text("".join(lines))
-    (cwd / "lexicon").write_text("one a b\ntwo b c\nthree c a\n<unk> c\n")
+    (here / "data" / "text").write_text("".join(lines))
+    (here / "lexicon").write_text("one a b\ntwo b c\nthree c a\n<unk> c\n")
     assert load("prepare-lang").execute(["--unknown-word=<unk>", "lexicon", "lang"]) == 0
-    return cwd
+    return here
 
 
 @pytest.mark.slow

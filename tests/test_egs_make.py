@@ -215,10 +215,10 @@ def frames(count: int) -> np.ndarray:
 
 
 @pytest.fixture
-def folder(cwd: Path) -> Path:
-    (cwd / "ranges").write_text(LINES)
+def folder(here: Path) -> Path:
+    (here / "ranges").write_text(LINES)
     write_table("ark:feats", FLOAT_MATRIX, ((key, frames(count)) for key, count in (("u0", 20), ("u1", 12), ("u2", 5))))
-    return cwd
+    return here
 
 
 def test_the_file(folder: Path) -> None:

@@ -309,7 +309,7 @@ def test_numbers_alone_and_back(tmp_path: Path, file_format: str) -> None:
 
 
 @pytest.mark.parametrize("collapse", ["true", "false"])
-def test_an_onnx_file_and_back(cwd: Path, collapse: str) -> None:
+def test_an_onnx_file_and_back(here: Path, collapse: str) -> None:
     """What did not change keeps its bytes; what changed comes back, if it was not merged."""
     chain_nnet().write("a.raw")
     plain = "--print-args=false"
@@ -349,7 +349,7 @@ def test_the_weights_of_a_recurrence_come_back(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
 @pytest.mark.parametrize(("kind", "with_feats", "allowed"), [("int8", False, 0.02), ("int16", True, 1e-3),
                                                              ("float16", False, 0.01)])
-def test_quantized(cwd: Path, capfd: pytest.CaptureFixture[str], kind: str, with_feats: bool, allowed: float) -> None:
+def test_quantized(here: Path, capfd: pytest.CaptureFixture[str], kind: str, with_feats: bool, allowed: float) -> None:
     nnet = read_case("nets/net-tdnn")
     nnet.write("a.raw")
     options = ["--print-args=false", f"--quantize={kind}"]
@@ -366,7 +366,7 @@ def test_quantized(cwd: Path, capfd: pytest.CaptureFixture[str], kind: str, with
 @pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
 @pytest.mark.parametrize(("kind", "limit", "beside"), [("int8", 1000, True), ("int8", 20000, False),
                                                        ("float16", 1000, True), ("float16", 20000, False)])
-def test_quantized_weights_beside_the_graph(cwd: Path, monkeypatch: pytest.MonkeyPatch, kind: str, limit: int,
+def test_quantized_weights_beside_the_graph(here: Path, monkeypatch: pytest.MonkeyPatch, kind: str, limit: int,
                                             beside: bool) -> None:
     """A model that is too large for a single file becomes smaller; it stays two files only if it is still too large."""
     monkeypatch.setattr("nnet3py.export.onnx_graph.LARGEST_FILE", limit)
@@ -388,7 +388,7 @@ output-node name=output input=a
 @pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
 @pytest.mark.parametrize(("kind", "form"), [("int8", "--streaming=true"), ("float16", "--streaming=true"),
                                             ("int16", "--edges=given")])
-def test_quantized_streams(cwd: Path, capfd: pytest.CaptureFixture[str], kind: str, form: str) -> None:
+def test_quantized_streams(here: Path, capfd: pytest.CaptureFixture[str], kind: str, form: str) -> None:
     """The loss is measured chunk after chunk, or with the frames around an utterance."""
     nnet = read_case("nets/net-tdnn")
     nnet.write("a.raw")
@@ -403,7 +403,7 @@ def test_quantized_streams(cwd: Path, capfd: pytest.CaptureFixture[str], kind: s
 
 
 @pytest.mark.parametrize("form", ["--edges=given", "--streaming=true", "--streaming=true --fixed-chunks=true"])
-def test_other_forms_are_compared(cwd: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+def test_other_forms_are_compared(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
                                   form: str) -> None:
     chain_nnet().write("a.raw")
     options = ["--print-args=false", "--frame-subsampling-factor=3", "--chunk-outputs=4", *form.split()]

@@ -22,14 +22,14 @@ READ, WRITE = "touch ran; cat feats.ark |", "| cat > ran"
 
 
 @pytest.fixture
-def folder(cwd: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a table, a network and a script of which one line is a pipe; pipes are forbidden."""
     write_table("ark:feats.ark", FLOAT_MATRIX, {"u": np.zeros((30, 40), np.float32)})
     Nnet.from_config(CONFIG).write("nnet.raw")
     Path("script").write_text(f"u {READ}\n")
     Path("targets").write_text(f"u {WRITE}\n")
     monkeypatch.setenv(streams.PIPES_VARIABLE, "no")
-    return cwd
+    return here
 
 
 def read(rspecifier: str) -> None:

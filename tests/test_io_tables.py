@@ -151,7 +151,7 @@ def test_a_script_of_a_pipe_is_warned_about(tmp_path: Path, caplog: pytest.LogCa
     assert numbers(f"ark:{tmp_path / 'x.ark'}") == {"a": [1]}
 
 
-def test_the_share_that_was_read(cwd: Path) -> None:
+def test_the_share_that_was_read(here: Path) -> None:
     write_table("ark,scp:a.ark,a.scp", FLOAT_VECTOR, ((f"utt{number}", np.zeros(3, np.float32)) for number in range(4)))
     with SequentialReader("scp:a.scp", FLOAT_VECTOR) as reader:
         assert reader.share_read() == 0.0

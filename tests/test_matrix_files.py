@@ -11,7 +11,7 @@ from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.io.tables import write_table
 
-pytestmark = pytest.mark.usefixtures("cwd")
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_matrices_come_back() -> None:

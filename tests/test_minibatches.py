@@ -20,10 +20,10 @@ LENGTHS = {"a": 24, "b": 17, "c": 40}
 
 
 @pytest.fixture
-def tables(cwd: Path) -> Path:
+def tables(here: Path) -> Path:
     """feats.ark and ali.ark: features (their row number in the first column) and classes t mod 4; targets.ark."""
     write({key: length for key, length in LENGTHS.items()}, LENGTHS)
-    return cwd
+    return here
 
 
 def write(feats: dict[str, int], labels: dict[str, int], bad: str = "") -> None:

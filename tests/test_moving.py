@@ -81,7 +81,7 @@ def read_everything(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.mark.parametrize("name", ARCHIVES)
 @pytest.mark.parametrize("small_runs", [False, True])
-def test_tables(name: str, small_runs: bool, cwd: Path, monkeypatch: pytest.MonkeyPatch,
+def test_tables(name: str, small_runs: bool, here: Path, monkeypatch: pytest.MonkeyPatch,
                 capfd: pytest.CaptureFixture[str], read_everything: Callable[[], None]) -> None:
     Path("in").write_bytes(ARCHIVES[name])
     if small_runs:
@@ -90,9 +90,9 @@ def test_tables(name: str, small_runs: bool, cwd: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(compressed_code, "COST_IF_LOADED", -1.0)
     commands = [["ark:in", "ark,scp:out,out.scp"], ["--write-num-frames=ark,t:out.len", "ark:in", "ark:out"],
                 ["ark,p:in", "ark,f:out"], ["ark:in", "ark,t:out"], ["--compress=true", "ark:in", "ark:out"]]
-    found = [outcome(words, cwd, capfd) for words in commands]
+    found = [outcome(words, here, capfd) for words in commands]
     read_everything()
-    assert found == [outcome(words, cwd, capfd) for words in commands]
+    assert found == [outcome(words, here, capfd) for words in commands]
 
 
 def test_bytes_are_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_scripts(name: str, cwd: Path, capfd: pytest.CaptureFixture[str], read_everything: Callable[[], None]) -> None:
+def test_scripts(name: str, here: Path, capfd: pytest.CaptureFixture[str], read_everything: Callable[[], None]) -> None:
     good = VALUES["dense 2"] + VALUES["compressed 0"]
     Path("in").write_bytes(good + VALUES[name])
     Path("other").write_bytes(good)
@@ -158,7 +158,7 @@ def test_scripts(name: str, cwd: Path, capfd: pytest.CaptureFixture[str], read_e
         for ending in last.values():
             lines = [f"key-{number} {place}\n" for number, place in enumerate([*places, ending])]
             Path("in.scp").write_text("".join(lines))
-            results += [outcome(one, cwd, capfd) for one in commands]
+            results += [outcome(one, here, capfd) for one in commands]
         return results
 
     found = outcomes()

@@ -19,7 +19,7 @@ from nnet3py.io.tables import TableWriter
 
 
 @pytest.fixture
-def nnet(cwd):
+def nnet(here):
     """A network read from final.mdl in the current folder."""
     nnet3py.Nnet.from_config(TDNN, seed=3).write("final.mdl")
     return nnet3py.read_nnet("final.mdl")

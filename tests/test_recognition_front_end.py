@@ -33,8 +33,8 @@ output-node name=output input=affine
 
 
 @pytest.fixture
-def table(cwd: Path) -> str:
-    (cwd / "wav.scp").write_text(f"utt2 {SOUND}\n")
+def table(here: Path) -> str:
+    (here / "wav.scp").write_text(f"utt2 {SOUND}\n")
     return "scp:wav.scp"
 
 

@@ -66,8 +66,8 @@ def test_files_and_compiler_need_no_numba(module: str) -> None:
     assert not modules & KERNELS
 
 
-def test_small_tools_need_no_numba_when_they_run(cwd: Path) -> None:
-    startup_commands.write_inputs(cwd)
+def test_small_tools_need_no_numba_when_they_run(here: Path) -> None:
+    startup_commands.write_inputs(here)
     with ForkRuns("numpy") as runs:
         for name, *words in startup_commands.COMMANDS:
             if name not in startup_commands.LIBRARIES:

@@ -40,11 +40,11 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def folder(cwd: Path) -> Path:
+def folder(here: Path) -> Path:
     """The current folder, with a network and features."""
     Nnet.from_config(TDNN).write("nnet.raw")
     write_table("ark:feats.ark", FLOAT_MATRIX, {"u": feats_of(0)})
-    return cwd
+    return here
 
 
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())

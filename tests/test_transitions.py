@@ -173,14 +173,14 @@ def test_what_cannot_be_used():
 
 
 @pytest.fixture
-def folder(cwd):
+def folder(here):
     """The current folder, with alignments and an acoustic model."""
     transitions, rng = model(), np.random.default_rng(0)
     with TableWriter("ark:ali", INT_VECTOR) as writer:
         for key, frames in (("u1", 200), ("u2", 300)):
             writer.write(key, rng.integers(1, transitions.num_transition_ids + 1, frames).astype(np.int32))
     write_table("ark:empty", INT_VECTOR, {})
-    return cwd
+    return here
 
 
 def test_command(folder, capfd):

@@ -67,7 +67,7 @@ WRONG = {        # calls that a type checker refuses
 
 
 @pytest.mark.parametrize("script", HERE)
-def test_programs_of_users_run(script: str, cwd: Path) -> None:
+def test_programs_of_users_run(script: str, here: Path) -> None:
     try:
         runpy.run_path(str(ROOT / "tests" / f"{script}.py"), run_name="__main__")
     finally:

@@ -177,13 +177,13 @@ def test_batches_skip_what_cannot_be_computed() -> None:
 
 
 @pytest.fixture
-def folder(cwd: Path) -> Path:
+def folder(here: Path) -> Path:
     Nnet.from_config(MEANS).write("raw")
     with TableWriter("ark:feats", FLOAT_MATRIX) as writer:
         for key, count in (("u0", 45), ("none", 0), ("u1", 12)):
             writer.write(key, features(count))
         writer.write("bad", np.full((40, 3), np.nan, np.float32))
-    return cwd
+    return here
 
 
 def vectors(path: str) -> dict[str, np.ndarray]:
