@@ -2,21 +2,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt
 
 _MOST_STATES = 1 << 15       # states of the search for pitch
-
-
-def _check_each(options: object, names: str, is_valid: Callable[[float], bool], expected: str) -> None:
-    """Raise UsageError if the value of an option among ``names`` is not valid."""
-    for name in names.split():
-        value = getattr(options, name)
-        if not is_valid(value):
-            raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected {expected}")
 
 
 @dataclass(frozen=True)
@@ -66,10 +57,9 @@ class PitchOptions:
     def check(self) -> None:
         """Raise UsageError for values out of range, or that contradict each other."""
         _check_each(self, "sample_frequency resample_frequency frame_length frame_shift min_f0 max_f0 lowpass_cutoff "
-                    "delta_pitch lowpass_filter_width upsample_filter_width", lambda value: 0 < value < math.inf,
-                    "a positive number")
+                    "delta_pitch lowpass_filter_width upsample_filter_width", 0, "a positive number")
         _check_each(self, "soft_min_f0 penalty_factor nccf_ballast frames_per_chunk recompute_frame max_frames_latency "
-                    "preemphasis_coefficient", lambda value: 0 <= value < math.inf, "0 or a positive number")
+                    "preemphasis_coefficient", 0, "0 or a positive number", or_equal=True)
         if not self.min_f0 < self.max_f0:
             raise UsageError(f"--min-f0={self.min_f0:g} --max-f0={self.max_f0:g}: expected a range of pitches")
         if self.soft_min_f0 > self.min_f0:
@@ -130,9 +120,9 @@ class ProcessPitchOptions:
             raise UsageError("all pitch features are switched off", "one of --add-pov-feature, "
                              "--add-normalized-log-pitch, --add-delta-pitch and --add-raw-log-pitch must be true")
         _check_each(self, "normalization_left_context normalization_right_context delay delta_pitch_noise_stddev",
-                    lambda value: 0 <= value < math.inf, "0 or a positive number")
-        _check_each(self, "delta_window", lambda value: value >= 1, "1 or more")
-        _check_each(self, "pitch_scale pov_scale pov_offset delta_pitch_scale", math.isfinite, "a number")
+                    0, "0 or a positive number", or_equal=True)
+        _check_each(self, "delta_window", 1, "1 or more", or_equal=True)
+        _check_each(self, "pitch_scale pov_scale pov_offset delta_pitch_scale", -math.inf, "a number")
 
 
 @dataclass(frozen=True)
@@ -158,3 +148,11 @@ class InterpolationOptions:
                  f"a finite number above {2 * interval:g}, twice --pitch-interval")):
             if not is_usable:
                 raise UsageError(f"--{name}={value:g}: expected {wanted}")
+
+
+def _check_each(options: object, names: str, low: float, expected: str, or_equal: bool = False) -> None:
+    """Raise UsageError if an option among ``names`` is not above ``low`` (or equal to it), or infinite."""
+    for name in names.split():
+        value = getattr(options, name)
+        if not (low < value < math.inf or or_equal and value == low):
+            raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected {expected}")
