@@ -67,21 +67,20 @@ def read_table(path: str, holder) -> dict:
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with a model, a lexicon, features, and a graph."""
-    monkeypatch.chdir(tmp_path)
     topology = HmmTopology([[HmmState(0, 0, [(0, 0.5), (1, 0.5)]), HmmState()]], dict.fromkeys(range(1, 5), 0))
     tree = monophone_tree(topology)
     write_object("tree", tree.write)
     AcousticModel(initial_transition_model(tree, topology), Nnet.from_config(NET),
                   np.full(4, 0.25, dtype=np.float32)).write("final.mdl")
-    (tmp_path / "lexicon.txt").write_text("".join(f"{word} {phones}\n" for word, phones in LEXICON.items()))
-    (tmp_path / "phones.txt").write_text("<eps> 0\n" + "".join(f"{p} {n}\n" for n, p in enumerate(PHONES, 1)))
-    (tmp_path / "text").write_text("".join(f"{key} {words}\n" for key, words in SAID.items()))
+    (here / "lexicon.txt").write_text("".join(f"{word} {phones}\n" for word, phones in LEXICON.items()))
+    (here / "phones.txt").write_text("<eps> 0\n" + "".join(f"{p} {n}\n" for n, p in enumerate(PHONES, 1)))
+    (here / "text").write_text("".join(f"{key} {words}\n" for key, words in SAID.items()))
     write_table("ark:feats.ark", FLOAT_MATRIX, {key: features(words, place)
                                                 for place, (key, words) in enumerate(SAID.items())})
     assert make_graph.execute([*LANG, "lexicon.txt", "loop", "tree", "final.mdl", "graph"]) == 0
-    return tmp_path
+    return here
 
 
 LANG = ["--phones=phones.txt", "--silence-phone=SIL", "--write-lang=lang"]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graph_paths import path_costs
+from io_samples import read_table
 
 from nnet3py.decoding import lattice_decoder
 from nnet3py.decoding.decoding_graph import DecodingGraph
@@ -38,8 +39,7 @@ def graph() -> DecodingGraph:
 
 @pytest.fixture(scope="module")
 def likes() -> list[np.ndarray]:
-    with SequentialReader(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX) as reader:
-        return [matrix for _, matrix in reader]
+    return [matrix for matrix in read_table(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX).values()]
 
 
 def decoded(search: LatticeDecoder, likes: np.ndarray, *pieces: int) -> Fst:

@@ -37,9 +37,8 @@ def write_network(folder: Path, names: tuple[str, ...] = ("en", "de")) -> str:
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return make_source(tmp_path)
+def source(here: Path) -> Path:
+    return make_source(here)
 
 
 @pytest.mark.slow

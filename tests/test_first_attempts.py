@@ -481,9 +481,8 @@ def recognition() -> dict[str, Any]:
 
 
 @pytest.fixture
-def attempt(recognition: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+def attempt(recognition: dict[str, Any], here: Path) -> Callable[..., None]:
     """Type a line in a folder with two models, and check what comes of it."""
-    monkeypatch.chdir(tmp_path)
     nnet, model = nnet3py.Nnet.from_config(TDNN), nnet3py.read_model(DATA / "network" / "am-priors.mdl")
     nnet.write("final.raw")
     model.write("final.mdl")
