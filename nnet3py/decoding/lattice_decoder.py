@@ -322,8 +322,11 @@ class LatticeDecoder:
         ----------
         use_final : whether final costs are added, if a final state is reached; otherwise all states at the end are
             final
-        num_frames : number of frames of the lattice, whose last states are final with the cost of the best path from
-            there on; None: all frames
+        num_frames : number of frames, for determinizing a lattice in parts; None: all frames. The last states are final
+            with their extra cost (of the best path through them to an active state, relative to the best path to
+            that active state) minus the cost of the best path to them; ``use_final`` has no effect. Costs of paths are
+            not those of whole utterances, but a beam keeps the paths that the search has kept. Kaldi:
+            LatticeIncrementalDecoder
         """
         num_tokens, num_links = (int(self._counts[i]) for i in (layout.NUM_TOKENS, layout.NUM_LINKS))
         position = np.empty(num_tokens, dtype=np.int32)
