@@ -261,7 +261,6 @@ def _read_pairs(reader: TokenReader) -> np.ndarray:
 
 
 
-
 @dataclass(frozen=True, eq=False)
 class GrammarTables:
     """G with the arcs of each state sorted by label, as memory addresses of arrays for the loops.
@@ -364,11 +363,12 @@ class GrammarTables:
         """Return G as an FST."""
         return self.arrays.to_fst() if self.is_ngram else _fst_of(self.start, self.states, self.arrays)
 
-    def arguments(self) -> tuple[Any, ...]:
-        """Return the values of the fields of ``lookahead_loops.Grammar``, as arguments of compiled functions."""
-        return (address(self.states), address(self.states), self.labels, self.outputs, self.costs, self.nexts,
-                self.stride, int(self.is_ngram), self.backoffs, self.context_words, address(self.children),
-                address(self.sums), self.shift)
+    def for_loops(self) -> layout.Grammar:
+        """Return the tables as an argument of compiled functions."""
+        states = address(self.states)
+        return layout.Grammar(states, states, self.labels, self.outputs, self.costs, self.nexts, self.stride,
+                              int(self.is_ngram), self.backoffs, self.context_words, address(self.children),
+                              address(self.sums), self.shift)
 
 
 def _check_size(start: int, num_states: int) -> None:

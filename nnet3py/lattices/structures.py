@@ -29,9 +29,15 @@ Int32Rows: TypeAlias = Annotated[np.ndarray, "i4[,]"]
 Int64Rows: TypeAlias = Annotated[np.ndarray, "i8[,]"]
 Float32Rows: TypeAlias = Annotated[np.ndarray, "f4[,]"]
 # addresses of arrays
+ByteAddress: TypeAlias = Annotated[Any, "u1*"]
 UInt32Address: TypeAlias = Annotated[Any, "u4*"]
 Int32Address: TypeAlias = Annotated[Any, "i4*"]
+Int64Address: TypeAlias = Annotated[Any, "i8*"]
 Float32Address: TypeAlias = Annotated[Any, "f4*"]
+Float64Address: TypeAlias = Annotated[Any, "f8*"]
+# numbers
+Int64: TypeAlias = Annotated[int, "i8"]
+Float64: TypeAlias = Annotated[float, "f8"]
 
 
 def types_of(*structures: type) -> str:
