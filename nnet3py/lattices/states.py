@@ -14,7 +14,7 @@ from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
 from nnet3py.transducers.compact_lattice import CompactLattice, taken
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.state_graphs import is_top_sorted, top_order, useful_states
+from nnet3py.transducers.state_graphs import top_order
 
 Lattice = TypeVar("Lattice", Fst, CompactLattice)
 
@@ -35,7 +35,7 @@ def with_weights(lattice: Lattice, weights: np.ndarray, final_weights: np.ndarra
 
 def trimmed(lattice: Lattice) -> Lattice:
     """Return the lattice without the states that are on no path; the others keep their order. OpenFst: Connect."""
-    useful = useful_states(lattice.start, lattice.arc_starts, lattice.next_states, lattice.is_final)
+    useful = lattice.useful_states()
     return lattice if useful.all() else lattice.selected(np.flatnonzero(useful))
 
 
@@ -44,7 +44,7 @@ def top_sorted(lattice: Lattice) -> Lattice:
 
     LatticeError for a lattice with a cycle. Kaldi: TopSortLatticeIfNeeded.
     """
-    return lattice if is_top_sorted(lattice.arc_starts, lattice.next_states) else newly_sorted(lattice)
+    return lattice if lattice.is_top_sorted else newly_sorted(lattice)
 
 
 def newly_sorted(lattice: Lattice) -> Lattice:

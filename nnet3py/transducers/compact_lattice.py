@@ -4,22 +4,19 @@ Kaldi: ``CompactLattice``. Files are read and written in ``lattice.py``.
 """
 from __future__ import annotations
 
-import dataclasses
 import re
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnet3py.engine.loop import Loop
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst, Header, binary_header
 from nnet3py.transducers.fst_operations import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
-from nnet3py.transducers.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_by, starts_of
+from nnet3py.transducers.state_graphs import LightLoop, Selection, StateGraph, ranges, starts_by, starts_of
 
-_MOST_WORDS = 50_000           # which take plain Python 20 ms
 _MORE, _DONE = 0, 1                # return values of _walk; 2: damaged
 _LEAST_ASKED = 1 << 14             # bytes; how much of a lattice is looked at first
 _WORD = 4                          # bytes; everything in binary FSTs is one or two words long
@@ -27,20 +24,11 @@ _ARC_TYPE = re.compile(r"compactlattice([48])4")
 ARC_TYPE = "compactlattice44"
 
 
-class ReadingLoop(Loop):
-    """A loop over bytes of files that runs in plain Python for small amounts, since compiled code takes time to load.
-    """
+class ReadingLoop(LightLoop):
+    """A loop over bytes of files, which it takes as 4-byte words."""
 
-    words_read = 0             # by this process without compiled loops
-
-    def __call__(self, words: bytes, *args: Any) -> int:
-        if "llvmlite" not in sys.modules and ReadingLoop.words_read < _MOST_WORDS:
-            ReadingLoop.words_read += len(words) // _WORD
-            from nnet3py.transducers import lattice_loops
-
-            whole = memoryview(words)[:len(words) // _WORD * _WORD].cast("i")
-            return int(getattr(lattice_loops, self.name)(whole, *args))
-        return int(super().__call__(words, *args))
+    def plain(self, function: Callable[..., Any], *args: Any) -> Any:
+        return function(memoryview(args[0])[:len(args[0]) // _WORD * _WORD].cast("i"), *args[1:])
 
 
 _walk = ReadingLoop("nnet3py.transducers.lattice_loops", "walk", "i4* i8 i8 i8 i8 i8[]")
@@ -50,7 +38,7 @@ fill_plain = ReadingLoop("nnet3py.transducers.lattice_loops", "fill_plain", "i4*
 
 
 @dataclass(frozen=True, eq=False)
-class CompactLattice:
+class CompactLattice(StateGraph):
     """A compact lattice.
 
     Attributes
@@ -114,21 +102,6 @@ class CompactLattice:
         return f"<CompactLattice: {self.num_states} states, {self.num_arcs} arcs>"
 
     @property
-    def num_states(self) -> int:
-        """The number of states; they are numbered from 0."""
-        return len(self.final_weights)
-
-    @property
-    def num_arcs(self) -> int:
-        """The number of arcs of all states."""
-        return len(self.next_states)
-
-    @property
-    def sources(self) -> np.ndarray:
-        """The state that each arc leaves, int32 (arcs,)."""
-        return sources_of(self.arc_starts)
-
-    @property
     def lengths(self) -> np.ndarray:
         """The number of transition-ids of each arc, int64 (arcs,)."""
         return np.diff(self.string_starts)
@@ -137,11 +110,6 @@ class CompactLattice:
     def final_lengths(self) -> np.ndarray:
         """The number of transition-ids of each final weight, int64 (states,)."""
         return np.diff(self.final_string_starts)
-
-    @property
-    def is_final(self) -> np.ndarray:
-        """Finality of each state, bool (states,)."""
-        return np.logical_not(np.isposinf(self.final_weights).all(axis=1))
 
     def string(self, arc: int) -> np.ndarray:
         """Return the transition-ids of an arc, int32 (frames,)."""
@@ -166,12 +134,6 @@ class CompactLattice:
         return CompactLattice(chosen.start(self.start), chosen.arc_starts, self.labels[arcs],
                               chosen.numbers[self.next_states[arcs]], self.weights[arcs], string_starts, ids,
                               self.final_weights[chosen.states], final_string_starts, final_ids)
-
-    def equals(self, other: CompactLattice) -> bool:
-        """Return whether two lattices have the same states, arcs, weights and strings, in the same order."""
-        return self.start == other.start and all(
-            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
-            for name in (field.name for field in dataclasses.fields(self)) if name != "start")
 
 
 def taken(starts: np.ndarray, ids: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -305,6 +267,6 @@ def write_binary_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
 def lattice_properties(lattice: CompactLattice | Fst) -> int:
     """Return those of OpenFst's property bits that are quickly found: acyclic, for a lattice in topological order."""
     bits = EXPANDED | MUTABLE
-    if is_top_sorted(lattice.arc_starts, lattice.next_states):
+    if lattice.is_top_sorted:
         bits |= 1 << TOP_SORTED | 1 << CYCLIC + 1 | 1 << INITIAL_CYCLIC + 1
     return bits
