@@ -46,19 +46,13 @@ _FIRST_TOKENS, _FIRST_LINKS, _FIRST_FRAMES, _FIRST_STACK = 1 << 12, 1 << 13, 1 <
 
 
 class BestPath(NamedTuple):
-    """The best path of a decoder through the frames so far.
+    """The best path of a decoder through the frames so far."""
 
-    Attributes
-    ----------
-    inputs, outputs : int32 (arcs,), transition-ids and numbers of words; 0: none
-    weights : float32 (arcs, 2), graph and acoustic costs
-    final_cost : cost of the graph's final state at the end; 0 if not requested, or not final
-    """
-
+    # inputs, outputs: int32 (arcs,), transition-ids and numbers of words; 0: none
     inputs: NDArray[np.int32]
     outputs: NDArray[np.int32]
-    weights: NDArray[np.float32]
-    final_cost: float
+    weights: NDArray[np.float32]  # float32 (arcs, 2), graph and acoustic costs
+    final_cost: float             # cost of the graph's final state at the end; 0 if not requested, or not final
 
     @property
     def words(self) -> NDArray[np.int32]:

@@ -47,28 +47,21 @@ class Lookahead:
     """HCL, a graph from transition-ids to labels of words, with look-ahead data.
 
     Labels are numbered so that those that can come next from a state form few intervals.
-
-    Attributes
-    ----------
-    start : the start state
-    states, arcs : int32 (states, 5) and (arcs, 4), tables as in OpenFst's ``const`` files
-    spans : int32 (states, 2), the half-open interval of labels that can come next; if there are several, -1 and the
-        index in ``intervals`` of the first
-    intervals : int32, for each state the number of intervals (two words) and its intervals, sorted and disjoint, as in
-        OpenFst's files
-    final_label : int, the label in intervals for the end of a path
-    label_of_word : int32, the label of each word; None: unknown
-    takes_words : whether the output labels were words before; then the input labels of G must be words
     """
 
-    start: int
+    start: int                               # the start state
+    # states, arcs: int32 (states, 5) and (arcs, 4), tables as in OpenFst's ``const`` files
     states: np.ndarray
     arcs: np.ndarray
+    # int32 (states, 2), the half-open interval of labels that can come next; if there are several, -1 and the index in
+    # ``intervals`` of the first
     spans: np.ndarray
+    # int32, for each state the number of intervals (two words) and its intervals, sorted and disjoint, as in OpenFst's
+    # files
     intervals: np.ndarray
-    final_label: int
-    label_of_word: np.ndarray | None = None
-    takes_words: bool = False
+    final_label: int                         # the label in intervals for the end of a path
+    label_of_word: np.ndarray | None = None  # int32, the label of each word; None: unknown
+    takes_words: bool = False  # whether the output labels were words before; then the input labels of G must be words
 
     @classmethod
     def of_fst(cls, hcl: Fst) -> Lookahead:
@@ -263,36 +256,27 @@ def _read_pairs(reader: TokenReader) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class GrammarTables:
-    """G with the arcs of each state sorted by label, as memory addresses of arrays for the loops.
+    """G with the arcs of each state sorted by label, as memory addresses of arrays for the loops."""
 
-    Attributes
-    ----------
-    start : the start state
-    states : int32 (states, 5), columns as in ``layout.py``
-    labels, outputs, costs, nexts : addresses of the arcs' labels (of HCL), words, costs and next states
-    stride : distance of successive arcs in 32-bit words. 4: a table of arcs, those without labels first; 1: an n-gram
-        model, with an array for each property of arcs that have labels, whose next states are found by histories
-    backoffs, context_words : for an n-gram model, addresses of the states' back-off costs and of the oldest words of
-        their histories
-    children : for an n-gram model, int32 (states + 1,), the first state whose history is one word longer; else empty
-    sums : float64 (arcs,), running sums of ``exp(shift - cost)`` over each state's arcs with labels
-    shift : the least cost of an arc, so that sums do not underflow
-    arrays : the owner of the memory at the addresses: the table of arcs, or the n-gram model
-    """
-
-    start: int
-    states: np.ndarray
+    start: int          # the start state
+    states: np.ndarray  # int32 (states, 5), columns as in ``layout.py``
+    # labels, outputs, costs, nexts: addresses of the arcs' labels (of HCL), words, costs and next states
     labels: int
     outputs: int
     costs: int
     nexts: int
+    # distance of successive arcs in 32-bit words. 4: a table of arcs, those without labels first; 1: an n-gram model,
+    # with an array for each property of arcs that have labels, whose next states are found by histories
     stride: int
+    # backoffs, context_words: for an n-gram model, addresses of the states' back-off costs and of the oldest words of
+    # their histories
     backoffs: int
     context_words: int
+    # for an n-gram model, int32 (states + 1,), the first state whose history is one word longer; else empty
     children: np.ndarray
-    sums: np.ndarray
-    shift: float
-    arrays: Any
+    sums: np.ndarray    # float64 (arcs,), running sums of ``exp(shift - cost)`` over each state's arcs with labels
+    shift: float        # the least cost of an arc, so that sums do not underflow
+    arrays: Any         # the owner of the memory at the addresses: the table of arcs, or the n-gram model
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> GrammarTables:

@@ -87,15 +87,10 @@ _BLANK[list(b" \t\n\r\v\f")] = True
 
 
 class Section(NamedTuple):
-    """The n-grams of one order.
+    """The n-grams of one order."""
 
-    Attributes
-    ----------
-    words : int32 (count, order)
-    log_probs, backoffs : float32 (count,), natural logarithms; 0 for a missing back-off
-    """
-
-    words: np.ndarray
+    words: np.ndarray  # int32 (count, order)
+    # log_probs, backoffs: float32 (count,), natural logarithms; 0 for a missing back-off
     log_probs: np.ndarray
     backoffs: np.ndarray
 

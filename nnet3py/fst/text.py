@@ -120,21 +120,15 @@ _LINES = 100_000                           # lines that are made at a time
 
 @dataclass(frozen=True)
 class TextForm:
-    """Options of FSTs in text.
+    """Options of FSTs in text."""
 
-    Attributes
-    ----------
-    acceptor : bool, arcs have one label
-    inputs, outputs : symbol tables; None for numbers
-    keep_state_numbering : bool, keep the numbers of states, instead of numbering them in the order of their appearance
-    allow_negative_labels : bool, labels may be below 0
-    """
-
-    acceptor: bool = False
+    acceptor: bool = False               # arcs have one label
+    # inputs, outputs: symbol tables; None for numbers
     inputs: Symbols | None = None
     outputs: Symbols | None = None
+    # keep the numbers of states, instead of numbering them in the order of their appearance
     keep_state_numbering: bool = False
-    allow_negative_labels: bool = False
+    allow_negative_labels: bool = False  # labels may be below 0
 
 
 def fst_of_text(data: bytes, form: TextForm, path: str = "") -> Fst:

@@ -25,14 +25,9 @@ _ROUND = 1000                     # pairs are coded with a multiple of it, for h
 
 @dataclass(frozen=True)
 class Nonterminals:
-    """Numbers of the nonterminals in phones.txt.
+    """Numbers of the nonterminals in phones.txt."""
 
-    Attributes
-    ----------
-    offset : int, number of #nonterm_bos, which stands for the phone before the first phone of an utterance
-    """
-
-    offset: int
+    offset: int  # number of #nonterm_bos, which stands for the phone before the first phone of an utterance
 
     def __post_init__(self) -> None:
         if self.offset < 1:

@@ -243,18 +243,11 @@ def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Root:
-    """Phones that share a root of the tree.
-
-    Attributes
-    ----------
-    phones : tuple of int
-    shared : bool, one root for all pdf classes; otherwise a root for each class
-    split : bool, whether tree building may split the root's data further
-    """
+    """Phones that share a root of the tree."""
 
     phones: tuple[int, ...]
-    shared: bool
-    split: bool = False
+    shared: bool             # one root for all pdf classes; otherwise a root for each class
+    split: bool = False      # whether tree building may split the root's data further
 
 
 def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leaves: Iterator[int]) -> Map:

@@ -23,19 +23,13 @@ from nnet3py.transducers.state_graphs import enlarged
 
 
 class ComposedArcs(NamedTuple):
-    """The arcs of a composed lattice, in any order. Each is a copy of an arc of the lattice that was composed.
+    """The arcs of a composed lattice, in any order. Each is a copy of an arc of the lattice that was composed."""
 
-    Attributes
-    ----------
-    sources, targets : int64 (arcs,), numbers of composed states
-    arcs : int64 (arcs,), number of the copied arc
-    costs : float32 (arcs,), nats to add to the graph cost of the copy
-    """
-
+    # sources, targets: int64 (arcs,), numbers of composed states
     sources: np.ndarray
     targets: np.ndarray
-    arcs: np.ndarray
-    costs: np.ndarray
+    arcs: np.ndarray   # int64 (arcs,), number of the copied arc
+    costs: np.ndarray  # float32 (arcs,), nats to add to the graph cost of the copy
 
 
 def composed_lattice(lattice: CompactLattice, states: np.ndarray, end_costs: np.ndarray,

@@ -41,22 +41,13 @@ ARC_TYPES = {"standard": ArcType("<f4"), "log": ArcType("<f4"), "lattice4": ArcT
 
 
 class Stored(NamedTuple):
-    """Contents of a binary FST file besides states and arcs.
+    """Contents of a binary FST file besides states and arcs."""
 
-    Attributes
-    ----------
-    kind : str, OpenFst's FST type, such as ``vector``
-    properties : int, OpenFst's bits
-    num_arcs : int, as the header says; 0 in vector FSTs
-    flags : int, OpenFst's bits that tell which symbol tables there are
-    symbols : bytes of the symbol tables
-    """
-
-    kind: str
-    properties: int
-    num_arcs: int
-    flags: int = 0
-    symbols: bytes = b""
+    kind: str             # OpenFst's FST type, such as ``vector``
+    properties: int       # OpenFst's bits
+    num_arcs: int         # as the header says; 0 in vector FSTs
+    flags: int = 0        # OpenFst's bits that tell which symbol tables there are
+    symbols: bytes = b""  # bytes of the symbol tables
 
 
 @dataclass(frozen=True, eq=False)

@@ -186,20 +186,12 @@ class StateGraph:
 
 @dataclasses.dataclass(frozen=True)
 class Selection:
-    """Some of the states in a new order, and the arcs between them.
+    """Some of the states in a new order, and the arcs between them."""
 
-    Attributes
-    ----------
-    states : int64 (new states,), the old number of each new state
-    numbers : int32 (old states,), the new number of each old state; -1 for states that are left out
-    arcs : int64, the old numbers of the remaining arcs, state by state
-    arc_starts : int64 (new states + 1,), where the arcs of each new state begin
-    """
-
-    states: np.ndarray
-    numbers: np.ndarray
-    arcs: np.ndarray
-    arc_starts: np.ndarray
+    states: np.ndarray      # int64 (new states,), the old number of each new state
+    numbers: np.ndarray     # int32 (old states,), the new number of each old state; -1 for states that are left out
+    arcs: np.ndarray        # int64, the old numbers of the remaining arcs, state by state
+    arc_starts: np.ndarray  # int64 (new states + 1,), where the arcs of each new state begin
 
     @classmethod
     def of(cls, arc_starts: np.ndarray, next_states: np.ndarray, states: np.ndarray,

@@ -32,19 +32,12 @@ class _Question:
 
 @dataclass
 class _Node:
-    """Node of a growing tree.
+    """Node of a growing tree."""
 
-    Attributes
-    ----------
-    members : int (events,), indexes of the events that reach the node
-    leaf : number of the leaf
-    question : question that splits the node with the largest gain; None if none has a gain
-    yes, no : children; None for a leaf
-    """
-
-    members: np.ndarray
-    leaf: int
-    question: _Question | None
+    members: np.ndarray         # int (events,), indexes of the events that reach the node
+    leaf: int                   # number of the leaf
+    question: _Question | None  # question that splits the node with the largest gain; None if none has a gain
+    # yes, no: children; None for a leaf
     yes: _Node | None = None
     no: _Node | None = None
 
@@ -58,21 +51,14 @@ class _Node:
 
 @dataclass
 class Grown:
-    """Result of splitting the leaves of a tree.
+    """Result of splitting the leaves of a tree."""
 
-    Attributes
-    ----------
-    trees : dict, original leaf -> the tree that replaces it
-    num_leaves, num_splits : int, leaves after splitting, and splits
-    gain : float32, gain in objective of all splits
-    smallest : float32, smallest gain of a split; 1e20 if there was none
-    """
-
-    trees: dict[int, Map]
+    trees: dict[int, Map]  # original leaf -> the tree that replaces it
+    # num_leaves, num_splits: leaves after splitting, and splits
     num_leaves: int
     num_splits: int
-    gain: np.float32
-    smallest: np.float32
+    gain: np.float32       # gain in objective of all splits
+    smallest: np.float32   # smallest gain of a split; 1e20 if there was none
 
 
 def grow(stats: TreeStats, leaves: np.ndarray, num_leaves: int, questions: Questions, threshold: float,

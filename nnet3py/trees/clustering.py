@@ -72,17 +72,11 @@ _EQUAL = 1e-5                                        # relative: a distance that
 
 @dataclass
 class _Candidate:
-    """Cluster that a point may move to.
+    """Cluster that a point may move to."""
 
-    Attributes
-    ----------
-    cluster : index of the cluster
-    time : number of moves that had been made when ``value`` was computed
-    value : objective of the cluster with the point added; for the point's own cluster, with the point removed
-    """
-
-    cluster: int
-    time: int
+    cluster: int  # index of the cluster
+    time: int     # number of moves that had been made when ``value`` was computed
+    # objective of the cluster with the point added; for the point's own cluster, with the point removed
     value: np.float32
 
 
@@ -178,20 +172,12 @@ def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, pas
 
 @dataclass
 class Clusters:
-    """Result of clustering.
+    """Result of clustering."""
 
-    Attributes
-    ----------
-    assignment : int64 (points,), cluster of each point
-    clusters : float64 (clusters, 1 + 2 dim), moments
-    gain : float32, objective minus that of a single cluster of all points
-    rounds : for each round of refinement, the objective before it, and its gain
-    """
-
-    assignment: np.ndarray
-    clusters: np.ndarray
-    gain: np.float32
-    rounds: list[tuple[np.float32, np.float32]]
+    assignment: np.ndarray                       # int64 (points,), cluster of each point
+    clusters: np.ndarray                         # float64 (clusters, 1 + 2 dim), moments
+    gain: np.float32                             # objective minus that of a single cluster of all points
+    rounds: list[tuple[np.float32, np.float32]]  # for each round of refinement, the objective before it, and its gain
 
 
 def k_means(points: np.ndarray, num_clusters: int, tries: int, random: CRandom, var_floor: float) -> list[Clusters]:
@@ -228,34 +214,20 @@ def _k_means_once(points: np.ndarray, num_clusters: int, random: CRandom, var_fl
 
 @dataclass(eq=False)
 class _Node:
-    """Leaf of a growing cluster tree.
+    """Leaf of a growing cluster tree."""
 
-    Attributes
-    ----------
-    points : indexes of its points
-    leaf : number of the leaf
-    halves : for each of the points, half 0 or 1 of the best split; None for a single point
-    gain : gain in objective of this split
-    """
-
-    points: np.ndarray
-    leaf: int
-    halves: np.ndarray | None = None
-    gain: np.float32 = np.float32(0)
+    points: np.ndarray                # indexes of its points
+    leaf: int                         # number of the leaf
+    halves: np.ndarray | None = None  # for each of the points, half 0 or 1 of the best split; None for a single point
+    gain: np.float32 = np.float32(0)  # gain in objective of this split
 
 
 @dataclass
 class ClusterTree:
-    """Binary tree of clusters of points. Kaldi: TreeCluster.
+    """Binary tree of clusters of points. Kaldi: TreeCluster."""
 
-    Attributes
-    ----------
-    leaves : int64 (points,), the leaf of each point
-    nodes : indexes of the points of each inner node, in the order in which the nodes were split
-    """
-
-    leaves: np.ndarray
-    nodes: list[np.ndarray]
+    leaves: np.ndarray       # int64 (points,), the leaf of each point
+    nodes: list[np.ndarray]  # indexes of the points of each inner node, in the order in which the nodes were split
 
 
 def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTree:
@@ -283,16 +255,10 @@ def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTr
 
 @dataclass
 class Merged:
-    """Result of bottom-up clustering.
+    """Result of bottom-up clustering."""
 
-    Attributes
-    ----------
-    assignment : int64 (points,), cluster of each point, from 0
-    change : float32, change of the objective, at most 0
-    """
-
-    assignment: np.ndarray
-    change: np.float32
+    assignment: np.ndarray  # int64 (points,), cluster of each point, from 0
+    change: np.float32      # change of the objective, at most 0
     num_clusters: int
 
 
@@ -361,16 +327,11 @@ _FEW_KEPT = 10            # keeping less than a tenth of the statistics is worth
 
 @dataclass
 class QuestionsForKey:
-    """Questions about one key.
+    """Questions about one key."""
 
-    Attributes
-    ----------
-    sets : the questions, each a set of values in ascending order
-    num_iters_refine : number of passes in which a node's best question is refined by moving single values
-    """
-
+    # the questions, each a set of values in ascending order
     sets: list[tuple[int, ...]] = field(default_factory=list)
-    num_iters_refine: int = 0
+    num_iters_refine: int = 0  # number of passes in which a node's best question is refined by moving single values
 
 
 @dataclass

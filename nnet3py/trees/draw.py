@@ -123,21 +123,13 @@ _PATH_COLOR, _OTHER_COLOR = "#c0392b", "#7f8c8d"
 
 @dataclass
 class _Node:
-    """Node of a tree in an SVG picture.
+    """Node of a tree in an SVG picture."""
 
-    Attributes
-    ----------
-    text : question, or pdf
-    answer : answer to the parent's question that leads to the node
-    on_path : whether the node is on the highlighted path
-    line : vertical position, in lines of text
-    """
-
-    text: str
-    answer: str
-    on_path: bool
+    text: str          # question, or pdf
+    answer: str        # answer to the parent's question that leads to the node
+    on_path: bool      # whether the node is on the highlighted path
     children: list[_Node] = field(default_factory=list)
-    line: float = 0.0
+    line: float = 0.0  # vertical position, in lines of text
 
 
 def _nodes(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None) -> _Node:

@@ -131,20 +131,12 @@ def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagG
 
 @dataclass(frozen=True)
 class BiphoneCounts:
-    """Counts of phones and biphones, and the counts that they need to get pdfs of their own.
+    """Counts of phones and biphones, and the counts that they need to get pdfs of their own."""
 
-    Attributes
-    ----------
-    phones : dict, occurrences by phone
-    biphones : dict, occurrences by left phone (0: none) and phone
-    least_biphone : int, occurrences that a biphone needs for own pdfs
-    least_monophone : int; a phone needs more for pdfs that its rare biphones share
-    """
-
-    phones: Mapping[int, int]
-    biphones: Mapping[tuple[int, int], int]
-    least_biphone: int = 100
-    least_monophone: int = 20
+    phones: Mapping[int, int]                # occurrences by phone
+    biphones: Mapping[tuple[int, int], int]  # occurrences by left phone (0: none) and phone
+    least_biphone: int = 100                 # occurrences that a biphone needs for own pdfs
+    least_monophone: int = 20                # a phone needs more for pdfs that its rare biphones share
 
     @classmethod
     def parse(cls, lines: Sequence[str], num_phones: int, least_biphone: int, least_monophone: int,

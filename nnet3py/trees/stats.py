@@ -26,19 +26,13 @@ _SMALLEST = 12               # bytes of an event with its statistics, at least
 
 @dataclass
 class TreeStats:
-    """Moments of the features of each event.
+    """Moments of the features of each event."""
 
-    Attributes
-    ----------
-    events : int32 (events, width + 1): the pdf class, then the phones of the window, in Kaldi's order of events; ABSENT
-        (-1) for a phone that is left open, such as a neighbor of a context-independent phone
-    moments : float64 (events, 1 + 2 dim): frames, sum of the features, sum of their squares
-    floors : float64 (events,), least variance of each event
-    """
-
+    # int32 (events, width + 1): the pdf class, then the phones of the window, in Kaldi's order of events; ABSENT (-1)
+    # for a phone that is left open, such as a neighbor of a context-independent phone
     events: np.ndarray
-    moments: np.ndarray
-    floors: np.ndarray
+    moments: np.ndarray  # float64 (events, 1 + 2 dim): frames, sum of the features, sum of their squares
+    floors: np.ndarray   # float64 (events,), least variance of each event
 
     def __len__(self) -> int:
         return len(self.events)
