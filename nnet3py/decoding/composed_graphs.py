@@ -57,6 +57,8 @@ _LARGEST_TABLE = 1 << 31        # states or arcs: their numbers have 31 bits
 class LookaheadGraph:
     """HCL and G, to be composed while decoding. Immutable; decoders share it and each composes states of its own.
 
+    Raises ShapeError for labels or costs that no decoder can use, or a cycle without transition-ids.
+
     Parameters
     ----------
     lookahead : Lookahead, HCL
@@ -70,10 +72,6 @@ class LookaheadGraph:
     lookahead : Lookahead, HCL
     grammar : GrammarTables, G
     pdfs, num_columns : as in :class:`~nnet3py.decoding.decoding_graph.DecodingGraph`
-
-    Raises
-    ------
-    ShapeError : labels or costs that no decoder can use, or a cycle without transition-ids
     """
 
     def __init__(self, lookahead: Lookahead, grammar: Fst | GrammarTables, disambig: Iterable[int],
@@ -375,6 +373,8 @@ def bigram_grammar(phrases: Sequence[Sequence[int]]) -> Fst:
 class GrammarGraph:
     """The graphs of a grammar in one table. Immutable; decoders share it and each expands states of its own.
 
+    Raises ShapeError for labels or costs that no decoder can use, or a cycle without transition-ids.
+
     Parameters
     ----------
     grammar : GrammarFst
@@ -387,10 +387,6 @@ class GrammarGraph:
     states, arcs : int32 (states, 5) and (arcs, 4), the tables of all graphs, one after the other
     starts : int32 (graphs,), start states, the top graph's first; -1: an empty graph
     graph_of : int32, the graph of each user-defined nonterminal; -1: none
-
-    Raises
-    ------
-    ShapeError : labels or costs that no decoder can use, or a cycle without transition-ids
     """
 
     def __init__(self, grammar: GrammarFst, model: TransitionModel | None) -> None:

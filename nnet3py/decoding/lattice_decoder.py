@@ -410,16 +410,14 @@ class Decoded:
 class Decoder:
     """A decoder of whole utterances, one after the other. Each thread needs its own; they can share the graph.
 
+    Raises ShapeError for a graph whose input labels are not transition-ids of the model; UsageError for invalid
+    options.
+
     Parameters
     ----------
     graph : as for :class:`LatticeDecoder`, or an FST
     model : TransitionModel, whose transition-ids are the graph's input labels
     options : DecoderOptions, beams and limits of the search; None: Kaldi's defaults
-
-    Raises
-    ------
-    ShapeError : a graph whose input labels are not transition-ids of the model
-    UsageError : invalid options
     """
 
     def __init__(self, graph: Graph | Fst, model: TransitionModel,

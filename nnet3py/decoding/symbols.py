@@ -28,6 +28,8 @@ _SHOWN = 5              # names in a message
 class SymbolTable(metaclass=AdvisingType):
     """A symbol table: names with their numbers; number 0 is epsilon.
 
+    Raises FormatError for a name that occurs twice, or a number 0 that is not epsilon.
+
     Parameters
     ----------
     names : the name of each number
@@ -38,10 +40,6 @@ class SymbolTable(metaclass=AdvisingType):
     ----------
     ids : dict of str, int, the number of each name
     names : dict of int, str, the name of each number
-
-    Raises
-    ------
-    FormatError : a name that occurs twice, or a number 0 that is not epsilon
     """
 
     _FROM_FILE: ClassVar[str] = "SymbolTable.read('words.txt') reads a file"

@@ -163,14 +163,12 @@ class WordIds:
 def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Arpa:
     """Read an ARPA file or pipe.
 
+    Raises FormatError for other files, for more n-grams than the header announces, and for word 0 if words are numbers.
+
     Parameters
     ----------
     words : WordIds, numbers of the words
     warn : Warner for n-grams that are left out; None shows at most 30 warnings
-
-    Raises
-    ------
-    FormatError : not an ARPA file; more n-grams than its header announces; word 0, if words are numbers
     """
     with open_input(rxfilename) as stream:
         arpa = _Parser(stream.without_mark(), str(rxfilename), words, warn or Warner()).read()

@@ -223,13 +223,11 @@ def _write_children(writer: TokenWriter, opening: str, children: tuple[Map | Non
 def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]] | None = None) -> ContextDependency:
     """Return the tree whose pdfs depend only on the phone and its pdf class. Kaldi: MonophoneContextDependency[Shared].
 
+    Raises FormatError for sets that overlap or lack phones.
+
     Parameters
     ----------
     shared_phones : sets of phones that share pdfs, in the order in which pdfs are numbered; None: a set for each phone
-
-    Raises
-    ------
-    FormatError : sets that overlap or lack phones
     """
     sets = [[phone] for phone in topology.phones] if shared_phones is None else shared_phones
     groups = [sorted(phones) for phones in sets]
@@ -273,11 +271,8 @@ def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leave
 def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
     """Return the transition model of a tree with the topology's probabilities.
 
-    It has a transition-state for each combination of phone, HMM state and pdfs.
-
-    Raises
-    ------
-    FormatError : a phone of the topology for which the tree has no pdf
+    It has a transition-state for each combination of phone, HMM state and pdfs. Raises FormatError for a phone of the
+    topology for which the tree has no pdf.
     """
     tuples: list[tuple[int, ...]] = []
     probabilities: list[float] = []

@@ -164,7 +164,7 @@ def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
 
 def read_state_words(reader: TokenReader, num_states: int, weight_words: int, has_strings: bool) -> tuple[
         bytes, list[int]]:
-    """Read the bytes of all states of a binary FST.
+    """Read the bytes of all states of a binary FST; FormatError for damaged counts, or the end of the file.
 
     Parameters
     ----------
@@ -174,10 +174,6 @@ def read_state_words(reader: TokenReader, num_states: int, weight_words: int, ha
     Returns
     -------
     The bytes; list of the numbers of arcs, of transition-ids of arcs, and of transition-ids of final weights.
-
-    Raises
-    ------
-    FormatError : damaged counts, or the end of the file
     """
     reader.check_count(num_states, _WORD * (weight_words + 2 + has_strings), "states of an FST")
     place = np.zeros(6, dtype=np.int64)

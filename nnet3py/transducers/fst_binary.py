@@ -267,16 +267,12 @@ def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> 
     """Write an FST in OpenFst's binary form.
 
     If the FST was read from a file of the same type, the properties in that file's header are written again; otherwise
-    they are computed.
+    they are computed. Raises FormatError for an FST that cannot be stored in this type.
 
     Parameters
     ----------
     kind : str, one of ``KINDS`` that is not a look-ahead type; None for the type of the file that the FST was read
         from, or ``vector``
-
-    Raises
-    ------
-    FormatError : an FST that cannot be stored in this type
     """
     kind = kind or (fst.stored.kind if fst.stored else "vector")
     problem = check_fst(fst) or (why_not(fst, kind) if kind in COMPACT_KINDS else None)

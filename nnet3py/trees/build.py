@@ -210,13 +210,11 @@ def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
 def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
     """Return the leaf of each event, int64 (events,). Kaldi: EventMap::Map.
 
+    Raises Nnet3Error for an event for which the tree has no leaf.
+
     Parameters
     ----------
     events : int32 (events, width + 1), pdf class and phones
-
-    Raises
-    ------
-    Nnet3Error : an event for which the tree has no leaf
     """
     leaves = np.empty(len(events), dtype=np.int64)
     pending: list[tuple[Map | None, np.ndarray]] = [(tree, np.arange(len(events)))]
@@ -375,9 +373,7 @@ def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, to
                options: BuildOptions) -> ContextDependency:
     """Build a tree that splits roots by questions, then merges similar leaves.
 
-    Raises
-    ------
-    Nnet3Error : options with which splitting never ends, roots that lack a phone, nothing that may be split
+    Raises Nnet3Error for options with which splitting never ends, roots that lack a phone, or nothing that may be split.
     """
     return ContextDependency(options.width, options.position,
                              _build(stats, roots, questions, topology, options)[0])

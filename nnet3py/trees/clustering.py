@@ -403,14 +403,12 @@ def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
                   position: int) -> np.ndarray:
     """Sum the statistics of each set of phones: float64 (sets, 1 + 2 dim), moments.
 
+    Raises FormatError if no statistics have these pdf classes, or a phone at this position.
+
     Parameters
     ----------
     pdf_classes : pdf classes whose statistics are summed
     position : position in the window of the phone that is in the set
-
-    Raises
-    ------
-    FormatError : no statistics have these pdf classes, or a phone at this position
     """
     kept = np.isin(stats.events[:, 0], np.asarray(pdf_classes))
     if position + 1 >= stats.events.shape[1]:
