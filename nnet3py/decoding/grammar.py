@@ -45,14 +45,9 @@ def as_nonterminal(grammar: Fst, words: SymbolTable) -> Fst:
 
 
 def word_loop(words: SymbolTable, names: Iterable[str] | None = None, penalty: float = 0.0) -> Fst:
-    """Return a grammar of all sequences of words, in which words are equally probable.
+    """Return a grammar of all sequences of words (of ``names``, or all of the table), equally probable.
 
-    Raises FormatError for a word that the table lacks, or no words.
-
-    Parameters
-    ----------
-    names : the words that may occur; None: all words of the table
-    penalty : cost (nats) that is added for each word
+    ``penalty`` (nats) is added for each word. Raises FormatError for a word that the table lacks, or no words.
     """
     numbers = [words[name] for name in (grammar_words(words) if names is None else names)]
     if not numbers:

@@ -247,11 +247,8 @@ def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: S
                  nonterminals: tuple[Sequence[str], Sequence[str]]) -> Fst:
     """Return L_disambig or, if ``numbers`` is None, L.
 
-    Parameters
-    ----------
-    numbers : the number of each pronunciation's disambiguation symbol, 0 for none
-    of_silence : number of the disambiguation symbol after silence
-    nonterminals : names of the nonterminals, and of the phones that may come before a word
+    ``numbers`` are those of the pronunciations' disambiguation symbols, 0 for none; ``of_silence`` that after silence;
+    ``nonterminals`` names of the nonterminals, and of the phones that may come before a word.
     """
     graph = GraphBuilder()
     if silence.probability == 0.0:
@@ -392,16 +389,9 @@ class UnknownWordError(Nnet3Error):
 class TextPhones:
     """A function from words to phones with random pronunciations and silences, for end-to-end training.
 
-    Raises FormatError for a phone that the table lacks; UsageError for invalid probabilities, or an ``unknown_word`` that
-    the lexicon lacks.
-
-    Parameters
-    ----------
-    lexicon : pronunciations; those of a word are drawn by their probabilities
-    phones : SymbolTable, numbers of the phones
-    silence : RandomSilence
-    unknown_word : replacement of words that the lexicon lacks; empty: such words are errors
-    seed : int, seed of all random choices
+    The pronunciations of a word are drawn by their probabilities. Words that the lexicon lacks are replaced by
+    ``unknown_word``; if that is empty, they are errors. ``seed`` is that of all random choices. Raises FormatError for
+    a phone that the table lacks; UsageError for invalid probabilities, or an ``unknown_word`` that the lexicon lacks.
     """
 
     def __init__(self, lexicon: Iterable[Pronunciation], phones: SymbolTable,

@@ -166,10 +166,8 @@ def write_lookahead(writer: TokenWriter, hcl: Fst) -> np.ndarray:
 def find_components(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
     """Find the strongly connected components of a graph without its arcs with output labels; renumber output labels.
 
-    Returns
-    -------
-    int32 (states,), the component of each state; the number of components; int32, new numbers from 1 for the output
-    labels that occur, with their count at index 0
+    Return int32 (states,), the component of each state; the number of components; int32, new numbers from 1 for the
+    output labels that occur, with their count at index 0.
     """
     size = len(states)
     labels = np.zeros(int(arcs[:, layout.ARC_OUTPUT].max(initial=0)) + 1, dtype=np.int32)

@@ -215,17 +215,7 @@ MARKS = ("<", "[", "#", "!")  # first characters of symbols that are no words: <
 
 
 class Spelling:
-    """The spelling of a model's words: in small or capital letters, without punctuation.
-
-    Parameters
-    ----------
-    words : SymbolTable, the model's words
-    more : words of another lexicon
-
-    Attributes
-    ----------
-    known : set of str, the words, without symbols such as ``<unk>``
-    """
+    """The spelling of a model's words, and of ``more`` words: in small or capital letters, without punctuation."""
 
     def __init__(self, words: SymbolTable, more: Iterable[str] = ()) -> None:
         self.known = {word for word in grammar_words(words) if not word.startswith(MARKS)} | set(more)

@@ -23,12 +23,7 @@ _SHIFT = 31                    # bits of a word in a key; words are from 0 to 2 
 
 
 class Histories:
-    """A growing set of word sequences with all their prefixes, as nodes of a tree. The empty sequence is node 0.
-
-    Attributes
-    ----------
-    num_nodes : int, number of sequences
-    """
+    """A growing set of word sequences with all their prefixes, as nodes of a tree. The empty sequence is node 0."""
 
     def __init__(self) -> None:
         self.num_nodes = 1
@@ -129,12 +124,9 @@ class Warner:
 
 
 class WordIds:
-    """A map from the words of an ARPA file to numbers.
+    """A map from the words of an ARPA file to numbers: ``ids``; None if the file's words are numbers themselves.
 
-    Parameters
-    ----------
-    ids : dict, numbers by word; None if the file's words are numbers themselves
-    grow : bool, give new words the next numbers; otherwise they have none
+    With ``grow``, new words get the next numbers; otherwise they have none.
     """
 
     def __init__(self, ids: dict[bytes, int] | None, grow: bool = False) -> None:
@@ -161,14 +153,9 @@ class WordIds:
 
 
 def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Arpa:
-    """Read an ARPA file or pipe.
+    """Read an ARPA file or pipe; ``warn`` tells n-grams that are left out (None: at most 30).
 
     Raises FormatError for other files, for more n-grams than the header announces, and for word 0 if words are numbers.
-
-    Parameters
-    ----------
-    words : WordIds, numbers of the words
-    warn : Warner for n-grams that are left out; None shows at most 30 warnings
     """
     with open_input(rxfilename) as stream:
         arpa = _Parser(stream.without_mark(), str(rxfilename), words, warn or Warner()).read()

@@ -212,12 +212,8 @@ def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Colle
 
     #nonterm_begin and the phone that follows it become ``(-begin, phone)``, #nonterm_end becomes ``(-end, phone
     before)``; #nonterm:X becomes ``(-X, phone before)`` and the phone that follows it ``(-reenter, phone)``. Output
-    labels are kept. Kaldi: ``ComposeContextLeftBiphone``. Raises FormatError for a label below 0; Nnet3Error for a
-    graph without states.
-
-    Returns
-    -------
-    The graph, whose input labels are window ids; and the windows, with id i at index i - 1.
+    labels are kept. Raises the errors of :func:`expand_context`, and returns the same. Kaldi:
+    ``ComposeContextLeftBiphone``.
     """
     if fst.start < 0:
         raise Nnet3Error("a graph without states cannot be expanded to phones in context")

@@ -97,24 +97,15 @@ class _Expansion:
 
 def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
                 transition_scale: float = 1.0) -> Fst:
-    """Replace the windows on the arcs of a graph by their HMMs without self-loops.
+    """Replace the windows on the arcs of a graph, from ``expand_context``, by their HMMs without self-loops.
 
     The result is that of Kaldi's composition of H with the graph: arcs with the same window and target share the HMM's
     states, and every HMM ends in a state of its own, from which an epsilon leads to the target; so no state is entered
-    by transition-ids of two transition-states. States are numbered breadth first. Raises Nnet3Error for windows that
-    are disambiguation symbols, and the errors of :func:`window_hmm`.
+    by transition-ids of two transition-states. States are numbered breadth first. The graph is an acceptor of
+    transition-ids, with epsilons where ``fst`` has them, and where HMM states emit nothing.
 
-    Parameters
-    ----------
-    fst : Fst, input labels are window ids, 0 for epsilon; from ``expand_context``
-    windows : list of windows, by id
-    tree : ContextDependency
-    model : TransitionModel
-    transition_scale : float, factor of the costs of transitions
-
-    Returns
-    -------
-    An acceptor of transition-ids; epsilons where the graph has them, and where HMM states emit nothing.
+    ``transition_scale`` is the factor of the costs of transitions. Raises Nnet3Error for windows that are
+    disambiguation symbols, and the errors of :func:`window_hmm`.
     """
     hmms = {number: window_hmm(_phones(windows[number - 1]), tree, model, transition_scale)
             for number in sorted(set(fst.input_labels.tolist())) if number != EPSILON}
@@ -161,16 +152,12 @@ def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
 
 def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
                    transition_scale: float = 1.0, nonterminals: Nonterminals | None = None) -> tuple[Fst, list[int]]:
-    """Return the transducer H from transition-ids to window ids, without self-loops. Kaldi: GetHTransducer.
+    """Return the transducer H from transition-ids to window ids, without self-loops, and the labels of symbols.
 
     HMMs leave state 0 and return to it by epsilons; windows with the same HMM share its states. Windows that are
-    disambiguation symbols, such as ``(-5,)``, get labels after the last transition-id, in their order. With
-    ``nonterminals``, windows may be a nonterminal and the phone before, such as ``(-104, 3)``; their labels are those
-    of ``Nonterminals.label``. Raises the errors of :func:`window_hmm`.
-
-    Returns
-    -------
-    The transducer, without self-loops; the input labels of the disambiguation symbols.
+    disambiguation symbols, such as ``(-5,)``, get input labels after the last transition-id, in their order, which are
+    returned. With ``nonterminals``, windows may be a nonterminal and the phone before, such as ``(-104, 3)``; their
+    labels are those of ``Nonterminals.label``. Raises the errors of :func:`window_hmm`. Kaldi: GetHTransducer.
     """
     expansion = _Expansion(1)
     disambig: list[int] = []

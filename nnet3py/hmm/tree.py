@@ -223,11 +223,8 @@ def _write_children(writer: TokenWriter, opening: str, children: tuple[Map | Non
 def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]] | None = None) -> ContextDependency:
     """Return the tree whose pdfs depend only on the phone and its pdf class. Kaldi: MonophoneContextDependency[Shared].
 
-    Raises FormatError for sets that overlap or lack phones.
-
-    Parameters
-    ----------
-    shared_phones : sets of phones that share pdfs, in the order in which pdfs are numbered; None: a set for each phone
+    Each set of ``shared_phones`` shares pdfs, numbered in their order; None: a set for each phone. Raises FormatError
+    for sets that overlap or lack phones.
     """
     sets = [[phone] for phone in topology.phones] if shared_phones is None else shared_phones
     groups = [sorted(phones) for phones in sets]

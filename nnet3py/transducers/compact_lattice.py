@@ -137,15 +137,9 @@ class CompactLattice(StateGraph):
 
 
 def taken(starts: np.ndarray, ids: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Select strings of transition-ids by number: string i of the input is ``ids[starts[i]:starts[i + 1]]``.
+    """Return the strings with the numbers ``order``: where each begins, int64 (chosen + 1,), and their transition-ids.
 
-    Parameters
-    ----------
-    order : int (chosen,), numbers of the strings, in the order of the result
-
-    Returns
-    -------
-    Starts, int64 (chosen + 1,), and transition-ids of the chosen strings.
+    String i of the input is ``ids[starts[i]:starts[i + 1]]``.
     """
     counts = np.diff(starts)[order]
     return starts_of(counts), ids[ranges(starts[:-1][order], counts)]
@@ -166,14 +160,8 @@ def read_state_words(reader: TokenReader, num_states: int, weight_words: int, ha
         bytes, list[int]]:
     """Read the bytes of all states of a binary FST; FormatError for damaged counts, or the end of the file.
 
-    Parameters
-    ----------
-    weight_words : int, 4-byte words of a weight
-    has_strings : bool, transition-ids follow each weight
-
-    Returns
-    -------
-    The bytes; list of the numbers of arcs, of transition-ids of arcs, and of transition-ids of final weights.
+    A weight has ``weight_words`` 4-byte words; transition-ids follow it if ``has_strings``. Return the bytes; and a
+    list of the numbers of arcs, of transition-ids of arcs, and of transition-ids of final weights.
     """
     reader.check_count(num_states, _WORD * (weight_words + 2 + has_strings), "states of an FST")
     place = np.zeros(6, dtype=np.int64)
@@ -196,10 +184,9 @@ def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) 
         np.ndarray, np.ndarray, np.ndarray]:
     """Parse the bytes of a binary FST without strings, which :func:`read_state_words` returns.
 
-    Returns
-    -------
-    int32 (states, weight_words), the bytes of final weights as integers; int64 (states + 1,), where the arcs of each
-    state begin; int32 (arcs, weight_words + 3), the fields of each arc: input label, output label, weight, next state.
+    Return int32 (states, weight_words), the bytes of final weights as integers; int64 (states + 1,), where the arcs of
+    each state begin; int32 (arcs, weight_words + 3), the fields of each arc: input label, output label, weight, next
+    state.
     """
     finals = np.empty((num_states, weight_words), dtype=np.int32)
     arc_starts = np.zeros(num_states + 1, dtype=np.int64)

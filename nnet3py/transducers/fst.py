@@ -280,9 +280,7 @@ def _address(array: np.ndarray) -> int:
 class SymbolBytes:
     """A symbol table in a file's bytes, whose symbols are decoded only when they are looked up.
 
-    Attributes
-    ----------
-    keys : int64 (symbols,), number of each symbol, in the table's order
+    ``keys`` (int64 (symbols,)) has the number of each symbol, in the table's order.
     """
 
     def __init__(self, data: Any, at: int = 0) -> None:

@@ -76,10 +76,8 @@ def form_of(kind: str) -> Form:
 def fst_of_elements(reader: TokenReader, header: Header, starts: np.ndarray, elements: np.ndarray) -> Fst:
     """Return the FST that the elements of a ``compact…`` file describe; FormatError if they contradict the header.
 
-    Parameters
-    ----------
-    starts : int64 (states + 1,), where the elements of each state begin
-    elements : structured array with the fields of the form
+    The elements, a structured array with the fields of the form, of state s begin at ``starts[s]``, int64 (states +
+    1,).
     """
     names = elements.dtype.names or ()
     labels = elements["label"].astype(np.int32)

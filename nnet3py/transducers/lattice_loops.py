@@ -9,11 +9,9 @@ _FREE, _OPEN, _FINISHED = range(3)
 def walk(words, num_words, weight_words, has_strings, num_states, place):
     """Find the end of the states of a binary FST in ``words`` (int32), the beginning of the data; call again with more.
 
-    Returns
-    -------
-    DONE; MORE if the data end before; DAMAGED for an invalid count. ``place`` (int64 (6,)) is updated: next word,
-    states begun, arcs of the last state still to come; and the numbers so far of arcs, of transition-ids on arcs, and
-    of transition-ids on final weights. A string of transition-ids follows each weight if ``has_strings`` is 1.
+    Return DONE; MORE if the data end before; DAMAGED for an invalid count. ``place`` (int64 (6,)) is updated: next
+    word, states begun, arcs of the last state still to come; and the numbers so far of arcs, of transition-ids on arcs,
+    and of transition-ids on final weights. A string of transition-ids follows each weight if ``has_strings`` is 1.
     """
     at, state, left = place[0], place[1], place[2]
     num_arcs, num_ids, num_final_ids = place[3], place[4], place[5]

@@ -70,11 +70,9 @@ def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def enlarged(array: np.ndarray, least: int = 0) -> np.ndarray:
-    """Return a copy of an array with more rows; the contents of new rows are undefined.
+    """Return a copy of an array with twice the rows, or with double as often as makes ``least`` of them, if positive.
 
-    Parameters
-    ----------
-    least : if positive, the number of rows is doubled until it is at least this; otherwise it is doubled once
+    The contents of new rows are undefined.
     """
     size = max(len(array), 1) * (1 if least else 2)
     while size < least:

@@ -157,13 +157,9 @@ def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, pas
            var_floor: float) -> np.float32:
     """Move points to other clusters while that raises the objective; return the gain. Kaldi: RefineClusters.
 
-    Parameters
-    ----------
-    points : float64 (points, 1 + 2 dim), moments
-    clusters : float64 (clusters, 1 + 2 dim), moments, changed in place
-    assignment : int (points,), cluster of each point, changed in place
-    passes : int, largest number of passes over all points
-    nearest : int, number of clusters that are tried for each point, its own included
+    ``points`` and ``clusters`` are moments, float64 (…, 1 + 2 dim); ``assignment`` (int (points,)) has the cluster of
+    each point. It and ``clusters`` are changed in place. There are at most ``passes`` passes over all points;
+    ``nearest`` clusters are tried for each, its own included.
     """
     if passes <= 0 or len(clusters) < 2:
         return np.float32(0)
@@ -266,15 +262,9 @@ def bottom_up(points: np.ndarray, groups: np.ndarray, threshold: float, min_clus
               var_floor: float, queue_equal: bool = False) -> Merged:
     """Merge the nearest two clusters of a group, beginning with single points, as long as they are near enough.
 
-    Kaldi: ClusterBottomUp, ClusterBottomUpCompartmentalized.
-
-    Parameters
-    ----------
-    points : float64 (points, 1 + 2 dim), moments
-    groups : int (points,), group of each point; only points of the same group are merged
-    threshold : float, distance (loss of objective) from which clusters are not merged
-    min_clusters : int, number of clusters in all groups together at which merging ends
-    queue_equal : bool, whether single points whose distance equals the threshold are merged, too
+    Points are moments, float64 (points, 1 + 2 dim), with the group of each, int (points,). Clusters stay apart at a
+    distance (loss of objective) of ``threshold`` or more, single points only above it if ``queue_equal``. Merging ends
+    at ``min_clusters`` clusters in all groups. Kaldi: ClusterBottomUp, ClusterBottomUpCompartmentalized.
     """
     clusters = points.copy()
     parents = np.arange(len(points))
@@ -385,11 +375,9 @@ def _read_key(reader: TokenReader) -> QuestionsForKey:
 
 def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classes: int,
                        num_iters_refine: int) -> Questions:
-    """Make questions: at each position each set of phones; about the pdf class, whether it is less than 1, 2, ….
+    """Make questions about windows of ``width`` phones: about the pdf class, and at each position each set of phones.
 
-    Parameters
-    ----------
-    width : number of phones of the window
+    Questions about the pdf class are whether it is less than 1, 2, ….
     """
     ordered = sorted({tuple(sorted(phones)) for phones in sets})
     if len(ordered) < len(sets):
@@ -401,14 +389,10 @@ def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classe
 
 def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int],
                   position: int) -> np.ndarray:
-    """Sum the statistics of each set of phones: float64 (sets, 1 + 2 dim), moments.
+    """Sum the statistics of each set of phones that have one of ``pdf_classes``: float64 (sets, 1 + 2 dim), moments.
 
-    Raises FormatError if no statistics have these pdf classes, or a phone at this position.
-
-    Parameters
-    ----------
-    pdf_classes : pdf classes whose statistics are summed
-    position : position in the window of the phone that is in the set
+    The phones are those at ``position`` in the window. Raises FormatError if no statistics have these pdf classes, or a
+    phone at this position.
     """
     kept = np.isin(stats.events[:, 0], np.asarray(pdf_classes))
     if position + 1 >= stats.events.shape[1]:
@@ -462,10 +446,8 @@ def phone_classes(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
                   num_classes: int) -> tuple[list[tuple[int, ...]], list[Clusters], float]:
     """Cluster sets of phones into ``num_classes`` classes by k-means. Kaldi: KMeansClusterPhones.
 
-    Returns
-    -------
-    The phones of each class; the results of both runs of k-means, of which the better one made the classes; and the
-    number of frames.
+    Return the phones of each class; the results of both runs of k-means, of which the better one made the classes; and
+    the number of frames.
     """
     points = stats_of_sets(stats, sets, pdf_classes, position)
     tries = k_means(points, num_classes, 2, CRandom(), stats.var_floor)

@@ -92,11 +92,8 @@ def drawing(tree: ContextDependency, names: Mapping[int, str], event: Sequence[i
             tooltips: bool = False) -> str:
     """Return a drawing of a tree for GraphViz's ``dot``; Nnet3Error for a phone without a name.
 
-    Parameters
-    ----------
-    names : dict, number of a phone -> its name
-    event : pdf class and phones of a window, whose path through the tree is red; None for no path
-    tooltips : bool, whether the values of a question are shown only when the mouse is on it
+    ``names`` are by number. The path of ``event`` (pdf class and phones of a window) through the tree is red. With
+    ``tooltips``, the values of a question are shown only when the mouse is on it.
     """
     return "\n".join([*_Drawing(tree, names, tooltips).lines(event), ""])
 

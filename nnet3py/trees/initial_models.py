@@ -37,18 +37,10 @@ class OldModel:
 
 def model_of_stats(tree: ContextDependency, stats: TreeStats, topology: HmmTopology, var_floor: float,
                    old: OldModel | None = None) -> tuple[GmmModel, np.ndarray]:
-    """Make a model with one Gaussian for each pdf of a tree, estimated from its statistics.
+    """Make a model with one Gaussian for each pdf of a tree, estimated from its statistics, or copied from ``old``.
 
-    Raises Nnet3Error for statistics, tree and topology of different systems.
-
-    Parameters
-    ----------
-    var_floor : float, least variance
-    old : model from which each pdf is copied instead; None to estimate Gaussians
-
-    Returns
-    -------
-    The model; and float32 (pdfs,), number of frames of each pdf.
+    Return the model; and float32 (pdfs,), number of frames of each pdf. Raises Nnet3Error for statistics, tree and
+    topology of different systems.
     """
     check_not_empty(stats)
     transition_model = initial_transition_model(tree, topology)
@@ -162,12 +154,8 @@ def biphone_tree(topology: HmmTopology, sets: Sequence[Sequence[int]], ci_phones
                  counts: BiphoneCounts | None = None) -> ContextDependency:
     """Make a tree with separate pdfs for each pair of a set of left phones and a set of central phones.
 
-    Kaldi: BiphoneContextDependencyFull. Raises Nnet3Error for phones with more than two pdf classes.
-
-    Parameters
-    ----------
-    ci_phones : context-independent phones, whose pdfs do not depend on the left phone
-    counts : counts by which rare pairs share pdfs; None: none do
+    The pdfs of ``ci_phones`` (context-independent) do not depend on the left phone; those of rare pairs by ``counts``
+    are shared. Kaldi: BiphoneContextDependencyFull. Raises Nnet3Error for phones with more than two pdf classes.
     """
     classes = {topology.num_pdf_classes(phone) for phone in topology.phones}
     if not classes <= set(range(1, _MAX_CLASSES + 1)):
