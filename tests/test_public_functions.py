@@ -13,7 +13,7 @@ import entered
 
 ROOT = Path(__file__).resolve().parent.parent
 FOR_OTHERS = {
-    "allowed_phones", "log10_prob", "num_launches", "forced_launch", "disconnect_logging",
+    "allowed_phones", "log10_prob", "forced_launch", "disconnect_logging",
     "intervals_of",                                                                           # what tests look at
     "num_streams", "predict_proba", "predict_log_proba",                                     # scikit-learn's names
     "read_discriminative_egs", "read_supervisions", "set_learning_rate_factor",               # as their siblings
