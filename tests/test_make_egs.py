@@ -88,9 +88,9 @@ def test_the_diagnostics_are_of_the_right_utterances(made: EgsFolder) -> None:
     valid, diagnostic = ((made.path / f"{name}_uttlist").read_text().split() for name in ("valid", "train_subset"))
     assert len(valid) == len(diagnostic) == NUM_UTTERANCES // 10 and not set(valid) & set(diagnostic)
     assert {key[:5] for key in examples(made.valid_diagnostic)} <= set(valid)
-    assert {key[:5] for key in examples(made.train_diagnostic)} <= set(diagnostic)
-    assert {key[:5] for key in examples(made.combine)} <= set(diagnostic)
-    assert len(examples(made.valid_diagnostic)) == 5 and len(examples(made.combine)) == 10
+    assert {key[:5] for key in examples(made.diagnostic("train_diagnostic"))} <= set(diagnostic)
+    combine, valid = (examples(made.diagnostic(name)) for name in ("combine", "valid_diagnostic"))
+    assert {key[:5] for key in combine} <= set(diagnostic) and len(valid) == 5 and len(combine) == 10
 
 
 class Failing(LocalExecutor):

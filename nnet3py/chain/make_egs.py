@@ -158,8 +158,7 @@ class ChainExampleMaker:
         num_outputs = -(-num_frames // options.frame_subsampling_factor)
         if num_outputs < _LEAST_FRAMES:
             raise SupervisionError(f"it has {num_outputs} output frames, expected {_LEAST_FRAMES} or more")
-        supervision = self._normalized(f"For utterance {utterance}",
-                                       end_to_end_supervision(graph, model, num_outputs))
+        supervision = self._normalized(f"For utterance {utterance}", end_to_end_supervision(graph, model, num_outputs))
         left, right = options.left_context_initial, options.right_context_final
         chunk = Chunk(0, num_frames, left if left >= 0 else options.left_context,
                       right if right >= 0 else options.right_context)

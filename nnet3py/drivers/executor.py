@@ -168,8 +168,7 @@ class Executor(ABC):
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def _launch(self, jobs: Sequence[Job], threads: int, slots: threading.Semaphore,
-                background: bool) -> Started:
+    def _launch(self, jobs: Sequence[Job], threads: int, slots: threading.Semaphore, background: bool) -> Started:
         started = Started(jobs)
 
         def body(number: int) -> None:
@@ -344,5 +343,4 @@ def launcher_folder() -> Path:
     for folder in (INSTALLED_FOLDER, CHECKOUT_FOLDER):
         if (folder / "nnet3-info").is_file():
             return folder
-    raise Nnet3Error(f"No launchers lie in {INSTALLED_FOLDER} or {CHECKOUT_FOLDER}",
-                     "install the package again")
+    raise Nnet3Error(f"No launchers lie in {INSTALLED_FOLDER} or {CHECKOUT_FOLDER}", "install the package again")

@@ -148,8 +148,7 @@ class SequenceSelector:
                 [0, _output_shift(output, self._shift), 0], dtype=np.int32)) for output in example.outputs]
         if self._limits:
             low, high = _output_times(example)
-            example.inputs = [self._limit_context(io, low, high) if io.name == "input" else io
-                              for io in example.inputs]
+            example.inputs = [self._limit_context(io, low, high) if io.name == "input" else io for io in example.inputs]
         return example
 
 

@@ -265,8 +265,7 @@ class _GraphScorer(Scorer):
                              "needs none")
         return read_decoding_graph(self.folder, self.transitions)
 
-    def _table(self, words: str | os.PathLike[str] | SymbolTable | None,
-               graph_file: str | None) -> SymbolTable | None:
+    def _table(self, words: str | os.PathLike[str] | SymbolTable | None, graph_file: str | None) -> SymbolTable | None:
         if isinstance(words, SymbolTable):
             return words
         path = os.fspath(words) if words is not None else self.folder.words if self.folder is not None else ""
