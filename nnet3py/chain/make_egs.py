@@ -75,10 +75,8 @@ class ChainExampleMaker:
         ivectors : float32 (rows, dim)
         deriv_weights : float32 (output frames,), 0 or more; missing ones at the end are 0
 
-        Raises
-        ------
-        SupervisionError : a supervision that cannot be cut, invalid weights
-        NumericError : features or iVectors with NaN or infinity
+        Raises SupervisionError for a supervision that cannot be cut, invalid weights; NumericError for features or
+        iVectors with NaN or infinity.
         """
         self.cutter.check_finite(features, ivectors)
         if deriv_weights is not None and not (np.isfinite(deriv_weights) & (deriv_weights >= 0.0)).all():

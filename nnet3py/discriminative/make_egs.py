@@ -40,10 +40,8 @@ class SupervisionSplitter:
     lattice : lattice of the same frames; the labels of its arcs are transition-ids or epsilons
     weight : weight of the pieces in the objective
 
-    Raises
-    ------
-    ShapeError : alignment or lattice are empty, differ in length, or have transition-ids that the model does not have
-    LatticeError : the lattice has no path of finite cost, or a cycle
+    Raises ShapeError if alignment or lattice are empty, differ in length, or have transition-ids that the model does
+    not have; LatticeError if the lattice has no path of finite cost, or a cycle.
     """
 
     def __init__(self, options: SplittingOptions, model: TransitionModel, alignment: np.ndarray, lattice: Fst,
@@ -238,10 +236,8 @@ class DiscriminativeExampleMaker:
         alignment : int32 (frames,), the reference's transition-ids; both at the frame rate of the output
         ivectors : float32 (rows, dim)
 
-        Raises
-        ------
-        ShapeError, LatticeError : what ``SupervisionSplitter`` raises
-        NumericError : features or iVectors with NaN or infinity
+        Raises ShapeError, LatticeError as ``SupervisionSplitter``; NumericError for features or iVectors with NaN or
+        infinity.
         """
         self.cutter.check_finite(features, ivectors)
         supervisions = SupervisionSplitter(self._options, self._model, alignment, lattice)

@@ -177,9 +177,7 @@ def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticMo
                 folder: ModelFolder) -> tuple[dict[str, np.ndarray], dict[str, str], dict[str, float]]:
     """Align one part of the data.
 
-    Returns
-    -------
-    The alignments by utterance; the reasons for failures by utterance; and :meth:`Aligner.excess` by original
+    Returns the alignments by utterance; the reasons for failures by utterance; and :meth:`Aligner.excess` by original
     utterance, measured on its copy with unchanged speed.
     """
     texts = {key: text.split() for key, text in read_list(work.features(part) / "text").items()}
@@ -209,9 +207,7 @@ def _without(wrong: Mapping[str, str], done: Mapping[str, np.ndarray], failed: M
     done, failed : alignments, and reasons for failures, by utterance
     original_of : original of each copy
 
-    Returns
-    -------
-    The remaining alignments; and ``failed`` with ``wrong`` added.
+    Returns the remaining alignments; and ``failed`` with ``wrong`` added.
     """
     return {key: ids for key, ids in done.items() if original_of[key] not in wrong}, {**failed, **wrong}
 

@@ -61,9 +61,7 @@ class GraphPhones:
 
         Raises Nnet3Error for more than MOST_PAIRS pairs.
 
-        Returns
-        -------
-        States and phones, int64 (pairs,) each, sorted; the phone is 0 for a path without phones.
+        Returns states and phones, int64 (pairs,) each, sorted; the phone is 0 for a path without phones.
         """
         size = int(self.begun.max()) + 1
         begins = self.begun > 0
@@ -80,9 +78,7 @@ class GraphPhones:
         pairs : int64 (pairs,), sorted, ``state * size + value``
         passing : bool (arcs,), whether values are propagated along the arc
 
-        Returns
-        -------
-        All pairs, int64, sorted, those given included. Raises Nnet3Error for more than MOST_PAIRS pairs.
+        Returns all pairs, int64, sorted, those given included. Raises Nnet3Error for more than MOST_PAIRS pairs.
         """
         arcs = np.flatnonzero(passing)
         sources = self.graph.sources[arcs].astype(np.int64)
@@ -111,10 +107,8 @@ def sorted_unique(values: np.ndarray) -> np.ndarray:
 def places_among(values: np.ndarray, sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find all occurrences of some values in a sorted array.
 
-    Returns
-    -------
-    The indexes in ``sorted_keys`` of the keys equal to the first value, then to the second, and so on; and int64
-    (values,), the number of such keys for each value.
+    Returns the indexes in ``sorted_keys`` of the keys equal to the first value, then to the second, and so on; and
+    int64 (values,), the number of such keys for each value.
     """
     values = values.astype(sorted_keys.dtype, copy=False)        # otherwise numpy converts all keys
     first = np.searchsorted(sorted_keys, values)

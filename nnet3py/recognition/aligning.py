@@ -375,9 +375,7 @@ def graph_of_words(graph: Fst | LookaheadGraph, words: Sequence[int | Sequence[i
     words : the word-id of each word, or several word-ids of which a path has one
     may_stop : whether any number of words at the end may be missing
 
-    Raises
-    ------
-    Nnet3Error : the graph has no path for the words
+    Raises Nnet3Error if the graph has no path for the words.
     """
     line = _line([word if isinstance(word, Sequence) else (word,) for word in words], may_stop)
     if isinstance(graph, LookaheadGraph):

@@ -59,9 +59,7 @@ class Scorer:
     transitions : TransitionModel
     model : AcousticModel; None for a transition model alone
 
-    Raises
-    ------
-    Nnet3Error : a folder without an acoustic model
+    Raises Nnet3Error for a folder without an acoustic model.
     """
 
     def __init__(self, model: Model, graph_file: str | None = None) -> None:
@@ -124,9 +122,7 @@ class Scorer:
             or the output of a front end. An array with one column for each pdf is taken for log-likelihoods
         ivector : float (ivector dim,), for features
 
-        Raises
-        ------
-        ShapeError : an array whose columns are neither the pdfs nor the network's input
+        Raises ShapeError for an array whose columns are neither the pdfs nor the network's input.
         """
         if isinstance(given, FrontEndOutput):
             return self._compute(given.features, given.ivector if ivector is None else ivector, device)

@@ -57,9 +57,7 @@ class RecognitionServer:
     options, metrics : ServerOptions and Metrics
     models : ServedModels for new connections
 
-    Raises
-    ------
-    Nnet3Error : the package websockets is missing, or an option is invalid
+    Raises Nnet3Error if the package websockets is missing, or an option is invalid.
     """
 
     def __init__(self, service: StreamService, options: ServerOptions, models: ServedModels | None = None,
