@@ -83,7 +83,7 @@ def check_system(tree: ContextDependency, model: TransitionModel) -> None:
     """Raise FormatError if tree and transition model have different numbers of pdfs."""
     if tree.num_pdfs != model.num_pdfs:
         raise FormatError(f"the tree has {tree.num_pdfs} pdfs, but the transition model {model.num_pdfs}",
-                          hint="are tree and model of one system?")
+                          hint="do tree and final.mdl come from the same folder?")
 
 
 def _minimized(fst: Fst) -> Fst:

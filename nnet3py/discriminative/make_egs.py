@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -113,7 +114,8 @@ class SupervisionSplitter:
         frames = state_times(piece)[piece.sources].astype(np.int64)
         keys = frames * self._model.num_pdfs + self._model.transition_id_to_pdf[piece.input_labels]
         _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        return _relabeled(piece, piece.input_labels[first[which.reshape(-1)]])
+        labels = piece.input_labels[first[which.reshape(-1)]]
+        return _with_labels(piece, labels, labels)
 
 
 def without_epsilons(lattice: Fst) -> Fst:
@@ -174,22 +176,16 @@ def _reversed(lattice: Fst) -> Fst:
                          np.concatenate((lattice.sources, ends)), lattice.arc_type)
 
 
-def _relabeled(lattice: Fst, labels: np.ndarray) -> Fst:
-    return _with_labels(lattice, labels, labels)
-
-
 def _with_labels(lattice: Fst, inputs: np.ndarray, outputs: np.ndarray) -> Fst:
-    return Fst(lattice.start, lattice.final_weights, lattice.arc_starts, inputs.astype(np.int32),
-               outputs.astype(np.int32), lattice.weights, lattice.next_states, lattice.arc_type)
+    return replace(lattice, input_labels=inputs.astype(np.int32), output_labels=outputs.astype(np.int32), stored=None)
 
 
 def _with_acoustic_scale(lattice: Fst, scale: float) -> Fst:
     """Return the lattice with acoustic costs times ``scale``; states that are not final remain so."""
     factors = np.array([1.0, scale])
     finals = np.where(lattice.is_final[:, None], lattice.final_weights * factors, NO_WEIGHT)
-    return Fst(lattice.start, finals.astype(np.float32), lattice.arc_starts, lattice.input_labels,
-               lattice.output_labels, (lattice.weights * factors).astype(np.float32), lattice.next_states,
-               lattice.arc_type)
+    return replace(lattice, final_weights=finals.astype(np.float32), stored=None,
+                   weights=(lattice.weights * factors).astype(np.float32))
 
 
 def _in_order_of_time(lattice: Fst, times: np.ndarray) -> Fst:

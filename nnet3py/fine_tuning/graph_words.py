@@ -52,7 +52,7 @@ class GraphPhones:
         is_loop = model.is_self_loop[ids] & (ids != 0)
         begins = (ids != 0) & ~is_loop & (model.transition_id_to_hmm_state[ids] == 0)
         if not begins.any():
-            raise Nnet3Error("no phone begins in the graph", "are graph and model of one system?")
+            raise Nnet3Error("no phone begins in the graph", "was the graph made for this final.mdl?")
         begun = np.where(begins, model.transition_id_to_phone[ids], NO_PHONE).astype(np.int32)
         return cls(graph, ids, is_loop, begun)
 
@@ -155,7 +155,7 @@ class GraphWords:
         unknown = [phone for phone in used.tolist() if phone and phone not in kinds]
         if unknown:
             raise Nnet3Error(f"phone {unknown[0]} of the graph is not in word_boundary.int",
-                             "are graph and phones of one system?")
+                             "was the graph made with the phones of this word_boundary.int?")
         names = np.array([kinds.get(phone, "") for phone in range(int(used[-1]) + 1)])
         return cls(phones, *(np.isin(names, which)[phones.begun] for which in (
             (BEGIN, SINGLETON), (END, SINGLETON), (NONWORD,))))
@@ -189,7 +189,7 @@ class GraphWords:
         is_reached = opened[sources] != _UNKNOWN
         if (opened[sources] + change != opened[graph.next_states])[is_reached].any():
             raise Nnet3Error("on paths of the graph, output labels and beginnings of words differ in number",
-                             "are graph and word_boundary.int of one system?")
+                             "was the graph made with the phones of this word_boundary.int?")
         return opened
 
     def pronunciations(self, wanted: Collection[int] | None = None,
@@ -232,12 +232,9 @@ class GraphWords:
 
     # -- search along arcs ---------------------------------------------------------------------------------------------
 
-    def leaving(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the arcs that leave some states, concatenated, without self-loops; and their number for each state."""
-        return self._onward(states)
-
     @cached_property
-    def _onward(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    def leaving(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Function that returns the arcs that leave some states, without self-loops, as :func:`by_state`."""
         return by_state(self.phones.graph.sources, np.flatnonzero(~self.phones.is_loop).astype(np.int32))
 
     @cached_property
