@@ -150,7 +150,8 @@ class DataFolder:
     def _check_spk2utt(self) -> None:
         for speaker, utterances in self.lines("spk2utt").items():
             if sorted(utterances.split()) != sorted(self.spk2utt[speaker]):
-                raise FormatError(f"spk2utt and utt2spk give speaker {speaker} other utterances", path=str(self.path))
+                raise FormatError(f"spk2utt and utt2spk have different utterances of speaker {speaker}",
+                                  path=str(self.path))
 
 
 def spk2utt(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:

@@ -56,9 +56,10 @@ class DriverOptions(CheckedOptions):
 
 def check_plain(what: str, path: str | Path) -> None:
     """Raise UsageError if a path, which is part of bash commands, has characters with a meaning for the shell."""
-    if set(str(path)) & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"):
-        raise UsageError(f"{what} {path} has a character with a meaning for the shell, but is part of commands",
-                         "rename it, or use a link with a plain name")
+    special = sorted(set(str(path)) & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"))
+    if special:
+        raise UsageError(f"{what} {path} has the character {special[0]!r}, which has a meaning for the shell; the name "
+                         "is part of shell commands", "rename it, or use a link with a plain name")
 
 
 def _word(value: Any) -> str:
