@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
 
-@kaldi_command("ali-to-post", group="Alignments and posteriors", help="Turn alignments into posteriors.", usage="""
+@kaldi_command("ali-to-post", "Alignments and posteriors", "Turn alignments into posteriors.", """
 Turn vectors of integers, such as alignments, into posteriors: each integer gets the weight 1 in its frame.
 
 Usage:  ali-to-post [options] <alignments-rspecifier> <posteriors-wspecifier>
@@ -25,7 +25,6 @@ e.g.:
 See also: ali-to-pdf, ali-to-phones
 """, arguments=(2, 2))
 def ali_to_post(args: list[str], options: Options) -> int:
-    """Convert alignments to posteriors; return 1 if the input is empty."""
     from nnet3py.formats.holders import INT_VECTOR, POSTERIOR
     from nnet3py.formats.posteriors import posterior_of_alignment
 
@@ -35,7 +34,7 @@ def ali_to_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("copy-post", group="Alignments and posteriors", help="Copy posteriors; optionally scale them.", usage="""
+@kaldi_command("copy-post", "Alignments and posteriors", "Copy posteriors; optionally scale them.", """
 Copy posteriors, and optionally multiply their weights by --scale.
 
 Usage: copy-post [options] <posteriors-rspecifier> <posteriors-wspecifier>
@@ -43,7 +42,6 @@ e.g.: copy-post --scale=0.5 ark:1.post ark,t:-
 See also: ali-to-post, post-to-smat, post-to-tacc
 """, arguments=(2, 2), options=[option("scale", float, 1.0, "Factor by which the weights are multiplied")])
 def copy_post(args: list[str], options: Options) -> int:
-    """Copy posteriors; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import POSTERIOR
@@ -61,8 +59,7 @@ def copy_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("weight-post", group="Alignments and posteriors",
-               help="Multiply the posteriors of each frame by a weight.", usage="""
+@kaldi_command("weight-post", "Alignments and posteriors", "Multiply the posteriors of each frame by a weight.", """
 Multiply the posteriors of each frame by a weight, an element of the utterance's vector of weights; frames of weight 0
 become empty.
 
@@ -75,7 +72,6 @@ See also: post-to-weights, weight-silence-post, scale-post
            "weight become empty"),
 ])
 def weight_post(args: list[str], options: Options) -> int:
-    """Multiply posteriors by weights of frames; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
@@ -101,8 +97,8 @@ def weight_post(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("weight-silence-post", group="Alignments and posteriors",
-               help="Multiply the posteriors of silence phones by a weight.", usage="""
+@kaldi_command("weight-silence-post", "Alignments and posteriors",
+               "Multiply the posteriors of silence phones by a weight.", """
 Multiply the posteriors of transition-ids of some phones, usually silence, by a weight; entries of weight 0 are left
 out.
 
@@ -115,7 +111,6 @@ See also: ali-to-post, post-to-weights
     option("distribute", bool, False, "Weight whole frames, by their share of silence, rather than single entries"),
 ])
 def weight_silence_post(args: list[str], options: Options) -> int:
-    """Multiply the posteriors of silence phones by a weight; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.cli.process.options import int_list
@@ -146,7 +141,7 @@ def weight_silence_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-weights", group="Alignments and posteriors", help="Sum the posteriors of each frame.", usage="""
+@kaldi_command("post-to-weights", "Alignments and posteriors", "Sum the posteriors of each frame.", """
 Turn posteriors into vectors with a weight for each frame: the sum of the frame's posteriors.
 
 Usage:  post-to-weights [options] <posteriors-rspecifier> <weights-wspecifier>
@@ -155,7 +150,6 @@ e.g.:
 See also: weight-silence-post, ali-to-post
 """, arguments=(2, 2))
 def post_to_weights(args: list[str], options: Options) -> int:
-    """Write the sum of each frame's posteriors; return 1 if the input is empty."""
     from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
     from nnet3py.formats.posteriors import frame_sums
 
@@ -165,8 +159,8 @@ def post_to_weights(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-pdf-post", group="Alignments and posteriors",
-               help="Turn posteriors of transition-ids into posteriors of pdf-ids.", usage="""
+@kaldi_command("post-to-pdf-post", "Alignments and posteriors",
+               "Turn posteriors of transition-ids into posteriors of pdf-ids.", """
 Turn posteriors of transition-ids into posteriors of pdf-ids. Of the model only the transition model is read.
 
 Usage:  post-to-pdf-post [options] <model> <posteriors-rspecifier> <posteriors-wspecifier>
@@ -175,7 +169,6 @@ e.g.:
 See also: ali-to-post, ali-to-pdf
 """, arguments=(3, 3))
 def post_to_pdf_post(args: list[str], options: Options) -> int:
-    """Convert posteriors of transition-ids to posteriors of pdf-ids; return 0."""
     from nnet3py.formats.holders import POSTERIOR
     from nnet3py.formats.posteriors import summed_by_id
     from nnet3py.hmm.alignment import check_transition_ids
@@ -192,8 +185,7 @@ def post_to_pdf_post(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("logprob-to-post", group="Alignments and posteriors",
-               help="Turn log-probabilities into posteriors.", usage="""
+@kaldi_command("logprob-to-post", "Alignments and posteriors", "Turn log-probabilities into posteriors.", """
 Turn matrices of log-probabilities (a row for each frame) into posteriors, without probabilities below --min-post.
 
 Usage:  logprob-to-post [options] <logprob-matrix-rspecifier> <posteriors-wspecifier>
@@ -206,7 +198,6 @@ See also: copy-post, post-to-pdf-post
            "expectation; false: leave them all out"),
 ])
 def logprob_to_post(args: list[str], options: Options) -> int:
-    """Convert matrices of log-probabilities to posteriors; return 1 if the input is empty."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.formats.posteriors import of_log_probs
     from nnet3py.random_sequence import CRandom
@@ -223,8 +214,7 @@ def logprob_to_post(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-smat", group="Alignments and posteriors",
-               help="Turn posteriors into sparse matrices.", usage="""
+@kaldi_command("post-to-smat", "Alignments and posteriors", "Turn posteriors into sparse matrices.", """
 Turn posteriors into sparse matrices with a row for each frame; an entry's id is its column, from 0.
 
 Usage: post-to-smat [options] --dim=<columns> <posteriors-rspecifier> <sparse-matrix-wspecifier>
@@ -232,7 +222,6 @@ e.g.: post-to-smat --dim=1038 ark:1.post ark:-
 See also: ali-to-post, copy-post
 """, arguments=(2, 2), options=[option("dim", int, -1, "Number of columns; must be given")])
 def post_to_smat(args: list[str], options: Options) -> int:
-    """Convert posteriors to sparse matrices; return 1 if the input is empty."""
     from nnet3py.formats.general import SparseMatrix
     from nnet3py.formats.holders import GENERAL_MATRIX, POSTERIOR
 
@@ -247,8 +236,7 @@ def post_to_smat(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("post-to-tacc", group="Alignments and posteriors",
-               help="Sum posteriors by transition-id or pdf-id.", usage="""
+@kaldi_command("post-to-tacc", "Alignments and posteriors", "Sum posteriors by transition-id or pdf-id.", """
 Sum posteriors of transition-ids over all frames, and write a single vector of counts, by transition-id (element 0 is
 unused) or by pdf-id.
 
@@ -260,7 +248,6 @@ See also: ali-to-post, vector-sum
     option("per-pdf", bool, False, "Sum by pdf-id; as in Kaldi, without the last transition-id"),
 ])
 def post_to_tacc(args: list[str], options: Options) -> int:
-    """Write the sum of posteriors for each transition-id or pdf-id; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import POSTERIOR
@@ -289,8 +276,7 @@ def post_to_tacc(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("get-post-on-ali", group="Alignments and posteriors",
-               help="Write the posteriors of alignments.", usage="""
+@kaldi_command("get-post-on-ali", "Alignments and posteriors", "Write the posteriors of alignments.", """
 Write the posterior of each frame's entry of an alignment: a vector for each utterance, such as the confidence of the
 best path of a lattice. Posteriors and alignments must have the same kind of ids, such as pdf-ids.
 
@@ -301,7 +287,6 @@ e.g.:
 See also: post-to-weights, nnet3-chain-get-egs
 """, arguments=(3, 3))
 def get_post_on_ali(args: list[str], options: Options) -> int:
-    """Write the posterior of each frame's transition-id in an alignment; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR, POSTERIOR

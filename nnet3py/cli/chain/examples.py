@@ -37,8 +37,8 @@ def read_normalizer(rxfilename: str, scale: float) -> Normalizer:
         return Normalizer(fst, scale)
 
 
-@kaldi_command("chain-get-supervision", group="Chain training",
-               help="Make the supervision of chain training from phones or lattices.", usage="""
+@kaldi_command("chain-get-supervision", "Chain training",
+               "Make the supervision of chain training from phones or lattices.", """
 Make the supervisions of chain training: for each utterance, an acceptor of the pdf sequences that are allowed in its
 output frames. The input is phones with their lengths in frames, or lattices whose labels are phones.
 
@@ -57,7 +57,6 @@ See also: nnet3-chain-get-egs
            idle="the weight written is 1, as in Kaldi; nnet3-chain-copy-egs --weights sets other weights"),
 ])
 def get_supervision(args: list[str], options: Options) -> int:
-    """Make supervisions; return 1 unless more utterances succeeded than failed."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.chain.options import SupervisionOptions
     from nnet3py.chain.supervision import SupervisionMaker, proto_from_lattice, proto_from_phones
@@ -93,8 +92,8 @@ def get_supervision(args: list[str], options: Options) -> int:
     return 0 if num_done > num_errors else 1
 
 
-@kaldi_command("nnet3-chain-normalize-egs", group="Chain training",
-               help="Add the costs of the normalization FST to chain examples.", usage="""
+@kaldi_command("nnet3-chain-normalize-egs", "Chain training",
+               "Add the costs of the normalization FST to chain examples.", """
 Add the costs of the normalization FST to chain examples that were made without this FST, and write the examples. Do
 this only once: the costs would be added again to examples that have them.
 
@@ -103,7 +102,6 @@ Usage:  nnet3-chain-normalize-egs [options] <normalization-fst> <egs-rspecifier>
 e.g.: nnet3-chain-normalize-egs normalization.fst ark:train.cegs ark:- | nnet3-chain-shuffle-egs ark:- ark:1.cegs
 """, arguments=(3, 3), options=[NORMALIZATION_SCALE])
 def normalize_egs(args: list[str], options: Options) -> int:
-    """Add the normalization FST's costs to examples; return 1 if no example could be normalized."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -135,8 +133,7 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-chain-get-egs", group="Chain training",
-               help="Make chain examples from features and supervisions.", usage="""
+@kaldi_command("nnet3-chain-get-egs", "Chain training", "Make chain examples from features and supervisions.", """
 Make chain examples, pieces of utterances with context, from features and supervisions. Examples that are made without
 the normalization FST must go through nnet3-chain-normalize-egs before training.
 
@@ -157,7 +154,6 @@ e.g.: chain-get-supervision --frame-subsampling-factor=3 tree 0.trans_mdl ark:ph
     option("long-key", bool, False, "Write contexts and length in keys, too: utt-first-left-length-right-v1"),
 ])
 def chain_get_egs(args: list[str], options: Options) -> int:
-    """Make chain examples; return 1 if none was made."""
     return _Job(options).run(*([""] * (4 - len(args)) + args))
 
 
@@ -263,8 +259,8 @@ def utterance_splitter(options: Options, seed: int) -> UtteranceSplitter:
     return UtteranceSplitter(split_options(options), seed)
 
 
-@kaldi_command("nnet3-chain-e2e-get-egs", group="Chain training",
-               help="Make chain examples of whole utterances from training graphs.", usage="""
+@kaldi_command("nnet3-chain-e2e-get-egs", "Chain training",
+               "Make chain examples of whole utterances from training graphs.", """
 Make chain examples of whole utterances from features and training graphs, for training from a flat start. Utterances
 must have one of the lengths in --num-frames; up to 4 frames are cut off or added for this.
 
@@ -275,7 +271,6 @@ e.g.: nnet3-chain-e2e-get-egs --num-frames=120,150,180 --frame-subsampling-facto
    --right-context=9 normalization.fst ark:feats.ark ark:fst.ark 0.trans_mdl ark:cegs.ark
 """, arguments=(4, 5), options=_OPTIONS)
 def chain_e2e_get_egs(args: list[str], options: Options) -> int:
-    """Make chain examples of whole utterances; return 0 even if none was made, as in Kaldi."""
     from nnet3py.chain.make_egs import ChainExampleMaker
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX

@@ -52,8 +52,8 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-chain-train", group="Chain training",
-               help="Train a network with the LF-MMI objective on chain examples.", usage="""
+@kaldi_command("nnet3-chain-train", "Chain training",
+               "Train a network with the LF-MMI objective on chain examples.", """
 Train a network with the LF-MMI objective by stochastic gradient descent on chain examples, and write the trained
 network. Each example read is a minibatch; nnet3-chain-merge-egs makes minibatches.
 
@@ -63,12 +63,11 @@ e.g.:
 nnet3-chain-train --leaky-hmm-coefficient=0.1 1.raw den.fst 'ark:nnet3-chain-merge-egs 1.cegs ark:-|' 2.raw
 """, arguments=(4, 4), options=_OPTIONS)
 def train(args: list[str], options: Options) -> int:
-    """Train on chain examples; return 1 if there were no training data."""
     return _train(args, options, by_language=False)
 
 
-@kaldi_command("nnet3-chain-train2", group="Chain training",
-               help="Train a network with LF-MMI on chain examples of several languages.", usage="""
+@kaldi_command("nnet3-chain-train2", "Chain training",
+               "Train a network with LF-MMI on chain examples of several languages.", """
 Train a network for several languages with the LF-MMI objective, and write the trained network. The key of a (merged)
 example ends in ?lang=LANGUAGE; the output output-LANGUAGE is trained with the denominator graph LANGUAGE.den.fst of a
 folder. The language of a key without ?lang= is "default".
@@ -79,7 +78,6 @@ e.g.:
 nnet3-chain-train2 1.raw den_fsts 'ark:nnet3-chain-merge-egs --multilingual-eg=true 1.cegs ark:-|' 2.raw
 """, arguments=(4, 4), options=_OPTIONS)
 def train2(args: list[str], options: Options) -> int:
-    """Train on chain examples of several languages; return 1 if there were no training data."""
     return _train(args, options, by_language=True)
 
 
@@ -111,8 +109,7 @@ _PROB = tuple(
     for declared in PROB)
 
 
-@kaldi_command("nnet3-chain-compute-prob", group="Chain training", help="Print the LF-MMI objective on examples.",
-               usage="""
+@kaldi_command("nnet3-chain-compute-prob", "Chain training", "Print the LF-MMI objective on examples.", """
 Log a network's LF-MMI objective per frame on (merged) chain examples. With a folder of graphs, LANGUAGE.den.fst, in
 place of the denominator FST, examples are of several languages, as for nnet3-chain-train2.
 
@@ -125,7 +122,6 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
     *CHAIN, *_PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:
-    """Log the LF-MMI objective; return 1 if no output had any weight."""
     from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
@@ -156,8 +152,7 @@ _OPTIONS_COMBINE = (
 )
 
 
-@kaldi_command("nnet3-chain-combine", group="Chain training", help="Find the best average of the last chain models.",
-               usage="""
+@kaldi_command("nnet3-chain-combine", "Chain training", "Find the best average of the last chain models.", """
 Average the last models of a chain training. Averages of the first model alone, the first two, the first three and so on
 are compared by the LF-MMI objective on (merged) examples, and the best one is written, with batch-norm statistics that
 are computed again on these examples. Give the newest model first.
@@ -169,12 +164,11 @@ e.g.:
  nnet3-chain-combine den.fst 35.raw 34.raw 33.raw 'ark:nnet3-chain-merge-egs ark:combine.cegs ark:- |' final.raw
 """, arguments=(4, None), options=_OPTIONS_COMBINE)
 def combine(args: list[str], options: Options) -> int:
-    """Write the average of the last chain models that has the best objective; return 0."""
     return _combine(args, options, by_language=False)
 
 
-@kaldi_command("nnet3-chain-combine2", group="Chain training",
-               help="Find the best average of the last chain models of several languages.", usage="""
+@kaldi_command("nnet3-chain-combine2", "Chain training",
+               "Find the best average of the last chain models of several languages.", """
 Average the last models of a chain training for several languages, as nnet3-chain-combine does. The keys of examples end
 in ?lang=LANGUAGE, and a folder has a denominator graph LANGUAGE.den.fst for each.
 
@@ -185,7 +179,6 @@ e.g.:
  nnet3-chain-combine2 den_fsts 35.raw 34.raw 'ark:nnet3-chain-merge-egs ark:combine.cegs ark:- |' final.raw
 """, arguments=(4, None), options=_OPTIONS_COMBINE)
 def combine2(args: list[str], options: Options) -> int:
-    """Write the average of the last chain models that has the best objective for several languages; return 0."""
     return _combine(args, options, by_language=True)
 
 
@@ -224,8 +217,7 @@ def _combine(args: list[str], options: Options, by_language: bool) -> int:
     return 0
 
 
-@kaldi_command("nnet3-chain-add-post-to-egs", group="Chain training", help="Add posteriors of pdfs to chain examples.",
-               usage="""
+@kaldi_command("nnet3-chain-add-post-to-egs", "Chain training", "Add posteriors of pdfs to chain examples.", """
 Add posteriors of pdfs, computed with a model, to chain examples, and write the examples. With --lwf-scale,
 nnet3-chain-train adds the posteriors to its derivatives, so that a network that is trained on other data forgets less
 (learning without forgetting). Of the training options only --leaky-hmm-coefficient has an effect (with --type=den).
@@ -244,7 +236,6 @@ final.raw den.fst ark:1.cegs ark:1.lwf.cegs
     *TRAINER, *CHAIN, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
 ])
 def add_post_to_egs(args: list[str], options: Options) -> int:
-    """Add posteriors of pdfs to chain examples; return 1 if there were no examples."""
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
     from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up

@@ -29,54 +29,48 @@ def _usage(name: str, first: str, example: str, script: str = "") -> str:
     return first + "\n" + _COMMON.format(script=script or name.replace("-", "_") + ".py", name=name, example=example)
 
 
-@kaldi_command("train-dnn", group="Training", help="Train an acoustic model from features and alignments.",
-               usage=_usage("train-dnn", "Train an acoustic model without recurrence.", (
+@kaldi_command("train-dnn", "Training", "Train an acoustic model from features and alignments.",
+               _usage("train-dnn", "Train an acoustic model without recurrence.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/tdnn/configs\n"
     "train-dnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/tdnn --trainer.num-epochs=4 \\\n"
     "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
     options=declared(settings_of(DnnOptions)), detached_values=True)
 def train_dnn(args: Sequence[str], options: Options) -> int:
-    """Train a feed-forward acoustic model; return 0."""
     return run_work("frame_level", "train_dnn", DnnOptions, options)
 
 
-@kaldi_command("train-rnn", group="Training",
-               help="Train a recurrent acoustic model from features and alignments.",
-               usage=_usage("train-rnn", "Train a recurrent acoustic model.", (
+@kaldi_command("train-rnn", "Training", "Train a recurrent acoustic model from features and alignments.",
+               _usage("train-rnn", "Train a recurrent acoustic model.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/lstm/configs\n"
     "train-rnn --feat-dir=data/train --ali-dir=exp/mono_ali --dir=exp/lstm --trainer.num-epochs=4 \\\n"
     "  --egs.chunk-width=20 --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
     options=declared(settings_of(RnnOptions)), detached_values=True)
 def train_rnn(args: Sequence[str], options: Options) -> int:
-    """Train a recurrent acoustic model; return 0."""
     return run_work("frame_level", "train_rnn", RnnOptions, options)
 
 
-@kaldi_command("train-raw-dnn", group="Training", help="Train a network from features and targets.",
-               usage=_usage("train-raw-dnn", "Train a network without recurrence on targets.", (
+@kaldi_command("train-raw-dnn", "Training", "Train a network from features and targets.",
+               _usage("train-raw-dnn", "Train a network without recurrence on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
     "train-raw-dnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
     "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
     options=declared(settings_of(RawDnnOptions)), detached_values=True)
 def train_raw_dnn(args: Sequence[str], options: Options) -> int:
-    """Train a feed-forward network on targets; return 0."""
     return run_work("frame_level", "train_raw_dnn", RawDnnOptions, options)
 
 
-@kaldi_command("train-raw-rnn", group="Training",
-               help="Train a recurrent network from features and targets.",
-               usage=_usage("train-raw-rnn", "Train a recurrent network on targets.", (
+@kaldi_command("train-raw-rnn", "Training", "Train a recurrent network from features and targets.",
+               _usage("train-raw-rnn", "Train a recurrent network on targets.", (
     "xconfig-to-configs --xconfig-file=network.xconfig --config-dir=exp/map/configs\n"
     "train-raw-rnn --feat-dir=data/noisy --targets-scp=data/clean/feats.scp --dir=exp/map \\\n"
     "  --trainer.optimization.num-jobs-final=2 --use-gpu=no")), arguments=(0, 0),
     options=declared(settings_of(RawRnnOptions)), detached_values=True)
 def train_raw_rnn(args: Sequence[str], options: Options) -> int:
-    """Train a recurrent network on targets; return 0."""
     return run_work("frame_level", "train_raw_rnn", RawRnnOptions, options)
 
 
-@kaldi_command("train-chain", group="Chain training", help="Train an acoustic model with LF-MMI from alignments.",
-               usage=_usage("train-chain", """
+@kaldi_command("train-chain", "Chain training", "Train an acoustic model with LF-MMI from alignments.",
+               _usage("train-chain", """
 Train an acoustic model with the LF-MMI objective: a phone language model of the alignments in --tree-dir, denominator
 graph, examples from lattices (--lat-dir) or alignments (--ali-dir), network, iterations, and the combination of the
 last models. Decode the model with --acoustic-scale=1.0 and the factor in the file frame_subsampling_factor, with a
@@ -89,5 +83,4 @@ made. --semisup.lat-dir adds data without transcripts; --languages trains a netw
     "  --egs.chunk-width=150,110,90 --trainer.optimization.num-jobs-final=2 --use-gpu=no"), "chain/train.py"),
     arguments=(0, 0), options=declared(settings_of(ChainOptions)), detached_values=True)
 def train_chain(args: Sequence[str], options: Options) -> int:
-    """Train an acoustic model with the LF-MMI objective; return 0."""
     return run_work("chain_training", "train_chain", ChainOptions, options)

@@ -30,8 +30,7 @@ _SHIFT = option("frame-shift", int, 0, "Number added to the times of all but iVe
                 "Outputs move by the closest multiple of the subsampling factor")
 
 
-@kaldi_command("nnet3-copy-egs", group="Examples", help="Copy training examples; optionally select, shift or split.",
-               usage="""
+@kaldi_command("nnet3-copy-egs", "Examples", "Copy training examples; optionally select, shift or split.", """
 Copy a table of training examples to one or several tables, which take turns.
 Options select frames and context, shift times, and weight or rename outputs.
 
@@ -47,7 +46,6 @@ e.g.: nnet3-copy-egs ark:train.egs ark,t:text.egs
     option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
 ])
 def copy_egs(args: list[str], options: Options) -> int:
-    """Copy examples, undecoded if nothing in them is changed; return 1 if none was written."""
     from nnet3py.egs.raw_example import RAW_EXAMPLE, are_binary
     from nnet3py.random_sequence import CRandom
 
@@ -72,8 +70,7 @@ def copy_egs(args: list[str], options: Options) -> int:
     return 0 if done.num_written else 1
 
 
-@kaldi_command("nnet3-chain-copy-egs", group="Chain training",
-               help="Copy chain examples; optionally shift or cut them.", usage="""
+@kaldi_command("nnet3-chain-copy-egs", "Chain training", "Copy chain examples; optionally shift or cut them.", """
 Copy a table of chain examples to one or several tables, which take turns.
 Options shift times, remove context, and weight or rename outputs.
 
@@ -87,7 +84,6 @@ e.g.: nnet3-chain-copy-egs --frame-shift=1 ark:train.cegs ark:-
     option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
 ])
 def chain_copy_egs(args: list[str], options: Options) -> int:
-    """Copy chain examples, undecoded if nothing in them is changed; return 1 if none was written."""
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE
     from nnet3py.random_sequence import CRandom
 
@@ -104,8 +100,8 @@ def chain_copy_egs(args: list[str], options: Options) -> int:
     return 0 if done.num_written else 1
 
 
-@kaldi_command("nnet3-discriminative-copy-egs", group="Discriminative training",
-               help="Copy examples of discriminative training; optionally shift them.", usage="""
+@kaldi_command("nnet3-discriminative-copy-egs", "Discriminative training",
+               "Copy examples of discriminative training; optionally shift them.", """
 Copy a table of examples of discriminative training to one or several tables,
 which take turns. An option shifts times.
 
@@ -115,7 +111,6 @@ e.g.: nnet3-discriminative-copy-egs ark:train.degs ark,t:text.degs
  or:  nnet3-discriminative-copy-egs --frame-shift=1 ark:train.degs ark:1.degs ark:2.degs
 """, arguments=(2, None), options=[*_NUMBER_OF_COPIES, _SHIFT])
 def discriminative_copy_egs(args: list[str], options: Options) -> int:
-    """Copy discriminative examples, undecoded if nothing in them is changed; return 1 if none was written."""
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE
     from nnet3py.random_sequence import CRandom
 
@@ -218,8 +213,7 @@ class _Changes:
                 yield changed
 
 
-@kaldi_command("nnet3-egs-augment-image", group="Examples", help="Change the images of training examples at random.",
-               usage="""
+@kaldi_command("nnet3-egs-augment-image", "Examples", "Change the images of training examples at random.", """
 Copy training examples whose input is an image, and shift, mirror and turn each image
 at random. Rows of the input are x; columns are y and channel, the channel varying
 fastest.
@@ -233,7 +227,6 @@ e.g.: nnet3-egs-augment-image --horizontal-flip-prob=0.5 --horizontal-shift=0.1 
     *declared(settings_of(ImageOptions)),
 ])
 def egs_augment_image(args: list[str], options: Options) -> int:
-    """Copy examples with their images changed at random; return 1 if there were none."""
     from nnet3py.egs.changes import ImageAugmenter
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -24,7 +24,7 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-get-egs", group="Examples", help="Make training examples from features and posteriors.", usage="""
+@kaldi_command("nnet3-get-egs", "Examples", "Make training examples from features and posteriors.", """
 Make training examples from features and pdf-level posteriors (such as alignments).
 An example is a piece of an utterance with context.
 
@@ -35,7 +35,6 @@ e.g.: nnet3-get-egs --num-pdfs=2658 --left-context=12 --right-context=9 --num-fr
 """, arguments=(3, 3), options=[
     *_OPTIONS, option("num-pdfs", int, -1, "Number of pdfs, the dimension of the output; required")])
 def get_egs(args: list[str], options: Options) -> int:
-    """Make examples from features and posteriors; return 1 if none was made."""
     from nnet3py.formats.holders import POSTERIOR
 
     if options.num_pdfs <= 0:
@@ -44,8 +43,8 @@ def get_egs(args: list[str], options: Options) -> int:
     return job.run(args, POSTERIOR, job.maker.from_posteriors, "No pdf-level posterior for key")
 
 
-@kaldi_command("nnet3-get-egs-dense-targets", group="Examples",
-               help="Make training examples from features and matrices of targets.", usage="""
+@kaldi_command("nnet3-get-egs-dense-targets", "Examples",
+               "Make training examples from features and matrices of targets.", """
 Make training examples from features and matrices of targets, such as clean features
 for a network that removes noise. An example is a piece of an utterance with context.
 
@@ -56,7 +55,6 @@ e.g.: nnet3-get-egs-dense-targets --num-targets=26 --left-context=12 --right-con
 """, arguments=(3, 3), options=[
     *_OPTIONS, option("num-targets", int, -1, "Columns that the targets must have (-1: any)")])
 def get_egs_dense_targets(args: list[str], options: Options) -> int:
-    """Make examples from features and matrices of targets; return 1 if none was made."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     job = _Job(options)
@@ -147,7 +145,7 @@ class _Job:
             return None
 
 
-@kaldi_command("nnet3-get-egs-simple", group="Examples", help="Make training examples from whole matrices.", usage="""
+@kaldi_command("nnet3-get-egs-simple", "Examples", "Make training examples from whole matrices.", """
 Make training examples of whole matrices, for instance of images. Each argument names
 an input or output of the network and its table; an example has the matrices of one
 key, whose rows have the times t = 0, 1, ...
@@ -157,7 +155,6 @@ Usage:  nnet3-get-egs-simple [options] <name1>=<rspecifier1> [<name2>=<rspecifie
 e.g.: nnet3-get-egs-simple input=ark:images.ark output=ark:labels.ark ark:egs.ark
 """, arguments=(2, None))
 def get_egs_simple(args: list[str], options: Options) -> int:
-    """Make an example of each key's matrices; skip keys that a table lacks, and return 1 if none was made."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.make import simple_example
     from nnet3py.formats.holders import GENERAL_MATRIX
@@ -196,8 +193,8 @@ def _name_and_table(argument: str) -> tuple[str, Any]:
     return name, rspecifier
 
 
-@kaldi_command("nnet3-xvector-get-egs", group="Speakers and i-vectors",
-               help="Make training examples for x-vector networks, which classify speakers.", usage="""
+@kaldi_command("nnet3-xvector-get-egs", "Speakers and i-vectors",
+               "Make training examples for x-vector networks, which classify speakers.", """
 Make training examples for a network that classifies speakers: pieces of utterances,
 each with the number of its speaker. A file lists the examples, one per line:
   <utterance> <relative-archive-index> <absolute-archive-index> <first-frame> <num-frames> <speaker>
@@ -214,7 +211,6 @@ e.g.: nnet3-xvector-get-egs --num-pdfs=100 ranges.1 ark:feats.ark ark:egs.1.ark 
     option("num-pdfs", int, -1, "Number of speakers, the dimension of the output; required"),
 ])
 def xvector_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; return 1 if none was made, or if more utterances failed than succeeded."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.make import read_speaker_ranges
     from nnet3py.formats.holders import FLOAT_MATRIX

@@ -19,8 +19,7 @@ _JOBS = (
 )
 
 
-@kaldi_command("make-egs", group="Examples", help="Make a folder of training examples from data and alignments.",
-               usage="""
+@kaldi_command("make-egs", "Examples", "Make a folder of training examples from data and alignments.", """
 Make a folder of training examples from a data directory and either alignments (a folder with ali.*.gz, num_jobs,
 final.mdl and tree) or targets (a list, such as targets.scp). The folder gets archives egs.N.ark, combine.egs,
 train_diagnostic.egs, valid_diagnostic.egs (of utterances that are held out), and info/. Given again after an
@@ -41,7 +40,6 @@ See also: make-chain-egs, nnet3-get-egs, nnet3-get-egs-dense-targets, train-dnn
     *_JOBS,
 ], detached_values=True)
 def make_egs(args: list[str], options: Options) -> int:
-    """Write a folder of training examples; return 0."""
     import os
 
     from nnet3py.drivers import make_egs as maker
@@ -59,8 +57,7 @@ def make_egs(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("make-chain-egs", group="Chain training",
-               help="Make a folder of chain examples from data and alignments.", usage="""
+@kaldi_command("make-chain-egs", "Chain training", "Make a folder of chain examples from data and alignments.", """
 Make a folder of chain examples from a data directory, a folder with tree, 0.trans_mdl and normalization.fst, and
 either alignments (a folder with ali.*.gz, num_jobs, final.mdl and tree) or lattices (a folder with lat.*.gz and
 final.mdl; this needs Kaldi's lattice programs on PATH). The folder gets archives cegs.N.ark, combine.cegs,
@@ -73,7 +70,6 @@ e.g.:
 See also: make-egs, chain-make-den-fst, chain-get-supervision, nnet3-chain-get-egs
 """, arguments=(4, 4), options=[*declared(settings_of(_CHAIN)), *_JOBS], detached_values=True)
 def make_chain_egs(args: list[str], options: Options) -> int:
-    """Write a folder of chain examples; return 0."""
     from nnet3py.drivers import make_chain_egs as maker
     from nnet3py.drivers.executors import make_executor
 

@@ -30,8 +30,7 @@ SPK2UTT = option("spk2utt", str, "", "Rspecifier of the lists of each speaker's 
 # -- statistics --------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("compute-cmvn-stats", group="Transforming features",
-               help="Compute mean and variance statistics of features.", usage="""
+@kaldi_command("compute-cmvn-stats", "Transforming features", "Compute mean and variance statistics of features.", """
 Compute statistics for mean and variance normalization: of each utterance, of each speaker (with --spk2utt), or of all
 features together, if the output is a plain file.
 
@@ -43,7 +42,6 @@ See also: apply-cmvn, modify-cmvn-stats
     option("weights", str, "", "Rspecifier of vectors with a weight for each frame; 0 leaves a frame out"),
 ])
 def compute_cmvn_stats(args: list[str], options: Options) -> int:
-    """Write statistics of utterances or speakers; return 1 if no utterance could be added."""
     from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, TableWriter
 
@@ -145,8 +143,7 @@ def _write_global(wxfilename: str, stats: np.ndarray, binary: bool) -> None:
     log.log(f"Wrote global CMVN stats to {wxfilename}")
 
 
-@kaldi_command("modify-cmvn-stats", group="Transforming features", help="Exempt dimensions from normalization.",
-               usage="""
+@kaldi_command("modify-cmvn-stats", "Transforming features", "Exempt dimensions from normalization.", """
 Copy normalization statistics so that some dimensions will not be normalized, or turn them into means and variances.
 
 Usage: modify-cmvn-stats [options] [<fake-dims>] <in-rspecifier> <out-wspecifier>
@@ -156,7 +153,6 @@ See also: compute-cmvn-stats
     option("convert-to-mean-and-var", bool, False, "Write two rows, means and variances, instead of sums"),
 ])
 def modify_cmvn_stats(args: list[str], options: Options) -> int:
-    """Change statistics so that some dimensions are not normalized; return 1 if the input is empty."""
     from nnet3py.feat.cmvn import fake_stats, mean_and_variance
     from nnet3py.formats.holders import DOUBLE_MATRIX
 
@@ -175,8 +171,7 @@ def modify_cmvn_stats(args: list[str], options: Options) -> int:
 # -- normalization -----------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("apply-cmvn", group="Transforming features", help="Normalize the means and variances of features.",
-               usage="""
+@kaldi_command("apply-cmvn", "Transforming features", "Normalize the means and variances of features.", """
 Normalize the means, and optionally the variances, of features: of each utterance, or with --utt2spk of each speaker,
 or of all with the statistics in a plain file.
 
@@ -188,7 +183,6 @@ See also: compute-cmvn-stats, modify-cmvn-stats, matrix-sum
     option("reverse", bool, False, "Give normalized features the means and variances of the statistics"),
 ])
 def apply_cmvn(args: list[str], options: Options) -> int:
-    """Normalize features by their statistics; return 1 if nothing was written."""
     from nnet3py.feat.cmvn import fake_stats, normalize
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 
@@ -243,8 +237,7 @@ def _read_stats(rxfilename: str) -> np.ndarray:
     return read_matrix_file(rxfilename, dtype=np.float64)
 
 
-@kaldi_command("apply-cmvn-online", group="Transforming features", help="Normalize features by the frames so far.",
-               usage="""
+@kaldi_command("apply-cmvn-online", "Transforming features", "Normalize features by the frames so far.", """
 Normalize the means, and optionally the variances, of features frame by frame, with statistics of the utterance up to
 the frame, then (with --spk2utt) of the speaker's earlier utterances, then with global statistics.
 
@@ -254,7 +247,6 @@ or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/trai
  scp:data/train/feats.scp ark:-
 """, arguments=(3, 3), options=[SPK2UTT, *CMVN])
 def apply_cmvn_online(args: list[str], options: Options) -> int:
-    """Normalize each frame by the frames up to it; return 1 if nothing was written."""
     from nnet3py.feat.cmvn import OnlineNormalizer
     from nnet3py.feat.options import OnlineOptions
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -287,8 +279,8 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
 _SIDES = 2
 
 
-@kaldi_command("compute-cmvn-stats-two-channel", group="Transforming features",
-               help="Compute mean and variance statistics of both sides of calls.", usage="""
+@kaldi_command("compute-cmvn-stats-two-channel", "Transforming features",
+               "Compute mean and variance statistics of both sides of calls.", """
 Compute statistics for mean and variance normalization of telephone calls whose two sides were recorded apart: a frame
 counts for the side on which it is louder, by the first column of the features (energy or C0), and little for the other.
 
@@ -302,7 +294,6 @@ See also: compute-cmvn-stats, apply-cmvn
            "that a side that is never louder has statistics, too"),
 ])
 def compute_cmvn_stats_two_channel(args: list[str], options: Options) -> int:
-    """Write statistics of both sides of calls; return 1 if no statistics were written."""
     from nnet3py.feat.cmvn import accumulate_stats, empty_stats, weights_of_two_channels
     from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX
     from nnet3py.io.tables import RandomAccessReader, TableWriter
@@ -363,8 +354,7 @@ def _calls(rxfilename: str) -> dict[str, list[str]]:
     return {call: [of_call[side] for side in sorted(of_call)] for call, of_call in sides.items()}
 
 
-@kaldi_command("apply-cmvn-sliding", group="Transforming features", help="Normalize features over a sliding window.",
-               usage="""
+@kaldi_command("apply-cmvn-sliding", "Transforming features", "Normalize features over a sliding window.", """
 Normalize the means, and optionally the variances, of features over a sliding window, as speaker recognition does.
 
 Usage: apply-cmvn-sliding [options] <feats-rspecifier> <feats-wspecifier>
@@ -378,7 +368,6 @@ See also: apply-cmvn, apply-cmvn-online
     option("max-warnings", int, 5, "No effect: variances are floored without a warning"),
 ])
 def apply_cmvn_sliding(args: list[str], options: Options) -> int:
-    """Normalize features over a sliding window; return 1 if nothing was written."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.cmvn import normalize_sliding
     from nnet3py.formats.holders import FLOAT_MATRIX

@@ -35,7 +35,7 @@ def _convert_table(args: list[str], convert: Callable[[np.ndarray], np.ndarray])
     return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, converted)
 
 
-@kaldi_command("splice-feats", group="Transforming features", help="Put frames beside their neighbors.", usage="""
+@kaldi_command("splice-feats", "Transforming features", "Put frames beside their neighbors.", """
 Put each frame beside its neighbors; at the ends of an utterance the outermost frame is repeated.
 
 Usage: splice-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -45,7 +45,6 @@ e.g.: splice-feats --left-context=3 --right-context=3 scp:feats.scp ark:-
     option("right-context", int, 4, "Number of frames of right context"),
 ])
 def splice_feats(args: list[str], options: Options) -> int:
-    """Append the neighbors of each frame to it; return 1 if the input is empty."""
     from nnet3py.feat.frames import splice
 
     left, right = options.left_context, options.right_context
@@ -55,7 +54,7 @@ def splice_feats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("add-deltas", group="Transforming features", help="Append the slopes of features over time.", usage="""
+@kaldi_command("add-deltas", "Transforming features", "Append the slopes of features over time.", """
 Put the slopes of features over time, the slopes of the slopes and so on beside them.
 
 Usage: add-deltas [options] <feature-rspecifier> <feature-wspecifier>
@@ -66,7 +65,6 @@ e.g.: add-deltas --delta-order=2 scp:feats.scp ark:-
     option("delta-window", int, 2, "Frames on either side from which a slope is computed"),
 ])
 def add_deltas(args: list[str], options: Options) -> int:
-    """Append deltas to features; return 1 if the input is empty."""
     from nnet3py.feat import frames
 
     filters = frames.delta_filters(options.delta_order, options.delta_window)
@@ -84,7 +82,7 @@ def add_deltas(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("select-feats", group="Transforming features", help="Copy some columns of features.", usage="""
+@kaldi_command("select-feats", "Transforming features", "Copy some columns of features.", """
 Copy some columns of features. The selection is a list of numbers from 0 and of ranges, which may run backwards.
 
 Usage: select-feats <selection> <feature-rspecifier> <feature-wspecifier>
@@ -92,7 +90,6 @@ e.g.: select-feats 0,24-22,3-12 scp:feats.scp ark,scp:feat-red.ark,feat-red.scp
 See also: copy-feats, subset-feats, subsample-feats
 """, arguments=(3, 3))
 def select_feats(args: list[str], options: Options) -> int:
-    """Copy the selected columns of features; return 0."""
     from nnet3py.feat.frames import parse_selection, select_columns
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -104,7 +101,7 @@ def select_feats(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("subset-feats", group="Sound and features", help="Copy the features of some utterances.", usage="""
+@kaldi_command("subset-feats", "Sound and features", "Copy the features of some utterances.", """
 Copy the first matrices of a table, or those that a list names (the first word of each line), or all others.
 
 Usage: subset-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -117,7 +114,6 @@ See also: select-feats, subsample-feats
     option("exclude", str, "", "File with the keys of the matrices not to copy"),
 ])
 def subset_feats(args: list[str], options: Options) -> int:
-    """Copy the features of some utterances; return 0."""
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -153,7 +149,7 @@ def _first_words(rxfilename: str) -> set[str]:
     return {words[0] for words in lines}
 
 
-@kaldi_command("subsample-feats", group="Transforming features", help="Copy every n-th frame of features.", usage="""
+@kaldi_command("subsample-feats", "Transforming features", "Copy every n-th frame of features.", """
 Copy every n-th frame of features, or with a negative n every frame several times.
 
 Usage: subsample-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -163,7 +159,6 @@ e.g.: subsample-feats --n=2 ark:- ark:-
     option("offset", int, 0, "Frame to begin with"),
 ])
 def subsample_feats(args: list[str], options: Options) -> int:
-    """Copy every n-th frame of features; return 1 if nothing was written."""
     from nnet3py.feat.frames import subsample
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -188,7 +183,7 @@ def subsample_feats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("shift-feats", group="Transforming features", help="Shift features in time.", usage="""
+@kaldi_command("shift-feats", "Transforming features", "Shift features in time.", """
 Shift features in time, keeping the number of frames: the outermost frame is repeated.
 
 Usage: shift-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -200,7 +195,6 @@ See also: copy-feats, splice-feats, subsample-feats
     option("shift", int, 0, "Number of frames to shift by; negative: to earlier frames"),
 ])
 def shift_feats(args: list[str], options: Options) -> int:
-    """Shift features in time; return 1 if the input is an empty table."""
     from nnet3py.feat.frames import shift
 
     if between_tables(args):
@@ -218,8 +212,7 @@ def shift_feats(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("add-deltas-sdc", group="Transforming features", help="Append the slopes of features at several times.",
-               usage="""
+@kaldi_command("add-deltas-sdc", "Transforming features", "Append the slopes of features at several times.", """
 Put the slopes of features over time beside them, now and at several later times: shifted delta cepstra.
 
 Usage: add-deltas-sdc [options] <feature-rspecifier> <feature-wspecifier>
@@ -232,7 +225,6 @@ See also: add-deltas, apply-cmvn-sliding
     option("num-blocks", int, 7, "Number of slopes"),
 ])
 def add_deltas_sdc(args: list[str], options: Options) -> int:
-    """Append shifted delta cepstra to features; return 1 if the input is empty."""
     from nnet3py.feat.frames import add_shifted_deltas
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -253,8 +245,7 @@ def add_deltas_sdc(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("concat-feats", group="Transforming features", help="Put features one after the other in time.",
-               usage="""
+@kaldi_command("concat-feats", "Transforming features", "Put features one after the other in time.", """
 Put feature matrices one after the other in time, as the program cat does with files.
 
 Usage: concat-feats [options] <in-rxfilename1> <in-rxfilename2> [<in-rxfilename3> ...] <out-wxfilename>
@@ -262,7 +253,6 @@ e.g.: concat-feats mfcc/foo.ark:12343 mfcc/foo.ark:56789 -
 See also: paste-feats, copy-feats, append-vector-to-feats
 """, arguments=(3, None), options=[BINARY])
 def concat_feats(args: list[str], options: Options) -> int:
-    """Write the features of all files one after the other in time; raise ShapeError if their dimensions differ."""
     import numpy as np
 
     from nnet3py.formats.holders import read_matrix_file

@@ -53,7 +53,7 @@ def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarra
     return 0
 
 
-@kaldi_command("paste-feats", group="Transforming features", help="Put features side by side.", usage="""
+@kaldi_command("paste-feats", "Transforming features", "Put features side by side.", """
 Put feature matrices side by side, as the program paste does with files.
 
 Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3> ...] <out-wspecifier>
@@ -65,7 +65,6 @@ Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3>
     option("length-tolerance", int, 0, "Largest difference of the lengths in frames; all are cut to the shortest"),
 ])
 def paste_feats(args: list[str], options: Options) -> int:
-    """Join the columns of tables or files; return 1 if files differ too much in length."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessReader
 
@@ -109,8 +108,7 @@ def _pasted(parts: Sequence[np.ndarray], key: str, tolerance: int) -> np.ndarray
     return paste(parts)
 
 
-@kaldi_command("append-vector-to-feats", group="Transforming features", help="Append a vector to every frame.",
-               usage="""
+@kaldi_command("append-vector-to-feats", "Transforming features", "Append a vector to every frame.", """
 Append the same vector to every frame of features: its elements become further columns.
 
 Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier> <out-wspecifier>
@@ -118,7 +116,6 @@ Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier>
  e.g.: append-vector-to-feats ark:feats.ark ark:ivectors.ark ark:-
 """, arguments=(3, 3), options=[BINARY])
 def append_vector_to_feats(args: list[str], options: Options) -> int:
-    """Append a vector to every frame of features; return 0."""
     from nnet3py.feat.frames import append_vector
     from nnet3py.formats.holders import FLOAT_VECTOR, read_matrix_file
     from nnet3py.io.object_files import read_object
@@ -146,8 +143,7 @@ def append_vector_to_feats(args: list[str], options: Options) -> int:
         return _convert(args[0], args[2], append, stack)
 
 
-@kaldi_command("transform-feats", group="Transforming features", help="Multiply features by a matrix, such as LDA's.",
-               usage="""
+@kaldi_command("transform-feats", "Transforming features", "Multiply features by a matrix, such as LDA's.", """
 Multiply features by a matrix, such as an LDA or fMLLR transform. If the matrix has one more column than the features,
 that is an offset. There is one transform for all, or one for each utterance or, with --utt2spk, for each speaker.
 
@@ -158,7 +154,6 @@ See also: copy-feats, splice-feats, est-lda
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for transforms per speaker"),
 ])
 def transform_feats(args: list[str], options: Options) -> int:
-    """Multiply features by a transform; return 1 if nothing was written."""
     from nnet3py.feat.frames import transform
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessMappedReader
@@ -238,7 +233,7 @@ def _check_post_dim(options: Options) -> None:
         raise OptionError("You have to set the dimensionality of posteriors with '--post-dim=D'")
 
 
-@kaldi_command("post-to-feats", group="Sound and features", help="Turn posteriors into features.", usage="""
+@kaldi_command("post-to-feats", "Sound and features", "Turn posteriors into features.", """
 Turn posteriors into features: a row for each frame, a column for each id.
 
 Usage: post-to-feats [options] <in-rspecifier> <out-wspecifier>
@@ -247,7 +242,6 @@ e.g.: post-to-feats --post-dim=50 ark:post.ark ark:feat.ark
 See also: post-to-smat, post-to-weights, append-post-to-feats
 """, arguments=(2, 2), options=[BINARY, POST_DIM])
 def post_to_feats(args: list[str], options: Options) -> int:
-    """Convert posteriors to features; return 255 if the input is an empty table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.io.object_files import read_object
 
@@ -263,7 +257,7 @@ def post_to_feats(args: list[str], options: Options) -> int:
     return 0 if done else NOTHING_DONE
 
 
-@kaldi_command("append-post-to-feats", group="Transforming features", help="Append posteriors to features.", usage="""
+@kaldi_command("append-post-to-feats", "Transforming features", "Append posteriors to features.", """
 Put posteriors beside features: a further column for each id.
 
 Usage: append-post-to-feats [options] <in-rspecifier1> <in-rspecifier2> <out-wspecifier>
@@ -272,7 +266,6 @@ e.g.: append-post-to-feats --post-dim=50 ark:input.ark scp:post.scp ark:output.a
 See also: paste-feats, concat-feats, append-vector-to-feats
 """, arguments=(3, 3), options=[BINARY, POST_DIM])
 def append_post_to_feats(args: list[str], options: Options) -> int:
-    """Append posteriors to features; return 255 if nothing was written to a table."""
     from nnet3py.feat.frames import paste
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR, read_matrix_file
     from nnet3py.io.object_files import read_object

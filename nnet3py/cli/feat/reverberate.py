@@ -34,8 +34,7 @@ def _write_sound(wxfilename: str, wave: Wave) -> None:
     write_object(wxfilename, lambda writer: write_wave(writer, wave), binary=False)
 
 
-@kaldi_command("wav-reverberate", group="Sound and features", help="Reverberate sound, and add noise to it.",
-               usage="""
+@kaldi_command("wav-reverberate", "Sound and features", "Reverberate sound, and add noise to it.", """
 Reverberate sound with the impulse response of a room, and add noise or other signals to it.
 
 Usage: wav-reverberate [options] <wav-in-rxfilename> <wav-out-wxfilename>
@@ -55,7 +54,6 @@ See also: wav-copy, wav-perturb
     *declared(settings_of(RoomOptions)),
 ])
 def wav_reverberate(args: list[str], options: Options) -> int:
-    """Write a sound with reverberation and noise; return 0."""
     import numpy as np
 
     from nnet3py.feat.options import RoomOptions
@@ -114,7 +112,7 @@ def _num_outputs(room: Wave | None, signals: list[Wave]) -> int:
     return count
 
 
-@kaldi_command("extend-wav-with-silence", group="Sound and features", help="Append silence to sound.", usage="""
+@kaldi_command("extend-wav-with-silence", "Sound and features", "Append silence to sound.", """
 Append silence to sound: the quietest piece of its beginning and its end, repeated. Such sound is for tests of how
 recognition detects the end of an utterance.
 
@@ -126,7 +124,6 @@ See also: wav-copy, wav-reverberate, online2-wav-nnet3-latgen-faster
     *declared(settings_of(SilenceOptions)),
 ])
 def extend_wav_with_silence(args: list[str], options: Options) -> int:
-    """Append silence to sounds; return 1 if the input is an empty table."""
     import numpy as np
 
     from nnet3py.feat.options import SilenceOptions

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from nnet3py.formats.foreign_files import Wave
 
 
-@kaldi_command("wav-copy", group="Sound and features", help="Copy sound.", usage="""
+@kaldi_command("wav-copy", "Sound and features", "Copy sound.", """
 Copy sound: a table of WAVE files, or one file. The output has 16 bits per sample.
 
 Usage: wav-copy [options] <wav-rspecifier> <wav-wspecifier>
@@ -22,7 +22,6 @@ or: wav-copy wav.ark:123456 one.wav
 See also: wav-to-duration, extract-segments
 """, arguments=(2, 2))
 def wav_copy(args: list[str], options: Options) -> int:
-    """Copy sounds; return 1 if the input is an empty table."""
     from nnet3py.formats.foreign_files import WAVE, read_wave, write_wave
     from nnet3py.io.object_files import token_reader
     from nnet3py.io.streams import open_input, open_output
@@ -40,7 +39,7 @@ def wav_copy(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("wav-to-duration", group="Sound and features", help="Write the durations of sounds.", usage="""
+@kaldi_command("wav-to-duration", "Sound and features", "Write the durations of sounds.", """
 Write the duration of each sound in seconds.
 
 Usage: wav-to-duration [options] <wav-rspecifier> <duration-wspecifier>
@@ -50,7 +49,6 @@ See also: wav-copy, feat-to-len
     option("read-entire-file", bool, False, "Count the samples instead of believing the header"),
 ])
 def wav_to_duration(args: list[str], options: Options) -> int:
-    """Write the durations of sounds in seconds; return 1 if there were no sounds."""
     from nnet3py.formats.foreign_files import WAVE, WAVE_DURATION
     from nnet3py.formats.holders import FLOAT
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -68,7 +66,7 @@ def wav_to_duration(args: list[str], options: Options) -> int:
     return 0 if lengths else 1
 
 
-@kaldi_command("wav-perturb", group="Sound and features", help="Change the speed and the volume of sound.", usage="""
+@kaldi_command("wav-perturb", "Sound and features", "Change the speed and the volume of sound.", """
 Change the speed and the volume of sound, so that there is more of it to train on. Speed is changed as by playing a
 tape faster, so the pitch changes, too; Kaldi's recipes use sox for this. The volume of each utterance is multiplied
 by a random factor between --min-volume and --max-volume. The output has 16 bits per sample.
@@ -85,7 +83,6 @@ See also: wav-copy, compute-mfcc-feats
     option("srand", int, 0, "Seed of the volumes, which depend on it and on the key only"),
 ])
 def wav_perturb(args: list[str], options: Options) -> int:
-    """Write sounds with another speed and volume; return 1 if nothing was written."""
     from contextlib import ExitStack
 
     import numpy as np

@@ -70,7 +70,7 @@ def _check_factor(factor: float) -> None:
         raise OptionError(f"Invalid option --within-class-factor={factor:g}", "expected a number, not negative")
 
 
-@kaldi_command("sum-lda-accs", group="Transforming features", help="Add LDA statistics.", usage="""
+@kaldi_command("sum-lda-accs", "Transforming features", "Add LDA statistics.", """
 Add statistics for LDA.
 
 Usage: sum-lda-accs [options] <stats-out> <stats-in1> [<stats-in2> ...]
@@ -78,15 +78,13 @@ e.g.: sum-lda-accs lda_stats 1.lda_stats 2.lda_stats
 See also: acc-lda, nnet3-acc-lda-stats, nnet-get-feature-transform, est-lda
 """, arguments=(2, None), options=[BINARY])
 def sum_lda_accs(args: list[str], options: Options) -> int:
-    """Add LDA statistics of several files; return 0."""
     from nnet3py.io.object_files import write_object
 
     write_object(args[0], _summed(args[1:]).write, options.binary)
     return 0
 
 
-@kaldi_command("nnet-get-feature-transform", group="Transforming features",
-               help="Estimate the transform before a network.", usage="""
+@kaldi_command("nnet-get-feature-transform", "Transforming features", "Estimate the transform before a network.", """
 Estimate the transform in front of a network from statistics for LDA. Unlike LDA proper it keeps all dimensions and
 scales down those that do not tell classes apart.
 
@@ -104,7 +102,6 @@ See also: est-lda, nnet3-acc-lda-stats, sum-lda-accs
     option("max-singular-value", float, 5.0, "Ceiling of the transform's singular values (0 or less: none)"),
 ])
 def get_feature_transform(args: list[str], options: Options) -> int:
-    """Estimate the transform before a network, from LDA statistics; return 0."""
     from nnet3py.feat.transforms import estimate_lda
 
     _check_factor(options.within_class_factor)
@@ -121,7 +118,7 @@ def get_feature_transform(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("est-lda", group="Transforming features", help="Estimate an LDA transform.", usage="""
+@kaldi_command("est-lda", "Transforming features", "Estimate an LDA transform.", """
 Estimate an LDA transform from statistics.
 
 Usage: est-lda [options] <lda-matrix-out> <lda-acc-1> [<lda-acc-2> ...]
@@ -136,7 +133,6 @@ See also: acc-lda, transform-feats, nnet-get-feature-transform
     option("within-class-factor", float, 1.0, "Below 1: scale down directions that do not tell classes apart"),
 ])
 def est_lda(args: list[str], options: Options) -> int:
-    """Estimate an LDA transform; return 0."""
     from nnet3py.feat.transforms import estimate_lda
 
     _check_factor(options.within_class_factor)
@@ -153,7 +149,7 @@ def est_lda(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("acc-lda", group="Transforming features", help="Accumulate LDA statistics of features.", usage="""
+@kaldi_command("acc-lda", "Transforming features", "Accumulate LDA statistics of features.", """
 Accumulate statistics for LDA, with pdfs as classes, from features and posteriors of transition-ids.
 
 Usage: acc-lda [options] <model> <features-rspecifier> <posteriors-rspecifier> <lda-acc-out>
@@ -165,7 +161,6 @@ See also: est-lda, sum-lda-accs, ali-to-post
     option("rand-prune", float, 0.0, "Replace smaller weights at random by this value or 0, which is faster"),
 ])
 def acc_lda(args: list[str], options: Options) -> int:
-    """Accumulate LDA statistics of features; return 1 if no utterance was added."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object, write_object
@@ -212,8 +207,7 @@ def _pdfs(model: TransitionModel, posterior: Posterior) -> SparseMatrix:
     return SparseMatrix.from_arrays(posterior.row_starts, pdfs, posterior.weights, model.num_pdfs)
 
 
-@kaldi_command("est-pca", group="Speakers and i-vectors",
-               help="Estimate the transform to the main components of features.", usage="""
+@kaldi_command("est-pca", "Speakers and i-vectors", "Estimate the transform to the main components of features.", """
 Estimate a transform to the directions in which features, or vectors, vary most.
 
 Usage:  est-pca [options] (<feature-rspecifier>|<vector-rspecifier>) <pca-matrix-out>
@@ -228,7 +222,6 @@ See also: transform-feats, est-lda
     option("write-full-matrix", str, "", "File for the transform with all rows"),
 ])
 def est_pca(args: list[str], options: Options) -> int:
-    """Estimate a PCA transform; return 1 if there were no data."""
     import numpy as np
 
     from nnet3py.errors import within
@@ -290,7 +283,7 @@ def _composed_transform(a: np.ndarray, b: np.ndarray, b_is_affine: bool) -> np.n
         return a @ b
 
 
-@kaldi_command("compose-transforms", group="Transforming features", help="Multiply transforms of features.", usage="""
+@kaldi_command("compose-transforms", "Transforming features", "Multiply transforms of features.", """
 Multiply transforms of features, A B, of which B is applied first: one by one, or of each utterance or speaker.
 With --b-is-affine the last column of B is an offset.
 
@@ -306,7 +299,6 @@ See also: transform-feats, transform-vec, extend-transform-dim, est-lda, est-pca
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, if A is per utterance, B per speaker"),
 ])
 def compose_transforms(args: list[str], options: Options) -> int:
-    """Multiply transforms of tables or files; return 1 if nothing was written to a table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object
@@ -351,8 +343,7 @@ def compose_transforms(args: list[str], options: Options) -> int:
 
 
 
-@kaldi_command("extend-transform-dim", group="Transforming features", help="Extend transforms to more dimensions.",
-               usage="""
+@kaldi_command("extend-transform-dim", "Transforming features", "Extend transforms to more dimensions.", """
 Extend transforms from d to d dimensions, linear or affine, to more dimensions, which they leave as they are.
 
 Usage: extend-transform-dim [options] (<transform-in-rspecifier>|<transform-in-rxfilename>) \
@@ -364,7 +355,6 @@ See also: compose-transforms, transform-feats
     option("new-dimension", int, -1, "Dimension of the result; must be given"),
 ])
 def extend_transform_dim(args: list[str], options: Options) -> int:
-    """Extend transforms to more dimensions; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.formats.matrices import write_matrix
     from nnet3py.io.object_files import write_object

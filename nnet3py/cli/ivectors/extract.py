@@ -46,8 +46,7 @@ class _Averages:
                 f"{math.sqrt(ivector_dim):.6g}")
 
 
-@kaldi_command("ivector-extract", group="Speakers and i-vectors",
-               help="Extract an i-vector of each utterance or speaker.", usage="""
+@kaldi_command("ivector-extract", "Speakers and i-vectors", "Extract an i-vector of each utterance or speaker.", """
 Extract an i-vector of each utterance, or (with --spk2utt) of each speaker.
 
 Usage:  ivector-extract [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <ivector-wspecifier>
@@ -61,7 +60,6 @@ See also: ivector-extract-online2, ivector-mean
     option("num-threads", int, 1, "Threads; results do not depend on it"),
 ])
 def ivector_extract(args: list[str], options: Options) -> int:
-    """Write an i-vector of each utterance or speaker; return 1 if nothing was written."""
     if options.spk2utt and options.num_threads != 1:
         raise UsageError("--spk2utt and --num-threads cannot be given together", "leave out --num-threads")
     extractor = read_extractor(args[0])
@@ -170,8 +168,8 @@ def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> i
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extract-online", group="Speakers and i-vectors",
-               help="Extract i-vectors at regular frames, with given posteriors.", usage="""
+@kaldi_command("ivector-extract-online", "Speakers and i-vectors",
+               "Extract i-vectors at regular frames, with given posteriors.", """
 Extract an i-vector every so many frames, each from the frames up to there, with given posteriors.
 
 Usage:  ivector-extract-online [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <ivector-wspecifier>
@@ -184,7 +182,6 @@ See also: ivector-extract-online2
     option("num-threads", int, 8, "No effect: results do not depend on it"),
 ])
 def ivector_extract_online(args: list[str], options: Options) -> int:
-    """Write i-vectors at regular frames, from given posteriors; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -213,8 +210,8 @@ def ivector_extract_online(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extract-online2", group="Speakers and i-vectors",
-               help="Extract i-vectors at regular frames, as an online recognizer would.", usage="""
+@kaldi_command("ivector-extract-online2", "Speakers and i-vectors",
+               "Extract i-vectors at regular frames, as an online recognizer would.", """
 Extract i-vectors as an online recognizer would: every so many frames, from the frames up to there and from statistics
 of the speaker's earlier utterances.
 
@@ -230,7 +227,6 @@ See also: ivector-extract-online, copy-feats
     option("frame-weights-rspecifier", str, "", "Weights of frames, vectors"),
 ])
 def ivector_extract_online2(args: list[str], options: Options) -> int:
-    """Write i-vectors at regular frames, as an online recognizer would; return 1 if nothing was written."""
     from contextlib import ExitStack
 
     from nnet3py.formats.general import check_finite
@@ -302,8 +298,7 @@ def _rows(feature: Any, step: int) -> np.ndarray:
     return np.stack([feature.at(frame) for frame in range(0, feature.num_frames, step)])
 
 
-@kaldi_command("ivector-randomize", group="Speakers and i-vectors", help="Replace i-vectors at random by later ones.",
-               usage="""
+@kaldi_command("ivector-randomize", "Speakers and i-vectors", "Replace i-vectors at random by later ones.", """
 Copy matrices of i-vectors, with rows replaced at random by later ones, so that networks do not rely on their order.
 
 Usage:  ivector-randomize [options] <ivector-rspecifier> <ivector-wspecifier>
@@ -314,7 +309,6 @@ See also: ivector-extract-online2
     option("randomize-prob", float, 0.5, "Probability that a row is replaced"),
 ])
 def ivector_randomize(args: list[str], options: Options) -> int:
-    """Replace i-vectors at random by later ones of the utterance; return 1 if the input is empty."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom

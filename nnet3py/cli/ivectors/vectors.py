@@ -55,8 +55,7 @@ class Moments:
         return math.sqrt(max(0.0, self._squares / (self.count or 1) - self.mean ** 2))
 
 
-@kaldi_command("ivector-mean", group="Speakers and i-vectors",
-               help="Compute the mean of vectors, of each speaker or of all.", usage="""
+@kaldi_command("ivector-mean", "Speakers and i-vectors", "Compute the mean of vectors, of each speaker or of all.", """
 Compute the mean of vectors, of each speaker or of all.
 
 Usage:  ivector-mean [options] <spk2utt-rspecifier> <ivector-rspecifier> <ivector-wspecifier> [<num-utts-wspecifier>]
@@ -66,7 +65,6 @@ e.g.: ivector-mean ark:data/spk2utt ark:ivectors.ark ark:speakers.ark ark,t:num_
 See also: ivector-subtract-global-mean
 """, arguments=(2, 4), options=[BINARY.but(default=False, help="Write the mean of all in binary mode")])
 def ivector_mean(args: list[str], options: Options) -> int:
-    """Write the mean of each speaker's vectors, or of all; return 1 if nothing was written."""
     if len(args) == 2:
         return _mean_of_all(args, options)
     from contextlib import ExitStack
@@ -124,8 +122,7 @@ def _mean_of_all(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("ivector-subtract-global-mean", group="Speakers and i-vectors", help="Subtract the mean from vectors.",
-               usage="""
+@kaldi_command("ivector-subtract-global-mean", "Speakers and i-vectors", "Subtract the mean from vectors.", """
 Subtract from vectors their own mean, or a mean from a file.
 
 Usage:  ivector-subtract-global-mean [options] [<mean-rxfilename>] <ivector-rspecifier> <ivector-wspecifier>
@@ -133,7 +130,6 @@ e.g.: ivector-subtract-global-mean mean.vec scp:ivectors.scp ark:-
 See also: ivector-mean
 """, arguments=(2, 3), options=[option("subtract-mean", bool, True, "Subtract the mean; false: copy vectors")])
 def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
-    """Subtract the mean of all vectors from each; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -163,8 +159,7 @@ def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-normalize-length", group="Speakers and i-vectors", help="Scale vectors to the same length.",
-               usage="""
+@kaldi_command("ivector-normalize-length", "Speakers and i-vectors", "Scale vectors to the same length.", """
 Scale vectors to the expected length of random ones, the square root of the dimension, or to length 1.
 
 Usage:  ivector-normalize-length [options] <ivector-rspecifier> <ivector-wspecifier>
@@ -175,7 +170,6 @@ See also: ivector-subtract-global-mean
     option("scaleup", bool, True, "Scale to the square root of the dimension; false: to 1"),
 ])
 def ivector_normalize_length(args: list[str], options: Options) -> int:
-    """Scale vectors to the same length; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -207,12 +201,11 @@ See also: ivector-compute-lda, transform-feats
 """
 
 
-@kaldi_command("transform-vec", group="Speakers and i-vectors", help="Multiply vectors by a matrix.",
+@kaldi_command("transform-vec", "Speakers and i-vectors", "Multiply vectors by a matrix.",
                arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="transform-vec"))
-@kaldi_command("ivector-transform", group="Speakers and i-vectors", help="Multiply i-vectors by a matrix.",
+@kaldi_command("ivector-transform", "Speakers and i-vectors", "Multiply i-vectors by a matrix.",
                arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="ivector-transform"))
 def transform_vec(args: list[str], options: Options) -> int:
-    """Multiply vectors by a matrix; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.feat.frames import transform
@@ -226,8 +219,8 @@ def transform_vec(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-compute-lda", group="Speakers and i-vectors",
-               help="Estimate the directions in which speakers differ most.", usage="""
+@kaldi_command("ivector-compute-lda", "Speakers and i-vectors",
+               "Estimate the directions in which speakers differ most.", """
 Estimate the transform to the directions in which speakers differ most.
 
 Usage:  ivector-compute-lda [options] <ivector-rspecifier> <utt2spk-rspecifier> <lda-matrix-out>
@@ -241,7 +234,6 @@ See also: ivector-transform, ivector-compute-plda
     option("covariance-floor", float, 1.0e-6, "Floor of this covariance's eigenvalues, as a part of the largest"),
 ])
 def ivector_compute_lda(args: list[str], options: Options) -> int:
-    """Estimate an LDA transform of vectors; return 0."""
     import numpy as np
 
     from nnet3py.formats.holders import TOKEN

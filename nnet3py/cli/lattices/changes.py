@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("lattice-copy", group="Lattices", help="Copy lattices, or some of them.", usage="""
+@kaldi_command("lattice-copy", "Lattices", "Copy lattices, or some of them.", """
 Copy lattices: all of a table, or those of some utterances; between text and binary; between compact lattices and
 lattices with a transition-id on each arc.
 
@@ -43,7 +43,6 @@ See also: lattice-scale, lattice-to-fst
     option("ignore-missing", bool, False, "Exit with 0 even if no utterance was copied because of such a list"),
 ])
 def lattice_copy(args: list[str], options: Options) -> int:
-    """Copy lattices; return 1 if none was copied."""
     if options.include and options.exclude:
         raise UsageError("should not have both --exclude and --include option!", "give one of them")
     if not (options.include or options.exclude):
@@ -104,7 +103,7 @@ def _first_words(rxfilename: str) -> set[str]:
 # -- costs -------------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-scale", group="Lattices", help="Multiply the costs of lattices.", usage="""
+@kaldi_command("lattice-scale", "Lattices", "Multiply the costs of lattices.", """
 Multiply the graph and acoustic costs of lattices by factors.
 
 Usage: lattice-scale [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -117,7 +116,6 @@ See also: nnet3-latgen-faster, lattice-best-path
     option("lm2acoustic-scale", float, 0.0, "Factor of the graph costs that are added to the acoustic costs"),
 ])
 def lattice_scale(args: list[str], options: Options) -> int:
-    """Multiply the costs of lattices; return 1 if there were none."""
     from nnet3py.lattices.scaling import Scales, inverse_scale, scaled
 
     scales = Scales(options.lm_scale, inverse_scale(options.acoustic_scale, options.inv_acoustic_scale),
@@ -125,7 +123,7 @@ def lattice_scale(args: list[str], options: Options) -> int:
     return log_done(change_lattices(args, lambda key, lattice: scaled(lattice, scales), options.write_compact)[0])
 
 
-@kaldi_command("lattice-add-penalty", group="Lattices", help="Add a word insertion penalty to lattices.", usage="""
+@kaldi_command("lattice-add-penalty", "Lattices", "Add a word insertion penalty to lattices.", """
 Add a word insertion penalty to lattices: a graph cost for each word.
 
 Usage: lattice-add-penalty [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -134,7 +132,6 @@ e.g.:
 See also: lattice-scale, lattice-best-path
 """, arguments=(2, 2), options=[option("word-ins-penalty", float, 0.0, "Graph cost added for each word")])
 def lattice_add_penalty(args: list[str], options: Options) -> int:
-    """Add a word insertion penalty to lattices; return 1 if there were none."""
     from nnet3py.lattices.scaling import with_word_penalty
 
     done, _ = change_lattices(args, lambda key, lattice: with_word_penalty(lattice, options.word_ins_penalty))
@@ -142,8 +139,7 @@ def lattice_add_penalty(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-add-trans-probs", group="Lattices",
-               help="Add the costs of HMM transitions to lattices.", usage="""
+@kaldi_command("lattice-add-trans-probs", "Lattices", "Add the costs of HMM transitions to lattices.", """
 Add the costs of HMM transitions to the graph costs of lattices. Lattices from decoding with an HCLG, or from alignment,
 have them already.
 
@@ -156,7 +152,6 @@ See also: lattice-scale, lattice-boost-ali
     option("self-loop-scale", float, 1.0, "Factor of the log-probabilities of staying in a state, and of leaving it"),
 ])
 def lattice_add_trans_probs(args: list[str], options: Options) -> int:
-    """Add the costs of HMM transitions to lattices; return 1 if there were none."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.scaling import with_transition_probs
 
@@ -165,8 +160,8 @@ def lattice_add_trans_probs(args: list[str], options: Options) -> int:
         lattice, model, options.transition_scale, options.self_loop_scale))[0])
 
 
-@kaldi_command("lattice-boost-ali", group="Lattices",
-               help="Boost lattices for discriminative training, by their errors against alignments.", usage="""
+@kaldi_command("lattice-boost-ali", "Lattices",
+               "Boost lattices for discriminative training, by their errors against alignments.", """
 Lower the graph costs of lattices by --b times the frame-level phone errors of their paths against alignments, for
 discriminative training by boosted MMI.
 
@@ -180,7 +175,6 @@ See also: lattice-add-trans-probs, lattice-scale
     option("silence-phones", str, "", "Colon-separated list of silence phones (integers)"),
 ])
 def lattice_boost_ali(args: list[str], options: Options) -> int:
-    """Change the costs of lattices by their errors against alignments; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.cli.process.copying import convert_table
@@ -217,7 +211,7 @@ def lattice_boost_ali(args: list[str], options: Options) -> int:
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-rmali", group="Lattices", help="Remove the transition-ids from lattices.", usage="""
+@kaldi_command("lattice-rmali", "Lattices", "Remove the transition-ids from lattices.", """
 Remove the transition-ids from lattices; words and costs stay.
 
 Usage: lattice-rmali [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -226,7 +220,6 @@ e.g.:
 See also: lattice-project, lattice-to-fst
 """, arguments=(2, 2))
 def lattice_rmali(args: list[str], options: Options) -> int:
-    """Remove the transition-ids from lattices; return 1 if there were none."""
     from nnet3py.lattices.scaling import without_alignments
 
     done, _ = change_lattices(args, lambda key, lattice: without_alignments(lattice))
@@ -234,7 +227,7 @@ def lattice_rmali(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-project", group="Lattices", help="Project lattices on words or transition-ids.", usage="""
+@kaldi_command("lattice-project", "Lattices", "Project lattices on words or transition-ids.", """
 Project lattices on their words or their transition-ids: the same labels as input and output.
 
 Usage: lattice-project [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -246,7 +239,6 @@ See also: lattice-compose, lattice-rmali
     option("project-output", bool, True, "Project on the words; false: on the transition-ids"),
 ])
 def lattice_project(args: list[str], options: Options) -> int:
-    """Project lattices on words or transition-ids; return 1 if there were none."""
     from nnet3py.lattices.scaling import on_transitions, on_words
 
     project: Any = on_words if options.project_output else on_transitions
@@ -256,7 +248,7 @@ def lattice_project(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-to-fst", group="Lattices", help="Turn lattices into FSTs of words.", usage="""
+@kaldi_command("lattice-to-fst", "Lattices", "Turn lattices into FSTs of words.", """
 Turn lattices into FSTs of their words; an arc's cost is the sum of its scaled graph and acoustic costs. Both scales are
 0 by default.
 
@@ -268,7 +260,6 @@ See also: lattice-project, lattice-copy
     ACOUSTIC_SCALE.but(default=0.0), LM_SCALE.but(default=0.0), option("rm-eps", bool, True, "Remove epsilon arcs"),
 ])
 def lattice_to_fst(args: list[str], options: Options) -> int:
-    """Convert lattices to FSTs of words; return 1 if there were none."""
     from nnet3py.cli.process.copying import convert_table
     from nnet3py.lattices.scaling import scaled, word_fst
     from nnet3py.transducers.fst_text import FST
@@ -284,7 +275,7 @@ def lattice_to_fst(args: list[str], options: Options) -> int:
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-prune", group="Lattices", help="Prune lattices with a beam.", usage="""
+@kaldi_command("lattice-prune", "Lattices", "Prune lattices with a beam.", """
 Prune lattices: remove states and arcs that are on no path whose cost is within --beam of the best path's.
 
 Usage: lattice-prune [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -297,7 +288,6 @@ See also: lattice-limit-depth, lattice-determinize-pruned
            "one's"),
 ])
 def lattice_prune(args: list[str], options: Options) -> int:
-    """Prune lattices with a beam; return 1 if there were none."""
     from nnet3py.lattices.pruning import pruned
     from nnet3py.lattices.scaling import scaled
 
@@ -322,7 +312,7 @@ def lattice_prune(args: list[str], options: Options) -> int:
     return log_done(done)
 
 
-@kaldi_command("lattice-limit-depth", group="Lattices", help="Limit the number of arcs that cross a frame.", usage="""
+@kaldi_command("lattice-limit-depth", "Lattices", "Limit the number of arcs that cross a frame.", """
 Limit the depth of lattices: remove arcs, those of the worst paths first, until no frame is crossed by more than
 --max-arcs-per-frame.
 
@@ -334,7 +324,6 @@ See also: lattice-prune, lattice-depth-per-frame
     option("max-arcs-per-frame", int, 1000, "Greatest number of arcs that cross a frame"), ACOUSTIC_SCALE,
 ])
 def lattice_limit_depth(args: list[str], options: Options) -> int:
-    """Prune lattices to a number of arcs per frame; return 1 if nothing was written."""
     from nnet3py.lattices.pruning import depth, limited_depth
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import LatticeError
@@ -362,7 +351,7 @@ def lattice_limit_depth(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-depth", group="Lattices", help="Compute the average number of arcs per frame.", usage="""
+@kaldi_command("lattice-depth", "Lattices", "Compute the average number of arcs per frame.", """
 Compute the depth of each lattice, the average number of arcs that cross a frame. Log their average, and optionally
 write them to a table.
 
@@ -372,7 +361,6 @@ e.g.:
 See also: lattice-depth-per-frame, lattice-prune
 """, arguments=(1, 2))
 def lattice_depth(args: list[str], options: Options) -> int:
-    """Write the average number of arcs per frame; return 1 if there was no lattice."""
     from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT
     from nnet3py.lattices.pruning import depth
@@ -392,7 +380,7 @@ def lattice_depth(args: list[str], options: Options) -> int:
     return status(done)
 
 
-@kaldi_command("lattice-depth-per-frame", group="Lattices", help="Count the arcs that cross each frame.", usage="""
+@kaldi_command("lattice-depth-per-frame", "Lattices", "Count the arcs that cross each frame.", """
 Count the arcs of lattices that cross each frame, and write a vector of integers for each lattice. With a third
 argument, copy the lattices there.
 
@@ -402,7 +390,6 @@ e.g.:
 See also: lattice-depth
 """, arguments=(2, 3))
 def lattice_depth_per_frame(args: list[str], options: Options) -> int:
-    """Write the number of arcs that cross each frame; return 1 if there was no lattice."""
     from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.lattices.pruning import depth_per_frame

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 LOG_FLOOR = 1.0e-20   # floor of elements before --apply-log
 
 
-@kaldi_command("copy-matrix", group="Tables of matrices and vectors",
-               help="Copy matrices; optionally scale or transform them.", usage="""
+@kaldi_command("copy-matrix", "Tables of matrices and vectors",
+               "Copy matrices; optionally scale or transform them.", """
 Copy one matrix, or a table of them; the options change the elements.
 
 Usage: copy-matrix [options] <matrix-in-rspecifier> <matrix-out-wspecifier>
@@ -43,7 +43,6 @@ See also: copy-feats
     option("apply-power", float, 1.0, "Power to which the elements are raised"),
 ])
 def copy_matrix(args: list[str], options: Options) -> int:
-    """Copy or transform matrices; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -116,8 +115,8 @@ def _copy(args: list[str], options: Options, change_dim: int) -> int | None:
     return None
 
 
-@kaldi_command("copy-vector", group="Tables of matrices and vectors",
-               help="Copy vectors; optionally scale, cut or extend them.", usage="""
+@kaldi_command("copy-vector", "Tables of matrices and vectors",
+               "Copy vectors; optionally scale, cut or extend them.", """
 Copy one vector, or a table of them; the options change the elements.
 
 Usage: copy-vector [options] (<vector-in-rspecifier>|<vector-in-rxfilename>) \
@@ -130,7 +129,6 @@ See also: copy-matrix, vector-scale, vector-sum, append-vector-to-feats
     option("change-dim", int, -1, "Dimension of the copies, which are cut or padded with zeros; negative: no change"),
 ])
 def copy_vector(args: list[str], options: Options) -> int:
-    """Copy vectors, perhaps with another dimension; return 1 if the input is an empty table."""
     count = _copy(args, options, options.change_dim)
     if count is None:
         log.log(f"Copied vector to {args[1]}")
@@ -140,7 +138,7 @@ def copy_vector(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("vector-scale", group="Tables of matrices and vectors", help="Multiply vectors by a number.", usage="""
+@kaldi_command("vector-scale", "Tables of matrices and vectors", "Multiply vectors by a number.", """
 Multiply one vector, or a table of them, by a number.
 
 Usage: vector-scale [options] <vector-in-rspecifier> <vector-out-wspecifier>
@@ -150,12 +148,10 @@ Usage: vector-scale [options] <vector-in-rspecifier> <vector-out-wspecifier>
 See also: copy-vector, vector-sum
 """, arguments=(2, 2), options=[*with_default([BINARY], "binary", False), SCALE])
 def vector_scale(args: list[str], options: Options) -> int:
-    """Multiply vectors by a number; return 1 if the input is an empty table."""
     return 1 if _copy(args, options, -1) == 0 else 0
 
 
-@kaldi_command("matrix-dim", group="Tables of matrices and vectors",
-               help="Print the numbers of rows and columns of matrices.", usage="""
+@kaldi_command("matrix-dim", "Tables of matrices and vectors", "Print the numbers of rows and columns of matrices.", """
 Print the numbers of rows and columns of a matrix, with a tab between them; of a table's matrices after their keys.
 
 Usage: matrix-dim [options] <matrix-rxfilename>|<matrix-rspecifier>
@@ -163,7 +159,6 @@ e.g.: matrix-dim final.mat | cut -f 2
 See also: feat-to-len, feat-to-dim
 """, arguments=(1, 1))
 def matrix_dim(args: list[str], options: Options) -> int:
-    """Print the numbers of rows and columns of matrices; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import GENERAL_MATRIX, read_matrix_file
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
@@ -183,8 +178,7 @@ def matrix_dim(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("copy-int-vector", group="Tables of matrices and vectors",
-               help="Copy integer vectors, such as alignments.", usage="""
+@kaldi_command("copy-int-vector", "Tables of matrices and vectors", "Copy integer vectors, such as alignments.", """
 Copy one vector of integers, or a table of them.
 
 Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \
@@ -193,7 +187,6 @@ Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \
    copy-int-vector ark:1.ali ark,t:-
 """, arguments=(2, 2), options=[BINARY])
 def copy_int_vector(args: list[str], options: Options) -> int:
-    """Copy integer vectors; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.object_files import read_object, write_object
 
@@ -207,8 +200,7 @@ def copy_int_vector(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("matrix-sum", group="Tables of matrices and vectors", help="Add or average matrices of tables or files.",
-               usage="""
+@kaldi_command("matrix-sum", "Tables of matrices and vectors", "Add or average matrices of tables or files.", """
 Add matrices: those of the same key in several tables, or all of one table, or several files.
 
 Usage: matrix-sum [options] <matrix-in-rspecifier1> [<matrix-in-rspecifier2> ...] <matrix-out-wspecifier>
@@ -224,14 +216,13 @@ See also: vector-sum, matrix-sum-rows, copy-matrix
     option("average", bool, False, "Write averages instead of sums"),
 ])
 def matrix_sum(args: list[str], options: Options) -> int:
-    """Write the sum of matrices; return 1 if most failed."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     kind = _Kind("matrix", "matrices", FLOAT_MATRIX)
     return _sum(args, options, kind, (options.scale1, options.scale2), matrix_sum.usage_text())
 
 
-@kaldi_command("vector-sum", group="Tables of matrices and vectors", help="Add vectors of tables or files.", usage="""
+@kaldi_command("vector-sum", "Tables of matrices and vectors", "Add vectors of tables or files.", """
 Add vectors: those of the same key in several tables, or all of one table, or several files.
 
 Usage: vector-sum [options] <vector-in-rspecifier1> [<vector-in-rspecifier2> ...] <vector-out-wspecifier>
@@ -245,7 +236,6 @@ See also: matrix-sum, vector-scale, copy-vector
     option("average", bool, False, "Write the average instead of the sum; only for one table, into a file"),
 ])
 def vector_sum(args: list[str], options: Options) -> int:
-    """Write the sum of vectors; return 1 if most failed."""
     from nnet3py.formats.holders import FLOAT_VECTOR
 
     from_table_to_file = len(args) == 2 and is_rspecifier(args[0]) and not is_wspecifier(args[1])
@@ -380,7 +370,7 @@ def _size(value: np.ndarray) -> str:
     return " by ".join(map(str, value.shape))
 
 
-@kaldi_command("matrix-sum-rows", group="Tables of matrices and vectors", help="Sum the rows of matrices.", usage="""
+@kaldi_command("matrix-sum-rows", "Tables of matrices and vectors", "Sum the rows of matrices.", """
 Sum the rows of each matrix of a table: a vector for each.
 
 Usage: matrix-sum-rows [options] <matrix-rspecifier> <vector-wspecifier>
@@ -388,7 +378,6 @@ e.g.: matrix-sum-rows ark:- ark:- | vector-sum ark:- sum.vec
 See also: matrix-sum, vector-sum
 """, arguments=(2, 2))
 def matrix_sum_rows(args: list[str], options: Options) -> int:
-    """Write the sum of each matrix's rows; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -408,7 +397,7 @@ def matrix_sum_rows(args: list[str], options: Options) -> int:
 _NOTHING_DONE = 255
 
 
-@kaldi_command("multiply-vectors", group="Transforming features", help="Multiply vectors element by element.", usage="""
+@kaldi_command("multiply-vectors", "Transforming features", "Multiply vectors element by element.", """
 Multiply vectors of the same key element by element, for example weights of frames from different programs.
 
 Usage: multiply-vectors [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3> ...] <out-wspecifier>
@@ -418,7 +407,6 @@ See also: vector-sum, vector-scale, paste-feats
     option("length-tolerance", int, 0, "Largest difference of the lengths; all are cut to the shortest"),
 ])
 def multiply_vectors(args: list[str], options: Options) -> int:
-    """Multiply vectors of two tables element by element; return 255 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR

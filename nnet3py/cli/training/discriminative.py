@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from nnet3py.discriminative.make_egs import DiscriminativeExampleMaker
 
 
-@kaldi_command("nnet3-discriminative-get-egs", group="Discriminative training",
-               help="Make examples of discriminative training from lattices.", usage="""
+@kaldi_command("nnet3-discriminative-get-egs", "Discriminative training",
+               "Make examples of discriminative training from lattices.", """
 Make examples for discriminative training, pieces of utterances with context, from features, denominator lattices and
 numerator alignments. Lattices must be at the level of states, with a transition-id on each arc, as decoding with
 --determinize-lattice=false or lattice-determinize-non-compact writes them.
@@ -35,7 +35,6 @@ e.g.: nnet3-discriminative-get-egs --acoustic-scale=0.1 --left-context=25 --righ
    0.mdl ark:feats.ark 'ark:gunzip -c lat.1.gz |' scp:ali.scp ark:degs.1.ark
 """, arguments=(5, 5), options=[*EGS_OF_FEATURES, *declared(settings_of(SplittingOptions()))])
 def discriminative_get_egs(args: list[str], options: Options) -> int:
-    """Make discriminative examples; return 1 if none was made."""
     from nnet3py.cli.chain.examples import utterance_splitter
     from nnet3py.discriminative.make_egs import DiscriminativeExampleMaker
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
@@ -127,8 +126,8 @@ _TRAINER = tuple(setting.but(help="No effect, as in Kaldi: the discriminative tr
 _DROPOUT = option("dropout-test-mode", bool, True, "Compute without dropout")
 
 
-@kaldi_command("nnet3-discriminative-train", group="Discriminative training",
-               help="Train with the objectives MMI, MPFE or sMBR on lattices.", usage="""
+@kaldi_command("nnet3-discriminative-train", "Discriminative training",
+               "Train with the objectives MMI, MPFE or sMBR on lattices.", """
 Train the network of an acoustic model with a sequence-discriminative objective (MMI, MPFE or sMBR) by stochastic
 gradient descent, and write the network alone. Each example read is a minibatch; nnet3-discriminative-merge-egs makes
 minibatches. The transition model and priors are taken from the model.
@@ -143,7 +142,6 @@ nnet3-discriminative-train --criterion=smbr 1.mdl 'ark:nnet3-discriminative-merg
     _DROPOUT, *_TRAINER, *DISCRIMINATIVE, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
 ))
 def discriminative_train(args: list[str], options: Options) -> int:
-    """Train on discriminative examples; return 1 if there were no training data."""
     from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.example import examples_ahead, num_merged
@@ -163,8 +161,8 @@ def discriminative_train(args: list[str], options: Options) -> int:
     return finish(trainer, args[2], options, "Wrote raw nnet model to")
 
 
-@kaldi_command("nnet3-discriminative-compute-objf", group="Discriminative training",
-               help="Print a model's objective MMI, MPFE or sMBR on examples.", usage="""
+@kaldi_command("nnet3-discriminative-compute-objf", "Discriminative training",
+               "Print a model's objective MMI, MPFE or sMBR on examples.", """
 Log a model's sequence-discriminative objective per frame on (merged) examples.
 
 Usage:  nnet3-discriminative-compute-objf [options] <model-in> <discriminative-examples-in>
@@ -178,7 +176,6 @@ e.g.: nnet3-discriminative-compute-objf --criterion=mmi 0.mdl ark:valid.degs
     option("compute-deriv", bool, False, "No effect: derivatives are not shown"), *DEVICE,
 ))
 def compute_objf(args: list[str], options: Options) -> int:
-    """Log the objective; return 1 if no example had any weight."""
     from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.discriminative_example import read_discriminative_egs
     from nnet3py.training.discriminative_trainer import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
@@ -192,8 +189,8 @@ def compute_objf(args: list[str], options: Options) -> int:
     return log_diagnostics(diagnostics, read_discriminative_egs(args[1]))
 
 
-@kaldi_command("nnet3-discriminative-compute-from-egs", group="Discriminative training",
-               help="Compute a network's output for discriminative examples.", usage="""
+@kaldi_command("nnet3-discriminative-compute-from-egs", "Discriminative training",
+               "Compute a network's output for discriminative examples.", """
 Compute a network's output for (merged) discriminative examples, at their supervised frames, and write a matrix for each
 example.
 
@@ -208,7 +205,6 @@ e.g.:
     *DEVICE,
 ])
 def compute_from_egs(args: list[str], options: Options) -> int:
-    """Write the network's output for discriminative examples; return 0."""
     from nnet3py.cli.egs.outputs import write_outputs
     from nnet3py.egs.discriminative_example import read_discriminative_egs
 
