@@ -5,19 +5,18 @@ Names and defaults are those of Kaldi's scripts, where these have such an option
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import ClassVar
 
 from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.drivers.options import JobOptions
 from nnet3py.errors import UsageError
 from nnet3py.ivectors.options import OnlineSettings
-from nnet3py.option_fields import like, opt
+from nnet3py.option_fields import like, opt, options_class
 from nnet3py.training.options import TrainerOptions
 from nnet3py.trees import BuildOptions
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class WorkOptions(JobOptions):
     """Options that all drivers of :class:`~nnet3py.drivers.staged.StagedWork` have."""
 
@@ -40,7 +39,7 @@ class WorkOptions(JobOptions):
         super().check()
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class ExtractorOptions(WorkOptions):
     """Options of train-ivector-extractor."""
 
@@ -93,7 +92,7 @@ class ExtractorOptions(WorkOptions):
             raise UsageError(f"--min-post={self.min_post:g}: expected below 0.5")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class IvectorOptions(WorkOptions):
     """Options of extract-ivectors."""
 
@@ -113,7 +112,7 @@ class IvectorOptions(WorkOptions):
     folders = (*WorkOptions.folders, "extractor_dir")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class TreeOptions(WorkOptions):
     """Options of nnet3-build-tree."""
 
@@ -145,7 +144,7 @@ class TreeOptions(WorkOptions):
             raise UsageError(f"--alignment-subsampling-factor={factor}: expected 1 or more")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class FlatStartOptions(WorkOptions):
     """Options of prepare-e2e."""
 
@@ -183,7 +182,7 @@ class FlatStartOptions(WorkOptions):
 _CRITERIA = ("mmi", "mpfe", "smbr")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class LatticesOptions(WorkOptions):
     """Options of make-denlats, which train-discriminative has as well."""
 
@@ -217,7 +216,7 @@ class LatticesOptions(WorkOptions):
                 raise UsageError(f"--{name}={value:g}: expected 0 or more")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class DiscriminativeTrainingOptions(LatticesOptions):
     """Options of train-discriminative."""
 

@@ -2,15 +2,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 _MOST_STATES = 1 << 15       # states of the search for pitch
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class PitchOptions:
     """Options of the search for pitch, with Kaldi's defaults. Kaldi: PitchExtractionOptions."""
 
@@ -90,7 +89,7 @@ class PitchOptions:
             raise UsageError("--simulate-first-pass-online needs --frames-per-chunk")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class ProcessPitchOptions:
     """Options of pitch features for networks, with Kaldi's defaults. Kaldi: ProcessPitchOptions."""
 
@@ -132,7 +131,7 @@ class ProcessPitchOptions:
                 raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a number")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class InterpolationOptions:
     """Options of interpolating pitch over unvoiced frames. Kaldi: PitchInterpolatorOptions."""
 

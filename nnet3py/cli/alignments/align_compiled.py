@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nnet3py import log
 from nnet3py.cli.nnet.utterances import IVEC, SIMPLE, IvectorSource, check_ivector_options, compute_options
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, without
+from nnet3py.cli.process.copying import convert_table
+from nnet3py.cli.process.option_groups import DEVICE, set_up, without
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.decoding.options import TrainingGraphOptions
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
@@ -74,7 +75,6 @@ def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of:
 
     ``words_of`` turns an entry, which ``holder`` has read, into an FST of words.
     """
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.decoding.graph import make_training_graph, read_fst_file
     from nnet3py.decoding.symbols import read_text
     from nnet3py.hmm.transition_model import read_transition_model
@@ -129,7 +129,6 @@ See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
 ])
 def align_compiled(args: list[str], options: Options) -> int:
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -42,8 +42,8 @@ def ali_to_pdf(args: list[str], options: Options) -> int:
         check_transition_ids(model, alignment)
         return model.transition_id_to_pdf[alignment]
 
-    count, _ = convert_table(args[1], args[2], INT_VECTOR, INT_VECTOR, pdfs)
-    log.log(f"Converted {count} alignments to pdf sequences.")
+    convert_table(args[1], args[2], INT_VECTOR, INT_VECTOR, pdfs).report(
+        "Converted {done} alignments to pdf sequences.")
     return 0
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import OptionError, Options, int_list, option
 from nnet3py.errors import within
 
 if TYPE_CHECKING:
@@ -28,10 +28,9 @@ def ali_to_post(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import INT_VECTOR, POSTERIOR
     from nnet3py.formats.posteriors import posterior_of_alignment
 
-    count, _ = convert_table(args[0], args[1], INT_VECTOR, POSTERIOR,
-                             lambda key, alignment: posterior_of_alignment(alignment))
-    log.log(f"Converted {count} alignments.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], INT_VECTOR, POSTERIOR,
+                         lambda key, alignment: posterior_of_alignment(alignment)).report(
+        "Converted {done} alignments.")
 
 
 @kaldi_command("copy-post", "Alignments and posteriors", "Copy posteriors; optionally scale them.", """
@@ -54,9 +53,7 @@ def copy_post(args: list[str], options: Options) -> int:
                 posterior.weights = posterior.weights * np.float32(options.scale)
         return posterior
 
-    count, _ = convert_table(args[0], args[1], POSTERIOR, POSTERIOR, scaled)
-    log.log(f"Done copying {count} posteriors.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], POSTERIOR, POSTERIOR, scaled).report("Done copying {done} posteriors.")
 
 
 @kaldi_command("weight-post", "Alignments and posteriors", "Multiply the posteriors of each frame by a weight.", """
@@ -92,9 +89,8 @@ def weight_post(args: list[str], options: Options) -> int:
             factors[:both] = weights[:both]
             return scaled_frames(posterior, factors)
 
-        done, errors = convert_table(args[0], args[2], POSTERIOR, POSTERIOR, weighted, inputs=table)
-    log.log(f"Scaled {done} posteriors; errors on {errors}")
-    return 0 if done else 1
+        return convert_table(args[0], args[2], POSTERIOR, POSTERIOR, weighted, inputs=table).report(
+            "Scaled {done} posteriors; errors on {errors}")
 
 
 @kaldi_command("weight-silence-post", "Alignments and posteriors",
@@ -113,7 +109,6 @@ See also: ali-to-post, post-to-weights
 def weight_silence_post(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.cli.process.options import int_list
     from nnet3py.formats.holders import POSTERIOR
     from nnet3py.formats.posteriors import weighted_entries, weighted_frames
     from nnet3py.hmm.alignment import check_transition_ids
@@ -136,9 +131,7 @@ def weight_silence_post(args: list[str], options: Options) -> int:
         silent = is_silence[posterior.ids]
         return (weighted_frames if options.distribute else weighted_entries)(posterior, silent, weight)
 
-    count, _ = convert_table(args[3], args[4], POSTERIOR, POSTERIOR, weighted)
-    log.log(f"Done {count} posteriors.")
-    return 0 if count else 1
+    return convert_table(args[3], args[4], POSTERIOR, POSTERIOR, weighted).report("Done {done} posteriors.")
 
 
 @kaldi_command("post-to-weights", "Alignments and posteriors", "Sum the posteriors of each frame.", """
@@ -153,10 +146,9 @@ def post_to_weights(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
     from nnet3py.formats.posteriors import frame_sums
 
-    count, _ = convert_table(args[0], args[1], POSTERIOR, FLOAT_VECTOR,
-                             lambda key, posterior: frame_sums(posterior))
-    log.log(f"Done converting {count} posteriors to weights.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], POSTERIOR, FLOAT_VECTOR,
+                         lambda key, posterior: frame_sums(posterior)).report(
+        "Done converting {done} posteriors to weights.")
 
 
 @kaldi_command("post-to-pdf-post", "Alignments and posteriors",
@@ -180,8 +172,8 @@ def post_to_pdf_post(args: list[str], options: Options) -> int:
         check_transition_ids(model, posterior.ids)
         return summed_by_id(posterior, model.transition_id_to_pdf[posterior.ids])
 
-    count, _ = convert_table(args[1], args[2], POSTERIOR, POSTERIOR, pdf_posterior)
-    log.log(f"Done converting posteriors to pdf-level posteriors for {count} utterances.")
+    convert_table(args[1], args[2], POSTERIOR, POSTERIOR, pdf_posterior).report(
+        "Done converting posteriors to pdf-level posteriors for {done} utterances.")
     return 0
 
 
@@ -209,9 +201,8 @@ def logprob_to_post(args: list[str], options: Options) -> int:
     def converted(key: str, matrix: np.ndarray) -> Posterior:
         return of_log_probs(matrix, options.min_post, random.uniform if options.random_prune else None)
 
-    count, _ = convert_table(args[0], args[1], FLOAT_MATRIX, POSTERIOR, converted)
-    log.log(f"Converted {count} log-prob matrices to posteriors.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], FLOAT_MATRIX, POSTERIOR, converted).report(
+        "Converted {done} log-prob matrices to posteriors.")
 
 
 @kaldi_command("post-to-smat", "Alignments and posteriors", "Turn posteriors into sparse matrices.", """
@@ -231,9 +222,8 @@ def post_to_smat(args: list[str], options: Options) -> int:
     def sparse(key: str, posterior: Posterior) -> SparseMatrix:
         return SparseMatrix.from_arrays(posterior.row_starts, posterior.ids, posterior.weights, options.dim)
 
-    count, _ = convert_table(args[0], args[1], POSTERIOR, GENERAL_MATRIX, sparse)
-    log.log(f"Done converting {count} posteriors into sparse matrices.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], POSTERIOR, GENERAL_MATRIX, sparse).report(
+        "Done converting {done} posteriors into sparse matrices.")
 
 
 @kaldi_command("post-to-tacc", "Alignments and posteriors", "Sum posteriors by transition-id or pdf-id.", """
@@ -305,6 +295,5 @@ def get_post_on_ali(args: list[str], options: Options) -> int:
             return np.bincount(frames[is_aligned], posterior.weights[is_aligned],
                                minlength=len(alignment)).astype(np.float32)
 
-        done, failed = convert_table(args[0], args[2], POSTERIOR, FLOAT_VECTOR, aligned, inputs=alignments)
-    log.log(f"Done {done} utterances, failed for {failed}")
-    return 0 if done else 1
+        return convert_table(args[0], args[2], POSTERIOR, FLOAT_VECTOR, aligned, inputs=alignments).report(
+            "Done {done} utterances, failed for {errors}")

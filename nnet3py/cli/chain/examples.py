@@ -12,7 +12,7 @@ from nnet3py.chain.options import SupervisionOptions
 from nnet3py.cli.egs import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.errors import Nnet3Error, within
+from nnet3py.errors import Nnet3Error, NumericError, within
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
@@ -212,7 +212,6 @@ class _Job:
     def _of_utterance(self, utterance: str, matrix: Any, targets: Any, ivectors: Any, weights: Any) -> list[Any]:
         """Make the examples of an utterance; none, with a warning, if its data cannot be used."""
         from nnet3py.chain.acceptor import SupervisionError
-        from nnet3py.errors import NumericError
 
         supervision = targets.get(utterance)
         if supervision is None:
@@ -310,7 +309,6 @@ def _whole_utterance(maker: ChainExampleMaker, utterance: str, graph: Any, model
                      length_tolerance: int) -> Any:
     """Make the example of an utterance; None, with a warning, if its data cannot be used."""
     from nnet3py.chain.acceptor import SupervisionError
-    from nnet3py.errors import NumericError
 
     matrix = matrices.get(utterance)
     if matrix is None:

@@ -7,6 +7,7 @@ from nnet3py import log
 from nnet3py.chain.options import PhoneLmOptions
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
+from nnet3py.errors import within
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
@@ -26,7 +27,6 @@ See also: chain-make-den-fst
 ])
 def est_phone_lm(args: list[str], options: Options) -> int:
     from nnet3py.chain.phone_lm import PhoneLmEstimator
-    from nnet3py.errors import within
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import SequentialReader
     from nnet3py.transducers.fst_text import write_fst_file
@@ -84,7 +84,6 @@ def make_num_fst_e2e(args: list[str], options: Options) -> int:
     from nnet3py.chain.normalization import Normalizer
     from nnet3py.chain.supervision import pdf_graph
     from nnet3py.egs.chain_example import Supervision
-    from nnet3py.errors import within
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM
+from nnet3py.cli.process.option_groups import (
+    COMPILER,
+    COMPUTE,
+    DEVICE,
+    OPTIM,
+    compiler_options,
+    log_diagnostics,
+    optimize_options,
+    set_up,
+)
 from nnet3py.cli.process.options import BINARY, Options, declared, fields_from, option
 from nnet3py.cli.training.train_setup import CHAIN, PROB, TRAINER, chain_options
 from nnet3py.errors import UsageError, within
@@ -122,7 +131,6 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
     *CHAIN, *_PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
@@ -183,7 +191,6 @@ def combine2(args: list[str], options: Options) -> int:
 
 
 def _combine(args: list[str], options: Options, by_language: bool) -> int:
-    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.chain_objective import graph_folder, one_graph
@@ -238,7 +245,6 @@ final.raw den.fst ark:1.cegs ark:1.lwf.cegs
 def add_post_to_egs(args: list[str], options: Options) -> int:
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
-    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
     from nnet3py.io.tables import TableWriter
     from nnet3py.network.model_file import read_nnet

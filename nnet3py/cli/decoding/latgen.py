@@ -30,7 +30,7 @@ from nnet3py.cli.nnet.utterances import (
     with_ivectors,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE
+from nnet3py.cli.process.option_groups import DEVICE, set_up
 from nnet3py.cli.process.options import Options, fields_from, option
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.runtime.options import BatchOptions
@@ -130,7 +130,6 @@ See also: nnet3-latgen-faster, nnet3-compute-batch
 """, arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *BATCH, *DEVICE])
 def latgen_faster_batch(args: list[str], options: Options) -> int:
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.engine.threads import num_threads
     from nnet3py.formats.holders import FLOAT_MATRIX

@@ -2,6 +2,7 @@
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -44,8 +45,6 @@ e.g.:
 See also: compute-wer-bootci, align-text, word-error-rate
 """, arguments=(2, 2), options=[_MODE, option("text", bool, False, "No effect, as in Kaldi")])
 def compute_wer(args: list[str], options: Options) -> int:
-    import sys
-
     from nnet3py.decoding.word_errors import edit_distance
 
     words = sentences = wrong = absent = 0
@@ -75,8 +74,6 @@ e.g.:
 See also: compute-wer
 """, arguments=(2, 3), options=[_MODE, option("replications", int, 10000, "Number of random samples")])
 def compute_wer_bootci(args: list[str], options: Options) -> int:
-    import sys
-
     from nnet3py.decoding.word_errors import Resampler, edit_distance
 
     errors: list[list[int]] = [[] for _ in args[1:]]
@@ -155,8 +152,6 @@ See also: nnet3-latgen-faster, lattice-best-path
     option("details", str, "", "File for the alignment of reference and hypothesis of each utterance"),
 ])
 def word_error_rate(args: list[str], options: Options) -> int:
-    import sys
-
     from nnet3py.decoding.symbols import SymbolTable, read_transcripts
     from nnet3py.decoding.word_errors import WordErrors, alignment_lines
     from nnet3py.io.streams import write_text

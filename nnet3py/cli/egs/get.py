@@ -13,6 +13,7 @@ from nnet3py.cli.egs import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
+from nnet3py.io.specifiers import is_rspecifier
 
 if TYPE_CHECKING:
     from nnet3py.egs.make import ExampleMaker
@@ -124,8 +125,6 @@ class _Job:
     def _of_utterance(self, utterance: str, matrix: Any, target: Any, ivectors: Any,
                       examples: Callable[[str, Any, Any, Any], Iterable[Any]]) -> list[Any] | None:
         """Return the examples of an utterance, an empty list if it is too short; None, with a warning, on an error."""
-        from nnet3py.errors import NumericError
-
         num_frames = matrix.shape[0]
         if not self._splitter.lengths_match(utterance, num_frames, len(target),
                                             self._options.targets_length_tolerance):
@@ -185,8 +184,6 @@ def get_egs_simple(args: list[str], options: Options) -> int:
 
 def _name_and_table(argument: str) -> tuple[str, Any]:
     """Split an argument ``name=rspecifier``; raise UsageError for other arguments."""
-    from nnet3py.io.specifiers import is_rspecifier
-
     name, _, rspecifier = argument.partition("=")
     if not name or any(letter.isspace() for letter in name) or not is_rspecifier(rspecifier):
         raise UsageError(f"Expected name=rspecifier, found '{argument}'", "such as input=ark:feats.ark")

@@ -4,6 +4,7 @@ Kaldi: steps/nnet3/get_egs.sh, get_egs_targets.sh, and chain/get_egs.sh.
 """
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from nnet3py.cli.process.command import kaldi_command
@@ -40,8 +41,6 @@ See also: make-chain-egs, nnet3-get-egs, nnet3-get-egs-dense-targets, train-dnn
     *_JOBS,
 ], detached_values=True)
 def make_egs(args: list[str], options: Options) -> int:
-    import os
-
     from nnet3py.drivers import make_egs as maker
     from nnet3py.drivers.executors import make_executor
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, with_default
+from nnet3py.cli.process.option_groups import DEVICE, compiler_options, set_up, with_default
 from nnet3py.cli.process.options import BINARY, Options, option
 from nnet3py.errors import ShapeError, within
 
@@ -43,7 +43,6 @@ def write_outputs(args: list[str], options: Options,
     """Write the outputs of the network ``args[0]`` for examples to the table ``args[2]``; return 0."""
     import numpy as np
 
-    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
     from nnet3py.network.model_file import read_nnet
@@ -107,7 +106,6 @@ def chain_acc_lda_stats(args: list[str], options: Options) -> int:
 
 def _acc_lda_stats(args: list[str], options: Options, examples: Iterable[tuple[str, Any]],
                    frame_level: Callable[[Any], NnetExample]) -> int:
-    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.io.object_files import write_object
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.example_computation import ExampleOutputs

@@ -163,9 +163,8 @@ def modify_cmvn_stats(args: list[str], options: Options) -> int:
         stats = fake_stats(stats, dims)
         return mean_and_variance(stats) if options.convert_to_mean_and_var else stats
 
-    done, _ = convert_table(source, target, DOUBLE_MATRIX, DOUBLE_MATRIX, modified)
-    log.log(f"Modified {done} sets of stats.")
-    return 0 if done else 1
+    return convert_table(source, target, DOUBLE_MATRIX, DOUBLE_MATRIX, modified).report(
+        "Modified {done} sets of stats.")
 
 
 # -- normalization -----------------------------------------------------------------------------------------------------
@@ -191,9 +190,7 @@ def apply_cmvn(args: list[str], options: Options) -> int:
         raise OptionError("You cannot normalize the variance but not the mean.")
     skipped = int_list(options.skip_dims, "--skip-dims option")
     if not options.norm_means:
-        count = copy_table(source, target, GENERAL_MATRIX)
-        log.log(f"Copied {count} utterances.")
-        return 0 if count else 1
+        return copy_table(source, target, GENERAL_MATRIX).report("Copied {done} utterances.")
     with ExitStack() as stack:
         find = _finder(stack, stats_name, options.utt2spk)
 
@@ -368,7 +365,6 @@ See also: apply-cmvn, apply-cmvn-online
     option("max-warnings", int, 5, "No effect: variances are floored without a warning"),
 ])
 def apply_cmvn_sliding(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.cmvn import normalize_sliding
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -379,7 +375,6 @@ def apply_cmvn_sliding(args: list[str], options: Options) -> int:
         return normalize_sliding(features, options.cmn_window, options.min_cmn_window, options.center,
                                  options.norm_vars)
 
-    done, errors = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, normalized)
-    log.log(f"Applied sliding-window cepstral {'mean and variance' if options.norm_vars else 'mean'} normalization to "
-            f"{done} utterances, {errors} had errors.")
-    return 0 if done else 1
+    return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, normalized).report(
+        f"Applied sliding-window cepstral {'mean and variance' if options.norm_vars else 'mean'} normalization to "
+        f"{{done}} utterances, {{errors}} had errors.")

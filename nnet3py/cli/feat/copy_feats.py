@@ -16,7 +16,7 @@ from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import FormatError, ShapeError, UsageError, within
 from nnet3py.io.holder import BytePieces
-from nnet3py.io.specifiers import is_wspecifier
+from nnet3py.io.specifiers import is_wspecifier, parse_wspecifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,6 @@ def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
 def _copy_table(args: list[str], options: Options) -> int:
     from nnet3py.formats.layouts import dense_runs
     from nnet3py.formats.matrix_bytes import STORED_MATRIX, num_rows
-    from nnet3py.io.specifiers import parse_wspecifier
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     count = 0

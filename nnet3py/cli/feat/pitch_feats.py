@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error
 from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
@@ -67,7 +68,6 @@ e.g.: compute-kaldi-pitch-feats scp:wav.scp ark:- | process-kaldi-pitch-feats ar
 See also: compute-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PROCESS, _SRAND])
 def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -80,9 +80,8 @@ def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
             log.warning(f"Failed to process the pitch of {key}: {error}")
             return None
 
-    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, processed)
-    log.log(f"Post-processed pitch for {done} utterances.")
-    return 0 if done else 1
+    return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, processed).report(
+        "Post-processed pitch for {done} utterances.")
 
 
 def _compute_table(args: list[str], options: Options, compute: Callable[[np.ndarray, float], np.ndarray]) -> int:
@@ -136,7 +135,6 @@ See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
     *declared(settings_of(InterpolationOptions)),
 ])
 def interpolate_pitch(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.process_pitch import interpolate_linearly, interpolate_pitch
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom

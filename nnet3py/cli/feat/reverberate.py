@@ -142,6 +142,4 @@ def extend_wav_with_silence(args: list[str], options: Options) -> int:
         _write_sound(args[1], wave)
         log.log(f"Appended {options.extra_silence_length:g} seconds of silence to {args[0]}")
         return 0
-    done, _ = convert_table(args[0], args[1], WAVE, WAVE, extended)
-    log.log(f"Successfully extended {done} files.")
-    return 0 if done else 1
+    return convert_table(args[0], args[1], WAVE, WAVE, extended).report("Successfully extended {done} files.")

@@ -1,11 +1,12 @@
 """wav-copy, wav-to-duration and wav-perturb: copies of sound, their durations, other speeds and volumes."""
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, copy_table, log_copied
+from nnet3py.cli.process.copying import between_tables, convert_table, copy_table, log_copied
 from nnet3py.cli.process.options import OptionError, Options, option
 
 if TYPE_CHECKING:
@@ -28,9 +29,7 @@ def wav_copy(args: list[str], options: Options) -> int:
     from nnet3py.io.tokens import TokenWriter
 
     if between_tables(args):
-        count = copy_table(args[0], args[1], WAVE)
-        log.log(f"Copied {count} wave files")
-        return 0 if count else 1
+        return copy_table(args[0], args[1], WAVE).report("Copied {done} wave files")
     with open_input(args[0]) as stream:
         wave = read_wave(token_reader(stream))
     with open_output(args[1]) as output:
@@ -83,11 +82,8 @@ See also: wav-copy, compute-mfcc-feats
     option("srand", int, 0, "Seed of the volumes, which depend on it and on the key only"),
 ])
 def wav_perturb(args: list[str], options: Options) -> int:
-    from contextlib import ExitStack
-
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.sound import random_volume, with_speed
     from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT
@@ -107,6 +103,5 @@ def wav_perturb(args: list[str], options: Options) -> int:
             volume = random_volume(options.srand, key, least, largest)
             return wave._replace(samples=np.rint(volume * with_speed(wave.samples, speed)))
 
-        done, missing = convert_table(args[0], args[1], WAVE, WAVE, perturbed, inputs=inputs)
-    log.log(f"Perturbed {done} wave files" + (f"; {missing} had no speed" if missing else ""))
-    return 0 if done else 1
+        counts = convert_table(args[0], args[1], WAVE, WAVE, perturbed, inputs=inputs)
+    return counts.report("Perturbed {done} wave files" + ("; {errors} had no speed" if counts.errors else ""))

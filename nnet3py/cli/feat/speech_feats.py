@@ -224,6 +224,5 @@ def select_voiced_frames(args: list[str], options: Options) -> int:
                 return None
             return features[voiced != 0.0]
 
-        done, errors = convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, selected)
-    log.log(f"Done selecting voiced frames; processed {done} utterances, {errors} had errors.")
-    return 0 if done else 1
+        return convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, selected).report(
+            "Done selecting voiced frames; processed {done} utterances, {errors} had errors.")

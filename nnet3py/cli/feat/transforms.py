@@ -224,7 +224,6 @@ See also: transform-feats, est-lda
 def est_pca(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.errors import within
     from nnet3py.feat.transforms import PcaStats
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -336,10 +335,8 @@ def compose_transforms(args: list[str], options: Options) -> int:
                 log.warning(f"Key {key}: {error.message}")
                 return None
 
-        done, errors = convert_table(first if of_table else second, target, FLOAT_MATRIX, FLOAT_MATRIX, composed,
-                                     inputs=stack)
-    log.log(f"Composed {done} transforms; {errors} had errors.")
-    return 0 if done else 1
+        return convert_table(first if of_table else second, target, FLOAT_MATRIX, FLOAT_MATRIX, composed,
+                             inputs=stack).report("Composed {done} transforms; {errors} had errors.")
 
 
 
@@ -361,10 +358,9 @@ def extend_transform_dim(args: list[str], options: Options) -> int:
 
     dim = options.new_dimension
     if between_tables(args):
-        done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX,
-                                lambda key, matrix: _extended_transform(matrix, dim))
-        log.log(f"Increased transform dim to {dim} for {done} matrices.")
-        return 0 if done else 1
+        return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX,
+                             lambda key, matrix: _extended_transform(matrix, dim)).report(
+            f"Increased transform dim to {dim} for {{done}} matrices.")
     matrix = read_matrix_file(args[0])
     with within(args[0]):
         result = _extended_transform(matrix, dim)

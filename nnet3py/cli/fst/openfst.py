@@ -1,6 +1,7 @@
 """Programs of OpenFst that Kaldi's scripts use, and a few more; the last five need the package kaldifst."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -122,8 +123,6 @@ def fst_print(args: list[str], options: Options) -> int:
               option("fst_verify", bool, True, "No effect: FSTs are always checked")),
           arguments=(0, 1), files="[<fst-rxfilename>]", example="G.fst", see="fstprint, fstisstochastic")
 def fst_info(args: list[str], options: Options) -> int:
-    import sys
-
     from nnet3py.fst.text import info_text
 
     sys.stdout.write(info_text(read_graph(names_of_files(args)[0])))

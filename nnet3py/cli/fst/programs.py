@@ -1,6 +1,8 @@
 """Kaldi's programs on FSTs: composition, determinization, parts of decoding graphs, graphs of grammars."""
 from __future__ import annotations
 
+import math
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from nnet3py.cli.fst.graph_files import (
     write_numbers,
 )
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table, copy_table
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.specifiers import is_rspecifier
@@ -43,7 +46,6 @@ See also: fstdeterminizestar, fstcompose
            choices=("sequence", "alt_sequence", "match")),
 ])
 def fst_table_compose(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.fst.openfst import compose, from_openfst, write_openfst
     from nnet3py.fst.operations import is_sorted
     from nnet3py.io.random_access import RandomAccessReader
@@ -79,9 +81,8 @@ def fst_table_compose(args: list[str], options: Options) -> int:
             return result
 
         source = left_name if left_is_table else right_name
-        done, failed = convert_table(source, target, FST, FST, composed, inputs=stack)
-    log.log(f"Composed {done} FSTs; {failed} had no result")
-    return 0 if done else 1
+        return convert_table(source, target, FST, FST, composed, inputs=stack).report(
+            "Composed {done} FSTs; {errors} had no result")
 
 
 @kaldi_command("fstdeterminizestar", "Parts of graphs", "Remove epsilons and determinize an FST.", """
@@ -119,7 +120,6 @@ def fst_determinize_star(args: list[str], options: Options) -> int:
     if not is_rspecifier(source):
         write_openfst(target, determinized(read_graph(source)))
         return 0
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.transducers.fst_text import FST
 
     return 0 if convert_table(source, target, FST, FST, determinized_or_none)[0] else 1
@@ -173,8 +173,6 @@ See also: fstpushspecial
     option("test-in-log", bool, True, "Sum probabilities (log semiring); false: take the largest"),
 ])
 def fst_is_stochastic(args: list[str], options: Options) -> int:
-    import sys
-
     from nnet3py.fst.operations import sums_of_states
 
     sums = sums_of_states(read_graph(names_of_files(args)[0]), options.test_in_log)
@@ -198,8 +196,6 @@ See also: fstrmepslocal
     option("penalty", float, float("-inf"), "Cost added to arcs with these symbols, which stay (-inf: none)"),
 ])
 def fst_rm_symbols(args: list[str], options: Options) -> int:
-    import math
-
     from nnet3py.fst.operations import with_penalty, without_arcs_of, without_symbols
 
     symbols = read_numbers(args[0])
@@ -264,12 +260,9 @@ e.g.:
 See also: compile-train-graphs
 """, arguments=(2, 2))
 def fst_copy(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import copy_table
     from nnet3py.transducers.fst_text import FST
 
-    count = copy_table(args[0], args[1], FST)
-    log.log(f"Copied {count} FSTs.")
-    return 0 if count else 1
+    return copy_table(args[0], args[1], FST).report("Copied {done} FSTs.")
 
 
 # -- parts of decoding graphs ------------------------------------------------------------------------------------------

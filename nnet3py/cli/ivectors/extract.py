@@ -5,12 +5,14 @@ ivector-extract, ivector-extract-online, ivector-extract-online2, ivector-random
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.ivectors.extractor import read_extractor, with_posteriors
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, online_models
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import UsageError, within
 
@@ -227,8 +229,6 @@ See also: ivector-extract-online, copy-feats
     option("frame-weights-rspecifier", str, "", "Weights of frames, vectors"),
 ])
 def ivector_extract_online2(args: list[str], options: Options) -> int:
-    from contextlib import ExitStack
-
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
@@ -309,7 +309,6 @@ See also: ivector-extract-online2
     option("randomize-prob", float, 0.5, "Probability that a row is replaced"),
 ])
 def ivector_randomize(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -112,8 +113,6 @@ See also: {prefix}-global-sum-accs, {prefix}-global-est
                arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
     kind="full", name="fgmm-global-acc-stats", ending="ubm", prefix="fgmm"))
 def gmm_global_acc_stats(args: list[str], options: Options) -> int:
-    from contextlib import ExitStack
-
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR_VECTOR
     from nnet3py.gaussians.estimation import GmmStats, parse_flags

@@ -4,12 +4,15 @@ gmm-gselect, fgmm-gselect, gmm-global-get-post, gmm-global-gselect-to-post, fgmm
 """
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import within
+from nnet3py.io.specifiers import is_rspecifier
 
 if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
@@ -44,8 +47,6 @@ def mixture_class() -> Any:
                arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
     name="fgmm-gselect", ending="ubm", post="fgmm-global-gselect-to-post"))
 def gmm_gselect(args: list[str], options: Options) -> int:
-    from contextlib import ExitStack
-
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, INT_VECTOR_VECTOR
@@ -107,7 +108,6 @@ See also: {select}, scale-post
                arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
     name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
 def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR_VECTOR, POSTERIOR
     from nnet3py.gaussians.mixtures import selected_posteriors
     from nnet3py.io.object_files import read_object
@@ -145,7 +145,6 @@ See also: gmm-gselect, scale-post
 def gmm_global_get_post(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.gaussians.mixtures import DiagGmm, pruned_posteriors
     from nnet3py.io.object_files import read_object
@@ -161,10 +160,9 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
         total, num_frames = total + float(posteriors.log_likes.sum(dtype=np.float64)), num_frames + len(matrix)
         return posteriors.posterior
 
-    done, errors = convert_table(args[1], args[2], FLOAT_MATRIX, POSTERIOR, converted)
-    log.log(f"Done {done} files, {errors} with errors, average UBM log-likelihood is {total / max(num_frames, 1):.6g} "
-            f"over {num_frames} frames.")
-    return 0 if done else 1
+    return convert_table(args[1], args[2], FLOAT_MATRIX, POSTERIOR, converted).report(
+        f"Done {{done}} files, {{errors}} with errors, average UBM log-likelihood is {total / max(num_frames, 1):.6g} "
+        f"over {num_frames} frames.")
 
 
 @kaldi_command("scale-post", "Speakers and i-vectors", "Multiply posteriors.", """
@@ -175,14 +173,10 @@ e.g.: scale-post ark:post.ark 0.1 ark:scaled.ark
 See also: copy-post, gmm-global-get-post
 """, arguments=(3, 3))
 def scale_post(args: list[str], options: Options) -> int:
-    from contextlib import ExitStack
-
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT, POSTERIOR
     from nnet3py.formats.posteriors import weighted_entries
-    from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
 
     with ExitStack() as stack:
@@ -202,6 +196,5 @@ def scale_post(args: list[str], options: Options) -> int:
             return weighted_entries(posterior, np.ones(len(posterior.ids), dtype=bool),
                                     scales[key] if scales is not None else fixed)
 
-        done, errors = convert_table(args[0], args[2], POSTERIOR, POSTERIOR, scaled)
-    log.log(f"Done {done} posteriors; {errors} had no scales.")
-    return 0 if done else 1
+        return convert_table(args[0], args[2], POSTERIOR, POSTERIOR, scaled).report(
+            "Done {done} posteriors; {errors} had no scales.")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.ivectors.vectors import Moments, read_vectors
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, ShapeError, within
 
 if TYPE_CHECKING:
     import numpy as np
@@ -125,7 +126,6 @@ See also: ivector-compute-plda
 def ivector_adapt_plda(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.errors import ShapeError
     from nnet3py.io.object_files import write_object
 
     plda, vectors = _read_plda(args[0]), read_vectors(args[1])
@@ -241,8 +241,6 @@ See also: ivector-plda-scoring
 def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
-    from nnet3py.errors import within
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.ivectors.scoring import dense_ratios
@@ -259,9 +257,8 @@ def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
             with within(f"recording {key}"):
                 return dense_ratios(plda, np.stack([vectors[name] for name in utterances]), options.target_energy)
 
-        done, errors = convert_table(args[1], args[3], TOKEN_VECTOR, FLOAT_MATRIX, scored)
-    log.log(f"Processed {done} recordings, {errors} had errors.")
-    return 0 if done else 1
+        return convert_table(args[1], args[3], TOKEN_VECTOR, FLOAT_MATRIX, scored).report(
+            "Processed {done} recordings, {errors} had errors.")
 
 
 @kaldi_command("ivector-compute-dot-products", "Speakers and i-vectors",
@@ -339,11 +336,8 @@ See also: ivector-plda-scoring-dense, diarize
     option("first-pass-max-utterances", int, 32767, "Recordings with more utterances are clustered in parts first"),
 ])
 def agglomerative_cluster(args: list[str], options: Options) -> int:
-    import math
-
     import numpy as np
 
-    from nnet3py.errors import ShapeError, within
     from nnet3py.formats.holders import FLOAT_MATRIX, INT32, TOKEN_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter

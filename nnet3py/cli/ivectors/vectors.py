@@ -6,6 +6,7 @@ ivector-compute-lda.
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -67,7 +68,6 @@ See also: ivector-subtract-global-mean
 def ivector_mean(args: list[str], options: Options) -> int:
     if len(args) == 2:
         return _mean_of_all(args, options)
-    from contextlib import ExitStack
 
     import numpy as np
 

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.nnet.utterances import SIMPLE, MissingData, UtteranceSource, write_outputs
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, unprefixed, with_default
+from nnet3py.cli.process.option_groups import (
+    COMPILER,
+    COMPUTE,
+    DEVICE,
+    OPTIM,
+    compiler_options,
+    optimize_options,
+    set_up,
+    unprefixed,
+    with_default,
+)
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.option_fields import settings_of
 from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
@@ -37,7 +47,6 @@ e.g.: nnet3-xvector-compute final.raw scp:feats.scp ark:xvectors.ark
 ])
 def xvector_compute(args: list[str], options: Options) -> int:
     from nnet3py.cli.nnet.utterances import model_for_test
-    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import XvectorComputer
@@ -95,7 +104,6 @@ e.g.: nnet3-xvector-compute-batched --chunk-size=300 final.raw scp:feats.scp ark
 ])
 def xvector_compute_batched(args: list[str], options: Options) -> int:
     from nnet3py.cli.nnet.utterances import model_for_test
-    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import BatchedXvectorComputer

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.lattices.tables import (
     ACOUSTIC_SCALE,
+    DONE,
     INV_ACOUSTIC_SCALE,
     LM_SCALE,
     WRITE_COMPACT,
     change_lattices,
-    log_done,
     per,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, option
-from nnet3py.errors import UsageError
+from nnet3py.cli.process.copying import convert_table, convert_to_tables
+from nnet3py.cli.process.options import Options, int_list, option
+from nnet3py.errors import FormatError, UsageError
 
 if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
@@ -46,9 +46,8 @@ def lattice_copy(args: list[str], options: Options) -> int:
     if options.include and options.exclude:
         raise UsageError("should not have both --exclude and --include option!", "give one of them")
     if not (options.include or options.exclude):
-        done, _ = change_lattices(args, lambda key, lattice: lattice, options.write_compact)
-        log.log(f"Done copying {done} lattices.")
-        return status(done)
+        return change_lattices(args, lambda key, lattice: lattice, options.write_compact).report(
+            "Done copying {done} lattices.")
     # As in Kaldi, --exclude acts as --include if non-compact lattices are written.
     done, total, complete = _copy_listed(args, options.include or options.exclude,
                                          bool(options.include) or not options.write_compact, options.write_compact)
@@ -56,7 +55,7 @@ def lattice_copy(args: list[str], options: Options) -> int:
         return 0
     log.log(f"{' ' if options.write_compact else ''}Wrote {done} out of {total} utterances.",
             function="CopySubsetLattices")
-    return 0 if options.ignore_missing else status(done)
+    return 0 if done or options.ignore_missing else 1
 
 
 def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) -> tuple[int, int, bool]:
@@ -85,7 +84,6 @@ def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) 
 
 def _first_words(rxfilename: str) -> set[str]:
     """Read the first word of each line of a file."""
-    from nnet3py.errors import FormatError
     from nnet3py.io.streams import failed_command, open_input
 
     words = set()
@@ -120,7 +118,7 @@ def lattice_scale(args: list[str], options: Options) -> int:
 
     scales = Scales(options.lm_scale, inverse_scale(options.acoustic_scale, options.inv_acoustic_scale),
                     options.acoustic2lm_scale, options.lm2acoustic_scale)
-    return log_done(change_lattices(args, lambda key, lattice: scaled(lattice, scales), options.write_compact)[0])
+    return change_lattices(args, lambda key, lattice: scaled(lattice, scales), options.write_compact).report(DONE)
 
 
 @kaldi_command("lattice-add-penalty", "Lattices", "Add a word insertion penalty to lattices.", """
@@ -134,9 +132,8 @@ See also: lattice-scale, lattice-best-path
 def lattice_add_penalty(args: list[str], options: Options) -> int:
     from nnet3py.lattices.scaling import with_word_penalty
 
-    done, _ = change_lattices(args, lambda key, lattice: with_word_penalty(lattice, options.word_ins_penalty))
-    log.log(f"Done adding word insertion penalty to {done} lattices.")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: with_word_penalty(lattice, options.word_ins_penalty)).report(
+        "Done adding word insertion penalty to {done} lattices.")
 
 
 @kaldi_command("lattice-add-trans-probs", "Lattices", "Add the costs of HMM transitions to lattices.", """
@@ -156,8 +153,8 @@ def lattice_add_trans_probs(args: list[str], options: Options) -> int:
     from nnet3py.lattices.scaling import with_transition_probs
 
     model = read_transition_model(args[0])
-    return log_done(change_lattices(args[1:], lambda key, lattice: with_transition_probs(
-        lattice, model, options.transition_scale, options.self_loop_scale))[0])
+    return change_lattices(args[1:], lambda key, lattice: with_transition_probs(
+        lattice, model, options.transition_scale, options.self_loop_scale)).report(DONE)
 
 
 @kaldi_command("lattice-boost-ali", "Lattices",
@@ -177,8 +174,6 @@ See also: lattice-add-trans-probs, lattice-scale
 def lattice_boost_ali(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
-    from nnet3py.cli.process.options import int_list
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.tables import RandomAccessReader
@@ -203,9 +198,8 @@ def lattice_boost_ali(args: list[str], options: Options) -> int:
                 wrong += 1
                 return None
 
-        done, _ = convert_table(args[1], args[3], LATTICES, COMPACT_LATTICES, boost, inputs=alignments)
-    log.log(f"Done {done} lattices, missing alignments for {missing}, other errors on {wrong}")
-    return status(done)
+        return convert_table(args[1], args[3], LATTICES, COMPACT_LATTICES, boost, inputs=alignments).report(
+            f"Done {{done}} lattices, missing alignments for {missing}, other errors on {wrong}")
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
@@ -222,9 +216,8 @@ See also: lattice-project, lattice-to-fst
 def lattice_rmali(args: list[str], options: Options) -> int:
     from nnet3py.lattices.scaling import without_alignments
 
-    done, _ = change_lattices(args, lambda key, lattice: without_alignments(lattice))
-    log.log(f"Done removing alignments from {done} lattices.")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: without_alignments(lattice)).report(
+        "Done removing alignments from {done} lattices.")
 
 
 @kaldi_command("lattice-project", "Lattices", "Project lattices on words or transition-ids.", """
@@ -242,10 +235,8 @@ def lattice_project(args: list[str], options: Options) -> int:
     from nnet3py.lattices.scaling import on_transitions, on_words
 
     project: Any = on_words if options.project_output else on_transitions
-    done, _ = change_lattices(args, lambda key, lattice: project(lattice), compact=options.project_output,
-                              compact_output=False)
-    log.log(f"Done projecting {done} lattices.")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: project(lattice), compact=options.project_output,
+                           compact_output=False).report("Done projecting {done} lattices.")
 
 
 @kaldi_command("lattice-to-fst", "Lattices", "Turn lattices into FSTs of words.", """
@@ -260,16 +251,14 @@ See also: lattice-project, lattice-copy
     ACOUSTIC_SCALE.but(default=0.0), LM_SCALE.but(default=0.0), option("rm-eps", bool, True, "Remove epsilon arcs"),
 ])
 def lattice_to_fst(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.lattices.scaling import scaled, word_fst
     from nnet3py.transducers.fst_text import FST
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     scales = scales_of(options)
-    done, _ = convert_table(args[0], args[1], COMPACT_LATTICES, FST,
-                            lambda key, lattice: word_fst(scaled(lattice, scales), options.rm_eps))
-    log.log(f"Done converting {done} lattices to word-level FSTs")
-    return status(done)
+    return convert_table(args[0], args[1], COMPACT_LATTICES, FST,
+                         lambda key, lattice: word_fst(scaled(lattice, scales), options.rm_eps)).report(
+        "Done converting {done} lattices to word-level FSTs")
 
 
 # -- sizes -------------------------------------------------------------------------------------------------------------
@@ -305,11 +294,11 @@ def lattice_prune(args: list[str], options: Options) -> int:
         sizes[:] = (size + added for size, added in zip(sizes, counts, strict=True))
         return result
 
-    done, _ = change_lattices(args, prune)
-    means = [per(size, done) for size in sizes]
-    log.log(f"Overall, pruned from on average {means[0]:.6g} to {means[1]:.6g} states, and from {means[2]:.6g} to "
-            f"{means[3]:.6g} arcs, over {done} utterances.")
-    return log_done(done)
+    counts = change_lattices(args, prune)
+    means = [per(size, counts.done) for size in sizes]
+    counts.report(f"Overall, pruned from on average {means[0]:.6g} to {means[1]:.6g} states, and from {means[2]:.6g} "
+                  f"to {means[3]:.6g} arcs, over {{done}} utterances.")
+    return counts.report(DONE)
 
 
 @kaldi_command("lattice-limit-depth", "Lattices", "Limit the number of arcs that cross a frame.", """
@@ -345,10 +334,9 @@ def lattice_limit_depth(args: list[str], options: Options) -> int:
         before, after, frames = before + old * length, after + new * length, frames + length
         return result
 
-    done, errors = change_lattices(args, limit)
-    log.log(f"Done {done} lattices, errors on {errors}, limited depth from {per(before, frames):.6g} to "
-            f"{per(after, frames):.6g} on average over {frames:.6g} frames.")
-    return status(done)
+    return change_lattices(args, limit).report(
+        f"Done {{done}} lattices, errors on {{errors}}, limited depth from {per(before, frames):.6g} to "
+        f"{per(after, frames):.6g} on average over {frames:.6g} frames.")
 
 
 @kaldi_command("lattice-depth", "Lattices", "Compute the average number of arcs per frame.", """
@@ -361,7 +349,6 @@ e.g.:
 See also: lattice-depth-per-frame, lattice-prune
 """, arguments=(1, 2))
 def lattice_depth(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT
     from nnet3py.lattices.pruning import depth
     from nnet3py.transducers.lattice import COMPACT_LATTICES
@@ -374,10 +361,9 @@ def lattice_depth(args: list[str], options: Options) -> int:
         frames, total = frames + length, total + mean_depth * length
         return (mean_depth,)
 
-    done, _ = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [FLOAT], measure)
-    log_done(done)
-    log.log(f"Overall density is {per(total, frames):.6g} over {frames} frames.")
-    return status(done)
+    counts = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [FLOAT], measure)
+    counts.report(DONE)
+    return counts.report(f"Overall density is {per(total, frames):.6g} over {frames} frames.")
 
 
 @kaldi_command("lattice-depth-per-frame", "Lattices", "Count the arcs that cross each frame.", """
@@ -390,10 +376,9 @@ e.g.:
 See also: lattice-depth
 """, arguments=(2, 3))
 def lattice_depth_per_frame(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.lattices.pruning import depth_per_frame
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
-    return log_done(convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, COMPACT_LATTICES],
-                                      lambda key, lattice: (depth_per_frame(lattice), lattice))[0])
+    return convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, COMPACT_LATTICES],
+                             lambda key, lattice: (depth_per_frame(lattice), lattice)).report(DONE)

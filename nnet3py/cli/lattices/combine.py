@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from math import log as logarithm
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.lattices.tables import (
     ACOUSTIC_SCALE,
+    DONE,
     INV_ACOUSTIC_SCALE,
     LM_SCALE,
     WRITE_COMPACT,
@@ -19,11 +21,12 @@ from nnet3py.cli.lattices.tables import (
     rescore_lattices,
     rescore_within_beam,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.process.copying import Counts
+from nnet3py.cli.process.options import Options, declared, float_list, option
 from nnet3py.errors import UsageError
+from nnet3py.io.specifiers import is_rspecifier
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.option_fields import settings_of
 
@@ -104,8 +107,8 @@ def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
 # -- FSTs and other lattices -------------------------------------------------------------------------------------------
 
 
-def _change_pairs(args: list[str], change: Callable[[str, CompactLattice, CompactLattice | None], Any]) -> int:
-    """Write ``change(key, lattice, other)`` for each lattice of the first table; return the number written.
+def _change_pairs(args: list[str], change: Callable[[str, CompactLattice, CompactLattice | None], Any]) -> Counts:
+    """Write ``change(key, lattice, other)`` for each lattice of the first table.
 
     ``other`` is the lattice of this key in the second table, or None.
     """
@@ -114,7 +117,7 @@ def _change_pairs(args: list[str], change: Callable[[str, CompactLattice, Compac
 
     with RandomAccessReader(args[1], COMPACT_LATTICES) as others:
         return change_lattices([args[0], args[2]], lambda key, lattice: change(
-            key, lattice, others[key] if key in others else None))[0]
+            key, lattice, others[key] if key in others else None), inputs=others)
 
 
 @kaldi_command("lattice-compose", "Lattices", "Compose lattices with lattices or FSTs.", """
@@ -138,7 +141,6 @@ See also: lattice-project, lattice-lmrescore, lattice-interp
 ])
 def lattice_compose(args: list[str], options: Options) -> int:
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import Composer
     from nnet3py.transducers.fst_text import FST, read_fst
@@ -165,9 +167,8 @@ def lattice_compose(args: list[str], options: Options) -> int:
                 return None
             return result if options.write_compact else expanded(result)
 
-        done, failed = change_lattices([args[0], args[2]], compose, compact_output=options.write_compact)
-    log.log(f"Done {done} lattices; failed for {failed}")
-    return status(done)
+        return change_lattices([args[0], args[2]], compose, compact_output=options.write_compact, inputs=stack).report(
+            "Done {done} lattices; failed for {errors}")
 
 
 @kaldi_command("lattice-interp", "Lattices", "Interpolate the costs of two lattices.", """
@@ -204,10 +205,9 @@ def lattice_interp(args: list[str], options: Options) -> int:
             return None
         return result
 
-    done = _change_pairs(args, interpolate)
-    log.log(f"Done {done + empty} lattices; {done} had nonempty result, {empty} had empty composition; in {missing}, "
-            "had empty second lattice.")
-    return status(done)
+    counts = _change_pairs(args, interpolate)
+    return counts.report(f"Done {counts.done + empty} lattices; {{done}} had nonempty result, {empty} had empty "
+                         f"composition; in {missing}, had empty second lattice.")
 
 
 @kaldi_command("lattice-copy-backoff", "Lattices", "Copy lattices from a second table, else from the first.", """
@@ -226,9 +226,9 @@ def lattice_copy_backoff(args: list[str], options: Options) -> int:
         replaced += other is not None
         return lattice if other is None else other
 
-    done = _change_pairs(args, choose)
-    log.log(f"Done {done} lattices; {done - replaced} were from the first table, {replaced} from the second.")
-    return status(done)
+    counts = _change_pairs(args, choose)
+    return counts.report(f"Done {{done}} lattices; {counts.done - replaced} were from the first table, {replaced} from "
+                         "the second.")
 
 
 @kaldi_command("lattice-union", "Lattices", "Unite two lattices, and determinize the union.", """
@@ -256,11 +256,10 @@ def lattice_union(args: list[str], options: Options) -> int:
             missing += 1
         return determinize(expanded(lattice))
 
-    done = _change_pairs(args, unite)
-    log.log(f"Total {done}lattices written. Computed union for {united} pairs of lattices. Missing second lattice in "
-            f"{missing} cases.")
-    log.log(f"Done {done} lattices.")
-    return status(done)
+    counts = _change_pairs(args, unite)
+    counts.report(f"Total {{done}}lattices written. Computed union for {united} pairs of lattices. Missing second "
+                  f"lattice in {missing} cases.")
+    return counts.report(DONE)
 
 
 @kaldi_command("lattice-combine", "Lattices", "Combine the lattices of several systems.", """
@@ -277,8 +276,6 @@ See also: lattice-union, lattice-interp, lattice-mbr-decode
     option("lat-weights", str, "", "Colon-separated list of the systems' weights (empty: equal ones)"),
 ])
 def lattice_combine(args: list[str], options: Options) -> int:
-    from math import log as logarithm
-
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import union, with_final_cost
     from nnet3py.lattices.forward_backward import forward_backward
@@ -317,7 +314,7 @@ def lattice_combine(args: list[str], options: Options) -> int:
             usable = [member for member in usable if member is not None]
             return union(usable) if usable else None
 
-        done, failed = change_lattices([args[0], args[-1]], combine)
+        done, failed = change_lattices([args[0], args[-1]], combine, inputs=stack)
     log.log(f"Processed {done + failed} utterances: with a total of {total} lattices across {num_systems} different "
             "systems")
     log.log(f"Produced output for {done} utterances; {missing} total missing lattices and {errors} total lattices had "
@@ -326,8 +323,6 @@ def lattice_combine(args: list[str], options: Options) -> int:
 
 
 def _system_weights(text: str, count: int) -> list[float]:
-    from nnet3py.cli.process.options import float_list
-
     weights = float_list(text, "lat-weights") or [1.0 / count] * count
     if len(weights) != count or not all(weight > 0.0 for weight in weights):
         raise UsageError(f"expected {count} weights that are more than 0, found --lat-weights={text}",
@@ -358,6 +353,5 @@ def lattice_difference(args: list[str], options: Options) -> int:
         empty += result.start < 0
         return result
 
-    done = _change_pairs(args, subtract)
-    log.log(f"Done {done} lattices; {empty} of them are empty, {missing} had no second lattice.")
-    return status(done)
+    return _change_pairs(args, subtract).report(
+        f"Done {{done}} lattices; {empty} of them are empty, {missing} had no second lattice.")

@@ -1,6 +1,7 @@
 """lattice-determinize, -determinize-pruned, -determinize-phone-pruned, -determinize-non-compact, -push, -minimize."""
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -11,7 +12,6 @@ from nnet3py.cli.lattices.tables import (
     not_empty,
     per,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
@@ -56,7 +56,7 @@ class _Depths:
                 f"{per(self.frames, self.done):.6g}).")
         log.log(f"Done {self.done} lattices, determinization finished earlier than specified by the beam{or_empty} on "
                 f"{self.narrower} of these.")
-        return status(self.done)
+        return 0 if self.done else 1
 
 
 def _check_beam(options: Options) -> None:
@@ -210,9 +210,7 @@ def _determinize(args: list[str], options: Options, compact: bool) -> int:
             result = _minimized(result)
         return scaled(result, undone) if scores is None else scores.restored(expanded(result))
 
-    done, failed = change_lattices(args, determinize, False, compact)
-    log.log(f"Done {done} lattices, failed for {failed}")
-    return status(done)
+    return change_lattices(args, determinize, False, compact).report("Done {done} lattices, failed for {errors}")
 
 
 def _determinized_in_memory(key: str, lattice: Fst, options: Options) -> CompactLattice | None:
@@ -220,8 +218,6 @@ def _determinized_in_memory(key: str, lattice: Fst, options: Options) -> Compact
 
     If --max-mem is exceeded, the lattice is pruned with narrower and narrower beams, --num-loops times at most.
     """
-    from math import inf
-
     from nnet3py.lattices.determinize import determinize_pruned
     from nnet3py.lattices.determinize_options import DeterminizeOptions
     from nnet3py.lattices.pruning import pruned
@@ -252,10 +248,9 @@ See also: lattice-minimize, lattice-determinize-pruned
     option("push-strings", bool, True, "Push transition-ids"), option("push-weights", bool, True, "Push costs"),
 ])
 def lattice_push(args: list[str], options: Options) -> int:
-    done, errors = change_lattices(args, lambda key, lattice: not_empty(
-        _pushed(lattice, options), f"The lattice of {key} is empty"))
-    log.log(f"Pushed {done} lattices, errors on {errors}")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: not_empty(
+        _pushed(lattice, options), f"The lattice of {key} is empty")).report(
+        "Pushed {done} lattices, errors on {errors}")
 
 
 def _pushed(lattice: CompactLattice, options: Options) -> CompactLattice:
@@ -282,7 +277,6 @@ See also: lattice-push, lattice-determinize-pruned
 def lattice_minimize(args: list[str], options: Options) -> int:
     from nnet3py.lattices.pruning import minimized
 
-    done, errors = change_lattices(args, lambda key, lattice: not_empty(
-        minimized(_pushed(lattice, options), options.delta), f"The lattice of {key} is empty"))
-    log.log(f"Minimized {done} lattices, errors on {errors}")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: not_empty(
+        minimized(_pushed(lattice, options), options.delta), f"The lattice of {key} is empty")).report(
+        "Minimized {done} lattices, errors on {errors}")

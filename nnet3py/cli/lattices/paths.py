@@ -6,6 +6,9 @@ linear-to-nbest, nbest-to-lattice, nbest-to-ctm and nbest-to-prons.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from itertools import groupby
+from math import exp
+from math import log as logarithm
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -16,10 +19,10 @@ from nnet3py.cli.lattices.tables import (
     change_lattices,
     per,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.copying import convert_table, convert_to_lines, convert_to_tables
+from nnet3py.cli.process.options import Options, int_list, option
 from nnet3py.errors import Nnet3Error, UsageError, within
 
 if TYPE_CHECKING:
@@ -40,7 +43,6 @@ e.g.:
 See also: nnet3-latgen-faster, lattice-scale, lattice-1best, word-error-rate
 """, arguments=(1, 3), options=[ACOUSTIC_SCALE, LM_SCALE, WORD_SYMBOL_TABLE])
 def lattice_best_path(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.lattices.best_path import best_path, path_of
@@ -68,11 +70,10 @@ def lattice_best_path(args: list[str], options: Options) -> int:
         acoustic_cost += float(path.acoustic_cost)
         return path.words, path.ids
 
-    done, failed = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, INT_VECTOR], find)
+    counts = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, INT_VECTOR], find)
     log.log(f"Overall cost per frame is {per(graph_cost + acoustic_cost, frames):.6g} = {per(graph_cost, frames):.6g} "
             f"[graph] + {per(acoustic_cost, frames):.6g} [acoustic] over {frames} frames.")
-    log.log(f"Done {done} lattices, failed for {failed}")
-    return status(done)
+    return counts.report("Done {done} lattices, failed for {errors}")
 
 
 @kaldi_command("lattice-1best", "Lattices", "Reduce lattices to their best paths.", """
@@ -102,9 +103,7 @@ def lattice_1best(args: list[str], options: Options) -> int:
             return None
         return scaled(with_word_penalty(best, -penalty), undone)
 
-    done, failed = change_lattices(args, find)
-    log.log(f"Done converting {done} to best path, {failed} had errors.")
-    return status(done)
+    return change_lattices(args, find).report("Done converting {done} to best path, {errors} had errors.")
 
 
 @kaldi_command("lattice-to-nbest", "Lattices", "Find the N best paths of lattices.", """
@@ -148,7 +147,7 @@ def lattice_to_nbest(args: list[str], options: Options) -> int:
             done, total = done + 1, total + len(paths)
     log.log(f"Done applying N-best algorithm to {done} lattices with n = {options.n}, average actual #paths is "
             f"{total / (done + 1e-20):.6g}")
-    return status(done)
+    return 0 if done else 1
 
 
 @kaldi_command("lattice-confidence", "Lattices", "Write the cost difference of the two best word sequences.", """
@@ -164,10 +163,6 @@ See also: lattice-mbr-decode, lattice-to-ctm-conf
     option("read-compact-lattice", bool, True, "The input is determinized; false: determinize it first"),
 ])
 def lattice_confidence(args: list[str], options: Options) -> int:
-    from math import exp
-    from math import log as logarithm
-
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT
     from nnet3py.lattices.best_path import LARGEST, confidence, determinized_for_confidence
     from nnet3py.lattices.scaling import scaled
@@ -194,7 +189,7 @@ def lattice_confidence(args: list[str], options: Options) -> int:
     if done:
         average = -logarithm(sum_of_exps / done) if sum_of_exps else float("inf")
         log.log(f"Average confidence (averaged in negative-log space) is {average:.6g}")
-    return status(done)
+    return 0 if done else 1
 
 
 @kaldi_command("lattice-oracle", "Lattices", "Find the paths with the fewest errors against transcripts.", """
@@ -214,7 +209,6 @@ See also: lattice-best-path, compute-wer, lattice-depth
 def lattice_oracle(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.cli.process.options import int_list
     from nnet3py.decoding.symbols import SymbolTable, read_text
     from nnet3py.formats.holders import INT32, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
@@ -285,7 +279,6 @@ e.g.:
 See also: lattice-1best, linear-to-nbest, nbest-to-ctm
 """, arguments=(2, 5))
 def nbest_to_linear(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.lattices.best_path import path_of
     from nnet3py.transducers.lattice import COMPACT_LATTICES
@@ -297,9 +290,8 @@ def nbest_to_linear(args: list[str], options: Options) -> int:
             return None
         return path.ids, path.words, float(path.graph_cost), float(path.acoustic_cost)
 
-    done, errors = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, INT_VECTOR, FLOAT, FLOAT], split)
-    log.log(f"Done {done} n-best entries, {errors} had errors.")
-    return status(done)
+    return convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, INT_VECTOR, FLOAT, FLOAT], split).report(
+        "Done {done} n-best entries, {errors} had errors.")
 
 
 @kaldi_command("linear-to-nbest", "Lattices", "Make lattices of one path from alignments, words and costs.", """
@@ -313,7 +305,6 @@ e.g.:
 See also: lattice-1best, nbest-to-linear, lattice-align-words
 """, arguments=(5, 5))
 def linear_to_nbest(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.best_path import linear_lattice
@@ -331,9 +322,8 @@ def linear_to_nbest(args: list[str], options: Options) -> int:
             graph, acoustic = (table[key] if table is not None else 0.0 for table in costs)
             return linear_lattice(ids, words[key], graph, acoustic)
 
-        done, _ = convert_table(args[0], args[4], INT_VECTOR, COMPACT_LATTICES, joined, inputs=stack)
-    log.log(f"Done {done} n-best entries.")
-    return status(done)
+        return convert_table(args[0], args[4], INT_VECTOR, COMPACT_LATTICES, joined, inputs=stack).report(
+            "Done {done} n-best entries.")
 
 
 @kaldi_command("nbest-to-lattice", "Lattices", "Unite n-best paths into lattices.", """
@@ -346,8 +336,6 @@ e.g.:
 See also: lattice-to-nbest, linear-to-nbest, lattice-union
 """, arguments=(2, 2))
 def nbest_to_lattice(args: list[str], options: Options) -> int:
-    from itertools import groupby
-
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.composition import union
     from nnet3py.transducers.lattice import COMPACT_LATTICES
@@ -367,7 +355,7 @@ def nbest_to_lattice(args: list[str], options: Options) -> int:
             paths, done = paths + len(lattices), done + 1
     log.log(f"Done joining n-best into lattices for {done} utterances, with on average {per(paths, done):g} N-best "
             "paths per utterance.")
-    return status(done)
+    return 0 if done else 1
 
 
 @kaldi_command("nbest-to-ctm", "Lattices", "Write the times of the words of best paths as a CTM.", """
@@ -388,7 +376,6 @@ See also: lattice-to-ctm-conf, lattice-align-words, nbest-to-linear
 def nbest_to_ctm(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.lattices.best_path import word_times
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
@@ -407,9 +394,8 @@ def nbest_to_ctm(args: list[str], options: Options) -> int:
         return [f"{key} 1 {seconds(begin)} {seconds(length)} {word}\n"
                 for word, begin, length in times if word or options.print_silence]
 
-    done, errors = convert_to_lines(args[0], args[1], COMPACT_LATTICES, lines)
-    log.log(f"Converted {done} linear lattices to ctm format; {errors} had errors.")
-    return status(done)
+    return convert_to_lines(args[0], args[1], COMPACT_LATTICES, lines).report(
+        "Converted {done} linear lattices to ctm format; {errors} had errors.")
 
 
 @kaldi_command("nbest-to-prons", "Lattices", "Write the words of best paths with their phones.", """
@@ -425,7 +411,6 @@ e.g.:
 See also: nbest-to-ctm, lattice-align-words
 """, arguments=(3, 3))
 def nbest_to_prons(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.best_path import phones_of_words, word_times
     from nnet3py.transducers.lattice import COMPACT_LATTICES
@@ -440,6 +425,5 @@ def nbest_to_prons(args: list[str], options: Options) -> int:
         return (" ".join(map(str, (key, begin, length, word, *phones))) + "\n"
                 for (word, begin, length), phones in zip(times, prons, strict=True))
 
-    done, errors = convert_to_lines(args[1], args[2], COMPACT_LATTICES, lines)
-    log.log(f"Printed prons for {done} linear lattices; {errors} had errors.")
-    return status(done)
+    return convert_to_lines(args[1], args[2], COMPACT_LATTICES, lines).report(
+        "Printed prons for {done} linear lattices; {errors} had errors.")

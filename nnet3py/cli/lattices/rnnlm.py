@@ -10,7 +10,7 @@ from nnet3py.cli.lattices.tables import rescore_lattices, rescore_within_beam
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY, COMPUTE, DEVICE, OPTIM, optimize_options, set_up, with_default
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, within
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.option_fields import settings_of
 from nnet3py.rnnlm.folder import RnnlmOptions
@@ -87,7 +87,6 @@ See also: rnnlm-get-word-embedding, nbest-to-linear, lattice-lmrescore-kaldi-rnn
     option("dropout-test-mode", bool, True, "Set dropout to test mode"),
 ])
 def rnnlm_sentence_probs(args: list[str], options: Options) -> int:
-    from nnet3py.errors import within
     from nnet3py.io.streams import failed_command, open_input
     from nnet3py.rnnlm.network import sentence_log_probs
 

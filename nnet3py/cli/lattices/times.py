@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.lattices.tables import (
     ACOUSTIC_SCALE,
+    DONE,
     INV_ACOUSTIC_SCALE,
     LM_SCALE,
     REORDER,
     change_lattices,
-    log_done,
     per,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_to_lines, convert_to_tables
 from nnet3py.cli.process.options import Options, option
 
 if TYPE_CHECKING:
@@ -177,12 +177,11 @@ def lattice_to_phone_lattice(args: list[str], options: Options) -> int:
 
     model = read_transition_model(args[0])
     if options.replace_words:
-        done, _ = change_lattices(
+        counts = change_lattices(
             args[1:], lambda key, lattice: factored(with_phones_as_words(lattice, model)), False, True)
     else:
-        done, _ = change_lattices(args[1:], lambda key, lattice: with_phones_as_ids(lattice, model))
-    log.log(f"Done converting {done} lattices.")
-    return status(done)
+        counts = change_lattices(args[1:], lambda key, lattice: with_phones_as_ids(lattice, model))
+    return counts.report("Done converting {done} lattices.")
 
 
 # -- probabilities -----------------------------------------------------------------------------------------------------
@@ -198,7 +197,6 @@ e.g.:
 See also: lattice-arc-post, post-to-weights, ali-to-post
 """, arguments=(2, 3), options=[ACOUSTIC_SCALE, LM_SCALE])
 def lattice_to_post(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT, POSTERIOR
     from nnet3py.lattices.forward_backward import frame_posteriors
     from nnet3py.lattices.scaling import scaled
@@ -215,10 +213,10 @@ def lattice_to_post(args: list[str], options: Options) -> int:
         total, acoustic = total + result.total, acoustic + result.acoustic
         return result.posterior, result.total
 
-    done, _ = convert_to_tables(args[0], LATTICES, args[1:], [POSTERIOR, FLOAT], compute)
+    counts = convert_to_tables(args[0], LATTICES, args[1:], [POSTERIOR, FLOAT], compute)
     log.log(f"Overall average log-like/frame is {per(total, frames):.6g} over {frames} frames.  Average acoustic "
             f"like/frame is {per(acoustic, frames):.6g}")
-    return log_done(done)
+    return counts.report(DONE)
 
 
 @kaldi_command("lattice-arc-post", "Lattices", "Print the arcs of lattices with their posteriors.", """
@@ -236,7 +234,6 @@ See also: lattice-to-post, lattice-to-ctm-conf, lattice-align-words
     option("min-post", float, 0.0001, "Least probability of arcs that are printed"),
 ])
 def lattice_arc_post(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.forward_backward import arc_lines
     from nnet3py.lattices.scaling import scaled
@@ -260,7 +257,7 @@ def lattice_arc_post(args: list[str], options: Options) -> int:
     done, errors = convert_to_lines(args[-2], args[-1], COMPACT_LATTICES, lines)
     log.log(f"Printed posteriors for {done} lattices ({errors} with errors); on average printed "
             f"{int(per(num_arcs, done)) if done else 0} posteriors per lattice.")
-    return status(done)
+    return 0 if done else 1
 
 
 _MBR = [
@@ -284,7 +281,6 @@ See also: lattice-to-ctm-conf, lattice-best-path
     option("one-best-times", bool, False, "Write the times of the words, not of all positions"), *_MBR,
 ])
 def lattice_mbr_decode(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT, FLOAT_PAIR_VECTOR, INT_VECTOR, POSTERIOR
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.word_errors import minimum_bayes_risk
@@ -299,11 +295,11 @@ def lattice_mbr_decode(args: list[str], options: Options) -> int:
         num_words, total = num_words + len(best.words), total + best.risk
         return best.words, best.risk, best.sausages, best.times if options.one_best_times else best.sausage_times
 
-    done, _ = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, FLOAT, POSTERIOR, FLOAT_PAIR_VECTOR],
-                                decode)
-    log_done(done)
-    log.log(f"Average Bayes Risk per sentence is {per(total, done):.6g} and per word, {per(total, num_words):.6g}")
-    return status(done)
+    counts = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, FLOAT, POSTERIOR, FLOAT_PAIR_VECTOR],
+                               decode)
+    counts.report(DONE)
+    return counts.report(f"Average Bayes Risk per sentence is {per(total, counts.done):.6g} and per word, "
+                         f"{per(total, num_words):.6g}")
 
 
 @kaldi_command("lattice-to-ctm-conf", "Lattices", "Write words with times and confidences as a CTM.", """
@@ -323,7 +319,6 @@ See also: lattice-mbr-decode, nbest-to-ctm, lattice-align-words
     option("confidence-digits", int, 2, "Digits after the decimal point, of times and confidences"), *_MBR,
 ])
 def lattice_to_ctm_conf(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.formats.holders import FLOAT_PAIR_VECTOR, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.scaling import scaled
@@ -353,8 +348,7 @@ def lattice_to_ctm_conf(args: list[str], options: Options) -> int:
                     f"{confidence:.{digits}f}\n"
                     for word, (begin, end), confidence in zip(best.words, best.times, best.confidences, strict=True)]
 
-        done, _ = convert_to_lines(args[0], args[-1], COMPACT_LATTICES, lines)
-    log_done(done)
-    log.log(f"Overall average Bayes Risk per sentence is {per(total, done):.6g} and per word, "
-            f"{per(total, num_words):.6g}")
-    return status(done)
+        counts = convert_to_lines(args[0], args[-1], COMPACT_LATTICES, lines, inputs=stack)
+    counts.report(DONE)
+    return counts.report(f"Overall average Bayes Risk per sentence is {per(total, counts.done):.6g} and per word, "
+                         f"{per(total, num_words):.6g}")

@@ -7,6 +7,8 @@ cuda-gpu-available and cuda-compiled (GPU support, for recipes), tune (matrix pr
 from __future__ import annotations
 
 import re
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nnet3py import log, system
@@ -33,8 +35,6 @@ e.g.:
     option("python", bool, False, "Print only the path of the Python that runs the commands"),
 ])
 def extras(args: list[str], options: Options) -> int:
-    import sys
-
     from nnet3py.extras import EXTRAS, install_command, missing_packages
     from nnet3py.io.streams import write_text
 
@@ -137,7 +137,6 @@ def find_page(folder: Path, name: str) -> str:
 
 def make_server(folder: Path, port: int) -> ThreadingHTTPServer:
     """Make a server of the files in ``folder``, reachable from this machine only; Nnet3Error if the port is in use."""
-    from functools import partial
     from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
     class Quiet(SimpleHTTPRequestHandler):

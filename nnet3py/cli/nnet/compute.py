@@ -4,6 +4,7 @@ nnet3-chain-compute-post: posteriors of pdfs or phones, given outputs and the de
 """
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -20,7 +21,7 @@ from nnet3py.cli.nnet.utterances import (
     write_outputs,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, OPTIM, with_default
+from nnet3py.cli.process.option_groups import DEVICE, OPTIM, optimize_options, set_up, with_default
 from nnet3py.cli.process.options import Options, fields_from, option
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.runtime.options import BatchOptions
@@ -49,9 +50,6 @@ Usage: nnet3-compute [options] <nnet-in> <features-rspecifier> <matrix-wspecifie
 e.g.: nnet3-compute final.raw scp:feats.scp ark:nnet_prediction.ark
 """, arguments=(3, 3), options=[*_OPTIONS, *DEVICE])
 def compute(args: list[str], options: Options) -> int:
-    import time
-
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.compute import UtteranceComputer
@@ -86,9 +84,6 @@ Usage: nnet3-compute-batch [options] <nnet-in> <features-rspecifier> <matrix-wsp
 e.g.: nnet3-compute-batch final.raw scp:feats.scp ark:nnet_prediction.ark
 """, arguments=(3, 3), options=[*_OPTIONS, *BATCH, *DEVICE])
 def compute_batch(args: list[str], options: Options) -> int:
-    import time
-
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.batch import BatchComputer
@@ -150,7 +145,6 @@ e.g.:
     *OPTIM,
 ])
 def compile_request(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.option_groups import optimize_options
     from nnet3py.io.streams import write_text
     from nnet3py.network.model_file import read_nnet
     from nnet3py.report.tables import chosen_passes, compilation_steps, report
@@ -225,7 +219,6 @@ See also: nnet3-compute, chain-make-den-fst
 def compute_post(args: list[str], options: Options) -> int:
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.ops import get_ops

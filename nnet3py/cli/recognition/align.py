@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET
+from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET, device_for
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.cli.recognition.recognizers import (
     DEVICE,
@@ -248,7 +248,6 @@ e.g.:
     *MODEL, USE_GPU,
 ])
 def listen(args: list[str], options: Options) -> None:
-    from nnet3py.cli.process.option_groups import device_for
     from nnet3py.recognition.listening import device_list, find_microphone, heard, opened, short_blocks
 
     if options.list_devices:

@@ -5,6 +5,8 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -133,8 +135,6 @@ def _arguments(args: list[str], options: Options) -> tuple[str, list[Listed]]:
 
 def _transcribe(model: str, sounds: list[Listed], options: Options) -> int:
     """Transcribe sounds in this process and its forks; return the exit status."""
-    from contextlib import nullcontext
-
     from nnet3py.recognition.batch import ResultsFile
 
     ending = ENDINGS[options.format]
@@ -166,8 +166,6 @@ def _transcribe(model: str, sounds: list[Listed], options: Options) -> int:
 def _transcripts(model: str, sounds: list[Listed], options: Options,
                  progress: _Progress) -> Iterable[tuple[Listed, Transcript]]:
     """Yield sounds with their transcripts; in the order of ``sounds`` if they are written to standard output."""
-    from functools import partial
-
     from nnet3py.cli.recognition.processes import can_copy, in_processes
     from nnet3py.engine.threads import num_threads, set_num_threads
     from nnet3py.recognition.batch import here, in_order, in_threads

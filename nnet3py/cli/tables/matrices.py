@@ -191,9 +191,7 @@ def copy_int_vector(args: list[str], options: Options) -> int:
     from nnet3py.io.object_files import read_object, write_object
 
     if between_tables(args):
-        count = copy_table(args[0], args[1], INT_VECTOR)
-        log.log(f"Copied {count} vectors of int32.")
-        return 0 if count else 1
+        return copy_table(args[0], args[1], INT_VECTOR).report("Copied {done} vectors of int32.")
     vector = read_object(args[0], INT_VECTOR.read)
     write_object(args[1], lambda writer: INT_VECTOR.write(writer, vector), options.binary)
     log_copied("vector", args)
@@ -389,9 +387,8 @@ def matrix_sum_rows(args: list[str], options: Options) -> int:
         with np.errstate(all="ignore"):
             return matrix.sum(axis=0, dtype=np.float64).astype(np.float32)
 
-    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_VECTOR, summed)
-    log.log(f"Summed rows {done} matrices, {rows[0]} rows in total.")
-    return 0 if done else 1
+    return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_VECTOR, summed).report(
+        f"Summed rows {{done}} matrices, {rows[0]} rows in total.")
 
 
 _NOTHING_DONE = 255

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.egs import EGS_OF_FEATURES
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM
+from nnet3py.cli.process.option_groups import (
+    COMPILER,
+    COMPUTE,
+    DEVICE,
+    OPTIM,
+    compiler_options,
+    log_diagnostics,
+    optimize_options,
+    set_up,
+)
 from nnet3py.cli.process.options import BINARY, Options, declared, fields_from, option
 from nnet3py.cli.training.train_setup import PROB, TRAINER
 from nnet3py.discriminative.options import DiscriminativeOptions, SplittingOptions
@@ -176,7 +185,6 @@ e.g.: nnet3-discriminative-compute-objf --criterion=mmi 0.mdl ark:valid.degs
     option("compute-deriv", bool, False, "No effect: derivatives are not shown"), *DEVICE,
 ))
 def compute_objf(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.discriminative_example import read_discriminative_egs
     from nnet3py.training.discriminative_trainer import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
 

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, with_default
+from nnet3py.cli.process.option_groups import (
+    COMPILER,
+    COMPUTE,
+    DEVICE,
+    OPTIM,
+    compiler_options,
+    log_diagnostics,
+    set_up,
+    with_default,
+)
 from nnet3py.cli.process.options import BINARY, Options, declared, fields_from, option
 from nnet3py.cli.training.train_setup import PROB, TRAINER, diagnostic_options
 from nnet3py.errors import ArgumentsError, ShapeError, UsageError, within
@@ -109,7 +118,6 @@ e.g.: nnet3-compute-prob 0.raw ark:valid.egs
     *PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.option_groups import log_diagnostics, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.inference import collapse_model
     from nnet3py.network.model_file import read_nnet
@@ -140,7 +148,6 @@ e.g.: nnet3-show-progress 1.raw 2.raw ark:valid.egs
     *PROB, *with_default(DEVICE, "use-gpu", "no"),
 ])
 def show_progress(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.averaging import log_parameter_changes
 
@@ -182,7 +189,6 @@ e.g.:
     *DEVICE,
 ])
 def combine(args: list[str], options: Options) -> int:
-    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.diagnostics import combine_nnets

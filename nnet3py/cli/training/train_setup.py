@@ -4,7 +4,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nnet3py import log
-from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, OPTIM, Group
+from nnet3py.cli.process.option_groups import (
+    COMPILER,
+    COMPUTE,
+    OPTIM,
+    Group,
+    compiler_options,
+    optimize_options,
+    set_up,
+)
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.option_fields import settings_of
@@ -56,8 +64,6 @@ def read_cache(trainer: MinibatchTrainer, rxfilename: str) -> None:
 
 def trainer_options(options: Options) -> TrainerOptions:
     """Return a trainer's options, from the groups ``TRAINER``, ``OPTIM``, ``COMPILER``, ``COMPUTE`` and ``DEVICE``."""
-    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
-
     return fields_from(options, TrainerOptions(
         optimize=optimize_options(options), compiler=compiler_options(options), debug=options["computation.debug"],
         device=set_up(options)))
@@ -65,8 +71,6 @@ def trainer_options(options: Options) -> TrainerOptions:
 
 def diagnostic_options(options: Options, device: str) -> DiagnosticOptions:
     """Return the options of diagnostics, from the groups ``PROB`` and ``DEVICE``."""
-    from nnet3py.cli.process.option_groups import compiler_options, optimize_options
-
     return fields_from(options, DiagnosticOptions(
         optimize=optimize_options(options), compiler=compiler_options(options), debug=options["computation.debug"],
         device=device))

@@ -10,7 +10,7 @@ from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, int_list, option
-from nnet3py.errors import UsageError
+from nnet3py.errors import FormatError, UsageError, within
 from nnet3py.option_fields import settings_of
 from nnet3py.trees import BuildOptions
 
@@ -54,7 +54,6 @@ def acc_tree_stats(args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.cli.alignments.alignments import read_phone_map
-    from nnet3py.errors import within
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
     from nnet3py.hmm.transition_model import read_transition_model
@@ -182,7 +181,6 @@ See also: cluster-phones, build-tree
     option("num-iters-refine", int, 0, "Iterations of refining a question at each node that asks it"),
 ])
 def compile_questions(args: list[str], options: Options) -> None:
-    from nnet3py.errors import FormatError
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.streams import read_integer_lines
@@ -494,7 +492,6 @@ See also: make-mono-tree, gmm-init-model, gmm-init-biphone
            "deviations"),
 ])
 def gmm_init_mono(args: list[str], options: Options) -> None:
-    from nnet3py.errors import within
     from nnet3py.feat.cmvn import accumulate_stats, empty_stats
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.hmm.topology import HmmTopology
