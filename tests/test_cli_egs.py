@@ -172,7 +172,7 @@ def test_get_dense_targets_that_do_not_fit(out, tmp_path, capfd):
     write_utterances(tmp_path)
     write_targets(tmp_path)
     assert get_egs_dense_targets.execute(["--num-targets=2", "ark:feats", "ark:targets", "ark:none"]) == 255
-    assert "utterance u0 has 3 targets, but --num-targets=2" in capfd.readouterr().err
+    assert "utterance u0: found 3 targets, expected --num-targets=2" in capfd.readouterr().err
     with TableWriter("ark:targets", FLOAT_MATRIX) as writer:
         writer.write("u0", np.zeros((27, 3), dtype=np.float32))
         writer.write("u1", np.full((41, 3), np.nan, dtype=np.float32))

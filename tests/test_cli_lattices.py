@@ -222,11 +222,15 @@ def test_what_another_table_has_comes_from_there(folder: Path, capfd: pytest.Cap
             np.testing.assert_array_equal(lattice.ids, expected.ids)
 
 
-def test_a_sorted_archive_is_read_up_to_the_last_that_is_wanted(folder: Path) -> None:
-    Path("list").write_text(f"{KEYS[0]}\n")
+def damage_second_lattice() -> None:
     archive = (LATTICE_DATA / "decode" / "lat.ark").read_bytes()
     second = archive.index(KEYS[1].encode())
     Path("damaged").write_bytes(archive[:second + len(KEYS[1]) + 1] + b"damage")
+
+
+def test_a_sorted_archive_is_read_up_to_the_last_that_is_wanted(folder: Path) -> None:
+    Path("list").write_text(f"{KEYS[0]}\n")
+    damage_second_lattice()
     assert load("lattice-copy").execute(["--include=list", "ark,s:damaged", "ark:out"]) == 0
     assert keys_of("out") == [KEYS[0]]
 
@@ -294,8 +298,12 @@ def test_the_difference_with_the_best_path_lacks_it(folder: Path) -> None:
     "lattice-align-words-lexicon data/words.txt data/trans.mdl ark:decode/lat.ark ark:out",
     "lattice-lmrescore-const-arpa ark:decode/lat.ark graph-grammar/G.fst ark:out",
     "lattice-oracle ark:data/text.int ark:data/text.int ark:out",
+    "lattice-interp ark:decode/lat.ark ark:damaged ark:out",
+    "lattice-combine ark:decode/lat.ark ark:damaged ark:out",
+    "lattice-compose ark:decode/lat.ark ark:damaged ark:out",
 ])
 def test_what_cannot_be_done_is_one_error(folder: Path, capfd: pytest.CaptureFixture[str], command: str) -> None:
+    damage_second_lattice()
     name, *words = command.split()
     assert load(name).execute(words) == 255
     assert capfd.readouterr().err.count("ERROR (") == 1

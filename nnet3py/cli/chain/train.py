@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -24,7 +24,17 @@ from nnet3py.cli.process.option_groups import (
     set_up,
 )
 from nnet3py.cli.process.options import BINARY, Options, declared, fields_from, option
-from nnet3py.cli.training.train_setup import CHAIN, PROB, TRAINER, chain_options
+from nnet3py.cli.training.train_setup import (
+    CHAIN,
+    PROB,
+    TRAINER,
+    apply_test_modes,
+    chain_options,
+    finish,
+    read_cache,
+    train_on,
+    trainer_options,
+)
 from nnet3py.errors import UsageError, within
 from nnet3py.option_fields import settings_of
 from nnet3py.training.options import CombineOptions
@@ -91,10 +101,7 @@ def train2(args: list[str], options: Options) -> int:
 
 
 def _train(args: list[str], options: Options, by_language: bool) -> int:
-    from nnet3py.cli.training.train_setup import chain_options, finish, read_cache, trainer_options
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-    from nnet3py.egs.example import num_merged
-    from nnet3py.io.tables import SequentialReader
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.chain_objective import graph_folder, one_graph
     from nnet3py.training.chain_trainer import ChainTrainer
@@ -103,13 +110,8 @@ def _train(args: list[str], options: Options, by_language: bool) -> int:
     nnet = read_nnet(args[0])
     graphs = (graph_folder if by_language else one_graph)(nnet, args[1])
     trainer = ChainTrainer(nnet, graphs, trainer_options(options), objective, options.apply_deriv_weights)
-    if options.read_cache:
-        read_cache(trainer, options.read_cache)
-    with SequentialReader(args[2], CHAIN_EXAMPLE) as reader, \
-            closing(examples(reader, by_language)) as egs:        # type: ignore[type-var]
-        for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
-            with within(f"example {key}"):
-                trainer.train(eg)
+    read_cache(trainer, options)
+    train_on(trainer, args[2], CHAIN_EXAMPLE, partial(examples, by_language=by_language))
     return finish(trainer, args[3], options, "Wrote raw model to")
 
 
@@ -133,16 +135,12 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
 def compute_prob(args: list[str], options: Options) -> int:
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.training.chain_objective import graph_folder, one_graph
     from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
 
     device, objective = set_up(options), chain_options(options)
     nnet = read_nnet(args[0])
-    if options.batchnorm_test_mode:
-        set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        set_dropout_test_mode(nnet, True)
+    apply_test_modes(nnet, options)
     by_language = os.path.isdir(args[1])
     graphs = (graph_folder if by_language else one_graph)(nnet, args[1])
     diagnostics = ChainDiagnostics(nnet, graphs, ChainDiagnosticOptions(
@@ -197,7 +195,6 @@ def _combine(args: list[str], options: Options, by_language: bool) -> int:
     from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
     from nnet3py.training.diagnostics import combine_nnets
     from nnet3py.training.example_computation import XENT
-    from nnet3py.training.options import CombineOptions
 
     den_fst, *sources, egs_name, target = args
     objective = chain_options(options)
@@ -248,17 +245,13 @@ def add_post_to_egs(args: list[str], options: Options) -> int:
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
     from nnet3py.io.tables import TableWriter
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.ops import get_ops
     from nnet3py.training.chain_trainer import PosteriorAdder
 
     if not options.clip_threshold >= 0.0:
         raise UsageError(f"--clip-threshold={options.clip_threshold:g} must be 0 or more")
     device, nnet = set_up(options), read_nnet(args[0])
-    if options.batchnorm_test_mode:
-        set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        set_dropout_test_mode(nnet, True)
+    apply_test_modes(nnet, options)
     denominator = None
     if options.type == "den":
         graph = read_den_graph(args[1], nnet.output_dim("output"))

@@ -65,9 +65,7 @@ def copy_egs(args: list[str], options: Options) -> int:
             return _Kind(PACKED_EXAMPLE, PackedSelector(selector))
         return _Kind(EXAMPLE, selector, scale_outputs, rename_output)
 
-    done = _copy(args, options, RAW_EXAMPLE, changing, random)
-    log.log(f"{done}, {done.num_errors} examples had errors.", file="nnet3-copy-egs.cc", line=431)
-    return 0 if done.num_written else 1
+    return _copy(args, options, RAW_EXAMPLE, changing, random)
 
 
 @kaldi_command("nnet3-chain-copy-egs", "Chain training", "Copy chain examples; optionally shift or cut them.", """
@@ -95,9 +93,7 @@ def chain_copy_egs(args: list[str], options: Options) -> int:
         return _Kind(CHAIN_EXAMPLE, None if selector.changes_nothing else selector, scale_supervision,
                      rename_supervision)
 
-    done = _copy(args, options, RAW_CHAIN_EXAMPLE, changing, CRandom(options.srand))
-    log.log(f"{done}, {done.num_errors} examples had errors.", file="nnet3-chain-copy-egs.cc", line=400)
-    return 0 if done.num_written else 1
+    return _copy(args, options, RAW_CHAIN_EXAMPLE, changing, CRandom(options.srand))
 
 
 @kaldi_command("nnet3-discriminative-copy-egs", "Discriminative training",
@@ -121,9 +117,7 @@ def discriminative_copy_egs(args: list[str], options: Options) -> int:
         selector = SequenceSelector(options.frame_shift)
         return _Kind(DISCRIMINATIVE_EXAMPLE, None if selector.changes_nothing else selector)
 
-    done = _copy(args, options, RAW_DISCRIMINATIVE_EXAMPLE, changing, CRandom(options.srand))
-    log.log(str(done), file="nnet3-discriminative-copy-egs.cc", line=142)
-    return 0 if done.num_written else 1
+    return _copy(args, options, RAW_DISCRIMINATIVE_EXAMPLE, changing, CRandom(options.srand))
 
 
 _CHANGES = ("left-context", "right-context", "frame-shift", "frame", "weights", "outputs")
@@ -138,17 +132,8 @@ class _Kind(NamedTuple):
     rename: Callable[[Any, str], None] | None = None         # renames the output, in place
 
 
-class _Done(NamedTuple):
-    num_read: int
-    num_written: int
-    num_errors: int
-
-    def __str__(self) -> str:
-        return f"Read {self.num_read} neural-network training examples, wrote {self.num_written}"
-
-
-def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _Kind], random: Any) -> _Done:
-    """Copy the examples of the table ``args[0]`` to the other tables of ``args``.
+def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _Kind], random: Any) -> int:
+    """Copy the examples of the table ``args[0]`` to the other tables of ``args``; return the exit status.
 
     ``raw`` is the holder of undecoded examples, for copies without changes; ``changing`` returns the holder and the
     functions for changes, and is called only if an option asks for a change.
@@ -173,7 +158,10 @@ def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _K
                 chosen = random.draw() if at_random else num_written
                 writers[chosen % len(writers)].write(key, copy)
                 num_written += 1
-    return _Done(num_read, num_written, changes.num_errors)
+    errors = f", {changes.num_errors} examples had errors." if "weights" in options else ""
+    log.log(f"Read {num_read} neural-network training examples, wrote {num_written}{errors}",
+            file=f"{log.program()}.cc", line=431)
+    return 0 if num_written else 1
 
 
 class _Changes:

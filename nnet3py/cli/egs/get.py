@@ -4,12 +4,12 @@ nnet3-get-egs, nnet3-get-egs-dense-targets, nnet3-get-egs-simple and nnet3-xvect
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.egs import EGS_OF_FEATURES, split_options
+from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
@@ -40,8 +40,9 @@ def get_egs(args: list[str], options: Options) -> int:
 
     if options.num_pdfs <= 0:
         raise Nnet3Error("--num-pdfs options is required.")
-    job = _Job(options, options.num_pdfs)
-    return job.run(args, POSTERIOR, job.maker.from_posteriors, "No pdf-level posterior for key")
+    maker = _maker(options, options.num_pdfs)
+    targets = args[1], POSTERIOR, "pdf-level posterior for key"
+    return _frame_level(args, options, maker, targets, maker.from_posteriors)
 
 
 @kaldi_command("nnet3-get-egs-dense-targets", "Examples",
@@ -58,90 +59,89 @@ e.g.: nnet3-get-egs-dense-targets --num-targets=26 --left-context=12 --right-con
 def get_egs_dense_targets(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX
 
-    job = _Job(options)
+    maker = _maker(options)
 
-    def examples(utterance: str, features: Any, targets: Any, ivectors: Any) -> Iterable[Any]:
+    def examples(utterance: str, features: Any, targets: Any, ivectors: Any) -> list[Any] | None:
         if options.num_targets >= 0 and targets.shape[1] != options.num_targets:
-            raise Nnet3Error(f"utterance {utterance} has {targets.shape[1]} targets, but --num-targets="
-                             f"{options.num_targets}")
-        return job.maker.from_targets(utterance, features, targets, ivectors)
+            raise Nnet3Error(f"found {targets.shape[1]} targets, expected --num-targets={options.num_targets}")
+        return list(maker.from_targets(utterance, features, targets, ivectors)) or None     # too short is an error here
 
-    return job.run(args, FLOAT_MATRIX, examples, "No target matrix for key", too_short_is_error=True)
+    return _frame_level(args, options, maker, (args[1], FLOAT_MATRIX, "target matrix for key"), examples)
 
 
-class _Job:
-    """Data of a run of a command that makes examples: the splitter of utterances, and the number of errors."""
+def _maker(options: Options, num_pdfs: int = -1) -> ExampleMaker:
+    from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
 
-    def __init__(self, options: Options, num_pdfs: int = -1) -> None:
-        from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
+    return ExampleMaker(UtteranceSplitter(split_options(options)), options.compress, num_pdfs,
+                        options.online_ivector_period)
 
-        self._options = options
-        self._splitter = UtteranceSplitter(split_options(options))
-        self.maker: ExampleMaker = ExampleMaker(self._splitter, options.compress, num_pdfs,
-                                                options.online_ivector_period)
-        self._file = f"{log.program()}.cc"
-        self._num_errors = 0
 
-    def run(self, args: list[str], holder: Any, examples: Callable[[str, Any, Any, Any], Iterable[Any]], missing: str,
-            too_short_is_error: bool = False) -> int:
-        """Make the examples of all utterances; return the exit status.
+def _frame_level(args: list[str], options: Options, maker: ExampleMaker, targets: tuple[str, Any, str],
+                 examples: Callable[[str, Any, Any, Any], Iterable[Any] | None]) -> int:
+    """Make frame-level examples of utterances whose features and targets have similar lengths."""
+    from nnet3py.egs.example import EXAMPLE
+    from nnet3py.formats.holders import GENERAL_MATRIX
 
-        Parameters
-        ----------
-        args : names of the tables of features, targets and examples
-        holder : holder of the targets
-        examples : function of utterance, features, targets and i-vectors (or None) that makes the utterance's examples
-        missing : beginning of the warning about an utterance without targets
-        too_short_is_error : whether utterances without examples are counted as errors
-        """
-        from nnet3py.egs.example import EXAMPLE
-        from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
-        from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+    def fitting(utterance: str, features: Any, target: Any, ivectors: Any) -> Iterable[Any] | None:
+        tolerance = options.targets_length_tolerance
+        fits = maker.splitter.lengths_match(utterance, features.shape[0], len(target), tolerance)
+        return examples(utterance, features, target, ivectors) if fits and (
+            ivectors_fit(maker, utterance, features, ivectors, options)) else None
 
-        table = self._options.online_ivectors or self._options.ivectors
-        with ExitStack() as stack:
-            writer = stack.enter_context(TableWriter(args[2], EXAMPLE))
-            targets = stack.enter_context(RandomAccessReader(args[1], holder))
-            ivectors = stack.enter_context(RandomAccessReader(table, FLOAT_MATRIX)) if table else None
-            # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
-            features = stack.enter_context(SequentialReader(args[0], GENERAL_MATRIX))
-            for utterance, matrix in log.progress(features, "Making examples", share=features.share_read):
-                target = targets.get(utterance)
-                if target is None:
-                    log.warning(f"{missing} {utterance}", file=self._file, line=300)
-                    self._num_errors += 1
-                    continue
-                new_examples = self._of_utterance(utterance, matrix, target, ivectors, examples)
-                if new_examples is None or not new_examples and too_short_is_error:
-                    self._num_errors += 1
-                for key, example in new_examples or []:
-                    writer.write(key, example)
-        if self._num_errors:
-            log.warning(f"{self._num_errors} utterances had errors and could not be processed.", file=self._file,
-                        line=350)
-        self._splitter.log_report()
-        return 0 if self._splitter.num_chunk_frames else 1
+    make_examples(options, (args[0], GENERAL_MATRIX), (args[2], EXAMPLE), [targets], fitting)
+    maker.splitter.log_report()
+    return 0 if maker.splitter.num_chunk_frames else 1
 
-    def _of_utterance(self, utterance: str, matrix: Any, target: Any, ivectors: Any,
-                      examples: Callable[[str, Any, Any, Any], Iterable[Any]]) -> list[Any] | None:
-        """Return the examples of an utterance, an empty list if it is too short; None, with a warning, on an error."""
-        num_frames = matrix.shape[0]
-        if not self._splitter.lengths_match(utterance, num_frames, len(target),
-                                            self._options.targets_length_tolerance):
-            return None
-        ivector = None
-        if ivectors is not None:
-            ivector = ivectors.get(utterance)
-            if ivector is None:
-                log.warning(f"No iVectors for utterance {utterance}", file=self._file, line=310)
-                return None
-            if not self.maker.ivectors_fit(utterance, num_frames, len(ivector), self._options.length_tolerance):
-                return None
-        try:
-            return list(examples(utterance, matrix, target, ivector))
-        except NumericError as error:
-            log.warning(f"Skipping utterance {utterance}: {error}", file=self._file, line=320)
-            return None
+
+def ivectors_fit(maker: ExampleMaker, utterance: str, features: Any, ivectors: Any, options: Options) -> bool:
+    """Return whether an utterance has no i-vectors, or as many as its features require; log a warning if not."""
+    return ivectors is None or maker.ivectors_fit(utterance, features.shape[0], len(ivectors), options.length_tolerance)
+
+
+def make_examples(options: Options, source: tuple[str, Any], target: tuple[str, Any],
+                  tables: Sequence[tuple[str, Any, str]], examples: Callable[..., Iterable[Any] | None],
+                  skipped: tuple[type[Nnet3Error], ...] = (NumericError,), warning: str = "Skipping") -> int:
+    """Make the examples of the utterances of a table; return the number of utterances without errors.
+
+    Parameters
+    ----------
+    source, target : name and holder of the tables of utterances and of examples
+    tables : name, holder and description of further tables, each with a value for every utterance; the i-vectors that
+        the options name are appended. A table without a name gives None
+    examples : function of utterance, its value in ``source`` and its values in the tables that returns pairs (key,
+        example), or None, having logged a warning, if these values cannot be used
+    skipped : types of errors that are logged, after ``warning``, and do not end the program
+    """
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+
+    tables = [*tables, (options.online_ivectors or options.ivectors, FLOAT_MATRIX, "iVectors for utterance")]
+    place: dict[str, Any] = {"file": f"{log.program()}.cc", "line": 300}
+    num_done = num_errors = 0
+    with ExitStack() as stack:
+        writer = stack.enter_context(TableWriter(*target))
+        readers = [stack.enter_context(RandomAccessReader(name, kind)) if name else None for name, kind, _ in tables]
+        # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
+        reader = stack.enter_context(SequentialReader(*source))
+        for utterance, value in log.progress(reader, "Making examples", share=reader.share_read):
+            values = [None if table is None else table.get(utterance) for table in readers]
+            missing = [what for (name, _, what), given in zip(tables, values, strict=True) if name and given is None]
+            made: Iterable[Any] | None = None
+            if missing:
+                log.warning(f"No {missing[0]} {utterance}", **place)
+            else:
+                try:
+                    with within(f"utterance {utterance}"):
+                        made = examples(utterance, value, *values)
+                        made = None if made is None else list(made)
+                except skipped as error:
+                    log.warning(f"{warning} {error}", **place)
+            num_done, num_errors = num_done + (made is not None), num_errors + (made is None)
+            for key, example in made or ():
+                writer.write(key, example)
+    if num_errors:
+        log.warning(f"{num_errors} utterances had errors and could not be processed.", **place)
+    return num_done
 
 
 @kaldi_command("nnet3-get-egs-simple", "Examples", "Make training examples from whole matrices.", """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from nnet3py import log
-from nnet3py.cli.egs import MERGE
+from nnet3py.cli.egs.options import MERGE
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import with_default
 from nnet3py.cli.process.options import Options, option

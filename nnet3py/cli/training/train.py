@@ -5,7 +5,6 @@ transition probabilities and priors from alignments.
 """
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -21,7 +20,16 @@ from nnet3py.cli.process.option_groups import (
     with_default,
 )
 from nnet3py.cli.process.options import BINARY, Options, declared, fields_from, option
-from nnet3py.cli.training.train_setup import PROB, TRAINER, diagnostic_options
+from nnet3py.cli.training.train_setup import (
+    PROB,
+    TRAINER,
+    apply_test_modes,
+    diagnostic_options,
+    finish,
+    read_cache,
+    train_on,
+    trainer_options,
+)
 from nnet3py.errors import ArgumentsError, ShapeError, UsageError, within
 from nnet3py.option_fields import settings_of
 from nnet3py.training.options import CombineOptions, MinibatchOptions, TransitionOptions
@@ -57,25 +65,18 @@ def train(args: list[str], options: Options) -> int:
         raise ArgumentsError(f"{len(args)} arguments were given, expected <raw-model-in> "
                              f"{'' if direct else '<training-examples-in> '}<raw-model-out>",
                              "examples are given as an argument, features by options: --feats=… --targets=…")
-    from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.trainer import NnetTrainer
 
     nnet = read_nnet(args[0])
     trainer = NnetTrainer(nnet, trainer_options(options))
-    if options.read_cache:
-        read_cache(trainer, options.read_cache)
+    read_cache(trainer, options)
     if direct:
         _train_directly(trainer, nnet, options)
     else:
-        from nnet3py.egs.example import EXAMPLE, examples_ahead, num_merged
-        from nnet3py.io.tables import SequentialReader
+        from nnet3py.egs.example import EXAMPLE
 
-        with SequentialReader(args[1], EXAMPLE) as reader, \
-                closing(examples_ahead(reader)) as egs:        # type: ignore[type-var]
-            for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
-                with within(f"example {key}"):
-                    trainer.train(eg)
+        train_on(trainer, args[1], EXAMPLE)
     return finish(trainer, args[-1], options, "Wrote model to")
 
 
@@ -121,15 +122,11 @@ def compute_prob(args: list[str], options: Options) -> int:
     from nnet3py.egs.example import read_egs
     from nnet3py.network.inference import collapse_model
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.training.diagnostics import NnetDiagnostics
 
     device = set_up(options)
     nnet = read_nnet(args[0])
-    if options.batchnorm_test_mode:
-        set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        set_dropout_test_mode(nnet, True)
+    apply_test_modes(nnet, options)
     if options.collapse_model:
         collapse_model(nnet)
     diagnostics = NnetDiagnostics(nnet, diagnostic_options(options, device))
@@ -192,7 +189,6 @@ def combine(args: list[str], options: Options) -> int:
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.diagnostics import combine_nnets
-    from nnet3py.training.options import CombineOptions
 
     *sources, examples, target = args
     combine_options = fields_from(options, CombineOptions(
