@@ -10,8 +10,7 @@ from nnet3py.cli.main import load
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> None:
     assert load("make-mono-tree").execute([str(DATA / "chain" / "topo"), "tree", "final.mdl"]) == 0
 
 

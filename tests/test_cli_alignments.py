@@ -20,8 +20,7 @@ POSTERIORS = "u1 [ 1 0.5 4 0.25 ] [ 20 1 ] [ ] \nu2 [ 4 1 ] \n"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> None:
     Path("ali").write_text(ALIGNMENTS)
     Path("post").write_text(POSTERIORS)
     Path("phones.txt").write_text("".join(f"p{number} {number}\n" for number in range(6)))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from digits_cases import CONFIG, write_digits
 from runtime_cases import class_example, plain
 
@@ -15,7 +16,6 @@ from nnet3py.cli.training.train import compute_prob, train
 from nnet3py.compiler import disk_cache
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 
 FOLDER = "--compiler.cache-dir=computations"
@@ -23,21 +23,17 @@ TIMES = re.compile(r"breakdown: (\S+) compilation, (\S+) optimization, (\S+) sho
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with plain.raw, examples plain.egs for it, and feats.ark for nnet.raw."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(disk_cache.ENVIRONMENT, raising=False)
     disk_cache._disk_cache.cache_clear()
     plain(objective="linear").write("plain.raw")
     Nnet.from_config(CONFIG).write("nnet.raw")
-    with TableWriter("ark:plain.egs", EXAMPLE) as writer:
-        for i in range(6):
-            writer.write(f"eg{i}", class_example(seed=i))
+    write_table("ark:plain.egs", EXAMPLE, {f"eg{i}": class_example(seed=i) for i in range(6)})
     rng = np.random.default_rng(0)
-    with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
-        for i in range(3):
-            writer.write(f"u{i}", rng.standard_normal((20 + 9 * i, 40), dtype=np.float32))
-    return tmp_path
+    write_table("ark:feats.ark", FLOAT_MATRIX, {
+        f"u{i}": rng.standard_normal((20 + 9 * i, 40), dtype=np.float32) for i in range(3)})
+    return here
 
 
 def times(text: str) -> list[float]:

@@ -15,8 +15,7 @@ COMMAND = load("nnet3-compile")
 
 
 @pytest.fixture
-def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
+def model(here: Path) -> str:
     Nnet.from_config(TDNN).write("tdnn.raw")
     return "tdnn.raw"
 

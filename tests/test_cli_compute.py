@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from paths import DATA, shared_golden
 from runtime_cases import TDNN, assert_close, parameters
 
@@ -12,7 +13,6 @@ import nnet3py
 from nnet3py.acoustic_model import read_model
 from nnet3py.cli.nnet.compute import compute
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, read_matrices
-from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 
 KALDI_OUTPUT = 2e-4       # of the largest value: float32 sums in another order than Kaldi's
@@ -34,19 +34,16 @@ FEATS = {"u1": features(23), "u2": features(7, 1), "u3": features(60, 2)}
 
 
 def write(path: str, matrices: dict[str, np.ndarray]) -> None:
-    with TableWriter(f"ark:{path}", FLOAT_MATRIX) as writer:
-        for key, matrix in matrices.items():
-            writer.write(key, matrix)
+    write_table(f"ark:{path}", FLOAT_MATRIX, matrices)
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with n.raw, i.raw (with i-vectors) and feats.ark."""
-    monkeypatch.chdir(tmp_path)
     Nnet.from_config(TDNN).write("n.raw")
     Nnet.from_config(WITH_IVECTOR).write("i.raw")
     write("feats.ark", FEATS)
-    return tmp_path
+    return here
 
 
 def read(path: str = "out.ark") -> dict[str, np.ndarray]:
@@ -96,9 +93,7 @@ def test_priors_need_an_acoustic_model(folder, capfd):
 def test_ivectors_of_speakers(folder, capfd):
     (folder / "utt2spk").write_text("u1 s1\nu2 s2\nu3 s1\n")
     ivectors = {"s1": np.array([1, 2], np.float32), "s2": np.array([-3, 0.5], np.float32)}
-    with TableWriter("ark:iv.ark", FLOAT_VECTOR) as writer:
-        for key, vector in ivectors.items():
-            writer.write(key, vector)
+    write_table("ark:iv.ark", FLOAT_VECTOR, ivectors)
     assert compute.execute(["--ivectors=ark:iv.ark", "--utt2spk=ark:utt2spk", "i.raw", "ark:feats.ark",
                             "ark:out.ark"]) == 0
     affine = parameters(Nnet.from_config(WITH_IVECTOR))

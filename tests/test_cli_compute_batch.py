@@ -5,13 +5,13 @@ import re
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from paths import DATA
 from runtime_cases import TDNN, assert_close
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.cli.nnet.compute import compute, compute_batch
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, read_matrices
-from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 
 WITH_IVECTOR = """
@@ -25,9 +25,7 @@ MODEL = str(DATA / "network" / "am-priors.mdl")
 
 
 def write(path: str, items: dict, holder=FLOAT_MATRIX) -> None:
-    with TableWriter(f"ark:{path}", holder) as writer:
-        for key, value in items.items():
-            writer.write(key, value)
+    write_table(f"ark:{path}", holder, items)
 
 
 def features(dim: int = 3) -> dict[str, np.ndarray]:
@@ -36,13 +34,12 @@ def features(dim: int = 3) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with n.raw, i.raw (with i-vectors) and feats."""
-    monkeypatch.chdir(tmp_path)
     Nnet.from_config(TDNN).write("n.raw")
     Nnet.from_config(WITH_IVECTOR).write("i.raw")
     write("feats", features())
-    return tmp_path
+    return here
 
 
 def outputs(path: str = "out") -> dict[str, np.ndarray]:

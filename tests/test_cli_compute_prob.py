@@ -5,11 +5,11 @@ import re
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from runtime_cases import PLAIN, TDNN, TDNN_CONTEXT, class_example, dense_example, plain
 
 from nnet3py.cli.training.train import compute_prob
 from nnet3py.egs.example import EXAMPLE
-from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.diagnostics import NnetDiagnostics
 
@@ -23,14 +23,11 @@ def examples() -> list:
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with n.raw and its examples n.egs."""
-    monkeypatch.chdir(tmp_path)
     Nnet.from_config(TDNN).write("n.raw")
-    with TableWriter("ark:n.egs", EXAMPLE) as writer:
-        for i, eg in enumerate(examples()):
-            writer.write(f"eg{i}", eg)
-    return tmp_path
+    write_table("ark:n.egs", EXAMPLE, {f"eg{i}": eg for i, eg in enumerate(examples())})
+    return here
 
 
 def numbers(err: str, what: str) -> tuple[float, float]:
@@ -63,8 +60,7 @@ def test_accuracy_is_optional(folder, capfd):
 
 def test_a_quadratic_output_has_an_objective(folder, capfd):
     plain().write("q.raw")
-    with TableWriter("ark:q.egs", EXAMPLE) as writer:
-        writer.write("eg", dense_example())
+    write_table("ark:q.egs", EXAMPLE, {"eg": dense_example()})
     assert compute_prob.execute(["q.raw", "ark:q.egs"]) == 0
     err = capfd.readouterr().err
     assert numbers(err, "objective")[0] < 0 and numbers(err, "objective")[1] == 6
@@ -88,8 +84,7 @@ def test_exit_status_without_weight(folder, capfd):
     assert compute_prob.execute(["n.raw", "ark:empty.egs"]) == 1
     eg = examples()[0]
     eg.io[1].features = np.zeros((12, 4), dtype=np.float32)
-    with TableWriter("ark:zero.egs", EXAMPLE) as writer:
-        writer.write("eg", eg)
+    write_table("ark:zero.egs", EXAMPLE, {"eg": eg})
     assert compute_prob.execute(["n.raw", "ark:zero.egs"]) == 1
     assert "Overall log-likelihood for 'output' is nan per frame, over 0 frames." in capfd.readouterr().err
 

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from command_lines import read_table, write_table
 from paths import DATA
 
 from nnet3py.cli.egs.copy import copy_egs
@@ -16,7 +17,7 @@ from nnet3py.egs.example import read_egs
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
 from nnet3py.formats.posteriors import posterior_of_alignment
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import TableWriter
 
 ARCHIVE = DATA / "egs" / "compressed.ark"
 EGS = f"ark:{ARCHIVE}"
@@ -28,9 +29,8 @@ def keys(path):
 
 
 @pytest.fixture
-def out(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    return tmp_path / "out"
+def out(here):
+    return here / "out"
 
 
 def test_copy_is_exact(out, capfd):
@@ -120,9 +120,8 @@ def test_get(out, tmp_path, capfd):
 
 def test_get_with_ivectors(out, tmp_path):
     write_utterances(tmp_path)
-    with TableWriter("ark:iv", FLOAT_MATRIX) as writer:
-        for key, rows in (("u0", 3), ("u1", 1)):
-            writer.write(key, np.full((rows, 2), rows, dtype=np.float32))
+    write_table("ark:iv", FLOAT_MATRIX, {
+        key: np.full((rows, 2), rows, dtype=np.float32) for key, rows in (("u0", 3), ("u1", 1))})
     assert get_egs.execute(["--num-pdfs=9", "--num-frames=8", "--online-ivectors=ark:iv", "--online-ivector-period=10",
                             "--length-tolerance=10", "ark:feats", "ark:post", "ark:out"]) == 0
     found = list(read_egs("ark:out"))
@@ -146,9 +145,8 @@ def test_moving_examples_imports_little():
 
 def write_targets(folder, dims=3):
     rng = np.random.default_rng(1)
-    with TableWriter(f"ark:{folder}/targets", FLOAT_MATRIX) as writer:
-        for i, frames in enumerate((30, 41, 5)):
-            writer.write(f"u{i}", rng.standard_normal((frames, dims)).astype(np.float32))
+    write_table(f"ark:{folder}/targets", FLOAT_MATRIX, {
+        f"u{i}": rng.standard_normal((frames, dims)).astype(np.float32) for i, frames in enumerate((30, 41, 5))})
 
 
 def test_get_dense_targets(out, tmp_path, capfd):
@@ -161,8 +159,7 @@ def test_get_dense_targets(out, tmp_path, capfd):
     assert "Split 3 utts, with total length 76 frames" in err and "nnet3-get-egs-dense-targets.cc" in err
     found = dict(read_egs("ark:out"))
     assert list(found)[:3] == ["u0-0", "u0-10", "u0-20"] and len(found) == 7
-    with SequentialReader("ark:targets", FLOAT_MATRIX) as reader:
-        targets = dict(reader)
+    targets = read_table("ark:targets", FLOAT_MATRIX)
     assert np.array_equal(found["u0-10"].io[1].features, targets["u0"][10:20])
     assert get_egs_dense_targets.execute(["--num-frames=10", "ark:feats", "ark:targets", "ark:out"]) == 0
     assert isinstance(next(read_egs("ark:out"))[1].io[1].features, CompressedMatrix)
@@ -173,9 +170,8 @@ def test_get_dense_targets_that_do_not_fit(out, tmp_path, capfd):
     write_targets(tmp_path)
     assert get_egs_dense_targets.execute(["--num-targets=2", "ark:feats", "ark:targets", "ark:none"]) == 255
     assert "utterance u0: found 3 targets, expected --num-targets=2" in capfd.readouterr().err
-    with TableWriter("ark:targets", FLOAT_MATRIX) as writer:
-        writer.write("u0", np.zeros((27, 3), dtype=np.float32))
-        writer.write("u1", np.full((41, 3), np.nan, dtype=np.float32))
+    write_table("ark:targets", FLOAT_MATRIX, {
+        "u0": np.zeros((27, 3), dtype=np.float32), "u1": np.full((41, 3), np.nan, dtype=np.float32)})
     assert get_egs_dense_targets.execute(["ark:feats", "ark:targets", "ark:out"]) == 1
     err = capfd.readouterr().err
     assert "expected length = 30, got 27" in err and "No target matrix for key u2" in err
@@ -184,9 +180,7 @@ def test_get_dense_targets_that_do_not_fit(out, tmp_path, capfd):
 
 def test_get_simple(out, tmp_path, capfd):
     write_utterances(tmp_path)
-    with TableWriter("ark:labels", FLOAT_MATRIX) as writer:
-        for key in ("u0", "u2"):
-            writer.write(key, np.ones((1, 2), dtype=np.float32))
+    write_table("ark:labels", FLOAT_MATRIX, {key: np.ones((1, 2), dtype=np.float32) for key in ("u0", "u2")})
     assert get_egs_simple.execute(["input=ark:feats", "output=ark:labels", "ark:out"]) == 0
     assert "Could not find input for key u1 for io-name=output" in capfd.readouterr().err
     found = dict(read_egs("ark:out"))

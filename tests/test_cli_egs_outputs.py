@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from runtime_cases import TDNN, TDNN_CONTEXT, assert_close, class_example, dense_example, plain
 
 import nnet3py
@@ -12,7 +13,6 @@ from nnet3py.formats.general import to_dense
 from nnet3py.formats.holders import read_matrices
 from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 
 TRAINING_MODE = """
@@ -28,9 +28,7 @@ SEQUENCES, FRAMES = 3, 4
 
 
 def write(path: str, examples: list[NnetExample]) -> None:
-    with TableWriter(f"ark:{path}", EXAMPLE) as writer:
-        for i, eg in enumerate(examples):
-            writer.write(f"e{i}", eg)
+    write_table(f"ark:{path}", EXAMPLE, {f"e{i}": eg for i, eg in enumerate(examples)})
 
 
 def examples() -> list[NnetExample]:
@@ -47,14 +45,13 @@ def outputs(nnet: Nnet, eg: NnetExample) -> np.ndarray:
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with n.raw, t.raw (in training mode), egs and an empty table."""
-    monkeypatch.chdir(tmp_path)
     Nnet.from_config(TDNN).write("n.raw")
     Nnet.from_config(TRAINING_MODE).write("t.raw")
     write("egs", examples())
     write("empty", [])
-    return tmp_path
+    return here
 
 
 def test_outputs(folder, capfd):

@@ -47,9 +47,8 @@ def run(*words: object, status: int = 0) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """A folder to work in: lexicon, names of nonterminals, a model of left biphones, features."""
-    monkeypatch.chdir(tmp_path)
     Path("lexicon").write_text("anna a c a\nbob b b\ncall a b\nplease b c\n")
     Path("nonterminals").write_text(f"{NAME}\n")
     Path("names").write_text("u1 anna\nu2 bob\n")
@@ -62,7 +61,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
         for number in range(NUM_UTTERANCES):
             writer.write(f"u{number}", random.normal(0.0, 3.0, (14, transitions.num_pdfs)).astype(np.float32))
-    return tmp_path
+    return here
 
 
 def decoded(program: str, graph: str) -> dict[str, list[int]]:

@@ -57,11 +57,10 @@ COSTS = 2e-5               # how near costs are to Kaldi's
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> Path:
     for file in KALDIS.iterdir():
-        (tmp_path / file.name).symlink_to(file)
-    return tmp_path
+        (here / file.name).symlink_to(file)
+    return here
 
 
 def canonical(fst: Fst) -> Fst:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import read_table
 from lattice_cases import LATTICE_DATA, best_by_words, check_same_words, kaldi_lattices
 
 from nnet3py.cli.main import load
@@ -100,16 +101,15 @@ INSIDE = 0.9         # of the beam: closer to it rounding decides
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """A folder with the data, the current one."""
     for step in LATTICE_DATA.iterdir():
         if step.name != "ctm":                     # that is the name of what commands write
-            (tmp_path / step.name).symlink_to(step)
+            (here / step.name).symlink_to(step)
     for name in ("G.fst", "G3.fst"):               # as by fstproject --project_type=output: back-off becomes epsilon
         fst = read_object(str(LATTICE_DATA / "graph-grammar" / name), read_fst)
-        write_fst_file(tmp_path / name, dataclasses.replace(fst, input_labels=fst.output_labels, stored=None))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        write_fst_file(here / name, dataclasses.replace(fst, input_labels=fst.output_labels, stored=None))
+    return here
 
 
 def run(commands: list[str]) -> None:
@@ -150,8 +150,7 @@ def test_lattices_within_a_beam(folder: Path, step: str, commands: list[str], na
 
 
 def compare(name: str, expected: str, inside: float) -> None:
-    with SequentialReader(f"ark:{name}", COMPACT_LATTICES) as reader:
-        found = dict(reader)
+    found = read_table(f"ark:{name}", COMPACT_LATTICES)
     kaldis = kaldi_lattices(expected)
     assert [key for key in found if key in kaldis] == list(kaldis)
     for key, lattice in kaldis.items():

@@ -33,9 +33,8 @@ def test_the_recognizer_hears_phones(tmp_path: Path) -> None:
                           options={"lattice-beam": 4}).text == phones.text
 
 
-def test_with_tree_and_phone_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_with_tree_and_phone_language_model(here: Path,
                                             capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
     tree, model = SYSTEMS["left-biphone"]()
     write_object("tree", tree.write)
     write_object("final.mdl", model.write)

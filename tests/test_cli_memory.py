@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from digits_cases import CONFIG
 
 from nnet3py.cli.process import run as process
 from nnet3py.cli.process.run import FATAL
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 
 resource = pytest.importorskip("resource")
@@ -60,8 +60,7 @@ def test_other_errors_are_not_taken_for_it(error: Exception, capsys: pytest.Capt
 def test_a_command_with_too_little(tmp_path: Path,
                                    run_launcher: Callable[..., subprocess.CompletedProcess[str]]) -> None:
     Nnet.from_config(CONFIG).write(str(tmp_path / "nnet.raw"))
-    with TableWriter(f"ark:{tmp_path / 'feats.ark'}", FLOAT_MATRIX) as writer:
-        writer.write("u", np.zeros((50, 40), np.float32))
+    write_table(f"ark:{tmp_path / 'feats.ark'}", FLOAT_MATRIX, {"u": np.zeros((50, 40), np.float32)})
 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT_WITHOUT_LLVM, LIMIT_WITHOUT_LLVM))

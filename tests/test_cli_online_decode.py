@@ -21,10 +21,9 @@ WORDS = f"--word-symbol-table={PACKAGE / 'graph' / 'words.txt'}"
 
 
 @pytest.fixture
-def options(tmp_path, monkeypatch):
+def options(here):
     """The options of the small recognizer; the working folder has its inputs."""
-    monkeypatch.chdir(tmp_path)
-    return write_inputs(tmp_path)
+    return write_inputs(here)
 
 
 def write_inputs(folder):

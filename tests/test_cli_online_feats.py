@@ -3,12 +3,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from command_lines import read_table
 from online_cases import KEYS, ONLINE, base_features
 from test_cli_online_decode import options
 
 from nnet3py.cli.feat.online_feats import compute_online_feats, dump_features
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
-from nnet3py.io.tables import SequentialReader
 
 __all__ = ["options"]      # the fixture
 SAME = 1e-4                # of the largest value
@@ -16,8 +16,7 @@ ARGUMENTS = ["ark:spk2utt", "scp:wav.scp", "ark:feats"]
 
 
 def read(specifier, holder):
-    with SequentialReader(specifier, holder) as reader:
-        return dict(reader)
+    return read_table(specifier, holder)
 
 
 def test_as_kaldi(options, capfd):

@@ -17,10 +17,9 @@ PHONES = ["<eps>", "SIL", "SPN", "AH", "N", "T", "UW", "W"]
 
 
 @pytest.fixture
-def lexicon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def lexicon(here: Path) -> Path:
     Path("lexicon").write_text(LEXICON)
-    return tmp_path / "lexicon"
+    return here / "lexicon"
 
 
 def run(*words: str, status: int = 0) -> None:

@@ -5,22 +5,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import read_table, run, write_table
 
-from nnet3py.cli.main import load
 from nnet3py.feat.options import RoomOptions, SilenceOptions
 from nnet3py.feat.sound import AddedSignal, reverberate, with_silence
 from nnet3py.formats.foreign_files import WAVE, Wave, read_wave, write_wave
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import SequentialReader, TableWriter
 
 RATE = 16000.0
 ROUNDED = 1.0001          # samples are written with 16 bits, and fractions cut off
 
 
 @pytest.fixture
-def sounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+def sounds(here: Path) -> dict[str, np.ndarray]:
     """Samples of files in the current folder; two.wav and room.wav have two channels, noises.wav has three."""
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
     made = {"one": rng.normal(0, 900, (1, 2000)), "two": rng.normal(0, 900, (2, 2000)),
             "noise": rng.normal(0, 99, (1, 700)), "noises": rng.normal(0, 99, (3, 700)),
@@ -34,10 +32,6 @@ def sounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndar
 
 def save(name: str, samples: np.ndarray, rate: float = RATE) -> None:
     write_object(name, lambda writer: write_wave(writer, Wave(rate, samples)), binary=False)
-
-
-def run(name: str, *words: str, status: int = 0) -> None:
-    assert load(name).execute([*words]) == status
 
 
 def result(name: str = "out.wav") -> np.ndarray:
@@ -101,14 +95,11 @@ def test_what_goes_wrong(sounds: dict[str, np.ndarray], capfd: pytest.CaptureFix
 
 
 def test_silence_after_a_table_and_a_file(sounds: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
-    with TableWriter("ark:in.ark", WAVE) as writer:
-        for key in ("one", "two"):
-            writer.write(key, Wave(RATE, sounds[key]))
+    write_table("ark:in.ark", WAVE, {key: Wave(RATE, sounds[key]) for key in ("one", "two")})
     run("extend-wav-with-silence", "--extra-silence-length=0.25", "ark:in.ark", "ark:out.ark")
     run("extend-wav-with-silence", "--extra-silence-length=0.25", "two.wav", "out.wav")
     settings = SilenceOptions(length=0.25)
-    with SequentialReader("ark:out.ark", WAVE) as reader:
-        extended = dict(reader)
+    extended = read_table("ark:out.ark", WAVE)
     assert list(extended) == ["one", "two"]
     for key, wave in extended.items():
         expected = np.stack([with_silence(channel, RATE, settings) for channel in sounds[key]])

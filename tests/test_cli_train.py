@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from digits_cases import CONFIG, NUM_PHONES, write_digits
 from runtime_cases import assert_close, class_example, parameters, plain
 
@@ -27,15 +28,12 @@ OBJECTIVE = re.compile(r"Overall average objective function for 'output' is (-?[
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder: 0.raw and plain.raw, and a few merged examples plain.egs for the latter."""
-    monkeypatch.chdir(tmp_path)
     Nnet.from_config(CONFIG).write("0.raw")
     plain(objective="linear").write("plain.raw")
-    with TableWriter("ark:plain.egs", EXAMPLE) as writer:
-        for i in range(6):
-            writer.write(f"eg{i}", class_example(seed=i))
-    return tmp_path
+    write_table("ark:plain.egs", EXAMPLE, {f"eg{i}": class_example(seed=i) for i in range(6)})
+    return here
 
 
 def objective(text: str) -> float:
@@ -163,8 +161,7 @@ def test_examples_of_another_network(folder, capfd):
 
 def test_bad_numbers_in_features(folder, capfd):
     names = write_digits(folder, 2)
-    with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
-        writer.write(names[0], np.full((250, 40), np.nan, dtype=np.float32))
+    write_table("ark:feats.ark", FLOAT_MATRIX, {names[0]: np.full((250, 40), np.nan, dtype=np.float32)})
     assert train.execute(["--feats=ark:feats.ark", "--targets=ark:ali.ark", "0.raw", "1.raw"]) == 255
     assert "no examples could be made: 0 utterances were used, 1 failed" in capfd.readouterr().err
 
@@ -202,9 +199,7 @@ def test_a_missing_or_damaged_cache_is_a_warning(folder, capfd, content, message
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="pseudo-terminals are POSIX's")
 def test_on_a_terminal_it_shows_examples_a_second_and_the_time_left(folder):
-    with TableWriter("ark,scp:many.egs,many.scp", EXAMPLE) as writer:
-        for i in range(300):
-            writer.write(f"eg{i}", class_example(seed=i))
+    write_table("ark,scp:many.egs,many.scp", EXAMPLE, {f"eg{i}": class_example(seed=i) for i in range(300)})
     (folder / "long.scp").write_text((folder / "many.scp").read_text() * 10)
     for rspecifier in ("ark:many.egs", "scp:long.scp"):
         main, other = os.openpty()

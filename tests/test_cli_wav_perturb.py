@@ -5,25 +5,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import read_table, write_table
 
 from nnet3py.cli.main import load
 from nnet3py.feat.sound import random_volume, with_speed
 from nnet3py.formats.foreign_files import WAVE, Wave
-from nnet3py.io.tables import SequentialReader, TableWriter
 
 RATE = 16000
 ROUNDED = 0.5001        # samples are written with 16 bits
 
 
 @pytest.fixture
-def sounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Wave]:
-    monkeypatch.chdir(tmp_path)
+def sounds(here: Path) -> dict[str, Wave]:
     rng = np.random.default_rng(5)
     made = {key: Wave(RATE, np.rint(rng.normal(0, 1000, (channels, 4000))).astype(np.float32))
             for key, channels in (("a", 1), ("b", 2))}
-    with TableWriter("ark:wav.ark", WAVE) as writer:
-        for key, sound in made.items():
-            writer.write(key, sound)
+    write_table("ark:wav.ark", WAVE, made)
     return made
 
 
@@ -32,8 +29,7 @@ def run(*words: str, status: int = 0) -> None:
 
 
 def written(name: str) -> dict[str, Wave]:
-    with SequentialReader(f"ark:{name}", WAVE) as reader:
-        return dict(reader)
+    return read_table(f"ark:{name}", WAVE)
 
 
 def test_one_speed_for_all(sounds: dict[str, Wave], capfd: pytest.CaptureFixture[str]) -> None:

@@ -115,8 +115,7 @@ def test_who_gives_an_idle_option_is_warned_once(idle, words: list[str], warning
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def files(here: Path) -> None:
     Nnet.from_config(TDNN).write("final.raw")
     np.savetxt("priors.vec", np.full((1, 4), 0.25), fmt="%g", header="[", footer="]", comments="")
     with TableWriter("ark:egs.ark", EXAMPLE) as writer:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import read_table
 from driver_cases import TDNN, write_alignments, write_configs, write_egs
 from kaldi_scripts import (
     NO_NORMALIZATION,
@@ -122,8 +123,7 @@ def lengths(work: Path, part: str = "test") -> dict[str, int]:
 
 
 def read(rspecifier: str) -> dict[str, np.ndarray]:
-    with SequentialReader(rspecifier, FLOAT_MATRIX) as table:
-        return dict(table)
+    return read_table(rspecifier, FLOAT_MATRIX)
 
 
 @pytest.mark.slow
@@ -140,8 +140,7 @@ def test_ivectors_of_weighted_frames(work: Path) -> None:
     """steps/online/nnet2/extract_ivectors.sh, with the frames of alignments to silence left out."""
     run(work, "steps/online/nnet2/extract_ivectors.sh", "--nj", "1", "kaldi/data/train", "lang", "exp/extractor",
         "kaldi/ali_train", "exp/ivectors_train")
-    with SequentialReader(f"ark:gunzip -c {work}/exp/ivectors_train/weights.gz |", FLOAT_VECTOR) as table:
-        weights = dict(table)
+    weights = read_table(f"ark:gunzip -c {work}/exp/ivectors_train/weights.gz |", FLOAT_VECTOR)
     assert {name: len(one) for name, one in weights.items()} == lengths(work, "train")
     assert {0.0, 1.0} == set(np.concatenate([*weights.values()]).tolist())
     found = read(f"scp:{work}/exp/ivectors_train/ivector_online.scp")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import convert_table
+from nnet3py.cli.process.copying import convert_table, write_value
 from nnet3py.cli.process.options import OptionError, Options, int_list, option
 from nnet3py.errors import within
 
@@ -240,11 +240,9 @@ See also: ali-to-post, vector-sum
 def post_to_tacc(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.formats.holders import POSTERIOR
-    from nnet3py.formats.matrices import write_vector
+    from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
     from nnet3py.hmm.alignment import check_transition_ids
     from nnet3py.hmm.transition_model import read_transition_model
-    from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader
 
     model = read_transition_model(args[0])
@@ -260,8 +258,7 @@ def post_to_tacc(args: list[str], options: Options) -> int:
         log.log("accumulate counts per pdf-id")
         by_pdf = np.bincount(model.transition_id_to_pdf[1:-1], counts[1:-1], minlength=model.num_pdfs)
     with np.errstate(over="ignore"):
-        single = (by_pdf if options.per_pdf else counts).astype(np.float32)
-    write_object(args[2], lambda writer: write_vector(writer, single), options.binary)
+        write_value(args[2], FLOAT_VECTOR, (by_pdf if options.per_pdf else counts).astype(np.float32), options.binary)
     log.log(f"Done computing transition stats over {done} utterances; wrote stats to {args[2]}")
     return 0 if done else 1
 

@@ -126,14 +126,14 @@ def make_examples(options: Options, source: tuple[str, Any], target: tuple[str, 
         for utterance, value in log.progress(reader, "Making examples", share=reader.share_read):
             values = [None if table is None else table.get(utterance) for table in readers]
             missing = [what for (name, _, what), given in zip(tables, values, strict=True) if name and given is None]
-            made: Iterable[Any] | None = None
+            made: list[Any] | None = None
             if missing:
                 log.warning(f"No {missing[0]} {utterance}", **place)
             else:
                 try:
                     with within(f"utterance {utterance}"):
-                        made = examples(utterance, value, *values)
-                        made = None if made is None else list(made)
+                        new = examples(utterance, value, *values)
+                        made = None if new is None else list(new)
                 except skipped as error:
                     log.warning(f"{warning} {error}", **place)
             num_done, num_errors = num_done + (made is not None), num_errors + (made is None)

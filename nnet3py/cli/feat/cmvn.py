@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.feat.options import CMVN
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import convert_table, copy_table
+from nnet3py.cli.process.copying import convert_table, copy_table, write_value
 from nnet3py.cli.process.option_groups import BINARY, without
 from nnet3py.cli.process.options import OptionError, Options, int_list, option
 from nnet3py.errors import FormatError, within
@@ -134,12 +134,10 @@ def _groups(rspecifier: str, spk2utt: str) -> Iterator[tuple[str, Iterator[tuple
 def _write_global(wxfilename: str, stats: np.ndarray, binary: bool) -> None:
     import numpy as np
 
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     with np.errstate(over="ignore"):
-        single = stats.astype(np.float32)
-    write_object(wxfilename, lambda writer: write_matrix(writer, single), binary)
+        write_value(wxfilename, FLOAT_MATRIX, stats.astype(np.float32), binary)
     log.log(f"Wrote global CMVN stats to {wxfilename}")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, log_copied
+from nnet3py.cli.process.copying import between_tables
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import FormatError, ShapeError, UsageError, within
@@ -57,7 +57,7 @@ def copy_feats(args: list[str], options: Options) -> int:
     if options.write_num_frames:
         raise OptionError("--write-num-frames goes with archives and scripts, not with plain files")
     _copy_file(args, options)
-    log_copied("features", args)
+    log.log(f"Copied features from {args[0]} to {args[1]}")
     return 0
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, convert_table
+from nnet3py.cli.process.copying import Counts, convert_any, convert_table, first_words, write_value
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import FormatError, ShapeError
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 DEFAULT_SUBSET = 10
 
 
-def _convert_table(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
-    """Convert a table of features; skip empty matrices with a warning. Return the numbers written and skipped."""
+def _convert_table(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> Counts:
+    """Convert a table of features; skip empty matrices with a warning."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     def converted(key: str, features: np.ndarray) -> np.ndarray | None:
-        if not len(features):
+        if not features.size:
             log.warning(f"Empty feature matrix for key {key}")
             return None
         return convert(features)
@@ -50,8 +50,7 @@ def splice_feats(args: list[str], options: Options) -> int:
     left, right = options.left_context, options.right_context
     if left < 0 or right < 0:
         raise OptionError(f"--left-context={left} and --right-context={right}: expected 0 or more")
-    done, _ = _convert_table(args, lambda features: splice(features, left, right))
-    return 0 if done else 1
+    return _convert_table(args, lambda features: splice(features, left, right)).report()
 
 
 @kaldi_command("add-deltas", "Transforming features", "Append the slopes of features over time.", """
@@ -68,7 +67,11 @@ def add_deltas(args: list[str], options: Options) -> int:
     from nnet3py.feat import frames
 
     filters = frames.delta_filters(options.delta_order, options.delta_window)
-    truncate = options.truncate
+    return _add_slopes(args, options.truncate, lambda features: frames.add_deltas(features, filters))
+
+
+def _add_slopes(args: list[str], truncate: int, add: Callable[[np.ndarray], np.ndarray]) -> int:
+    """Convert a table of features, of which the first ``truncate`` columns are used; 0: all."""
     if truncate < 0:
         raise OptionError(f"Invalid option --truncate={truncate}", "expected a number of columns, or 0 for all")
 
@@ -76,10 +79,9 @@ def add_deltas(args: list[str], options: Options) -> int:
         if truncate > features.shape[1]:
             raise ShapeError(f"Cannot truncate features as dimension {features.shape[1]} is smaller than truncation "
                              f"dimension {truncate}.")
-        return frames.add_deltas(features[:, :truncate or None], filters)
+        return add(features[:, :truncate or None])
 
-    done, _ = _convert_table(args, with_deltas)
-    return 0 if done else 1
+    return _convert_table(args, with_deltas).report()
 
 
 @kaldi_command("select-feats", "Transforming features", "Copy some columns of features.", """
@@ -124,7 +126,7 @@ def subset_feats(args: list[str], options: Options) -> int:
         raise OptionError("should not have both --n and --include or --exclude")
     if options.n < 0:
         raise OptionError(f"Invalid option --n={options.n}", "expected a number of matrices to copy")
-    listed = _first_words(by_list) if by_list else set()
+    listed = first_words(by_list) if by_list else set()
     wanted, left = bool(options.include), options.n
     # The reader is not read to its end: with enough matrices, the rest does not matter.
     with TableWriter(args[1], FLOAT_MATRIX) as writer, SequentialReader(args[0], FLOAT_MATRIX) as reader:
@@ -135,18 +137,6 @@ def subset_feats(args: list[str], options: Options) -> int:
             if not by_list and not left:
                 break
     return 0
-
-
-def _first_words(rxfilename: str) -> set[str]:
-    from nnet3py.io.streams import failed_command, open_input
-
-    with open_input(rxfilename) as stream:
-        lines = [line.decode("utf-8", "surrogateescape").split() for line in stream.without_mark().readlines()]
-    if stream.status:
-        raise failed_command(rxfilename, stream.status)
-    if [] in lines:
-        raise FormatError(f"line {lines.index([]) + 1} of a list of keys is empty", path=rxfilename)
-    return {words[0] for words in lines}
 
 
 @kaldi_command("subsample-feats", "Transforming features", "Copy every n-th frame of features.", """
@@ -177,10 +167,9 @@ def subsample_feats(args: list[str], options: Options) -> int:
         log.warning(f"For utterance {key}, output would have no rows, producing no output.")
         return None
 
-    done, errors = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, subsampled)
-    log.log(f"Processed {done} feature matrices; {errors} with errors.")
-    log.log(f"Processed {frames_in} input frames and {frames_out} output frames.")
-    return 0 if done else 1
+    counts = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, subsampled)
+    counts.report("Processed {done} feature matrices; {errors} with errors.")
+    return counts.report(f"Processed {frames_in} input frames and {frames_out} output frames.")
 
 
 @kaldi_command("shift-feats", "Transforming features", "Shift features in time.", """
@@ -196,20 +185,19 @@ See also: copy-feats, splice-feats, subsample-feats
 ])
 def shift_feats(args: list[str], options: Options) -> int:
     from nnet3py.feat.frames import shift
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
-    if between_tables(args):
-        done, errors = _convert_table(args, lambda features: shift(features, options.shift))
-        log.log(f"Shifted {done} features by {options.shift} frames; {errors} with errors.")
-        return 0 if done else 1
-    from nnet3py.formats.holders import read_matrix_file
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    def shifted(key: str, features: np.ndarray) -> np.ndarray | None:
+        if not len(features):
+            if not key:
+                raise FormatError("Empty input matrix", path=args[0])
+            log.warning(f"Empty feature matrix for key {key}")
+            return None
+        return shift(features, options.shift)
 
-    features = read_matrix_file(args[0])
-    if not len(features):
-        raise FormatError("Empty input matrix", path=args[0])
-    write_object(args[1], lambda writer: write_matrix(writer, shift(features, options.shift)), options.binary)
-    return 0
+    return convert_any(args, FLOAT_MATRIX, FLOAT_MATRIX, shifted,
+                       f"Shifted {{done}} features by {options.shift} frames; {{errors}} with errors.",
+                       binary=options.binary)
 
 
 @kaldi_command("add-deltas-sdc", "Transforming features", "Append the slopes of features at several times.", """
@@ -226,23 +214,9 @@ See also: add-deltas, apply-cmvn-sliding
 ])
 def add_deltas_sdc(args: list[str], options: Options) -> int:
     from nnet3py.feat.frames import add_shifted_deltas
-    from nnet3py.formats.holders import FLOAT_MATRIX
 
-    if options.truncate < 0:
-        raise OptionError(f"Invalid option --truncate={options.truncate}", "expected a number of columns, or 0 for all")
-
-    def with_deltas(key: str, features: np.ndarray) -> np.ndarray | None:
-        if not features.size:
-            log.warning(f"Empty feature matrix for key {key}")
-            return None
-        if options.truncate > features.shape[1]:
-            raise ShapeError(f"Cannot truncate features as dimension {features.shape[1]} is smaller than truncation "
-                             f"dimension {options.truncate}.")
-        return add_shifted_deltas(features[:, :options.truncate or None], options.delta_window, options.block_shift,
-                                  options.num_blocks)
-
-    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, with_deltas)
-    return 0 if done else 1
+    return _add_slopes(args, options.truncate, lambda features: add_shifted_deltas(
+        features, options.delta_window, options.block_shift, options.num_blocks))
 
 
 @kaldi_command("concat-feats", "Transforming features", "Put features one after the other in time.", """
@@ -255,9 +229,7 @@ See also: paste-feats, copy-feats, append-vector-to-feats
 def concat_feats(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.formats.holders import read_matrix_file
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
 
     parts = [read_matrix_file(name) for name in args[:-1]]
     dims = [part.shape[1] for part in parts if len(part)]
@@ -265,5 +237,5 @@ def concat_feats(args: list[str], options: Options) -> int:
         if len(part) and part.shape[1] != dims[0]:
             raise ShapeError(f"{name} has {part.shape[1]} columns, expected {dims[0]}, as the files before it have")
     whole = np.concatenate([part for part in parts if len(part)]) if dims else parts[0]
-    write_object(args[-1], lambda writer: write_matrix(writer, whole), options.binary)
+    write_value(args[-1], FLOAT_MATRIX, whole, options.binary)
     return 0

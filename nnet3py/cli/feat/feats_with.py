@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, convert_table
+from nnet3py.cli.process.copying import convert_any, convert_table, write_value
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, within
@@ -31,12 +31,12 @@ class NothingDone(Nnet3Error):
     """Error for a table of which no utterance could be processed; Kaldi's programs then return 255."""
 
 
-def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool, what: str = "appended features") -> None:
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> int:
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
-    write_object(wxfilename, lambda writer: write_matrix(writer, matrix), binary)
-    log.log(f"Wrote {what} to {wxfilename}")
+    write_value(wxfilename, FLOAT_MATRIX, matrix, binary)
+    log.log(f"Wrote appended features to {wxfilename}")
+    return 0
 
 
 def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarray], np.ndarray | None],
@@ -75,8 +75,7 @@ def paste_feats(args: list[str], options: Options) -> int:
         pasted = _pasted([read_matrix_file(name) for name in sources], "", options.length_tolerance)
         if pasted is None:
             return 1
-        _write_matrix(target, pasted, options.binary)
-        return 0
+        return _write_matrix(target, pasted, options.binary)
     with ExitStack() as stack:
         others = [stack.enter_context(RandomAccessReader(source, FLOAT_MATRIX)) for source in sources[1:]]
 
@@ -125,8 +124,7 @@ def append_vector_to_feats(args: list[str], options: Options) -> int:
         features, vector = read_matrix_file(args[0]), read_object(args[1], FLOAT_VECTOR.read)
         if not len(features):
             raise FormatError("Empty input matrix", path=args[0])
-        _write_matrix(args[2], append_vector(features, vector), options.binary)
-        return 0
+        return _write_matrix(args[2], append_vector(features, vector), options.binary)
     with ExitStack() as stack:
         vectors = stack.enter_context(RandomAccessReader(args[1], FLOAT_VECTOR))
 
@@ -180,11 +178,9 @@ def transform_feats(args: list[str], options: Options) -> int:
             volumes.add(matrix[:, :features.shape[1]], len(features))
             return result
 
-        done, errors = convert_table(args[1], args[2], FLOAT_MATRIX, FLOAT_MATRIX, transformed, inputs=stack)
+        counts = convert_table(args[1], args[2], FLOAT_MATRIX, FLOAT_MATRIX, transformed, inputs=stack)
     volumes.report()
-    log.log(f"Applied transform to {done} utterances; {errors} had errors.")
-    return 0 if done else 1
-
+    return counts.report("Applied transform to {done} utterances; {errors} had errors.")
 
 
 class _Volumes:
@@ -243,18 +239,12 @@ See also: post-to-smat, post-to-weights, append-post-to-feats
 """, arguments=(2, 2), options=[BINARY, POST_DIM])
 def post_to_feats(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
-    from nnet3py.io.object_files import read_object
 
     _check_post_dim(options)
-    if not between_tables(args):
-        with within(args[0]):
-            matrix = _posterior_matrix(read_object(args[0], POSTERIOR.read), options)
-        _write_matrix(args[1], matrix, options.binary, "posteriors as feature-matrix")
-        return 0
-    done, errors = convert_table(args[0], args[1], POSTERIOR, FLOAT_MATRIX,
-                                 lambda key, posterior: _posterior_matrix(posterior, options))
-    log.log(f"Done {done} utts, errors on {errors}")
-    return 0 if done else NOTHING_DONE
+    return NOTHING_DONE if convert_any(
+        args, POSTERIOR, FLOAT_MATRIX, lambda key, posterior: _posterior_matrix(posterior, options),
+        "Done {done} utts, errors on {errors}", f"Wrote posteriors as feature-matrix to {args[1]}",
+        options.binary) else 0
 
 
 @kaldi_command("append-post-to-feats", "Transforming features", "Append posteriors to features.", """
@@ -282,8 +272,7 @@ def append_post_to_feats(args: list[str], options: Options) -> int:
     if not is_rspecifier(args[0]):
         with within(args[0]):
             whole = appended(read_matrix_file(args[0]), read_object(args[1], POSTERIOR.read))
-        _write_matrix(args[2], whole, options.binary)
-        return 0
+        return _write_matrix(args[2], whole, options.binary)
     with ExitStack() as stack:
         posteriors = stack.enter_context(RandomAccessReader(args[1], POSTERIOR))
 
@@ -298,6 +287,5 @@ def append_post_to_feats(args: list[str], options: Options) -> int:
                 log.warning(f"Utterance {key}: {error.message}")
                 return None
 
-        done, errors = convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, append, inputs=stack)
-    log.log(f"Done {done} utts, errors on {errors}")
-    return 0 if done else NOTHING_DONE
+        return convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, append, inputs=stack).report(
+            "Done {done} utts, errors on {errors}", NOTHING_DONE)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, convert_table, copy_table, log_copied
+from nnet3py.cli.process.copying import convert_any, convert_table
 from nnet3py.cli.process.options import OptionError, Options, option
 
 if TYPE_CHECKING:
@@ -23,19 +23,10 @@ or: wav-copy wav.ark:123456 one.wav
 See also: wav-to-duration, extract-segments
 """, arguments=(2, 2))
 def wav_copy(args: list[str], options: Options) -> int:
-    from nnet3py.formats.foreign_files import WAVE, read_wave, write_wave
-    from nnet3py.io.object_files import token_reader
-    from nnet3py.io.streams import open_input, open_output
-    from nnet3py.io.tokens import TokenWriter
+    from nnet3py.formats.foreign_files import WAVE
 
-    if between_tables(args):
-        return copy_table(args[0], args[1], WAVE).report("Copied {done} wave files")
-    with open_input(args[0]) as stream:
-        wave = read_wave(token_reader(stream))
-    with open_output(args[1]) as output:
-        write_wave(TokenWriter(output, binary=True), wave)
-    log_copied("wave file", args)
-    return 0
+    return convert_any(args, WAVE, WAVE, lambda key, wave: wave, "Copied {done} wave files",
+                       f"Copied wave file from {args[0]} to {args[1]}", binary=False)
 
 
 @kaldi_command("wav-to-duration", "Sound and features", "Write the durations of sounds.", """

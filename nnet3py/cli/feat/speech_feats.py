@@ -224,5 +224,5 @@ def select_voiced_frames(args: list[str], options: Options) -> int:
                 return None
             return features[voiced != 0.0]
 
-        return convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, selected).report(
+        return convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, selected, inputs=voices).report(
             "Done selecting voiced frames; processed {done} utterances, {errors} had errors.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import MixedArguments, between_tables, convert_table
+from nnet3py.cli.process.copying import MixedArguments, between_tables, convert_table, write_value
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import NumericError, ShapeError, within
@@ -46,12 +46,10 @@ def _summed(rxfilenames: Sequence[str]) -> LdaStats:
 def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
     import numpy as np
 
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     with np.errstate(over="ignore"):
-        single = matrix.astype(np.float32)
-    write_object(wxfilename, lambda writer: write_matrix(writer, single), binary)
+        write_value(wxfilename, FLOAT_MATRIX, matrix.astype(np.float32), binary)
 
 
 def _write_triangle(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
@@ -227,8 +225,6 @@ def est_pca(args: list[str], options: Options) -> int:
     from nnet3py.feat.transforms import PcaStats
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader
 
     stats, done, errors = PcaStats(), 0, 0
@@ -252,9 +248,9 @@ def est_pca(args: list[str], options: Options) -> int:
     log.log("Eigenvalues in PCA are  [ " + "".join(f"{value:.6g} " for value in pca.eigenvalues) + "]")
     log.log(f"Sum of PCA eigenvalues is {pca.eigenvalues.sum():.6g}, sum of kept eigenvalues is "
             f"{pca.eigenvalues[:len(pca.transform)].sum():.6g}")
-    write_object(args[1], lambda writer: write_matrix(writer, pca.transform), options.binary)
+    write_value(args[1], FLOAT_MATRIX, pca.transform, options.binary)
     if options.write_full_matrix:
-        write_object(options.write_full_matrix, lambda writer: write_matrix(writer, pca.full), options.binary)
+        write_value(options.write_full_matrix, FLOAT_MATRIX, pca.full, options.binary)
     return 0
 
 
@@ -267,14 +263,10 @@ def _composed_transform(a: np.ndarray, b: np.ndarray, b_is_affine: bool) -> np.n
 
     rows, columns = b.shape
     if a.shape[1] == rows + 1:               # a is affine
-        if b_is_affine:
-            last = np.zeros((1, columns), dtype=np.float32)
-            last[0, -1] = 1.0
-        else:
+        if not b_is_affine:
             b = np.pad(b, ((0, 0), (0, 1)))
-            last = np.zeros((1, columns + 1), dtype=np.float32)
-            last[0, -1] = 1.0
-        b = np.concatenate((b, last))
+        b = np.pad(b, ((0, 1), (0, 0)))
+        b[-1, -1] = 1.0
     elif a.shape[1] != rows:
         raise ShapeError(f"a transform of {a.shape[0]} x {a.shape[1]} cannot follow one of {rows} x {columns}",
                          f"expected {rows} columns of the second transform, or {rows + 1} if it is affine")
@@ -299,8 +291,6 @@ See also: transform-feats, transform-vec, extend-transform-dim, est-lda, est-pca
 ])
 def compose_transforms(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import RandomAccessMappedReader
 
     first, second, target = args
@@ -312,7 +302,7 @@ def compose_transforms(args: list[str], options: Options) -> int:
                              "the output is a table (ark:… or scp:…) if one of the inputs is")
     if not (of_table or by_table):
         result = _composed_transform(read_matrix_file(first), read_matrix_file(second), options.b_is_affine)
-        write_object(target, lambda writer: write_matrix(writer, result), options.binary)
+        write_value(target, FLOAT_MATRIX, result, options.binary)
         return 0
     with ExitStack() as stack:
         find: Callable[[str], np.ndarray | None]
@@ -353,8 +343,6 @@ See also: compose-transforms, transform-feats
 ])
 def extend_transform_dim(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
 
     dim = options.new_dimension
     if between_tables(args):
@@ -363,8 +351,7 @@ def extend_transform_dim(args: list[str], options: Options) -> int:
             f"Increased transform dim to {dim} for {{done}} matrices.")
     matrix = read_matrix_file(args[0])
     with within(args[0]):
-        result = _extended_transform(matrix, dim)
-    write_object(args[1], lambda writer: write_matrix(writer, result), options.binary)
+        write_value(args[1], FLOAT_MATRIX, _extended_transform(matrix, dim), options.binary)
     log.log(f"Increased transform dim from {len(matrix)} to {dim} and wrote to {args[1]}")
     return 0
 

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.formats.posteriors import Posterior
+    from nnet3py.ivectors.extractor import UtteranceStats
     from nnet3py.ivectors.online import EstimationStats
+
 
 class _Averages:
     """Averages over utterances for the log, weighted by their numbers of frames."""
@@ -68,13 +70,32 @@ def ivector_extract(args: list[str], options: Options) -> int:
     return (_extract_of_speakers if options.spk2utt else _extract_of_utterances)(extractor, args, options)
 
 
+def _times(posterior: Posterior, factor: float) -> Posterior:
+    import numpy as np
+
+    return type(posterior)(posterior.row_starts, posterior.ids, posterior.weights * np.float32(factor))
+
+
+def _ivector(extractor: Any, stats: UtteranceStats, with_gain: bool) -> tuple[np.ndarray, float]:
+    """Return an i-vector, float64 (dim,), without the prior's offset, and its gain in log-likelihood (0 if not wanted).
+    """
+    from nnet3py.ivectors.extractor import ivector_auxf
+
+    terms = extractor.terms(stats)
+    mean = extractor.distribution(stats, terms).mean
+    gain = sum(ivector_auxf(extractor, stats, mean, terms=terms)) - sum(
+        ivector_auxf(extractor, stats, extractor.prior_mean(), terms=terms)) if with_gain else 0.0
+    mean[0] -= extractor.offset
+    return mean, gain
+
+
 def _extract_of_utterances(extractor: Any, args: list[str], options: Options) -> int:
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.io.tables import TableWriter
-    from nnet3py.ivectors.extractor import UtteranceStats, ivector_auxf
+    from nnet3py.ivectors.extractor import UtteranceStats
 
     counts = {"errors": 0}
 
@@ -82,18 +103,11 @@ def _extract_of_utterances(extractor: Any, args: list[str], options: Options) ->
         key, matrix, posterior = utterance
         total = options.acoustic_weight * float(posterior.weights.sum(dtype=np.float64))
         limited = options.max_count / total if 0 < options.max_count < total else 1.0
-        factor = np.float32(options.acoustic_weight * limited)
-        posterior = type(posterior)(posterior.row_starts, posterior.ids, posterior.weights * factor)
         with within(f"utterance {key}"):
-            stats = UtteranceStats.of(extractor.num_gaussians, matrix, posterior)
-            terms = extractor.terms(stats)
-            mean = extractor.distribution(stats, terms).mean
-        change = 0.0
-        if options.compute_objf_change:
-            change = sum(ivector_auxf(extractor, stats, mean, terms=terms)) - sum(
-                ivector_auxf(extractor, stats, extractor.prior_mean(), terms=terms))
-        mean[0] -= extractor.offset
-        return key, mean.astype(np.float32), total * limited, change
+            stats = UtteranceStats.of(extractor.num_gaussians, matrix,
+                                      _times(posterior, options.acoustic_weight * limited))
+            mean, gain = _ivector(extractor, stats, options.compute_objf_change)
+        return key, mean.astype(np.float32), total * limited, gain
 
     done, frames, gained = 0, 0.0, 0.0
     with TableWriter(args[3], FLOAT_VECTOR) as writer:
@@ -113,7 +127,7 @@ def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> i
 
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
-    from nnet3py.ivectors.extractor import UtteranceStats, ivector_auxf
+    from nnet3py.ivectors.extractor import UtteranceStats
 
     done = errors = num_utterances = utterance_errors = 0
     frames = gained = norms = 0.0
@@ -127,11 +141,9 @@ def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> i
                     log.warning(f"No features or posteriors for utterance {key}, or of different lengths")
                     utterance_errors += 1
                     continue
-                scaled = posteriors[key]
-                scaled = type(scaled)(scaled.row_starts, scaled.ids, scaled.weights * np.float32(
-                    options.acoustic_weight))
                 with within(f"utterance {key}"):
-                    stats = UtteranceStats.of(extractor.num_gaussians, features[key], scaled)
+                    stats = UtteranceStats.of(extractor.num_gaussians, features[key],
+                                              _times(posteriors[key], options.acoustic_weight))
                 num_utterances += 1
                 if total is None:
                     total = stats
@@ -147,15 +159,11 @@ def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> i
                 log.log(f"Scaling stats for speaker {speaker} by scale {factor:.6g} due to "
                         f"--max-count={options.max_count:g}")
                 total, count = total.scaled(factor), options.max_count
-            terms = extractor.terms(total)
-            mean = extractor.distribution(total, terms).mean
+            mean, gain = _ivector(extractor, total, options.compute_objf_change)
             if options.compute_objf_change:
-                change = sum(ivector_auxf(extractor, total, mean, terms=terms)) - sum(
-                    ivector_auxf(extractor, total, extractor.prior_mean(), terms=terms))
-                log.log(f"Auxf change for speaker {speaker} was {change / count:.6g} per frame, over {count:.6g} "
-                        f"frames (weighted).")
-                gained += change
-            mean[0] -= extractor.offset
+                log.log(f"Auxf change for speaker {speaker} was {gain / count:.6g} per frame, over {count:.6g} frames "
+                        f"(weighted).")
+                gained += gain
             norm = float(np.linalg.norm(mean))
             log.log(f"Ivector norm for speaker {speaker} was {norm:.6g}")
             writer.write(speaker, mean.astype(np.float32))
@@ -321,6 +329,5 @@ def ivector_randomize(args: list[str], options: Options) -> int:
                   for row in range(len(matrix))]
         return matrix[chosen]
 
-    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, randomized)
-    log.log(f"Randomized {2 * done} iVectors.")         # Kaldi counts each twice
-    return 0 if done else 1
+    counts = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, randomized)
+    return counts.report(f"Randomized {2 * counts.done} iVectors.")         # Kaldi counts each twice

@@ -127,12 +127,11 @@ def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
                 posterior.ids)
             return posterior
 
-        done, errors = convert_table(args[1], args[3], FLOAT_MATRIX, POSTERIOR, converted)
-    log.log(f"Done {done} files; {errors} had errors.")
+        counts = convert_table(args[1], args[3], FLOAT_MATRIX, POSTERIOR, converted, inputs=selections)
+    counts.report("Done {done} files; {errors} had errors.")
     frames = max(num_frames, 1)
-    log.log(f"Overall loglike per frame is {total / frames:.6g} with {num_entries / frames:.6g} entries per frame,  "
-            f"over {num_frames} frames")
-    return 0 if done else 1
+    return counts.report(f"Overall loglike per frame is {total / frames:.6g} with {num_entries / frames:.6g} entries "
+                         f"per frame,  over {num_frames} frames")
 
 
 @kaldi_command("gmm-global-get-post", "Speakers and i-vectors", "Compute posteriors of the likeliest Gaussians.", """

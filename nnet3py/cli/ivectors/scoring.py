@@ -257,7 +257,7 @@ def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
             with within(f"recording {key}"):
                 return dense_ratios(plda, np.stack([vectors[name] for name in utterances]), options.target_energy)
 
-        return convert_table(args[1], args[3], TOKEN_VECTOR, FLOAT_MATRIX, scored).report(
+        return convert_table(args[1], args[3], TOKEN_VECTOR, FLOAT_MATRIX, scored, inputs=vectors).report(
             "Processed {done} recordings, {errors} had errors.")
 
 

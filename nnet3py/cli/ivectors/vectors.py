@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import convert_table
+from nnet3py.cli.process.copying import convert_table, write_value
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import ShapeError, UsageError
@@ -109,15 +109,14 @@ def ivector_mean(args: list[str], options: Options) -> int:
 def _mean_of_all(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.formats.matrices import write_vector
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_VECTOR
 
     vectors = read_vectors(args[0])
     if not vectors:
         log.warning("No iVectors were read, no mean was written")
         return 1
     mean = np.add.reduce([*vectors.values()], dtype=np.float64) / len(vectors)
-    write_object(args[1], lambda writer: write_vector(writer, mean), options.binary)
+    write_value(args[1], FLOAT_VECTOR, mean, options.binary)
     log.log(f"Processed {len(vectors)} iVectors, and wrote their mean to {args[1]}")
     return 0
 
@@ -185,11 +184,10 @@ def ivector_normalize_length(args: list[str], options: Options) -> int:
         ratios.add(ratio)
         return vector * np.float32(1.0 / ratio) if options.normalize else vector
 
-    done, _ = convert_table(args[0], args[1], FLOAT_VECTOR, FLOAT_VECTOR, normalized)
-    log.log(f"Processed {done} iVectors.")
-    log.log(f"Average ratio of iVector to expected length was {ratios.mean:.6g}, standard deviation was "
-            f"{ratios.deviation:.6g}")
-    return 0 if done else 1
+    counts = convert_table(args[0], args[1], FLOAT_VECTOR, FLOAT_VECTOR, normalized)
+    counts.report("Processed {done} iVectors.")
+    return counts.report(f"Average ratio of iVector to expected length was {ratios.mean:.6g}, standard deviation was "
+                         f"{ratios.deviation:.6g}")
 
 
 _TRANSFORM_USAGE = """
@@ -212,11 +210,9 @@ def transform_vec(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_VECTOR, read_matrix_file
 
     matrix = read_matrix_file(args[0])
-    done, _ = convert_table(args[1], args[2], FLOAT_VECTOR, FLOAT_VECTOR,
-                            lambda key, vector: np.ascontiguousarray(transform(vector[None], matrix)[0]))
     what = "iVectors" if log.program() == "ivector-transform" else "vectors"
-    log.log(f"Applied transform to {done} {what}.")
-    return 0 if done else 1
+    return convert_table(args[1], args[2], FLOAT_VECTOR, FLOAT_VECTOR, lambda key, vector: np.ascontiguousarray(
+        transform(vector[None], matrix)[0])).report(f"Applied transform to {{done}} {what}.")
 
 
 @kaldi_command("ivector-compute-lda", "Speakers and i-vectors",
@@ -236,9 +232,7 @@ See also: ivector-transform, ivector-compute-plda
 def ivector_compute_lda(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.formats.holders import TOKEN
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.ivectors.scoring import linear_discriminants
 
@@ -267,6 +261,6 @@ def ivector_compute_lda(args: list[str], options: Options) -> int:
     log.log(f"Singular values of between-class covariance after projecting with interpolated [total/within] covariance "
             f"with a weight of {options.total_covariance_factor:g} on the total covariance, are:  [ "
             + "".join(f"{value:.6g} " for value in values) + "]")
-    write_object(args[2], lambda writer: write_matrix(writer, lda.transform), options.binary)
+    write_value(args[2], FLOAT_MATRIX, lda.transform, options.binary)
     log.log(f"Wrote LDA transform to {args[2]}")
     return 0

@@ -18,9 +18,9 @@ from nnet3py.cli.lattices.tables import (
     scales_of,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import convert_table, convert_to_tables
+from nnet3py.cli.process.copying import convert_table, convert_to_tables, first_words
 from nnet3py.cli.process.options import Options, int_list, option
-from nnet3py.errors import FormatError, UsageError
+from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
@@ -67,7 +67,7 @@ def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) 
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
-    wanted = _first_words(list_name)
+    wanted = first_words(list_name)
     last = max(wanted, default="")
     holder: Any = COMPACT_LATTICES if compact else LATTICES
     done = total = 0
@@ -80,22 +80,6 @@ def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) 
             if include and reader.specifier.sorted and key == last:
                 return done, total, True
     return done, total, False
-
-
-def _first_words(rxfilename: str) -> set[str]:
-    """Read the first word of each line of a file."""
-    from nnet3py.io.streams import failed_command, open_input
-
-    words = set()
-    with open_input(rxfilename) as stream:
-        for number, line in enumerate(stream.without_mark().read().split(b"\n"), 1):
-            if line.strip():
-                words.add(line.split()[0].decode("utf-8", "surrogateescape"))
-            elif line:
-                raise FormatError(f"line {number} of a list of utterances is blank", path=rxfilename)
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
-    return words
 
 
 # -- costs -------------------------------------------------------------------------------------------------------------

@@ -3,10 +3,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from nnet3py import log
-from nnet3py.errors import UsageError, within
+from nnet3py.errors import FormatError, UsageError, within
 from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
 
 if TYPE_CHECKING:
@@ -25,10 +25,14 @@ class Counts(NamedTuple):
     done: int
     errors: int
 
-    def report(self, message: str) -> int:
-        """Log a message with ``{done}`` and ``{errors}``; return the exit status: 0, or 1 if nothing was converted."""
-        log.log(message.format(done=self.done, errors=self.errors))
-        return 0 if self.done else 1
+    def report(self, message: str = "", nothing: int = 1) -> int:
+        """Log a message with ``{done}`` and ``{errors}``, unless it is empty; return the exit status.
+
+        The status is 0, or ``nothing`` if nothing was converted.
+        """
+        if message:
+            log.log(message.format(done=self.done, errors=self.errors))
+        return 0 if self.done else nothing
 
 
 class MixedArguments(UsageError):
@@ -126,6 +130,43 @@ def convert_to_lines(rspecifier: str, wxfilename: str, source: Holder[Read],
             "".join(lines).encode("utf-8", "surrogateescape")), inputs)
 
 
-def log_copied(what: str, args: Sequence[str]) -> None:
-    """Log that a plain file was copied; ``what`` names its contents."""
-    log.log(f"Copied {what} from {args[0]} to {args[1]}")
+def convert_any(args: Sequence[str], source: Holder[Read], target: Holder[Written],
+                convert: Callable[[str, Read], Written | None], of_table: str, of_file: str = "",
+                binary: bool = True) -> int:
+    """Convert every entry of a table, or the contents of a file; return the exit status.
+
+    Parameters
+    ----------
+    args : names of input and output: two tables, or two files
+    source, target : holders of input and output
+    convert : as for :func:`convert_table`; the key is "" for a file, and None is not returned for its value
+    of_table, of_file : messages for the log, as for :meth:`Counts.report`
+    binary : whether a file is written in binary
+    """
+    if between_tables(args):
+        return convert_table(args[0], args[1], source, target, convert).report(of_table)
+    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
+    from nnet3py.io.object_files import read_object
+
+    value: Any = read_matrix_file(args[0]) if source is FLOAT_MATRIX else read_object(args[0], source.read)
+    with within(args[0]):
+        result = convert("", value)
+    write_value(args[1], target, cast(Any, result), binary)
+    return Counts(1, 0).report(of_file)
+
+
+def write_value(wxfilename: str, holder: Holder[Written], value: Written, binary: bool) -> None:
+    """Write a value to a file."""
+    from nnet3py.io.object_files import write_object
+
+    write_object(wxfilename, lambda writer: holder.write(writer, value), binary)
+
+
+def first_words(rxfilename: str) -> set[str]:
+    """Read the first word of each line of a file, such as a list of utterances; FormatError for an empty line."""
+    from nnet3py.io.streams import read_lines
+
+    lines = [line.split() for line in read_lines(rxfilename)]
+    if [] in lines:
+        raise FormatError(f"line {lines.index([]) + 1} of a list of keys is empty", path=rxfilename)
+    return {words[0] for words in lines}
