@@ -49,7 +49,8 @@ class KeySpace:
         self._n_bits = max(int(max_n) - int(min_n), 0).bit_length()
         self._x_bits = _LOW_BITS - self._n_bits
         if self._x_bits < 1:
-            raise Nnet3Error(f"the sequence numbers n reach from {min_n} to {max_n}, which is too far")
+            raise Nnet3Error(f"the sequence numbers n of indexes, {min_n} to {max_n}, are too far apart; expected a "
+                             f"difference below {1 << (_LOW_BITS - 1)}")
         self._x_bias = 1 << (self._x_bits - 1)
 
     @classmethod
@@ -64,7 +65,8 @@ class KeySpace:
         """Return int64 keys (...) of int32 indexes (..., 3)."""
         x = indexes[..., 2].astype(np.int64)
         if x.size and not (-self._x_bias <= x.min() and x.max() < self._x_bias):
-            raise Nnet3Error(f"an x of {int(np.abs(x).max())} in an index is too large")
+            raise Nnet3Error(f"expected an x from {-self._x_bias} to {self._x_bias - 1} in indexes, found {x.min()} to "
+                             f"{x.max()}, which is too large")
         n = indexes[..., 0].astype(np.int64)
         n -= self.min_n
         keys = indexes[..., 1].astype(np.int64)

@@ -203,7 +203,8 @@ def _check_network(nnet: Nnet, input_dim: int, output_dim: int) -> None:
     if not isinstance(nnet, Nnet):
         raise UsageError(f"make_network gave {type(nnet).__name__}, expected a network (nnet3py.Nnet)")
     if (dims := (nnet.input_dim("input"), nnet.output_dim("output"))) != (input_dim, output_dim):
-        raise Nnet3Error(f"make_network({input_dim}, {output_dim}) gave a network of dimensions {dims}")
+        raise Nnet3Error(f"make_network({input_dim}, {output_dim}) gave a network of dimensions {dims}, expected input "
+                         f"dimension {input_dim} and output dimension {output_dim}")
 
 
 def _rows(x: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -47,10 +47,12 @@ ROOT = Path(__file__).resolve().parent.parent
 ROOMS = tuple(sorted(path.parent.name for path in (ROOT / "nnet3py").glob("*/__init__.py")))
 COPIED = ("nnet3py", "tests", "bin", "docs", "egs", "benchmarks", "setup.cfg", "setup.py", "pyproject.toml", "Makefile",
           "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "MANIFEST.in")
-ALSO = {"compiler": ("tests/test_computer.py", "tests/test_compile.py", "tests/test_equivalence.py"),
+ALSO = {"cli": ("tests/test_cli_bin_files.py",),
+        "compiler": ("tests/test_computer.py", "tests/test_compile.py", "tests/test_equivalence.py"),
         "runtime": ("tests/test_computer.py", "tests/test_case_runs.py"),
         "components": ("tests/test_case_runs.py", "tests/test_component_files.py", "tests/test_older_files.py",
                        "tests/test_derivatives.py")}
+OF_OPTIONS = "tests/test_defaults.py"      # of each file that declares options
 LEFT_OUT = ("test_cuda_operations.py", "test_mutants.py")     # runs other test files; has sources in it
 MOST_TEST_FILES = 4       # of a module, besides those of its name
 MOST_ENTERING = 16        # of a function, besides those of its module
@@ -163,7 +165,8 @@ def tests_of(path: str, root: Path = ROOT) -> list[str]:
         others = [test for user in users for test in tests if imports(test, module_name(str(user.relative_to(root))))]
     others = [test for test in dict.fromkeys(others) if test not in named][:MOST_TEST_FILES]
     names = [str(test.relative_to(root)) for test in [*named, *others]]
-    names = list(dict.fromkeys([*names, *ALSO.get(module.split(".")[1], ())]))
+    of_options = [OF_OPTIONS] if re.search(r"\bopt(ion)?\(|class \w+Options\b", text_of(root / path)) else []
+    names = list(dict.fromkeys([*of_options, *names, *ALSO.get(module.split(".")[1], ())]))
     if path.startswith("nnet3py/ops/cuda/"):
         names = [name + SIMULATED if name.startswith(OF_OPERATIONS) else name for name in names]
     return names

@@ -92,7 +92,7 @@ GOOD = SMALL.replace("-1\tb c\t-2", "-1\tb\t-2")
 
 @pytest.mark.parametrize(("old", "new", "message"), [
     ("-1\tb\t-2", "-1\tb c\t-2", "line 10 of an ARPA file: expected an n-gram of 1 words"),
-    ("\\data\\", "data", "expected an ARPA file, which has a line"),
+    ("\\data\\", "data", "expected an ARPA file, found no line"),
     ("-0.125 a b", "-0.125 a b -1", "line 14 of an ARPA file: expected an n-gram of 2 words"),
     ("-0.125 a b", "-0.125x a b", "line 14 of an ARPA file: expected a logarithm of a probability"),
     ("-0.125 a b", "nan a b", "expected a logarithm of a probability"),

@@ -88,10 +88,10 @@ def test_sequences_are_taken_apart_where_they_can_be(difference, num_graphs):
     ([(0, 1, 1, 0.0), (1, 4, 2, 0.0)], {2: 0.0}, "of 3 pdfs has the label 4, expected 1 to 3"),
     ([(0, 1, 1, 0.0), (1, -1, 2, 0.0)], {2: 0.0}, "has the label -1"),
     ([(0, 1, 2, 0.0), (2, 1, 1, 0.0)], {1: 0.0}, "not sorted"),
-    ([(0, 1, 1, 0.0), (1, 1, 2, 0.0), (0, 1, 2, 0.0)], {2: 0.0}, "a state at several times"),
+    ([(0, 1, 1, 0.0), (1, 1, 2, 0.0), (0, 1, 2, 0.0)], {2: 0.0}, "paths of different lengths to the same state"),
     ([(0, 1, 2, 0.0), (0, 1, 2, 0.0)], {2: 0.0}, "states that cannot be reached"),
-    ([(0, 1, 1, 0.0), (1, 1, 2, 0.0)], {1: 0.0, 2: 0.0}, "ends at several times"),
-    ([(0, 1, 1, 0.0), (1, 1, 2, 0.0)], {}, "ends at several times, or nowhere"),
+    ([(0, 1, 1, 0.0), (1, 1, 2, 0.0)], {1: 0.0, 2: 0.0}, "final states that are not in the last frame"),
+    ([(0, 1, 1, 0.0), (1, 1, 2, 0.0)], {}, "has no final state"),
     ([], {0: 0.0}, "has no arcs"),
 ])
 def test_bad_fsts(arcs, finals, complaint):

@@ -119,7 +119,7 @@ def test_graphs_without_a_path_come_out_empty(capsys):
     status, graphs = convert({"u1": linear_graph(1, 2), "u2": acceptor(0, -1, [], {}), "u3": impossible})
     assert status == 0
     assert {key: fst.num_states > 0 for key, fst in graphs.items()} == {"u1": True, "u2": False, "u3": True}
-    assert "utterance u2: its training graph is empty" in capsys.readouterr().err
+    assert "utterance u2: the training graph is empty" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("system")

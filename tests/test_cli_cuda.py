@@ -73,7 +73,7 @@ def test_the_computation_is_looked_at(monkeypatch, capfd, error, status):
     assert cuda_gpu_available.execute([]) == status
     err = capfd.readouterr().err
     assert ("### HURRAY, WE GOT A CUDA GPU FOR COMPUTATION!!! ##" in err) == (status == 0)
-    assert ("a matrix product on the GPU is off by" in err) == (status != 0)
+    assert ("a matrix product on the GPU differs from the CPU's by" in err) == (status != 0)
     assert cuda_compiled.execute([]) == 0
 
 

@@ -105,7 +105,7 @@ def test_posteriors_of_alignments(capfd: pytest.CaptureFixture[str]) -> None:
     run("get-post-on-ali", "ark:post", "ark:ali", "ark,t:out")
     assert Path("out").read_text() == "u  [ 0.25 0 0 ]\n"
     text = capfd.readouterr().err
-    assert "There is no alignment of utterance v" in text and "an alignment of 2 frames for 1 of utterance w" in text
+    assert "There is no alignment of utterance v" in text and "w has 2 frames, but its posteriors have 1" in text
     assert "Done 1 utterances, failed for 2" in text
 
 

@@ -116,7 +116,7 @@ def test_ngrams_that_do_not_fit() -> None:
         build_const_arpa(Arpa([section([[1], [2]], 1), section([[1, 2], [3, 1]], 2)]), 1, 2)
     with pytest.raises(FormatError, match=r"twice, of the words \[1, 2\]"):
         build_const_arpa(Arpa([section([[1], [2]], 1), section([[1, 2], [1, 2]], 2)]), 1, 2)
-    with pytest.raises(FormatError, match="word 9 is 'eos'"):
+    with pytest.raises(FormatError, match="word 9 as its symbol 'eos'; expected a word from 1 to"):
         build_const_arpa(Arpa([section([[1], [2]], 1)]), 1, 9)
 
 
@@ -132,7 +132,7 @@ def test_damaged_records(model: ConstArpa, place: int, value: int) -> None:
 def test_damaged_heads(model: ConstArpa, tmp_path: Path) -> None:
     unigrams = model.unigrams.copy()
     unigrams[3] = len(model.pool) + 5
-    with pytest.raises(FormatError, match="outside of it"):
+    with pytest.raises(FormatError, match="address is outside of the model"):
         ConstArpa(BOS, EOS, -1, 3, unigrams, model.pool, model.overflow)
     with pytest.raises(FormatError, match="order"):
         ConstArpa(BOS, EOS, -1, 0, model.unigrams, model.pool, model.overflow)

@@ -62,7 +62,7 @@ def test_lists_that_may_be_missing(tmp_path: Path) -> None:
     ("utt2spk", "a-1 a\na-2 a\nb-1 b\n", "feats.scp has besides b-2"),
     ("text", "a-1 x\n", "lacks a-2, b-1, b-2"),
     ("cmvn.scp", "a x:1\n", r"not about the same speakers: cmvn\.scp lacks b"),
-    ("spk2utt", "a a-1\nb a-2 b-1 b-2\n", "give speaker a other utterances"),
+    ("spk2utt", "a a-1\nb a-2 b-1 b-2\n", "have different utterances of speaker a"),
 ])
 def test_lists_that_do_not_belong_together(tmp_path: Path, name: str, text: str, message: str) -> None:
     with pytest.raises(FormatError, match=message):

@@ -165,7 +165,7 @@ def test_training_graph():
     assert small.num_arcs < disambig.num_arcs
     assert make_training_graph(a_lang.plain_lexicon, line, tree, model, (), TrainingGraphOptions(rm_eps=True)).equals(
         plain)
-    with pytest.raises(Nnet3Error, match="no phones for these words"):
+    with pytest.raises(Nnet3Error, match="no phones for the words"):
         make_training_graph(a_lang.plain_lexicon, word_line(np.array([77])), tree, model)
 
 

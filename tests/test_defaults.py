@@ -1,6 +1,7 @@
-"""Defaults of options are an interface: those of Kaldi's programs, or of ours; data/defaults.txt has them all.
+"""Defaults of options are an interface: those of Kaldi's programs, or of ours.
 
-A default that is changed on purpose is changed there, too (``python tests/test_defaults.py`` writes the file anew).
+data/defaults.txt has those of all classes of options, data/command_options.txt those of all commands. A default that is
+changed on purpose is changed there, too (``python tests/test_defaults.py`` writes both files anew).
 """
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ from pathlib import Path
 import pytest
 from paths import DATA, ROOT, sources, tree
 
+from nnet3py.cli.process.command import load
+from nnet3py.cli.process.options import STANDARD_OPTIONS
+from nnet3py.cli.registry import COMMANDS
+
 TABLE = DATA / "defaults.txt"
+OF_COMMANDS = DATA / "command_options.txt"
 
 
 def option_classes() -> list[str]:
@@ -60,10 +66,23 @@ def test_defaults(name: str) -> None:
     assert list(own_defaults(name)) == table()[name]
 
 
+def command_options(name: str) -> str:
+    """A line: the command's name, its numbers of arguments, and its own options with their types and defaults."""
+    command = load(name)
+    own = [*command.declared, *(option for option in command.standard if option not in STANDARD_OPTIONS)]
+    return " ".join([name, "{}-{}".format(*command.bounds),
+                     *(f"{option.name}:{option.type.name}={option.type.shown(option.default)}" for option in own)])
+
+
+def test_options_of_commands() -> None:
+    assert [command_options(name) for name in sorted(COMMANDS)] == OF_COMMANDS.read_text(encoding="utf-8").splitlines()
+
+
 def write() -> None:
-    """Write the table anew."""
+    """Write the tables anew."""
     blocks = ["\n".join([name, *(f"    {line}" for line in own_defaults(name))]) for name in option_classes()]
     TABLE.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+    OF_COMMANDS.write_text("".join(f"{command_options(name)}\n" for name in sorted(COMMANDS)), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -148,7 +148,7 @@ def test_models_without_a_record_are_refused(folder: Path) -> None:
     train(stage=2)
     assert (folder / "final.raw").exists()
     (folder / "driver_options.json").write_text("{")
-    with pytest.raises(FormatError, match="not what a driver wrote"):
+    with pytest.raises(FormatError, match="expected the recorded options of an earlier run, as JSON"):
         train()
 
 

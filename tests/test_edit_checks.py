@@ -310,7 +310,7 @@ REFUSED: list[tuple[Callable[[Nnet], Any], str]] = [
     (lambda n: n.remove_node("relu1"), "node relu1 feeds affine2"),
     (lambda n: n.remove_node("input"), "node input feeds affine1"),
     (lambda n: n.remove_node("output"), "no output node"),
-    (lambda n: n.remove_node("relu1_input"), "goes with it"),
+    (lambda n: n.remove_node("relu1_input"), "cannot be edited by itself"),
 ]
 
 

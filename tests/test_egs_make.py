@@ -258,7 +258,7 @@ def test_examples() -> None:
     compressed = SpeakerRange("k", 0, 2, 5, 3).example(frames(20), 4)
     assert compressed is not None and isinstance(compressed.io[0].features, CompressedMatrix)
     assert SpeakerRange("k", 0, 0, 21, 3).example(frames(20), 4) is None
-    with pytest.raises(ShapeError, match="label 3, but there are 3"):
+    with pytest.raises(ShapeError, match="label 3, but --num-pdfs=3, so labels are 0 to 2"):
         SpeakerRange("k", 0, 0, 5, 3).example(frames(20), 3)
     with pytest.raises(NumericError, match="feature matrix"):
         SpeakerRange("k", 0, 0, 5, 3).example(np.full((5, 2), np.nan, np.float32), 4)

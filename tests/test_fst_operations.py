@@ -64,7 +64,7 @@ def test_what_cannot_be_done_is_said() -> None:
         without_epsilons(fst("0 1 1 1", "1 2 0 0", "2 1 0 0", "2"))
     with pytest.raises(Nnet3Error, match="cycle"):
         without_epsilons(fst("0 0 0 0", "0"))
-    with pytest.raises(Nnet3Error, match="FSTs of costs"):
+    with pytest.raises(Nnet3Error, match="FSTs whose arcs have one cost"):
         without_epsilons(read_lattice(reader_of(b"\n0 1 1 1 1,2\n1\n\n", False)))
 
 

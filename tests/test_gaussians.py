@@ -221,7 +221,7 @@ def test_full_gaussians_of_statistics_alone() -> None:
     np.testing.assert_array_equal(found.covariances()[1], np.eye(3))
     with pytest.raises(Nnet3Error, match="no frames"):
         begin_full(GmmStats.zeros(5, 3, ALL, True), options, CRandom())
-    with pytest.raises(Nnet3Error, match="no products"):
+    with pytest.raises(Nnet3Error, match="statistics of full covariances, found none"):
         begin_full(GmmStats.zeros(5, 3, ALL, False), options, CRandom())
 
 

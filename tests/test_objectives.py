@@ -292,10 +292,10 @@ def test_classes_or_numbers() -> None:
     assert [(target.dtype, target.shape) for target in seen[2:]] == [(np.float32, (3, 2, 4))] * 5
     np.testing.assert_array_equal(seen[3].argmax(axis=2), seen[0])
     assert seen[2].sum() == 6.0
-    with pytest.raises(UsageError, match="minibatch 1: the loss loss is given the targets of 'output' as classes, but "
-                                        "here they are up to 2 classes for a frame .nnet3py.Loss.loss, classes=False"):
+    with pytest.raises(UsageError, match="minibatch 1: the loss loss takes the targets of 'output' as classes, one for "
+                                        "each frame; found up to 2 classes for a frame .nnet3py.Loss.loss, classes=F"):
         trained(plain(), [classes, several], loss)
-    with pytest.raises(UsageError, match="as classes, but here they are numbers"):
+    with pytest.raises(UsageError, match="as classes, one for each frame; found numbers"):
         trained(plain(), [compressed], Loss(loss, classes=True))
 
 

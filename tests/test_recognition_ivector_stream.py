@@ -50,7 +50,7 @@ def test_frames_wait_for_their_context():
     for count in range(1, 8):
         stream.accept(base_features("utt1")[:1])
         assert stream.num_frames_ready == max(0, count - 3)
-    with pytest.raises(UsageError, match="no i-vector for frame 4 of 4"):
+    with pytest.raises(UsageError, match="no i-vector for frame 4 yet: 4 frames are ready"):
         stream.at(4)
     stream.finish()
     assert stream.num_frames_ready == 7

@@ -56,7 +56,9 @@ class Acceptor:
         """Return the input side of an FST whose weights are costs; raise SupervisionError for invalid costs."""
         finals = fst.final_weights[fst.is_final]
         if not ((np.abs(fst.weights) <= _LARGEST_COST).all() and (np.abs(finals) <= _LARGEST_COST).all()):
-            raise SupervisionError("an FST has costs that are NaN, infinite or far too large")
+            costs = np.concatenate((fst.weights.ravel(), finals.ravel()))
+            raise SupervisionError(f"an FST has the cost {costs[~(np.abs(costs) <= _LARGEST_COST)][0]:g}, expected "
+                                   f"costs from {-_LARGEST_COST:g} to {_LARGEST_COST:g}")
         arcs = list(zip(fst.input_labels.tolist(), fst.weights, fst.next_states.tolist(), strict=True))
         starts = fst.arc_starts.tolist()
         return cls([arcs[first:end] for first, end in zip(starts, starts[1:], strict=False)],
@@ -194,7 +196,7 @@ def reverse_topological_order(acceptor: Acceptor) -> list[int]:
             if marks[target] == _FREE:
                 stack.append(target)
             elif marks[target] == _OPEN:
-                raise SupervisionError("an FST has a cycle, where each state should belong to one frame")
+                raise SupervisionError("an FST has a cycle of arcs, expected none: each state must belong to one frame")
     return reached
 
 

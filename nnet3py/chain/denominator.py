@@ -106,7 +106,8 @@ class DenominatorComputation:
             raise ShapeError(f"the network's output has the dimension {cols}, but the denominator graph was made for "
                              f"{self.graph.num_pdfs} pdfs")
         if num_sequences < 1 or rows % num_sequences:
-            raise ShapeError(f"the network's output has {rows} rows for {num_sequences} sequences")
+            raise ShapeError(f"the network's output has {rows} rows for {num_sequences} sequences, expected equally "
+                             "many for each sequence")
         return int(rows)
 
     def queue(self, results: DeviceArray, output: DeviceArray, num_sequences: int, deriv: DeviceArray | None,

@@ -82,7 +82,7 @@ class ChainExampleMaker:
         """
         self.cutter.check_finite(features, ivectors)
         if deriv_weights is not None and not (np.isfinite(deriv_weights) & (deriv_weights >= 0.0)).all():
-            raise SupervisionError("its derivative weights are not all finite and 0 or more")
+            raise SupervisionError("a derivative weight is NaN, infinite or below 0")
         splitter = SupervisionSplitter(supervision)
         factor = self._splitter.options.frame_subsampling_factor
         num_frames = min(features.shape[0], factor * supervision.frames_per_sequence)
@@ -157,7 +157,7 @@ class ChainExampleMaker:
             features = row_range(features, 0, num_frames)
         num_outputs = -(-num_frames // options.frame_subsampling_factor)
         if num_outputs < _LEAST_FRAMES:
-            raise SupervisionError(f"it has {num_outputs} output frames, expected {_LEAST_FRAMES} or more")
+            raise SupervisionError(f"the utterance has {num_outputs} output frames, expected {_LEAST_FRAMES} or more")
         supervision = self._normalized(f"For utterance {utterance}",
                                        end_to_end_supervision(graph, model, num_outputs))
         left, right = options.left_context_initial, options.right_context_final
@@ -180,5 +180,5 @@ class ChainExampleMaker:
         if abs(change) >= _TOO_FAR:
             raise Nnet3Error(f"Too much length difference for utterance {utterance}",
                              f"its {num_frames} frames are not within {_TOO_FAR - 1} of a length that "
-                             "--num-frames allows; change its speed, or the list")
+                             "--num-frames allows; change the speed of the utterance, or add a length to --num-frames")
         return closest

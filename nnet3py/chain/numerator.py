@@ -75,9 +75,9 @@ def state_times(fst: Fst) -> np.ndarray:
         result += result[before]
         before = further
     if (result[nexts] != result[sources] + 1).any():
-        raise Nnet3Error("the FST of a supervision reaches a state at several times")
+        raise Nnet3Error("the FST of a supervision has paths of different lengths to the same state")
     if len(np.unique(result[fst.is_final])) != 1 or result[fst.is_final][0] != result.max():
-        raise Nnet3Error("the FST of a supervision ends at several times, or nowhere")
+        raise Nnet3Error("the FST of a supervision has no final state, or final states that are not in the last frame")
     return result
 
 

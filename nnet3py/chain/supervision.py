@@ -80,9 +80,10 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
     SupervisionError : phones and durations that are no alignment
     """
     if not len(phones):
-        raise SupervisionError("it has no phones")
+        raise SupervisionError("the utterance has no phones")
     if int(phones.min()) < 1 or int(durations.min()) < 1:
-        raise SupervisionError("phones and their durations must be at least 1")
+        raise SupervisionError(f"phones and their durations must be at least 1; the least phone is {phones.min()}, "
+                               f"the least duration {durations.min()}")
     ends = np.cumsum(durations, dtype=np.int64)
     distinct_phones, allowed = _allowed(phones, ends - durations, ends, int(ends[-1]), options)
     places = np.arange(len(phones) + 1)
@@ -160,7 +161,7 @@ def _allowed(phones: np.ndarray, begin: np.ndarray, end: np.ndarray, num_frames:
     ``begin`` and ``end`` are the frames of each occurrence, which is widened by the tolerances.
     """
     if num_frames > _MOST_FRAMES:
-        raise SupervisionError(f"it has {num_frames} frames; more than {_MOST_FRAMES} are not possible")
+        raise SupervisionError(f"the utterance has {num_frames} frames; more than {_MOST_FRAMES} are not possible")
     factor = options.frame_subsampling_factor
     distinct_phones, columns = np.unique(phones, return_inverse=True)
     first = -(-np.maximum(begin - options.left_tolerance, 0) // factor)
@@ -294,8 +295,8 @@ class SupervisionSplitter:
         """
         end = begin + num_frames
         if not 0 <= begin < end <= self._supervision.frames_per_sequence:
-            raise SupervisionError(f"frames {begin} to {end} are not within the supervision's "
-                                   f"{self._supervision.frames_per_sequence}")
+            raise SupervisionError(f"frames {begin} to {end} are not within the supervision, which has "
+                                   f"{self._supervision.frames_per_sequence} frames")
         fst = self._fst
         first, second, last = np.searchsorted(self._times, [begin, begin + 1, end]).tolist()
         arcs = slice(int(fst.arc_starts[first]), int(fst.arc_starts[last]))
@@ -321,7 +322,7 @@ def pdf_graph(graph: Fst, model: TransitionModel) -> Fst:
     acceptor = dataclasses.replace(graph, output_labels=labels, stored=None)
     pdfs = to_pdfs(without_epsilons(acceptor) if (labels == 0).any() else acceptor, model)
     if pdfs.start < 0 or not pdfs.num_arcs:
-        raise SupervisionError("its training graph is empty")
+        raise SupervisionError("the training graph is empty")
     return pdfs
 
 
@@ -348,9 +349,9 @@ def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) 
         fst = breadth_first(fst)        # training takes state 0 for the start
     shortest = shortest_path(fst)
     if shortest is None:
-        raise SupervisionError("its training graph is empty")
+        raise SupervisionError("the training graph has no path from its start to a final state")
     if shortest > num_frames:
-        raise SupervisionError(f"there are too many phones for too few frames; the shortest path of its training graph "
+        raise SupervisionError(f"there are too many phones for too few frames; the shortest path of the training graph "
                                f"has {shortest} frames, but there are {num_frames}")
     return Supervision(frames_per_sequence=num_frames, label_dim=model.num_pdfs, e2e_fsts=[fst])
 

@@ -171,8 +171,8 @@ def compute_simple_nnet_context(nnet: Nnet) -> tuple[int, int]:
                          "input but 'ivector'", f"this network has the inputs {inputs or 'none'}")
     modulus = nnet.modulus()
     if modulus > LARGEST_MODULUS:
-        raise Nnet3Error(f"the network repeats itself only every {modulus} frames; contexts are measured up to "
-                         f"{LARGEST_MODULUS} at most", "check the periods of its Round() and Switch()")
+        raise Nnet3Error(f"the context of the network differs from frame to frame with a period (modulus) of {modulus} "
+                         f"frames, expected at most {LARGEST_MODULUS}", "check the periods of its Round() and Switch()")
     window = FIRST_WINDOW
     while window < LARGEST_WINDOW:
         context_of_shift = [_context_at(nnet, shift, modulus, window) for shift in range(modulus + 1)]

@@ -35,7 +35,8 @@ def fused_commands_have_parts(subject: Subject) -> None:
         subject.fail("the fused commands do not refer to each entry of the list of parts once")
     for name, parts in computation.parts:
         if fusion_named(name) is None or not parts or any(part.type == CommandType.FUSED for part in parts):
-            subject.fail(f"'{name}' makes no fused command of {len(parts)} parts")
+            subject.fail(f"a fused command '{name}' of {len(parts)} parts: expected a known name, and one part or "
+                         "more, none of them fused")
 
 
 def fused_commands_are_what_their_passes_make(subject: Subject) -> None:
@@ -50,7 +51,7 @@ def fused_commands_are_what_their_passes_make(subject: Subject) -> None:
             fusion = fusion_named(computation.parts[command.args[0]].fusion)
             working = [p for p in range(place, place + count) if scope.commands[p].type not in SIZING]
             if fusion is None or fusion.match(scope, working) != len(working):
-                subject.fail("these commands cannot be run as one", c)
+                subject.fail("the pass named by the fused command does not fuse these parts", c)
         place += count
 
 
@@ -187,7 +188,7 @@ def _check_exchanges(computation: Computation, nnet: Nnet, request: ComputationR
         command.type == CommandType.PROVIDE_OUTPUT)) for command in computation.commands
         if command.type in (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT)]
     if order != sorted(order):
-        raise CheckError("the computation does not first accept its inputs, then provide its outputs, then accept "
-                         "their derivatives, then provide those of its inputs")
+        raise CheckError("expected a computation that accepts its inputs, provides its outputs, accepts the outputs' "
+                         "derivatives and provides the inputs' derivatives, in this order")
     if computation.need_model_derivative != request.need_model_derivative:
         raise CheckError("one of the computation and its request asks for model derivatives, the other does not")

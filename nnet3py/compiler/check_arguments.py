@@ -177,7 +177,7 @@ def commands_have_seven_arguments(subject: Subject) -> None:
             and {len(command[2]) for command in commands} <= {NUM_ARGS}):
         c = next(c for c, command in enumerate(commands)
                  if (type(command.type), len(command.args)) != (CommandType, NUM_ARGS))
-        subject.fail(f"command c{c} is {tuple(commands[c])}")
+        subject.fail(f"command c{c} is {tuple(commands[c])}, expected a type, a factor and {NUM_ARGS} arguments")
     rows = subject.table.rows
     if rows.min(initial=0) < INT32.min or rows.max(initial=0) > INT32.max:
         wrong = ((rows < INT32.min) | (rows > INT32.max)).any(axis=1)
@@ -190,7 +190,7 @@ def submatrices_lie_in_their_matrices(subject: Subject) -> None:
     """Require that every sub-matrix but the first has elements, all of them in its matrix."""
     sizes, subs = subject.sizes, subject.submatrices
     if not len(sizes) or not len(subs) or sizes[0].any() or subs[0].any():
-        subject.fail("the first matrix and the first sub-matrix are not empty")
+        subject.fail("expected a first matrix and a first sub-matrix that are empty")
     if not subject.computation.precomputed_indexes or subject.computation.precomputed_indexes[0] is not None:
         subject.fail("entry 0 of the precomputed indexes is not empty")
     if (sizes[1:] < 1).any():
@@ -211,7 +211,8 @@ def index_lists_are_lists_of_rows(subject: Subject) -> None:
                                 ("indexes_ranges", computation.indexes_ranges, 2)):
         for number, entry in enumerate(entries):
             if entry.ndim != dims or entry.dtype.kind != "i" or (dims == 2 and entry.shape[1] != 2):
-                subject.fail(f"entry {number} of {name} has shape {entry.shape}")
+                subject.fail(f"entry {number} of {name} has shape {entry.shape} and type {entry.dtype}, expected "
+                             f"integers of shape {'(rows,)' if dims == 1 else '(rows, 2)'}")
         too_small = least(entries) < -1
         if too_small.any():
             subject.fail(f"entry {int(np.argmax(too_small))} of {name} has a number below -1")

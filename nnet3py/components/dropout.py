@@ -379,7 +379,8 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
     def precompute_indexes(self, inputs: np.ndarray, outputs: np.ndarray,
                            need_backprop: bool) -> SpecAugmentTimeMaskComponentPrecomputedIndexes:
         if not np.array_equal(inputs, outputs):
-            raise CompileError("a SpecAugmentTimeMaskComponent has as many input rows as output rows, the same ones")
+            raise CompileError("a SpecAugmentTimeMaskComponent needs the same rows, in the same order, as input and as "
+                               f"output; found {len(inputs)} input rows and {len(outputs)} output rows that differ")
         rows = np.lexsort((outputs[:, 1], outputs[:, 0])).astype(np.int32)
         starts = np.flatnonzero(np.diff(outputs[rows, 0])) + 1
         return SpecAugmentTimeMaskComponentPrecomputedIndexes(
@@ -402,8 +403,9 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
             return
         longest_kept = self._longest_kept
         if longest_kept < 1 or self.time_mask_max_frames < 1:
-            raise NumericError(f"no stretch of kept frames is short enough for a zeroed proportion of "
-                               f"{self.zeroed_proportion:g} with at most {self.time_mask_max_frames} zeroed frames")
+            raise NumericError(f"zeroed-proportion={self.zeroed_proportion:g} with time-mask-max-frames="
+                               f"{self.time_mask_max_frames} leaves no frame between two masks",
+                               "use a smaller proportion (0 or more), or a larger time-mask-max-frames")
         draws = ops.scratch(1, len(indexes.rows) + len(indexes.starts) - 1)
         ops.random.fill_uniform(draws)
         ops.time_mask(memo, draws, indexes.rows, indexes.starts, self.zeroed_proportion, self.time_mask_max_frames,

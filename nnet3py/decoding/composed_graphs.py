@@ -96,7 +96,8 @@ class LookaheadGraph:
             self.traits, self._cyclic_labels = checked.traits, checked._cyclic_labels
         self.grammar = grammar if isinstance(grammar, GrammarTables) else GrammarTables.of_fst(grammar)
         if self.grammar.largest_word() >= MOST_WORDS:
-            raise ShapeError(f"the grammar has the word {self.grammar.largest_word()}; words are below {MOST_WORDS}")
+            raise ShapeError(f"the grammar has the word number {self.grammar.largest_word()}, expected numbers below "
+                             f"{MOST_WORDS}")
         self._check_cycles()
 
     def _epsilon_cycles(self) -> tuple[np.ndarray, np.ndarray]:
@@ -262,8 +263,8 @@ def relabeled(grammar: Fst, label_of_word: np.ndarray | None) -> Fst:
     ``label_of_word`` (int32) has the label of each word; ShapeError if it is None.
     """
     if label_of_word is None:
-        raise ShapeError("the file of HCL has no table of the labels of words",
-                         "give a G whose input labels are HCL's output labels")
+        raise ShapeError("the file of HCL has no table from the numbers of words to HCL's output labels, which a G of "
+                         "words needs", "give a G whose input labels are HCL's output labels")
     words = grammar.input_labels
     has_label = words < len(label_of_word)
     labels = np.where(has_label, label_of_word[np.where(has_label, words, 0)], 0)

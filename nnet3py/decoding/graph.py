@@ -113,7 +113,8 @@ def make_training_graph(lexicon: Fst, words: Fst, tree: ContextDependency, model
     options = options or TrainingGraphOptions()
     graph = from_openfst(compose(lexicon, words))
     if graph.num_states == 0:
-        raise Nnet3Error("the lexicon has no phones for these words")
+        raise Nnet3Error("the lexicon has no phones for the words of the transcript",
+                         "make the lexicon FST and the transcripts with the same words.txt")
     windows_graph, windows = expand_context(graph, tree.context_width, tree.central_position, disambig,
                                             keep_outputs=True)
     hmms, labels = hmm_transducer(windows, tree, model, options.transition_scale)

@@ -75,7 +75,8 @@ class SupervisionSplitter:
         """
         end, options = begin + num_frames, self._options
         if not 0 <= begin < end <= len(self._alignment):
-            raise ShapeError(f"frames {begin} to {end} are not within the supervision's {len(self._alignment)}")
+            raise ShapeError(f"frames {begin} to {end} are not within the supervision, which has "
+                             f"{len(self._alignment)} frames")
         piece = without_epsilons(self._cut(begin, end, normalize))
         if options.collapse_transition_ids:
             piece = self._collapsed(piece)

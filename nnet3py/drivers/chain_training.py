@@ -225,7 +225,8 @@ class ChainTraining(FrameLevelTraining):
         folder.mkdir(exist_ok=True)
         archives = sorted(lattices.glob("lat.*.gz"))
         if not archives or not (lattices / "final.mdl").is_file():
-            raise FormatError("expected lat.1.gz and so on, and final.mdl", path=str(lattices))
+            raise FormatError("expected a folder of lattices with lat.1.gz, lat.2.gz … and final.mdl",
+                              path=str(lattices))
         jobs, scale = [], f"--acoustic-scale={options.semisup_acwt:g}"
         for number, archive in enumerate(archives, 1):
             read, model = f"gunzip -c {archive} |", lattices / "final.mdl"
@@ -313,7 +314,8 @@ def check_examples(egs: EgsFolder, frame_subsampling_factor: int, num_pdfs: int)
     from nnet3py.egs.chain_example import read_chain_egs
 
     if egs.kind != "cegs":
-        raise FormatError("expected chain examples (cegs.1.ark), found others", path=str(egs.path))
+        raise FormatError("expected a folder of chain examples, but it has no combine.cegs and no cegs.1.scp",
+                          path=str(egs.path))
     with closing(read_chain_egs(egs.training_rspecifier(1))) as examples:       # type: ignore[type-var]
         key, first = next(examples)
     for output in first.outputs:

@@ -148,7 +148,8 @@ class DataFolder:
     def _check_spk2utt(self) -> None:
         for speaker, utterances in self.lines("spk2utt").items():
             if sorted(utterances.split()) != sorted(self.spk2utt[speaker]):
-                raise FormatError(f"spk2utt and utt2spk give speaker {speaker} other utterances", path=str(self.path))
+                raise FormatError(f"spk2utt and utt2spk have different utterances of speaker {speaker}",
+                                  path=str(self.path))
 
 
 def spk2utt(utt2spk: Mapping[str, str]) -> dict[str, list[str]]:
@@ -547,6 +548,7 @@ class Steps:
 
 def check_plain(what: str, path: str | Path) -> None:
     """Raise UsageError if a path, which is part of bash commands, has characters with a meaning for the shell."""
-    if set(str(path)) & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"):
-        raise UsageError(f"{what} {path} has a character with a meaning for the shell, but is part of commands",
-                         "rename it, or use a link with a plain name")
+    special = sorted(set(str(path)) & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"))
+    if special:
+        raise UsageError(f"{what} {path} has the character {special[0]!r}, which has a meaning for the shell; the name "
+                         "is part of shell commands", "rename it, or use a link with a plain name")

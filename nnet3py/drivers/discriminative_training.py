@@ -159,7 +159,9 @@ class DiscriminativeTraining(LatticeMaking):
         super().begin()
         options = self.options
         if options.use_frame_shift and self.factor == 1:
-            raise UsageError("--trainer.use-frame-shift=true is for chain models, whose frames are subsampled")
+            raise UsageError("--trainer.use-frame-shift=true is for models with frame subsampling, such as chain "
+                             f"models, but {self.source} has no frame_subsampling_factor above 1",
+                             "leave out the option")
         self.context = self.model.contexts()
         subsets = choose_subsets(self.data.utterances, self.data.utt2uniq,
                                  max(1, min(options.num_utts_subset, len(self.data.utterances) // 10)), options.srand)

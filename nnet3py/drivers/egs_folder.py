@@ -154,8 +154,8 @@ class EgsFolder:
         if ivector_id is not None and self.ivector_id is not None and ivector_id != self.ivector_id:
             raise self._mismatch("id of the ivector extractor", self.ivector_id, ivector_id)
         if (ivector_id is None) != (self.ivector_id is None):
-            logger.warning("The id of the ivector extractor is known of the %s only; it was not checked",
-                           "examples" if ivector_id is None else "ivectors")
+            logger.warning("Only the %s have the id of their ivector extractor: whether examples and ivectors are of "
+                           "the same extractor was not checked", "examples" if ivector_id is None else "ivectors")
 
     def check_archives(self) -> None:
         """Raise FormatError if an archive is missing or empty."""
@@ -235,8 +235,8 @@ def combine_egs(sources: Sequence[Source], folder: str | Path, seed: int = 0) ->
     target = Path(folder)
     for source in sources:
         if not (source.weight > 0.0 and source.weight < float("inf")) or source.copies < 1:
-            raise UsageError(f"{source.folder} has the weight {source.weight:g} and {source.copies} copies: expected "
-                             "above 0, and 1 or more")
+            raise UsageError(f"{source.folder} has the weight {source.weight:g} and {source.copies} copies: expected a "
+                             "weight above 0, and 1 copy or more")
     folders = [EgsFolder(source.folder) for source in sources]
     _check_same(folders)
     first = folders[0]

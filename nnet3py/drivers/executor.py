@@ -344,5 +344,5 @@ def launcher_folder() -> Path:
     for folder in (INSTALLED_FOLDER, CHECKOUT_FOLDER):
         if (folder / "nnet3-info").is_file():
             return folder
-    raise Nnet3Error(f"No launchers lie in {INSTALLED_FOLDER} or {CHECKOUT_FOLDER}",
+    raise Nnet3Error(f"found no commands such as nnet3-info in {INSTALLED_FOLDER} or {CHECKOUT_FOLDER}",
                      "install the package again")

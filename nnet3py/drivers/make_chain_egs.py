@@ -238,7 +238,8 @@ class _ChainFromGraphs(_ChainEgs):
         if path.is_file():
             words = path.read_text(encoding="utf-8", errors="replace").split()
             if not words or not all(word.isascii() and word.isdigit() and 0 < int(word) < 10**9 for word in words):
-                raise FormatError("expected numbers of frames", path=str(path))
+                raise FormatError(f"expected numbers of frames, 1 or more, found '{' '.join(words)[:40]}'",
+                                  path=str(path))
             return [int(word) for word in words]
         apart = max(1, (2 * MOST_CHANGED + 1) // factor) * factor
         numbers = (round(length / apart) * apart for length in self._lengths().values())

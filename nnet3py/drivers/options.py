@@ -136,9 +136,10 @@ class CommonOptions(JobOptions):
             raise UsageError("no folder was given", "give --dir=exp/NAME, where exp/NAME/configs has the network")
         for name, path in (("--dir", self.dir), ("--egs.dir", self.egs_dir),
                            ("--trainer.input-model", self.input_model)):
-            if path and set(path) & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"):
-                raise UsageError(f"{name}={path} has a character with a meaning for the shell, but is part of commands",
-                                 "rename it, or use a link with a plain name")
+            special = sorted(set(path or "") & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"))
+            if special:
+                raise UsageError(f"{name}={path} has the character {special[0]!r}, which has a meaning for the shell; "
+                                 "the name is part of shell commands", "rename it, or use a link with a plain name")
         if self.use_gpu not in ("yes", "no", "optional", "wait", "true", "false"):
             raise UsageError(f"--use-gpu={self.use_gpu}: expected yes, no, optional or wait")
         super().check()

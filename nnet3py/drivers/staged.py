@@ -28,6 +28,7 @@ from nnet3py.report.training_logs import LOCK, RECORD
 logger = logging.getLogger(__name__)
 
 MARKS = ".steps"
+_RECORD_HINT = "remove the file, and say by --stage=N where to continue"
 _LARGE_FILE = 16 << 20                                 # bytes; larger files are not read for their fingerprint
 _CLEAR_LINE = "\r\x1b[K"
 
@@ -135,10 +136,11 @@ class TrainingFolder:
         try:
             options = json.loads(text)
         except ValueError as error:
-            raise FormatError(f"not what a driver wrote: {error}", path=str(self.path / RECORD),
-                              hint="remove the file, and give --stage to begin there") from error
+            raise FormatError(f"expected the recorded options of an earlier run, as JSON: {error}",
+                              path=str(self.path / RECORD), hint=_RECORD_HINT) from error
         if not isinstance(options, dict):
-            raise FormatError("expected the options of a training", path=str(self.path / RECORD))
+            raise FormatError("expected the recorded options of an earlier run, a JSON object, found a "
+                              f"{type(options).__name__}", path=str(self.path / RECORD), hint=_RECORD_HINT)
         return options
 
 
@@ -172,8 +174,9 @@ def read_vars(folder: TrainingFolder) -> dict[str, str]:
                 raise FormatError(f"expected name=value, found {line!r}", path=str(path))
             values[name if name.startswith("model_") or "context" not in name else f"model_{name}"] = value
     if int(values.get("num_hidden_layers", "1") or 1) > 1:
-        raise FormatError("num_hidden_layers above 1: networks that grow layer by layer are not trained any more",
-                          path=str(path))
+        raise FormatError(f"num_hidden_layers={values['num_hidden_layers']}, expected 1: networks that grow layer by "
+                          "layer while they are trained are not supported", path=str(path),
+                          hint="make the configs with xconfig-to-configs")
     return values
 
 
@@ -183,8 +186,8 @@ def context_from_vars(folder: TrainingFolder) -> tuple[int, int]:
     try:
         return int(values["model_left_context"]), int(values["model_right_context"])
     except (KeyError, ValueError) as error:
-        raise FormatError(f"expected model_left_context and model_right_context, numbers ({error})",
-                          path=str(folder.configs / "vars")) from None
+        raise FormatError(f"expected model_left_context=NUMBER and model_right_context=NUMBER ({error})",
+                          path=str(folder.configs / "vars"), hint="make the configs with xconfig-to-configs") from None
 
 
 

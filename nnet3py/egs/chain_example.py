@@ -130,7 +130,7 @@ def merge_supervisions(supervisions: Sequence[Supervision]) -> Supervision:
         fst = breadth_first(without_epsilons(concatenated([supervision.fst for supervision in supervisions
                                                            if supervision.fst is not None])))
         if fst.start < 0:
-            raise ShapeError("the supervisions of examples have no common path, so they cannot be merged")
+            raise ShapeError("the supervision of an example has no path, so the examples cannot be merged")
     return Supervision(first.weight, sum(supervision.num_sequences for supervision in supervisions),
                        first.frames_per_sequence,
                        first.label_dim, fst, [fst for supervision in supervisions for fst in supervision.e2e_fsts])
@@ -170,7 +170,8 @@ def write_char_vector(writer: TokenWriter, weights: np.ndarray) -> None:
     """Write weights, rounded to 1/255; ShapeError if one is not between 0 and 1."""
     values = np.asarray(weights, dtype=np.float32)
     if not ((values >= 0.0) & (values <= 1.0)).all():
-        raise ShapeError(f"weights of frames must lie between 0 and 1 here, found {values.min()} to {values.max()}")
+        raise ShapeError(f"derivative weights of frames are stored as 1/255ths, so they must lie between 0 and 1; "
+                         f"found {values.min()} to {values.max()}")
     if writer.binary:
         writer.integer_vector((np.float32(255.0) * values + np.float32(0.5)).astype(np.uint8), "uint8")
     else:

@@ -62,7 +62,8 @@ class DiscriminativeSupervision:
     def write(self, writer: TokenWriter) -> None:
         """Write the supervision; ShapeError if it has no frames."""
         if self.num_sequences < 1 or self.frames_per_sequence < 1:
-            raise ShapeError(f"a supervision of {self.num_sequences} sequences of {self.frames_per_sequence} frames")
+            raise ShapeError(f"a supervision has {self.num_sequences} sequences of {self.frames_per_sequence} frames, "
+                             "expected 1 or more of both")
         writer.token("<DiscriminativeSupervision>")
         writer.token("<Weight>")
         writer.float32(self.weight)

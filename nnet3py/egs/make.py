@@ -395,8 +395,8 @@ class SpeakerRange(NamedTuple):
         NaN or infinity.
         """
         if self.label >= num_pdfs:
-            raise ShapeError(f"example {self.key} has the label {self.label}, but there are {num_pdfs}",
-                             "is --num-pdfs right? Labels count from 0")
+            raise ShapeError(f"example {self.key} has the label {self.label}, but --num-pdfs={num_pdfs}, so labels are "
+                             f"0 to {num_pdfs - 1}", "give the number of speakers")
         if len(features) < self.num_frames:
             return None
         first = min(self.first_frame, len(features) - self.num_frames)

@@ -157,7 +157,7 @@ def _output_shift(output: Any, frame_shift: int) -> int:
     """Return the multiple of the distance between output frames that is closest to ``frame_shift``; higher of two."""
     later = output.indexes[output.indexes[:, 1] > output.indexes[:1, 1], 1]
     if not len(later):
-        raise Nnet3Error(f"output '{output.name}' of an example has no rising times, so it cannot be shifted")
+        raise Nnet3Error(f"output '{output.name}' of an example has no frame after its first, so it cannot be shifted")
     step = int(later[0]) - int(output.indexes[0, 1])
     return step * math.floor(0.5 + frame_shift / step)
 

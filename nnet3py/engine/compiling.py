@@ -253,7 +253,7 @@ class Python:
             return number if wanted == I64 else self._builder.trunc(number, wanted)
         if isinstance(kind, types.CPointer):
             return self._builder.bitcast(self._address(thing, place), self._context.get_value_type(kind))
-        raise TypeError(f"{place}: no entry can take {kind}")
+        raise TypeError(f"{place}: a compiled function cannot take an argument of numba's type {kind}")
 
     def _float(self, thing: Any, kind: Any) -> Any:
         builder = self._builder
@@ -309,7 +309,7 @@ class Python:
             wide = value if value.type == I64 else self._builder.sext(value, I64)
             return self.call("PyLong_FromSsize_t", POINTER, wide)
         if kind != types.none:
-            raise TypeError(f"no entry can return {kind}")
+            raise TypeError(f"a compiled function cannot return numba's type {kind}, expected a number or nothing")
         none = self.object(interface.NONE)
         self.call("Py_IncRef", ir.VoidType(), none)
         return none

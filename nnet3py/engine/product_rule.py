@@ -125,11 +125,11 @@ def measured() -> int | None:
     except (FileNotFoundError, KeyError):
         return None
     except (OSError, ValueError, TypeError) as error:
-        logger.warning("%s is not what nnet3py tune writes (%s): it is not used", path, error)
+        logger.warning("%s cannot be used (%s); nnet3py tune writes a new one", path, error)
         return None
     if not isinstance(bits, int) or not 0 <= bits <= ALL_BLAS:
-        logger.warning("%s: the rule for products is %r, expected a number up to %d: it is not used", path, bits,
-                       ALL_BLAS)
+        logger.warning("%s: the rule for products is %r, expected a number from 0 to %d: it is not used (nnet3py tune "
+                       "writes a new one)", path, bits, ALL_BLAS)
         return None
     return bits
 

@@ -91,7 +91,8 @@ class Frames:
         if scales == {1.0}:
             return value
         if len(scales) > 1:
-            raise Nnet3Error("a Switch() of sources with different scales cannot be exported")
+            raise Nnet3Error(f"a Switch() of sources with different scales cannot be exported: {sorted(scales)}",
+                             "make each scaled source a component-node of its own, with a NoOpComponent")
         return self.builder.op("scale", value, by=scales.pop())
 
     def kept(self, value: Value, part: Part, window: Window | None) -> Value:
@@ -248,8 +249,8 @@ class Frames:
         if interval.exact or is_statistics or isinstance(node, InputNode):
             return self._within(interval, when)
         if i in self._asked:
-            raise Nnet3Error(f"node '{node.name}' can be computed only at times before or after which it can be "
-                             "computed, too; this cannot be exported", "use IfDefined() in the recurrence")
+            raise Nnet3Error(f"node '{node.name}' is in a recurrence: at which times it can be computed depends on "
+                             "itself, which cannot be exported", "use IfDefined() in the recurrence")
         self._asked.add(i)
         if isinstance(node, DescriptorNode):
             mask = self._all([self.can_part(part, when) for part in node.descriptor.parts])

@@ -135,8 +135,10 @@ class OnnxStream:
             feats = feats[None]
         if feats.ndim != 3 or feats.shape[2] != self._input_dim or len(feats) != len(
                 feats if self._waiting is None else self._waiting):
-            raise ShapeError(f"expected features (frames, {self._input_dim}), or (N, frames, {self._input_dim}) of "
-                             f"as many streams as before, found an array of shape {feats.shape}")
+            streams = "N" if self._waiting is None else str(len(self._waiting))
+            single = f"(frames, {self._input_dim}) or " if self._waiting is None or self._is_single else ""
+            raise ShapeError(f"expected features {single}({streams}, frames, {self._input_dim}) of {streams} streams, "
+                             f"found an array of shape {feats.shape}")
         if self._waiting is None or not self._num_frames:
             self._waiting = np.repeat(feats[:, :1], self._left, axis=1)
         self._waiting = np.concatenate((self._waiting, feats), axis=1)

@@ -78,7 +78,8 @@ def _to_torch(model: Nnet | AcousticModel | str | os.PathLike[str], options: Exp
 
     options = dataclasses.replace(options, collapse=False)
     if options.streaming:
-        raise UsageError("torch modules for streams are not made; export ONNX with --streaming")
+        raise UsageError("streaming=True: a torch module computes whole utterances only",
+                         "for streams, export ONNX with --streaming")
     nnet, _ = read(model, options.use_priors)
     graph = graph_of(model, options, needs_statistics)
     writer = TorchSource(graph, least_frames(select_outputs(nnet, options.output), graph))
@@ -229,7 +230,7 @@ def set_state(nnet: Nnet, state: dict[str, np.ndarray]) -> list[str]:
     for name, array in state.items():
         component, attribute = _component_and_attribute(name, components)
         if component not in components:
-            raise ShapeError(f"'{name}' belongs to no component of the network")
+            raise ShapeError(f"the state_dict has '{name}', which belongs to no component of the network")
         if attribute in ("running_mean", "running_var"):
             moments.setdefault(component, {})[attribute] = array
         elif attribute != "num_batches_tracked":
@@ -304,7 +305,8 @@ def read_state(path: str) -> dict[str, np.ndarray]:
             try:
                 state = torch.load(path, map_location="cpu", weights_only=True)
             except Exception as error:                # pickle's exceptions for bad bytes have no common base
-                raise FormatError(f"this is neither a TorchScript file nor a state_dict: {error}", path=path) from error
+                raise FormatError(f"expected a TorchScript file or a file of a state_dict: {error}",
+                                  path=path) from error
     if not isinstance(state, dict) or not all(hasattr(tensor, "numpy") for tensor in state.values()):
         raise FormatError("expected a state_dict, names and tensors", path=path)
     return {name: tensor.detach().float().numpy() for name, tensor in state.items()}

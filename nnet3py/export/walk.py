@@ -244,8 +244,10 @@ class Recurrence:
 
     def make(self) -> None:
         """Append the loop, and the operations that compute its inputs, to the operations outside."""
-        if any(read.fixed and read.source in self.members for i in self.group for read in self.times.reads(i)):
-            raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported")
+        for i in self.group:
+            if any(read.fixed and read.source in self.members for read in self.times.reads(i)):
+                raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported: it is in the input of "
+                                 f"node '{self.nnet.nodes[i].name.removesuffix('_input')}'")
         for i in self._in_order():
             self.body.scope = self.outer.builder.scope = self.nnet.nodes[i].name
             self.values[i] = self._node(i)
@@ -380,7 +382,8 @@ class Recurrence:
         over_time = layers.RULES_OVER_TIME.get(type(component).__name__)
         if over_time:
             if not all(component_offsets(component)[1]):
-                raise Nnet3Error(f"component '{name}' in a recurrence looks at frames that may be missing")
+                raise Nnet3Error(f"component '{name}' cannot be exported: it is part of a recurrence, and may use "
+                                 "frames that are missing")
             return over_time(self.body, component, name,
                              lambda offset: self._full(self._read(i, i - 1, offset, window)))
         split = self._split_affine(i)
@@ -461,7 +464,8 @@ class Recurrence:
     def _leaf(self, leaf: Leaf, i: int, window: Window) -> Value:
         table = leaf_map(leaf)
         if table.fixed:
-            raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported")
+            raise Nnet3Error("ReplaceIndex() of t inside a recurrence cannot be exported: it is in the input of node "
+                             f"'{self.nnet.nodes[i].name.removesuffix('_input')}'")
         if table.is_plain:
             return self._scaled(self._read(i, table.nodes[0], table.offsets[0], window), leaf)
         when = self.outer.when(window)

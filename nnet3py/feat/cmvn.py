@@ -286,7 +286,8 @@ def normalize_sliding(features: np.ndarray, window: int = 600, least_window: int
     NumericError : NaN or infinity among the features
     """
     if window < 1 or least_window < 1:
-        raise UsageError(f"expected windows of 1 frame or more, found {window} and {least_window}")
+        raise UsageError(f"expected windows of 1 frame or more, found --cmn-window={window} "
+                         f"--min-cmn-window={least_window}")
     count, dim = features.shape
     if not np.isfinite(features).all():
         raise NumericError("the features have NaN or infinity", "look for NaN or infinity in the sound")

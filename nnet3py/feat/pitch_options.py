@@ -78,10 +78,13 @@ class PitchOptions:
                              f"--resample-frequency={self.resample_frequency:g}: expected whole numbers")
         if self.window < 2 or self.shift < 1:
             raise UsageError(f"--frame-length={self.frame_length:g} --frame-shift={self.frame_shift:g}: expected two "
-                             f"samples or more, and one or more, of {self.resample_frequency:g} a second")
-        if self.delta_pitch >= 1 or not 2 < self.max_f0 < self.resample_frequency / 2:
-            raise UsageError(f"--delta-pitch={self.delta_pitch:g} --max-f0={self.max_f0:g}: expected less than 1, and "
-                             f"less than half of --resample-frequency, {self.resample_frequency / 2:g}")
+                             "samples or more in a frame, and one or more from a frame to the next, at "
+                             f"--resample-frequency={self.resample_frequency:g}")
+        if self.delta_pitch >= 1:
+            raise UsageError(f"--delta-pitch={self.delta_pitch:g}: expected less than 1")
+        if not 2 < self.max_f0 < self.resample_frequency / 2:
+            raise UsageError(f"--max-f0={self.max_f0:g}: expected more than 2 and less than half of "
+                             f"--resample-frequency, {self.resample_frequency / 2:g}")
         if math.log(self.max_f0 / self.min_f0) / math.log1p(self.delta_pitch) > _MOST_STATES - 2:
             raise UsageError(f"--delta-pitch={self.delta_pitch:g}: the search would have more than {_MOST_STATES} "
                              "states", "try a larger --delta-pitch")
@@ -144,10 +147,13 @@ class InterpolationOptions:
 
     def check(self) -> None:
         """Raise UsageError for values out of range."""
-        if not (0 < self.pitch_interval < 20 and 0 < self.interpolator_factor < 1 and 0.5 <= self.max_voicing_prob <= 1
-                and 2 * self.pitch_interval < self.max_pitch_change_per_frame < float("inf")):
-            raise UsageError(
-                f"--pitch-interval={self.pitch_interval:g} --interpolator-factor={self.interpolator_factor:g} "
-                f"--max-voicing-prob={self.max_voicing_prob:g} "
-                f"--max-pitch-change-per-frame={self.max_pitch_change_per_frame:g}: expected values from 0 to 20, from "
-                "0 to 1, from 0.5 to 1, and of more than twice the interval")
+        interval, change = self.pitch_interval, self.max_pitch_change_per_frame
+        for name, value, is_usable, wanted in (
+                ("pitch-interval", interval, 0 < interval < 20, "more than 0 and less than 20"),
+                ("interpolator-factor", self.interpolator_factor, 0 < self.interpolator_factor < 1,
+                 "more than 0 and less than 1"),
+                ("max-voicing-prob", self.max_voicing_prob, 0.5 <= self.max_voicing_prob <= 1, "0.5 to 1"),
+                ("max-pitch-change-per-frame", change, 2 * interval < change < float("inf"),
+                 f"a finite number above {2 * interval:g}, twice --pitch-interval")):
+            if not is_usable:
+                raise UsageError(f"--{name}={value:g}: expected {wanted}")

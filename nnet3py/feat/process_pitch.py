@@ -206,7 +206,7 @@ def check_pitch(features: np.ndarray) -> np.ndarray:
     if features.ndim != 2 or features.shape[1] != 2 or not len(features):
         raise ShapeError(f"expected voicing and pitch, (frames, 2), found an array of shape {features.shape}")
     if not np.isfinite(features).all() or (features[:, 1] < 0).any():
-        raise UsageError("expected pitches of 0 or above, found others or NaN")
+        raise UsageError("expected finite voicing and pitches of 0 or above, found a negative pitch, NaN or infinity")
     return np.array(features, dtype=np.float32)
 
 

@@ -287,9 +287,10 @@ def with_silence(samples: np.ndarray, rate: float, options: SilenceOptions) -> n
     """
     seconds = (options.length, options.search, options.extract, options.shift)
     if not (all(0.0 < value * rate <= _MOST_SAMPLES for value in seconds) and options.extract < options.search):
-        raise UsageError(f"expected lengths above 0 and up to {_MOST_SAMPLES / rate:g} s, and pieces shorter than the "
-                         f"searched part; found silence of {options.length:g} s, pieces of {options.extract:g} s, "
-                         f"searched parts of {options.search:g} s and steps of {options.shift:g} s")
+        raise UsageError(f"expected lengths above 0 and up to {_MOST_SAMPLES / rate:g} s, and --silence-extract-length "
+                         f"below --silence-search-length; found --extra-silence-length={options.length:g} "
+                         f"--silence-search-length={options.search:g} --silence-extract-length={options.extract:g} "
+                         f"--silence-extract-shift={options.shift:g}")
     length, search, extract, shift = (max(1, int(value * rate)) for value in seconds)
     piece = _quietest_piece(samples, search, min(max(2, extract), len(samples)), shift)
     half = len(piece) // 2

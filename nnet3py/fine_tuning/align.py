@@ -82,7 +82,7 @@ class Aligner:
         """
         unknown = [word for word in text if word not in self.words]
         if unknown:
-            raise Nnet3Error(f"the model does not know {', '.join(sorted(set(unknown)))}")
+            raise Nnet3Error(f"the model does not know these words: {', '.join(sorted(set(unknown)))}")
         return best_alignment(self.graph_of([self.words[word] for word in text]), self.model, log_likes).alignment
 
     def excess(self, ids: np.ndarray, log_likes: np.ndarray) -> float:

@@ -131,7 +131,7 @@ class FineTuneOptions(WorkOptions):
         for name, part in (("held-out", self.held_out), ("lm-weight", self.lm_weight),
                            ("max-unknown", self.max_unknown)):
             if not 0.0 <= part <= 1.0:
-                raise UsageError(f"--{name}={part:g}: expected a part, from 0 to 1")
+                raise UsageError(f"--{name}={part:g}: expected a fraction, from 0 to 1")
         if self.lm_weight == 0.0:
             raise UsageError("--lm-weight=0: new words would never be recognized", "give a weight such as 0.1")
 

@@ -135,7 +135,7 @@ def publish(work: WorkFolder, out: str) -> None:
             shutil.rmtree(path, ignore_errors=True)
     except OSError as error:
         raise Nnet3Error(f"the new folder cannot be moved to {out}: {error.strerror or error}",
-                         f"it is {work.new_model}") from None
+                         f"the new model is in {work.new_model}") from None
 
 
 # -- content of the report ---------------------------------------------------------------------------------------------

@@ -324,7 +324,7 @@ def _of_file(name: str, utterances: Sequence[Utterance], limits: Limits) -> Iter
         tuple[Utterance, np.ndarray | None, list[Problem]]]:
     sound = _opened(name)
     if not _MIN_RATE <= sound.rate:
-        raise Nnet3Error(f"{name} has {sound.rate:g} samples a second")
+        raise Nnet3Error(f"{name} has {sound.rate:g} samples a second; expected {_MIN_RATE:g} or more")
     blocks = _Blocks(sound)
     left = list(utterances)
     while left:

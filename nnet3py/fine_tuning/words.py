@@ -395,7 +395,7 @@ def renumbered_words(graph: Fst, words: SymbolTable, others: SymbolTable) -> Fst
     for number in used[used > 0].tolist():
         name = words.names.get(number)
         if name is None or name not in others:
-            raise FormatError(f"the graph has the word {name or number}, which the other table of words lacks",
+            raise FormatError(f"the old graph has the word {name or number}, which the new table of words lacks",
                               path=others.path)
         numbers[number] = others[name]
     return Fst(graph.start, graph.final_weights, graph.arc_starts, graph.input_labels, numbers[graph.output_labels],

@@ -146,7 +146,8 @@ class CompressedMatrix:
             with np.errstate(over="ignore"):
                 range_ = np.float32(highest - lowest)
             if not np.isfinite(range_):
-                raise NumericError(f"a matrix from {lowest} to {highest} cannot be compressed: its range overflows")
+                raise NumericError(f"a matrix with values from {lowest} to {highest} cannot be compressed: the "
+                                   "difference overflows", "store it uncompressed")
         token = _TOKEN_OF_METHOD[method]
         if token == "CM":
             return cls._compress_columns(values, minimum, range_)
@@ -225,7 +226,8 @@ class CompressedMatrix:
         """
         rows = np.asarray(indexes, dtype=np.int64)
         if rows.size and not (0 <= int(rows.min()) and int(rows.max()) < self.num_rows):
-            raise ShapeError(f"rows {rows.min()} to {rows.max()} of a compressed matrix that has {self.num_rows}")
+            raise ShapeError(f"expected rows from 0 to {self.num_rows - 1} of a compressed matrix, found {rows.min()} "
+                             f"to {rows.max()}")
         if not rows.size:
             return self._empty()
         codes = np.ascontiguousarray(self.codes[:, rows] if self.token == "CM" else self.codes[rows])

@@ -140,7 +140,8 @@ class SparseMatrix:
         """Return the rows ``indexes`` (int array, repeats allowed)."""
         rows = np.asarray(indexes, dtype=np.int64)
         if rows.size and not (0 <= int(rows.min()) and int(rows.max()) < self.num_rows):
-            raise ShapeError(f"rows {rows.min()} to {rows.max()} of a sparse matrix that has {self.num_rows}")
+            raise ShapeError(f"expected rows from 0 to {self.num_rows - 1} of a sparse matrix, found {rows.min()} to "
+                             f"{rows.max()}")
         counts = np.diff(self.row_starts)[rows]
         starts = np.concatenate(([0], np.cumsum(counts)))
         elements = np.arange(starts[-1]) + np.repeat(self.row_starts[rows] - starts[:-1], counts)
@@ -288,8 +289,8 @@ def check_finite(matrix: GeneralMatrix, what: str) -> None:
     if isinstance(matrix, CompressedMatrix):
         with np.errstate(all="ignore"):
             if not np.isfinite(matrix.minimum + matrix.range):
-                raise NumericError(f"{what} is compressed with the minimum {matrix.minimum} and the range "
-                                   f"{matrix.range}", _FINITE_HINT)
+                raise NumericError(f"{what} is a compressed matrix with the minimum {matrix.minimum} and the range "
+                                   f"{matrix.range}; expected finite numbers", _FINITE_HINT)
         return
     values = matrix.values if isinstance(matrix, SparseMatrix) else matrix
     if values.dtype.kind not in "fiub":

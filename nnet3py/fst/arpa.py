@@ -249,7 +249,7 @@ class _Parser:
         """Read the header; return the numbers of n-grams that it announces for order 1, 2, and so on."""
         while (line := self._next_line()) != b"\\data\\":
             if line is None:
-                raise FormatError("expected an ARPA file, which has a line \\data\\", path=self._path)
+                raise FormatError("expected an ARPA file, found no line \\data\\", path=self._path)
         _log("Reading \\data\\ section.", 94)
         counts: dict[int, int] = {}
         while (line := self._next_line()) is not None and line[:1] != b"\\":

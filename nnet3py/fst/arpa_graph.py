@@ -141,7 +141,7 @@ class _Grammar:
     def fst(self) -> Fst:
         """Return the grammar, its states numbered in the order of nodes; two more for ``bos`` and ``eos`` as words."""
         if self._start == MISSING:
-            raise FormatError(f"an ARPA model has no n-gram of the beginning of sentences alone, word "
+            raise FormatError("an ARPA model has no unigram of the symbol for the beginning of sentences, word number "
                               f"{self._special.bos}", hint="is --bos-symbol right?")
         numbers = np.cumsum(self._is_state) - 1
         num_states = int(numbers[-1]) + 1

@@ -55,18 +55,20 @@ class ConstArpa:
 
     def _check(self) -> None:
         if not 1 <= self.order <= _LARGEST_ORDER:
-            raise FormatError(f"expected the order of an n-gram model, found {self.order}", path=self._path)
+            raise FormatError(f"expected an n-gram order from 1 to {_LARGEST_ORDER}, found {self.order}",
+                              path=self._path)
         damage = _first_damage(self.unigrams, self.pool, self.overflow)
         if damage == _BAD_ADDRESS:
-            raise FormatError("a word of a const-ARPA model has an address outside of it", path=self._path)
+            raise FormatError("a const-ARPA model has a word whose address is outside of the model", path=self._path,
+                              hint="the file is damaged")
         if damage >= 0:
             raise FormatError(f"a const-ARPA model has no valid record at place {damage}", path=self._path,
                               hint="the file is damaged")
         for name in ("bos", "eos", "unk"):
             word = getattr(self, name)
             if not (name == "unk" and word == -1 or 0 < word < len(self.unigrams)):
-                raise FormatError(f"word {word} is '{name}' of a const-ARPA model of words up to "
-                                  f"{len(self.unigrams) - 1}", path=self._path)
+                raise FormatError(f"a const-ARPA model has word {word} as its symbol '{name}'; expected a word from 1 "
+                                  f"to {len(self.unigrams) - 1}", path=self._path)
 
     @property
     def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

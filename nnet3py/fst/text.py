@@ -264,7 +264,8 @@ def text_of_fst(fst: Fst, form: TextForm, show_zero: bool = False, digits: int =
     if fst.start < 0:
         return
     if form.acceptor and not fst.is_acceptor:
-        raise FormatError("an FST has other output than input labels, and cannot be printed as acceptor")
+        raise FormatError("an FST whose output labels differ from its input labels cannot be printed as acceptor",
+                          hint="leave out --acceptor")
     order = np.argsort(np.arange(fst.num_states) != fst.start, kind="stable")
     begins, counts = fst.arc_starts[:-1][order], np.diff(fst.arc_starts)[order]
     names = [None if table is None else names_of(table) for table in (form.inputs, form.outputs)]

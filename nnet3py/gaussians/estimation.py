@@ -303,7 +303,8 @@ def begin_full(stats: GmmStats, options: FullOptions, random: CRandom) -> FullGm
     A Gaussian without data gets nearly no weight, a random mean and covariance 1.
     """
     if not stats.is_full or not stats.flags & VARIANCES:
-        raise Nnet3Error("the statistics have no products of features", "fgmm-global-acc-stats accumulates them")
+        raise Nnet3Error("expected statistics of full covariances, found none",
+                         "accumulate them with fgmm-global-acc-stats, with v among its --update-flags")
     learned = stats.occupancy >= _NO_DATA
     if not learned.any():
         raise Nnet3Error("the statistics have no frames")

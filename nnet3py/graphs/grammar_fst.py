@@ -234,8 +234,8 @@ def _decoded(labels: np.ndarray, nonterminals: Nonterminals) -> tuple[np.ndarray
     names, phones = np.divmod(labels.astype(np.int64) - FIRST_LABEL, nonterminals.multiple)
     wrong = special & ((names <= nonterminals.bos) | (phones < 1) | (phones > nonterminals.bos))
     if wrong.any():
-        raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, which is not a nonterminal after a phone",
-                          hint=_HINT)
+        raise FormatError(f"the graph has the label {labels[wrong.argmax()]}, which does not encode a nonterminal and "
+                          "the phone before it", hint=_HINT)
     return np.where(special, names, 0), np.where(special, phones, 0)
 
 
@@ -245,12 +245,17 @@ def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_to
     for name, what in ((nonterminals.begin, "#nonterm_begin"), (nonterminals.reenter, "#nonterm_reenter")):
         has = np.zeros(fst.num_states, dtype=bool)
         has[sources[names == name]] = True
-        if (has[sources] & (names != name)).any() or (has & fst.is_final).any():
-            raise FormatError(f"state {sources[has[sources]][0]} of the graph has arcs of {what}, and others")
+        mixed = has & fst.is_final
+        mixed[sources[has[sources] & (names != name)]] = True
+        if mixed.any():
+            raise FormatError(f"state {mixed.argmax()} of the graph has arcs of {what}; expected that it has no other "
+                              "arcs and is not final", hint="check G, and that prepare-lang or Kaldi's prepare_lang.sh "
+                              "wrote L")
         if name == nonterminals.begin:
             if (has & (np.arange(fst.num_states) != fst.start)).any() or is_top and has.any():
-                raise FormatError("the graph has #nonterm_begin elsewhere than at its start, or is the top graph",
-                                  hint="only graphs of nonterminals begin so, and all of their sentences do")
+                raise FormatError("the top graph has #nonterm_begin" if is_top else
+                                  "the graph of a nonterminal has #nonterm_begin elsewhere than at its start",
+                                  hint="only graphs of nonterminals have it, at the beginning of all sentences")
             if not is_top and not has[fst.start]:
                 raise FormatError("the graph does not begin with #nonterm_begin", hint="all sentences of its G must "
                                   "begin with it and end with #nonterm_end")
@@ -260,9 +265,10 @@ def _check_places(fst: Fst, nonterminals: Nonterminals, names: np.ndarray, is_to
                               "prepare-lang and Kaldi's prepare_lang.sh write it")
     targets = fst.next_states[ends]
     if is_top and len(targets):
-        raise FormatError("the top graph has #nonterm_end")
+        raise FormatError("the top graph has #nonterm_end", hint="only graphs of nonterminals end with it")
     if not fst.is_final[targets].all() or (np.diff(fst.arc_starts)[targets] > 0).any():
-        raise FormatError("something follows #nonterm_end in the graph")
+        raise FormatError("the graph has arcs after #nonterm_end, or a state that is not final; expected its end there",
+                          hint="all sentences of its G must end with #nonterm_end")
 
 
 def _add_final_costs(changed: _Arcs, ends: np.ndarray) -> None:

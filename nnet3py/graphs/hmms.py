@@ -146,8 +146,8 @@ def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, mo
 
 def _phones(window: Window) -> Window:
     if len(window) == 1 and window[0] <= 0:
-        raise Nnet3Error(f"the disambiguation symbol {-window[0]} has no HMM here",
-                         "graphs with such symbols are composed with hmm_transducer")
+        raise Nnet3Error(f"expected windows of phones, found disambiguation symbol {-window[0]}, which has no HMM",
+                         "compose graphs that have such symbols with hmm_transducer")
     return window
 
 

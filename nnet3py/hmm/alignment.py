@@ -200,7 +200,7 @@ class PhoneAligner:
         """
         starts, complete = phone_starts(old_model, ids)
         if not complete:
-            raise Nnet3Error("the alignment does not consist of whole phones")
+            raise Nnet3Error("the alignment does not consist of whole phones", "was it made with another model?")
         old_phones = old_model.transition_id_to_phone[ids[starts]].tolist()
         if phone_map is not None and set(old_phones) - set(phone_map):
             raise Nnet3Error(f"the map of phones lacks phone {min(set(old_phones) - set(phone_map))}")

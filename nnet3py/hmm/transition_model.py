@@ -212,7 +212,8 @@ class TransitionModel(metaclass=AdvisingType):
         if not len(self.tuples):
             raise FormatError("expected a transition model with states, found none")
         if self.tuples.min() < 0:
-            raise FormatError(f"expected states of phones and pdfs, found {self.tuples.min()} in the transition model")
+            raise FormatError("expected phones, HMM states and pdfs of 0 or more in the transition model, found "
+                              f"{self.tuples.min()}")
         phones, phone_of = np.unique(self.tuples[:, 0], return_inverse=True)
         entry_of_phone = [self.topology.entry_of_phone.get(phone, -1) for phone in phones.tolist()]
         if -1 in entry_of_phone:

@@ -125,7 +125,8 @@ class ContextDependency:
         tree = self.to_pdf if len(window) == self.context_width else None
         while tree is not None and not isinstance(tree, Constant):
             if not PDF_CLASS <= tree.key < len(window):
-                raise FormatError(f"a question of the tree is about position {tree.key} of {len(window)} phones")
+                raise FormatError(f"a question of the tree is about position {tree.key} in a window of phones; "
+                                  f"expected 0 to {len(window) - 1}, or {PDF_CLASS} for the pdf class")
             value = pdf_class if tree.key == PDF_CLASS else window[tree.key]
             if isinstance(tree, Split):
                 tree = tree.yes if value in tree.values else tree.no
@@ -236,7 +237,8 @@ def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]]
     given = sorted(phone for group in groups for phone in group)
     if given != topology.phones or [] in groups:
         wrong = sorted(set(given) ^ set(topology.phones)) or [a for a, b in pairwise(given) if a == b]
-        raise FormatError(f"expected every phone of the topology in just one set of shared phones; look at {wrong[:5]}")
+        fault = f"this fails for phones {wrong[:5]}" if wrong else "a set is empty"
+        raise FormatError(f"expected every phone of the topology in just one set of shared phones; {fault}")
     roots = [Root(tuple(phones), shared=False) for phones in groups]
     return ContextDependency(1, 0, stub_tree(roots, topology, 0, count()))
 

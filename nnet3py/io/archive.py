@@ -137,7 +137,8 @@ class Script:
         self.path = rxfilename
         with open_input(rxfilename) as stream:
             if stream.peek(2)[:2] == BINARY_HEADER:
-                raise FormatError("a script file cannot begin with the binary header", path=rxfilename)
+                raise FormatError("a script file cannot begin with the binary header", path=rxfilename,
+                                  hint="is it an archive? then the specifier begins with 'ark:'")
             lines = stream.without_mark().readlines()
         self._names: dict[str, str] = {}
         previous = b""

@@ -65,7 +65,7 @@ class RandomAccessReader(Generic[Value]):
 
 def _checked(key: str) -> str:
     if not is_token(key):
-        raise Nnet3Error(f"'{key}' cannot be a key")
+        raise Nnet3Error(f"'{key}' cannot be a key", "keys are not empty and contain no blanks")
     return key
 
 

@@ -284,7 +284,8 @@ class _RawOutput(io.RawIOBase):
                 self.discard = True
                 raise self._error("write to", error) from error
             if not moved:
-                raise Nnet3Error(f"what is copied to '{self._path}' became shorter meanwhile")
+                raise Nnet3Error(f"a file became shorter while it was copied to '{self._path}'",
+                                 "does another program write to it?")
             first += moved
             self._position += moved
 

@@ -333,7 +333,7 @@ class Entries(Iterator[tuple[str, Value]], Generic[Value]):
 
     def __getitem__(self, key: object) -> NoReturn:
         """Raise UsageError: the entries of a table can only be read in order."""
-        raise UsageError("the entries of a table come one after the other, as (key, value)",
+        raise UsageError("the entries (key, value) of a table can only be read in order, not by key or number",
                          f"dict(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]" if isinstance(key, str) else
                          f"list(nnet3py.{self._function}({self._rspecifier!r}))[{key!r}]")
 

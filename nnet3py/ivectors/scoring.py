@@ -54,9 +54,10 @@ def linear_discriminants(vectors: np.ndarray, speakers: Sequence[str], dim: int,
     NumericError : vectors that are all equal
     """
     count, input_dim = vectors.shape
-    if count < input_dim or not 0 < dim <= input_dim:
-        raise Nnet3Error(f"{count} vectors are too few for dimension {input_dim}, or --dim={dim} is not from 1 to "
-                         f"{input_dim}")
+    if not 0 < dim <= input_dim:
+        raise Nnet3Error(f"--dim={dim}: expected 1 to {input_dim}, the dimension of the vectors")
+    if count < input_dim:
+        raise Nnet3Error(f"{count} vectors are too few for dimension {input_dim}; expected {input_dim} or more")
     mean = vectors.astype(np.float64).mean(axis=0).astype(np.float32)
     centered = (vectors - mean).astype(np.float64)
     numbers = np.unique(np.asarray(speakers), return_inverse=True)[1].ravel()

@@ -235,8 +235,8 @@ class AcousticScores:
         lattice = from_start(lattice)
         emits = lattice.input_labels != 0
         if lattice.weights[~emits, 1].any() or lattice.final_weights[lattice.is_final, 1].any():
-            raise LatticeError("the lattice has acoustic costs where it has no transition-ids",
-                               "with --write-compact=false it must be one of the decoder's, that is not determinized")
+            raise LatticeError("the lattice has acoustic costs on arcs without a transition-id, or on final states",
+                               "--write-compact=false needs lattices as the decoder makes them, not determinized")
         keys, which = np.unique(self._keys(lattice, emits), return_inverse=True)
         self._known = keys
         sums = np.bincount(which.reshape(-1), lattice.weights[emits, 1], minlength=len(keys))
@@ -258,7 +258,9 @@ class AcousticScores:
         keys = self._keys(lattice, emits)
         places = np.minimum(np.searchsorted(self._known, keys), max(len(self._known) - 1, 0))
         if len(keys) and not np.array_equal(self._known[places], keys):
-            raise LatticeError("a determinized lattice has a transition-id in a frame where it was not before")
+            raise LatticeError("acoustic costs cannot be restored: the determinized lattice has a transition-id in a "
+                               "frame where the lattice before had none of that number",
+                               "--write-compact=true does without")
         weights, finals = lattice.weights.copy(), lattice.final_weights.copy()
         weights[:, 1] = 0.0
         weights[emits, 1] = self._costs[places]

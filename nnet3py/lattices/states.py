@@ -91,7 +91,8 @@ def state_times(lattice: Fst | CompactLattice) -> np.ndarray:
     times = np.empty(lattice.num_states, dtype=np.int32)
     lengths = arc_lengths(lattice)
     if int(lengths.sum()) > np.iinfo(np.int32).max:
-        raise LatticeError(f"the lattice has {int(lengths.sum())} transition-ids")
+        raise LatticeError(f"the lattice has {int(lengths.sum())} transition-ids; more than {np.iinfo(np.int32).max} "
+                           "are not possible", "prune it with lattice-prune")
     wrong = _state_times(lattice.start, lattice.arc_starts, lattice.next_states, lengths, times)
     if wrong >= 0:
         raise LatticeError(f"paths of different length lead to state {wrong} of the lattice")

@@ -113,7 +113,8 @@ class _Alignment:
             entries = np.flatnonzero(gamma[place])
             weights = gamma[place, entries].astype(np.float32)
             if abs(float(weights.sum()) - 1.0) > _WRONG_SUM:
-                logger.warning("The probabilities of words at place %d add up to %.6g", place, weights.sum())
+                logger.warning("The probabilities of words at place %d add up to %.6g, expected 1", place,
+                               weights.sum())
             order = np.lexsort((self.vocabulary[entries], -weights))
             ids = self.vocabulary[entries].tolist()
             sausages.append([(ids[i], float(weights[i])) for i in order.tolist()])

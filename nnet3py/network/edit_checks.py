@@ -146,7 +146,7 @@ def nameable_node(nnet: NetworkStructure, name: str) -> int:
     """
     i = nnet.node_index(name)
     if nnet.is_component_input(i):
-        raise ConfigError(f"node {name} is the input of a component node and goes with it",
+        raise ConfigError(f"node {name} is the input of a component node and cannot be edited by itself",
                           f"its component node is {nnet.nodes[i + 1].name}")
     return i
 

@@ -286,7 +286,7 @@ def perturb(nnet: Nnet, stddev: float, seed: int = 0) -> None:
     seed : seed of the noise, which differs from Kaldi's
     """
     if not 0.0 <= stddev < float("inf"):
-        raise UsageError(f"noise cannot have the standard deviation {stddev:g}")
+        raise UsageError(f"noise cannot have the standard deviation {stddev:g}; expected a finite number of 0 or more")
     rng = np.random.Generator(np.random.Philox(seed))
     for _, component in updatable_components(nnet):
         component.perturb(stddev, rng)

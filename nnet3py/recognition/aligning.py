@@ -280,7 +280,8 @@ class Aligner:
                                                    decoded.acoustic_cost))
         times = [each for each in word_times(aligned.lattice) or () if each[0]] if not aligned.problem else []
         if [number for number, _, _ in times] != decoded.words.tolist():
-            raise Nnet3Error(f"the aligned phones are not those of the words: {aligned.problem or 'others'}",
+            raise Nnet3Error("the aligned phones are not those of the words: "
+                             f"{aligned.problem or 'they make other words'}",
                              f"{self.folder.word_boundary or self.folder.align_lexicon} must belong to the graph")
         return times
 

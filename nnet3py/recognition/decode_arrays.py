@@ -409,7 +409,8 @@ def _result(scorer: Scorer, loop: PhoneLoop, decoded: Decoded, seconds: float) -
     ids = decoded.alignment
     borders = [*phone_starts(scorer.transitions, ids, reordered=True)[0].tolist(), len(ids)]
     if len(borders) != len(decoded.words) + 1:
-        raise Nnet3Error("the HMMs of the model end in states without pdfs", "such phones cannot be told apart here")
+        raise Nnet3Error("the model has HMMs that end in states without pdfs, so that the beginnings of phones cannot "
+                         "be found", "decode_phones needs a model with another topology")
     names = map(loop.phones.names.__getitem__, decoded.words.tolist())
     phones = tuple(AlignedPhone(name, round(begin * seconds, 6), round(end * seconds, 6), begin, end)
                    for name, begin, end in zip(names, borders[:-1], borders[1:], strict=True))

@@ -114,7 +114,8 @@ class IvectorStream:
         """
         models = self._models
         if not 0 <= frame < self.num_frames_ready:
-            raise UsageError(f"there is no i-vector for frame {frame} of {self.num_frames_ready} yet")
+            raise UsageError(f"there is no i-vector for frame {frame} yet: {self.num_frames_ready} frames are ready, "
+                             "counted from 0")
         if models.use_most_recent or models.greedy:
             target = self.num_frames_ready - 1 if models.greedy else frame
             if target >= self._done:

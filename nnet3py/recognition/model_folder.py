@@ -513,4 +513,4 @@ def find_model(lang: str | None = None, name: str | None = None) -> str:
     target = os.environ.get(_VARIABLE) or str(Path.home() / ".cache" / "vosk")
     raise Nnet3Error(
         f"there is no model {what}; found {there}, in {', '.join(map(str, published_places())) or 'no folder'}",
-        f"fetch {name or f'vosk-model-small-{lang}'} from {_LIST} and unpack it in {target}: nothing is downloaded")
+        f"fetch {name or f'vosk-model-small-{lang}'} from {_LIST} and unpack it in {target}: nnet3py downloads nothing")

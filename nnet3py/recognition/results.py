@@ -242,7 +242,7 @@ class ResultMaker:
             return lattice
         rescored = self.rescore(lattice)
         if rescored.start < 0:
-            logger.warning("The language model for rescoring has no path of the lattice; costs stay as they are")
+            logger.warning("The language model for rescoring allows no path of the lattice; costs stay as they are")
             return lattice
         return rescored
 

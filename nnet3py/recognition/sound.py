@@ -54,7 +54,7 @@ def samples_of(sound: Block, channel: int | None = None) -> np.ndarray:
     if isinstance(sound, bytes | bytearray | memoryview):
         data = bytes(sound)
         if len(data) % 2:
-            raise UsageError(f"expected bytes of 16-bit samples, found {len(data)} bytes")
+            raise UsageError(f"expected bytes of 16-bit samples, two for each, found {len(data)}, an odd number")
         return np.frombuffer(data, dtype="<i2").astype(np.float32)
     if not isinstance(sound, np.ndarray) or sound.dtype.type not in (np.int16, np.float32, np.float64):
         kind = f"an array of {sound.dtype}" if isinstance(sound, np.ndarray) else type(sound).__name__
@@ -404,5 +404,6 @@ def read_list(path: str) -> list[Listed]:
     """Read a list that :func:`write_list` wrote."""
     lines = read_lines(path)
     if len(lines) % 2:
-        raise UsageError(f"{path} is not a list of sounds with names: it has {len(lines)} lines")
+        raise UsageError(f"{path} is not a list of sounds, each with a line for its file and one for its name: it has "
+                         f"{len(lines)} lines")
     return [Listed(*pair) for pair in zip(lines[::2], lines[1::2], strict=True)]

@@ -145,7 +145,7 @@ def _by_library(library: Any, path: str, content: bytes | None) -> Iterator[_Par
         for samples in decoder.samples(container):
             yield _Part(samples, decoder.rate, seconds)
         if not decoder.rate:
-            raise FormatError("expected a file of sound, found one none of which can be decoded: "
+            raise FormatError("expected a file of sound, found one that cannot be decoded: "
                               f"{decoder.fault or 'it has no samples'}", path=path)
         if decoder.num_damaged:
             logger.warning("The sound is damaged: %d of %d packets are left out (%s) [%s]", decoder.num_damaged,

@@ -81,10 +81,13 @@ class SpeakerModel:
         with within(network):
             computer = XvectorComputer(read_nnet(network), XvectorOptions(min_chunk_size=1))
         io = computer._chunks.io
-        if io.input_dim != features.dim or len(mean) != io.output_dim or transform.shape[1] != len(mean):
-            raise ShapeError(
-                f"{folder}: the network makes {io.output_dim} numbers of {io.input_dim} features; {CONF} makes "
-                f"{features.dim} features, {MEAN} has {len(mean)} numbers, {TRANSFORM} {transform.shape[1]} columns")
+        if io.input_dim != features.dim:
+            raise ShapeError(f"{folder}: {CONF} makes {features.dim} features, but the network takes {io.input_dim}",
+                             "are all files of one model?")
+        if len(mean) != io.output_dim or transform.shape[1] != len(mean):
+            raise ShapeError(f"{folder}: the network makes vectors of {io.output_dim} numbers, but {MEAN} has "
+                             f"{len(mean)} numbers, {TRANSFORM} {transform.shape[1]} columns",
+                             "are all files of one model?")
         path_of_plda = os.path.join(folder, PLDA)
         plda = read_object(path_of_plda, Plda.read) if os.path.isfile(path_of_plda) else None
         if plda is not None and plda.dim != len(transform):

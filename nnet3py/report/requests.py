@@ -143,7 +143,8 @@ def natural_request(nnet: Nnet, frames: int, num_sequences: int = 1, frame_subsa
     if frames < 1 or frame_subsampling_factor < 1:
         raise UsageError(f"--frames={frames} and --frame-subsampling-factor={frame_subsampling_factor}: 1 is the least")
     if min(extra_left_context, extra_right_context) < 0:
-        raise UsageError("extra context is 0 frames or more")
+        raise UsageError(f"--extra-left-context={extra_left_context} --extra-right-context={extra_right_context}: "
+                         "expected 0 or more")
     left, right = compute_simple_nnet_context(nnet)
     first, end = -(left + extra_left_context), frames + right + extra_right_context
     _check_rows("input", end - first)

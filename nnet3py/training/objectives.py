@@ -242,8 +242,8 @@ class OutputObjectives:
         wanted = True if loss.classes else self._have_classes.setdefault(name, most is not None and most <= 1)
         if wanted and (most is None or most > 1):
             targets = "numbers" if most is None else f"up to {most} classes for a frame"
-            raise UsageError(f"the loss {loss.name} is given the targets of '{name}' as classes, but here they are "
-                             f"{targets}", f"nnet3py.Loss({loss.name}, classes=False) always gets numbers")
+            raise UsageError(f"the loss {loss.name} takes the targets of '{name}' as classes, one for each frame; "
+                             f"found {targets}", f"nnet3py.Loss({loss.name}, classes=False) always gets numbers")
         return wanted
 
 

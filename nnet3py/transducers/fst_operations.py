@@ -280,7 +280,8 @@ def without_epsilons(fst: Fst) -> Fst:
     the reverse of the order of the search, as in OpenFst. Raises Nnet3Error for a cycle of epsilon arcs.
     """
     if fst.weights.ndim != 1:
-        raise Nnet3Error(f"epsilons are removed from FSTs of costs, not from those of arc type {fst.arc_type}")
+        raise Nnet3Error("epsilons can be removed only from FSTs whose arcs have one cost, found arc type "
+                         f"{fst.arc_type}")
     is_epsilon = (fst.input_labels == _EPSILON) & (fst.output_labels == _EPSILON)
     entered = np.zeros(fst.num_states, dtype=bool)
     entered[fst.next_states[~is_epsilon]] = True

@@ -217,7 +217,7 @@ def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
         twice = next(phone for phone in every if every.count(phone) > 1)
         raise FormatError(f"phone {twice} occurs twice in the roots", path=path)
     if not roots:
-        raise FormatError("there are no roots", path=path)
+        raise FormatError("expected lines 'shared|not-shared split|not-split PHONE ...', found none", path=path)
     return roots
 
 
@@ -492,8 +492,8 @@ def _by_parent(tree: Map | None, leaves: np.ndarray, parents_of_events: np.ndarr
     parents = np.full(num_leaves, -1, dtype=np.int32)
     parents[leaves] = parents_of_events
     if (parents < 0).any():
-        raise Nnet3Error(f"leaf {int(parents.argmin())} of the second tree has no statistics",
-                         "roots without statistics cannot be used here")
+        raise Nnet3Error(f"leaf {int(parents.argmin())} of the larger tree has no statistics",
+                         "build-tree-two-level needs statistics for each root: leave out roots that have none")
     order = np.lexsort((np.arange(num_leaves), parents))
     return substituted(tree, {int(old): Constant(new) for new, old in enumerate(order)}), parents[order]
 

@@ -109,7 +109,8 @@ def global_gaussian(stats: np.ndarray) -> DiagGmm:
         raise Nnet3Error("there are no features", "look at --train-feats")
     mean, variance = mean_and_variance(stats)
     if not (variance > 0).all():
-        raise Nnet3Error(f"column {int((variance <= 0).argmax())} of the features does not vary")
+        raise Nnet3Error(f"column {int((variance <= 0).argmax())} of the features has variance 0",
+                         "leave out columns that are constant, for example by select-feats")
     return DiagGmm.single(mean.astype(np.float32), variance.astype(np.float32))
 
 

@@ -283,9 +283,9 @@ def get_post_on_ali(args: list[str], options: Options) -> int:
         def aligned(key: str, posterior: Posterior) -> np.ndarray | None:
             alignment = alignments.get(key)
             if alignment is None or len(alignment) != len(posterior):
-                problem = "no alignment" if alignment is None else (
-                    f"an alignment of {len(alignment)} frames for {len(posterior)}")
-                log.warning(f"There is {problem} of utterance {key}")
+                log.warning(f"There is no alignment of utterance {key}" if alignment is None else
+                            f"The alignment of utterance {key} has {len(alignment)} frames, but its "
+                            f"posteriors have {len(posterior)}")
                 return None
             frames = np.repeat(np.arange(len(alignment)), np.diff(posterior.row_starts))
             is_aligned = posterior.ids == alignment[frames]

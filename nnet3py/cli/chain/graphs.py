@@ -101,7 +101,7 @@ def make_num_fst_e2e(args: list[str], options: Options) -> int:
                     writer.write(key, normalize(supervision).e2e_fsts[0])
                 num_done += 1
             except SupervisionError as error:
-                log.warning(f"{error}; its numerator graph is empty")
+                log.warning(f"{error}; an empty numerator graph is written")
                 writer.write(key, _empty_graph())
                 num_empty += 1
     log.log(f"Made {num_done} numerator graphs; {num_empty} more are empty")

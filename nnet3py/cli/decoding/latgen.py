@@ -239,8 +239,9 @@ def _boosts(path: str, words: SymbolTable) -> dict[int, float]:
             boosts[words[word]] = float(cost)
         except ValueError:
             raise UsageError(f"expected lines 'WORD COST' in {path}, found '{' '.join(line)[:40]}'") from None
-    if not all(abs(boost) < float("inf") for boost in boosts.values()):
-        raise UsageError(f"expected finite costs in {path}")
+    for number, boost in boosts.items():
+        if not abs(boost) < float("inf"):
+            raise UsageError(f"expected finite costs in {path}, found {boost} for the word '{words.names[number]}'")
     return boosts
 
 

@@ -284,7 +284,8 @@ def serve(args: list[str], options: Options) -> int:
     if not 0 <= options.port_num <= 65535:
         raise OptionError(f"--port-num={options.port_num}: expected a number from 0 to 65535")
     if not options.samp_freq >= 1 or not options.chunk_length * options.samp_freq >= 1:
-        raise OptionError("--samp-freq and --chunk-length must make chunks of one sample or more")
+        raise OptionError(f"--samp-freq={options.samp_freq:g} --chunk-length={options.chunk_length:g}: expected 1 "
+                          "sample per second or more, and chunks (in seconds) of one sample or more")
     if not options["endpoint.silence-phones"]:
         raise OptionError("--endpoint.silence-phones must be given",
                           "give the numbers of silence phones, by which the end of speech is detected")

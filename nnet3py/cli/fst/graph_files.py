@@ -33,7 +33,7 @@ def read_graph(name: str) -> Fst:
         wrong = ~(costs > -NO_WEIGHT)               # also true for NaN
         if wrong.any():
             cost = costs.reshape(-1)[int(wrong.reshape(-1).argmax())]
-            raise FormatError(f"expected an FST, found the cost {cost}", path=name)
+            raise FormatError(f"the FST has the cost {cost}, expected numbers or Infinity", path=name)
     return fst
 
 

@@ -246,7 +246,8 @@ def _read_lang(lexicon: str, options: Options) -> Lang:
     if os.path.isdir(lexicon):
         given = [name for name in ("phones", "silence-phone", "silence-prob") if options.given(name)]
         if given:
-            raise UsageError(f"--{given[0]} is for a lexicon file, but {lexicon} is a lang folder, which has its own")
+            raise UsageError(f"--{given[0]} is for a lexicon file, but {lexicon} is a lang folder, which has its own "
+                             "phones and silence", f"leave out --{given[0]}")
         return read_lang(lexicon)
     phones = SymbolTable.read(options.phones, "phone") if options.phones else None
     probability = options.silence_prob if options.silence_phone else 0.0

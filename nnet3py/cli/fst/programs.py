@@ -106,7 +106,7 @@ def fst_determinize_star(args: list[str], options: Options) -> int:
     def determinized(fst: Fst) -> Any:
         graph = to_openfst(fst)
         if not determinize_star(graph, options.use_log, options.delta, options.max_states):
-            log.warning(f"Determinization stopped early: there are {options.max_states} states")
+            log.warning(f"Determinization stopped early: the FST has reached --max-states={options.max_states}")
         return graph
 
     def determinized_or_none(key: str, fst: Fst) -> Fst | None:
@@ -247,7 +247,8 @@ def fst_add_self_loops(args: list[str], options: Options) -> int:
 
     inputs, outputs = read_numbers(args[0]), read_numbers(args[1])
     if len(inputs) != len(outputs):
-        raise UsageError(f"{args[0]} has {len(inputs)} symbols, but {args[1]} has {len(outputs)}")
+        raise UsageError(f"{args[0]} has {len(inputs)} symbols, but {args[1]} has {len(outputs)}",
+                         "each self-loop has an input symbol and an output symbol, so both files need equally many")
     return change_graph(args, lambda fst: with_loops(fst, inputs, outputs), 2)
 
 
@@ -389,7 +390,8 @@ def make_grammar_fst(args: list[str], options: Options) -> int:
         return 0
     numbers = [_number(word) for word in args[1:-1:2]]
     if len(set(numbers)) < len(numbers):
-        raise UsageError("a nonterminal has two graphs", "give each number once")
+        twice = next(number for place, number in enumerate(numbers) if number in numbers[:place])
+        raise UsageError(f"the nonterminal {twice} has two graphs", "give each number once")
     grammar = GrammarFst.of(names, read_graph(args[0]),
                             dict(zip(numbers, map(read_graph, args[2:-1:2]), strict=True)))
     for number in numbers:

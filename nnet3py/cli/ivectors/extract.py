@@ -138,7 +138,7 @@ def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> i
             total: UtteranceStats | None = None
             for key in utterances:
                 if key not in features or key not in posteriors or len(features[key]) != len(posteriors[key]):
-                    log.warning(f"No features or posteriors for utterance {key}, or of different lengths")
+                    log.warning(f"Utterance {key} has no features or no posteriors, or they have different lengths")
                     utterance_errors += 1
                     continue
                 with within(f"utterance {key}"):
@@ -293,7 +293,7 @@ def _frame_weights(table: Any, key: str, num_frames: int, tolerance: int) -> Any
         return False
     weights = table[key]
     if abs(len(weights) - num_frames) > tolerance:
-        log.warning(f"Weights of utterance {key} are {len(weights)}, its frames {num_frames}")
+        log.warning(f"Utterance {key} has {len(weights)} weights for {num_frames} frames")
         return False
     fitted = np.zeros(num_frames, dtype=np.float32)
     fitted[:len(weights)] = weights[:num_frames]

@@ -134,7 +134,8 @@ def ivector_adapt_plda(args: list[str], options: Options) -> int:
         return 1
     stacked = np.stack([*vectors.values()])
     if stacked.shape[1] != plda.dim:
-        raise ShapeError(f"expected vectors of dimension {plda.dim}, found {stacked.shape[1]}")
+        raise ShapeError(f"the vectors in {args[1]} have dimension {stacked.shape[1]}, expected {plda.dim}, as the "
+                         "PLDA model has")
     adapted, values = plda.adapted(stacked, options.mean_diff_scale, options.within_covar_scale,
                                    options.between_covar_scale)
     log.log(f"Eigenvalues of adaptation-data total-covariance in space where training-data total-covariance is unit, "
@@ -252,7 +253,8 @@ def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
         def scored(key: str, utterances: list[str]) -> np.ndarray | None:
             missing = [name for name in utterances if name not in vectors]
             if missing or not utterances:
-                log.warning(f"No iVector present in input for utterance {missing[0] if missing else '(none)'}")
+                log.warning(f"No iVector present in input for utterance {missing[0]}" if missing else
+                            f"Recording {key} has no utterances")
                 return None
             with within(f"recording {key}"):
                 return dense_ratios(plda, np.stack([vectors[name] for name in utterances]), options.target_energy)

@@ -30,7 +30,8 @@ def read_vectors(rspecifier: str) -> dict[str, np.ndarray]:
         for key, vector in table:
             first = next(iter(vectors.values()), vector)
             if len(vector) != len(first):
-                raise ShapeError(f"expected vectors of dimension {len(first)}, found {len(vector)}, {key}")
+                raise ShapeError(f"the vector of {key} has dimension {len(vector)}, but those before it have "
+                                 f"{len(first)}")
             vectors[key] = vector
     return vectors
 
@@ -141,7 +142,7 @@ def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
 
         def subtracted(key: str, vector: np.ndarray) -> np.ndarray:
             if len(vector) != len(mean):
-                raise ShapeError(f"expected a vector of dimension {len(mean)}, as the mean is, found {len(vector)}")
+                raise ShapeError(f"the vector of {key} has dimension {len(vector)}, but the mean has {len(mean)}")
             return vector - mean if options.subtract_mean else vector
 
         done, _ = convert_table(args[1], args[2], FLOAT_VECTOR, FLOAT_VECTOR, subtracted)

@@ -143,7 +143,8 @@ class _Utterances:
             self.num_read += 1
             self.num_frames += len(feats)
             if len(feats) < self._least_frames:
-                log.warning(f"Skipping utterance {key}: it has {len(feats)} frames, a chunk {self._least_frames}")
+                log.warning(f"Skipping utterance {key}: it has {len(feats)} frames, fewer than the "
+                            f"{self._least_frames} of a chunk")
             yield key, feats
 
 

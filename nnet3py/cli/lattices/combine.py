@@ -148,8 +148,8 @@ def lattice_compose(args: list[str], options: Options) -> int:
 
     phi, rho = options.phi_label, options.rho_label
     if phi > 0 and rho > 0 or phi == 0 or rho == 0:
-        raise UsageError(f"--phi-label={phi} and --rho-label={rho} cannot be used so",
-                         "give one of them, more than 0")
+        raise UsageError(f"--phi-label={phi} --rho-label={rho}: expected at most one of the two, with a label above 0",
+                         "leave out the other option; label 0 is epsilon")
     with ExitStack() as stack:
         table: Any = None
         if is_rspecifier(args[1]):

@@ -199,7 +199,8 @@ def cuda_gpu_available(args: list[str], options: Options) -> int:
                          "'numba -s' what is installed to compute on them.\n")
         raise DeviceError(f"The GPU cannot be used: {cause}") from cause
     if not error < LARGEST_ERROR:
-        raise DeviceError(f"a matrix product on the GPU is off by {error:g}")
+        raise DeviceError(f"a matrix product on the GPU differs from the CPU's by {error:g}, expected less than "
+                          f"{LARGEST_ERROR:g}", "do not use this GPU: --use-gpu=no computes on the CPU")
     print_error_text("### HURRAY, WE GOT A CUDA GPU FOR COMPUTATION!!! ##\n### Test OK!\n")
     return 0
 

@@ -192,8 +192,8 @@ def _request(nnet: Nnet, options: Options) -> ComputationRequest:
     outputs = [name.strip() for name in (options.output or "output").split(",")]
     for name in outputs:
         if ":" in name:
-            raise UsageError(f"--output={name} names times, so --input has to as well",
-                             "give --input=NAME:FIRST:LAST, or the names of outputs only")
+            raise UsageError(f"--output={name} has a range of frames, but --input was not given",
+                             "give --input=NAME:FIRST:LAST too, or only the names of outputs")
     return natural_request(nnet, options.frames, options.num_sequences, options.frame_subsampling_factor,
                            options.train, outputs, derivs, options.store_stats, options.extra_left_context,
                            options.extra_right_context)

@@ -171,8 +171,8 @@ def _export_onnx(source: str, target: str, options: Options) -> int:
     log.log(f"Wrote {source} to {target}: outputs {graph.metadata['outputs']}, {len(graph.ops)} operations, left "
             f"context {graph.metadata['left_context']}, right context {graph.metadata['right_context']}")
     if graph.metadata.get("chunk_dependent"):
-        log.warning("as in looped computation, the output depends on where chunks end: later frames are read only as "
-                    f"far as there are any by {graph.metadata['chunk_dependent']}")
+        log.warning("The output depends on where chunks end, as in looped computation: these nodes read later frames "
+                    f"only up to the end of their chunk: {graph.metadata['chunk_dependent']}")
     if options.quantize:
         return _quantize(target, options)
     changed = wanted.use_priors or wanted.log_softmax or wanted.apply_exp

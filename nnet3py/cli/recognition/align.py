@@ -128,7 +128,7 @@ def _read_data(data: str, aligner: Aligner, options: Options) -> Iterator[_Task]
     from nnet3py.fine_tuning.speech_data import Limits, read_data, read_sounds
 
     if options.channel >= 0:
-        raise UsageError("--channel is for a single sound", "its channels are averaged where data are given")
+        raise UsageError("--channel is for a single sound, not for data", "leave it out: the channels are averaged")
     read = read_data(data)
     for problem in read.problems:
         log.warning(f"{problem.key}: {problem.kind}: {problem.message}")

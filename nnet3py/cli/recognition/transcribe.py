@@ -102,12 +102,12 @@ def _check(sounds: list[Listed], options: Options) -> None:
     if options.num_jobs < 1:
         raise UsageError(f"--num-jobs={options.num_jobs}: expected 1 or more")
     if options.scheduler and not options.out:
-        raise UsageError("--scheduler needs --out, a folder that the workers see")
+        raise UsageError("--scheduler needs --out, a folder that all workers can write to")
     if options.out and options.results:
         raise UsageError("--out and --results cannot both be given")
     if options.results and options.format not in ("text", "json"):        # "text" is the default
         raise UsageError(f"--results writes JSON, but --format={options.format} was given",
-                         f"--out=FOLDER --format={options.format}")
+                         f"give --out=FOLDER --format={options.format} instead of --results")
     if (options.out or options.results or options.num_jobs > 1) and reads_standard_input and len(sounds) > 1:
         raise UsageError("standard input (-) cannot be one of several sounds with --out, --results or --num-jobs")
     if options.format in ("srt", "vtt") and len(sounds) > 1 and not options.out:
@@ -481,11 +481,11 @@ def vosk_transcriber(args: list[str], options: Options) -> int:
         (nnet3py.vosk.list_models if options.list_models else nnet3py.vosk.list_languages)()
         return 0
     if not options.input:
-        raise UsageError("no sound file or folder was given", "-i FILE")
+        raise UsageError("no sound file or folder was given", "give one with -i FILE")
     work = tasks(options.input, options.output, options.output_type)
     if Path(options.input).is_dir():
         if not options.output:
-            raise UsageError("a folder of sounds needs a folder for the texts", "-o FOLDER")
+            raise UsageError("a folder of sounds needs a folder for the texts", "give one with -o FOLDER")
         os.makedirs(options.output, exist_ok=True)
     failed: list[Task] = []
 

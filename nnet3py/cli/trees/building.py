@@ -64,7 +64,7 @@ def acc_tree_stats(args: list[str], options: Options) -> int:
     _check_context(options)
     ci_phones = int_list(options.ci_phones, "ci-phones")
     if 0 in ci_phones or len(set(ci_phones)) < len(ci_phones):
-        raise OptionError(f"--ci-phones={options.ci_phones} must be a list of phones from 1, each once")
+        raise OptionError(f"--ci-phones={options.ci_phones}: expected numbers of phones, 1 or more, each of them once")
     phone_map = None
     if options.phone_map:
         mapped = read_phone_map(options.phone_map) or {}

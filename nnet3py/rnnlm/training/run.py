@@ -412,5 +412,6 @@ def _epochs_done(folder: TrainingFolder, state: dict[str, object]) -> list[Rnnlm
         options, now = before.get("options", {}), json.loads(json.dumps(state["options"]))
         changed = [f"--{name}={value}" for name, value in options.items() if now.get(name) != value]
         what = f"with {', '.join(changed)}" if changed else "on other texts, words or another network"
-        raise UsageError(f"{folder.path} has a training {what}", "give another --dir, or remove that folder")
+        raise UsageError(f"{folder.path} has a training {what}, which cannot be continued with these arguments",
+                         "give another --dir, or remove that folder")
     return [RnnlmEpoch(**epoch) for epoch in epochs]
