@@ -1,4 +1,4 @@
-"""wav-reverberate and extend-wav-with-silence: channels, files, tables, what they say."""
+"""wav-reverberate, extend-wav-with-silence and wav-perturb."""
 from __future__ import annotations
 
 from pathlib import Path
@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from command_lines import read_table, run, write_table
 
+from nnet3py.cli.main import load
 from nnet3py.feat.options import RoomOptions, SilenceOptions
-from nnet3py.feat.sound import AddedSignal, reverberate, with_silence
+from nnet3py.feat.sound import AddedSignal, random_volume, reverberate, with_silence, with_speed
 from nnet3py.formats.foreign_files import WAVE, Wave, read_wave, write_wave
 from nnet3py.io.object_files import read_object, write_object
 
@@ -115,3 +116,52 @@ def test_silence_that_cannot_be(sounds: dict[str, np.ndarray], capfd: pytest.Cap
     assert "--silence-search-length=0.5 --silence-extract-length=1" in said and not Path("out.wav").exists()
     run("extend-wav-with-silence", "ark:in.ark", "out.wav", status=255)
     assert "Cannot mix archives with regular files" in capfd.readouterr().err
+
+
+WAV_RATE = 16000
+ROUNDED_TO_16_BITS = 0.5001        # samples are written with 16 bits
+
+
+@pytest.fixture
+def waves(here: Path) -> dict[str, Wave]:
+    rng = np.random.default_rng(5)
+    made = {key: Wave(WAV_RATE, np.rint(rng.normal(0, 1000, (channels, 4000))).astype(np.float32))
+            for key, channels in (("a", 1), ("b", 2))}
+    write_table("ark:wav.ark", WAVE, made)
+    return made
+
+
+def perturb(*words: str, status: int = 0) -> None:
+    assert load("wav-perturb").execute([*words]) == status
+
+
+def written(name: str) -> dict[str, Wave]:
+    return read_table(f"ark:{name}", WAVE)
+
+
+def test_one_speed_for_all(waves: dict[str, Wave], capfd: pytest.CaptureFixture[str]) -> None:
+    perturb("--speed=1.1", "ark:wav.ark", "ark:out")
+    found = written("out")
+    for key, sound in waves.items():
+        np.testing.assert_allclose(found[key].samples, with_speed(sound.samples, 1.1), atol=ROUNDED_TO_16_BITS)
+        assert found[key].rate == WAV_RATE
+    assert "Perturbed 2 wave files\n" in capfd.readouterr().err
+
+
+def test_speeds_and_volumes_of_utterances(waves: dict[str, Wave], capfd: pytest.CaptureFixture[str]) -> None:
+    Path("speeds").write_text("a 0.9\nc 1.0\n")
+    perturb("--utt2speed=ark,t:speeds", "--min-volume=0.125", "--max-volume=2", "--srand=3", "ark:wav.ark", "ark:out")
+    found = written("out")
+    assert list(found) == ["a"]
+    expected = random_volume(3, "a", 0.125, 2.0) * with_speed(sounds["a"].samples, 0.9)
+    np.testing.assert_allclose(found["a"].samples, expected, atol=ROUNDED_TO_16_BITS)
+    messages = capfd.readouterr().err
+    assert "No speed for utterance b" in messages and "Perturbed 1 wave files; 1 had no speed" in messages
+
+
+def test_what_cannot_be_perturbed(waves: dict[str, Wave], capfd: pytest.CaptureFixture[str]) -> None:
+    perturb("ark:/dev/null", "ark:out", status=1)
+    for words, message in ((["--min-volume=0"], "expected factors above 0"), (["--max-volume=0.5"], "ascending"),
+                           (["--min-volume=nan"], "nan"), (["--speed=0"], "between 0.1 and 10")):
+        perturb(*words, "ark:wav.ark", "ark:new", status=255)
+        assert message in capfd.readouterr().err and not Path("new").exists()
