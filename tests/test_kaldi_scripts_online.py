@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import read_table
 from driver_cases import TDNN, write_alignments, write_configs, write_egs
 from io_samples import read_table
 from kaldi_scripts import (
@@ -24,7 +25,7 @@ from kaldi_scripts import (
 )
 from online_cases import KEYS, PACKAGE
 from paths import ROOT, shared_folder, shared_golden
-from test_cli_online_decode import write_inputs
+from test_cli_online import write_inputs
 
 import nnet3py
 from nnet3py.cli.process.kaldi_programs import missing_programs
