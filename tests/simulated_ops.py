@@ -1,4 +1,4 @@
-"""Lets the tests of the CPU's operations run on their CUDA twins: a pytest plugin that changes ``get_ops``.
+"""Lets the tests of the CPU's operations run on CUDA: a pytest plugin that changes ``get_ops``.
 
 ``NUMBA_ENABLE_CUDASIM=1 pytest -p simulated_ops tests/test_ops_rows.py`` runs them in numba's simulator, with grids and
 blocks that no size is a multiple of; without the variable they run on a GPU, with the grids that are used there.
@@ -32,7 +32,7 @@ def storage(array: np.ndarray) -> np.ndarray:
     return array
 
 
-class Twins:
+class SimulatedOps:
     """The operations of the device under test, for arguments on the host."""
 
     device = "cuda"
@@ -94,10 +94,10 @@ def view_like(cuda: Any, copy: Any, whole: np.ndarray, view: np.ndarray) -> Any:
 
 
 def pytest_configure(config: Any) -> None:
-    """Give the tests that ask for the CPU's operations the twins instead."""
+    """Give the tests that ask for the CPU's operations those of the device instead."""
     get_ops = nnet3py.ops.get_ops
-    config.twins = Twins(get_ops)
-    nnet3py.ops.get_ops = lambda name="cpu": config.twins      # type: ignore[assignment]
+    config.simulated_ops = SimulatedOps(get_ops)
+    nnet3py.ops.get_ops = lambda name="cpu": config.simulated_ops      # type: ignore[assignment]
     if device.is_simulated():
         import simulator_turns
         simulator_turns.install()
@@ -120,9 +120,9 @@ def is_too_large(item: Any) -> bool:
 
 def pytest_runtest_setup(item: Any) -> None:
     """Each test has another launch, but only one, since the order of a sum depends on it."""
-    item.config.twins.change_launch()
+    item.config.simulated_ops.change_launch()
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say which operations were called, so that a test can see that the twins were asked."""
-    terminalreporter.write_line("twins called: " + " ".join(sorted(terminalreporter.config.twins.called)))
+    """Say which operations were called, so that a test can see that they were asked."""
+    terminalreporter.write_line("operations called: " + " ".join(sorted(terminalreporter.config.simulated_ops.called)))

@@ -51,7 +51,7 @@ def test_in_the_simulator(names, families, elementwise):
     command = [sys.executable, "-m", "pytest", "-p", "simulated_ops", "-p", "no:cacheprovider", "-x", "-q", *files]
     result = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=TESTS.parent)
     assert result.returncode == 0, result.stdout
-    called = re.search(r"twins called: (.*)", result.stdout)
+    called = re.search(r"operations called: (.*)", result.stdout)
     assert called, result.stdout
     wanted = {operation.name for family in families.split() for operation in table.FAMILIES[family]}
     if "chain" in names:           # test_cuda_chain.py has the other operations of chain training

@@ -44,8 +44,9 @@ def of_loop(loop: Any, file: str, module: str, rows_of: str = "", cost: int = 1,
     function = formula.bound(loop, file, module)
     if rows_of:
         arguments = OPERATIONS[loop.__name__].arguments
-        parts = (one.name + "[first:last]" * (one.kind == "mat" and one.name != whole) for one in arguments)
+        parts = (argument.name + "[first:last]" * (argument.kind == "mat" and argument.name != whole)
+                 for argument in arguments)
         source = _SHARED_LOOP.format(
-            name=loop.__name__, names=", ".join(one.name for one in arguments), parts=", ".join(parts))
+            name=loop.__name__, names=", ".join(argument.name for argument in arguments), parts=", ".join(parts))
         function = function_of_text(source, {"loop": formula(loop)}, function)
     return operation(rows_of=rows_of, cost=cost)(function)
