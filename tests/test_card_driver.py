@@ -180,7 +180,7 @@ def run_on_the_card(*words: str) -> tuple[int, int, int]:
 def test_training_on_the_card() -> None:
     """With numba's real CUDA target: compiled kernels, copies that come late, graphs."""
     passed, kernels, graphs = run_on_the_card("tests/test_trainer.py", "tests/test_chain_trainer.py", "-k",
-                                              "fade or same_seed or masks or changing or improves_the_objective")
+                                              "fade or seed_makes or masks or changing or improves_the_objective")
     assert passed >= 10 and kernels >= 25 and graphs >= 90
 
 
