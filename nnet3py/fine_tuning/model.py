@@ -255,7 +255,6 @@ def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
     return next((phones.names[number] for number in numbers if number in phones.names), "")
 
 
-
 # -- names of phones ---------------------------------------------------------------------------------------------------
 
 _MARK_OF_KIND = {kind: mark for mark, kind in POSITIONS.items()}

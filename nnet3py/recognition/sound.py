@@ -267,9 +267,6 @@ def _library() -> Any:
     return soundfile
 
 
-
-
-
 class Listed(NamedTuple):
     """A file of sound; ``name`` is the file name of its result without ending, with subfolders of the given folder."""
 

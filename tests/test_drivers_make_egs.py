@@ -1,4 +1,4 @@
-"""nnet3py/drivers/make_egs.py: whole folders of examples by the real programs, and again after a kill."""
+"""Whole folders of examples by the real programs, and again after a kill."""
 from __future__ import annotations
 
 import gzip
