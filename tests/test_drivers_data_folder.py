@@ -26,7 +26,7 @@ from nnet3py.drivers.executor import Job, JobsFailed
 from nnet3py.drivers.options import EgsOptions, check_plain
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 
 UTTERANCES = ("a-1", "a-2", "b-1", "b-2")
 
@@ -34,9 +34,8 @@ UTTERANCES = ("a-1", "a-2", "b-1", "b-2")
 def make(path: Path, **lists: str | None) -> Path:
     """A data directory of two speakers; ``lists`` replaces its lists, with dots for the underscores."""
     path.mkdir()
-    with TableWriter(f"ark,scp:{path}/feats.ark,{path}/feats.scp", FLOAT_MATRIX) as writer:
-        for number, utterance in enumerate(UTTERANCES, 5):
-            writer.write(utterance, np.ones((number, 3), dtype=np.float32))
+    write_table(f"ark,scp:{path}/feats.ark,{path}/feats.scp", FLOAT_MATRIX,
+                ((utterance, np.ones((number, 3), dtype=np.float32)) for number, utterance in enumerate(UTTERANCES, 5)))
     texts: dict[str, str | None] = {
         "utt2spk": "".join(f"{utterance} {utterance[0]}\n" for utterance in UTTERANCES),
         "spk2utt": "a a-1 a-2\nb b-1 b-2\n", "text": "".join(f"{utterance} some words\n" for utterance in UTTERANCES),

@@ -10,7 +10,7 @@ from driver_chain_cases import NUM_EGS, write_chain_egs
 from nnet3py.drivers.egs_folder import EgsFolder, Source, combine_egs
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 
 INFO = {"feat_dim": "40", "ivector_dim": "0", "num_archives": "2", "num_frames": "1000", "frames_per_eg": "8",
         "egs_per_archive": "62", "left_context": "12", "right_context": "10"}
@@ -134,9 +134,7 @@ def with_lists(folder: Path, num_archives: int) -> Path:
     for path in [*folder.glob("cegs.*.ark"), *folder.glob("*.cegs")]:
         examples = list(read_chain_egs(f"ark:{path}"))
         name = path.with_suffix(".scp")
-        with TableWriter(f"ark,scp:{path},{name}", CHAIN_EXAMPLE) as writer:
-            for key, eg in examples:
-                writer.write(key, eg)
+        write_table(f"ark,scp:{path},{name}", CHAIN_EXAMPLE, examples)
     return folder
 
 

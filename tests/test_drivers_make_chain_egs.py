@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from egs_source import DIM, NAMES, make_source
+from io_samples import read_table
 from job_recorder import Recorder
 from paths import DATA
 
@@ -15,7 +16,6 @@ from nnet3py.drivers.make_chain_egs import make_chain_egs
 from nnet3py.drivers.options import ChainEgsOptions
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, NnetChainExample
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.io.tables import SequentialReader
 
 NO_MEANS = "--norm-means=false"
 NUM_PDFS = 56
@@ -27,8 +27,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def examples(path: Path) -> dict[str, NnetChainExample]:
-    with SequentialReader(f"ark:{path}", CHAIN_EXAMPLE) as reader:
-        return dict(reader)
+    return read_table(f"ark:{path}", CHAIN_EXAMPLE)
 
 
 def test_examples_of_alignments_by_the_command(source: Path, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
+from command_lines import read_table
 from kaldi_scripts import NO_NORMALIZATION, PREPARE_LANG, shell, write_work_folder
 
 from nnet3py.acoustic_model import read_model
@@ -110,8 +111,7 @@ def test_weights_of_frames(work: Path) -> None:
 cp exp/tdnn/tree exp/lats
 echo "{NO_NORMALIZATION}" > exp/lats/cmvn_opts
 steps/best_path_weights.sh --cmd run.pl --acwt 0.1 kaldi/data/train exp/lats exp/weights""")
-    with SequentialReader(f"scp:{work}/exp/weights/weights.scp", FLOAT_VECTOR) as reader:
-        found = dict(reader)
+    found = read_table(f"scp:{work}/exp/weights/weights.scp", FLOAT_VECTOR)
     assert {key: len(weights) for key, weights in found.items()}.items() <= frames(work).items() and found
     assert all(0.0 < float(weights.min()) and float(weights.max()) <= 1.0 + ROUNDING for weights in found.values())
 

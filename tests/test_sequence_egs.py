@@ -29,14 +29,13 @@ from nnet3py.egs.sequence_egs import (
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import to_dense
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.transducers.fst_text import read_text_fst
 
 
 def write_merged(path: Path, examples: Iterable[Any], size: str) -> None:
-    with TableWriter(f"ark:{path}", CHAIN_EXAMPLE) as writer:
-        for key, example in ExampleMerger(MinibatchSizes(size), False, merge_chain_examples).merge(examples):
-            writer.write(key, example)
+    write_table(f"ark:{path}", CHAIN_EXAMPLE,
+                ExampleMerger(MinibatchSizes(size), False, merge_chain_examples).merge(examples))
 
 
 def test_merged_examples_have_kaldis_bytes(tmp_path: Path) -> None:

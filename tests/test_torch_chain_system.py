@@ -9,6 +9,7 @@ from paths import DATA
 pytest.importorskip("torch", reason="the extra torch")
 
 import torch
+from io_samples import read_table
 
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.chain.den_fst import make_den_fst
@@ -18,7 +19,6 @@ from nnet3py.egs.chain_example import Supervision, read_supervisions
 from nnet3py.errors import FormatError, ShapeError
 from nnet3py.formats.holders import INT_PAIR_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.tables import SequentialReader
 from nnet3py.torch import (
     ChainLoss,
     ChainSystem,
@@ -40,8 +40,7 @@ def system() -> ChainSystem:
 
 @pytest.fixture(scope="module")
 def pairs() -> list[np.ndarray]:
-    with SequentialReader(f"ark:{FOLDER / 'phones.len'}", INT_PAIR_VECTOR) as reader:
-        return [value for _, value in reader]
+    return [value for value in read_table(f"ark:{FOLDER / 'phones.len'}", INT_PAIR_VECTOR).values()]
 
 
 def same(left: Supervision, right: Supervision) -> bool:

@@ -18,7 +18,7 @@ from nnet3py.graphs.hmms import add_self_loops, expand_hmms, to_pdfs
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.fst_operations import connected, renumbered, without_epsilons
+from nnet3py.transducers.fst_operations import connected, without_epsilons
 
 logger = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ def _busiest_first(fst: Fst) -> Fst:
     logger.info("Number of states is %d and arcs %d; number of states with in-degree <= %d is %d and with out-degree "
                 "<= %d is %d", fst.num_states, fst.num_arcs, _FEW_ARCS, (entering <= _FEW_ARCS).sum(), _FEW_ARCS,
                 (leaving <= _FEW_ARCS).sum())
-    return renumbered(fst, np.argsort(-(leaving + entering), kind="stable"))
+    return fst.selected(np.argsort(-(leaving + entering), kind="stable"))
 
 
 def _log_size(what: str, fst: Fst, pass_number: str = "") -> None:

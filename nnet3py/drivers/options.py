@@ -14,13 +14,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nnet3py.chain.options import SupervisionOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import CheckedOptions, defaults, like, opt, settings_of, with_values
+from nnet3py.option_fields import CheckedOptions, defaults, like, opt, options_class, settings_of, with_values
 from nnet3py.option_file import checked_value, split
 from nnet3py.training.options import ChainOptions as ObjectiveOptions
 from nnet3py.training.options import CombineOptions, TrainerOptions
@@ -29,17 +28,7 @@ _OPTIMIZATION = "trainer.optimization."
 
 
 class DriverOptions(CheckedOptions):
-    """Base of the drivers' option classes (dataclasses), with the ``__init__`` of all of them.
-
-    ``dataclass`` would compile an ``__init__`` for each class of many fields, which takes several milliseconds whenever
-    a command of a driver is started.
-    """
-
-    def __init__(self, **values: Any) -> None:
-        for field in dataclasses.fields(self):   # type: ignore[arg-type]
-            setattr(self, field.name, values.pop(field.name, field.default))
-        if values:
-            raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
+    """Base of the drivers' option classes, which are dataclasses."""
 
     def command(self, program: str) -> str:
         """Return the command line of ``program`` with these options, quoted for a shell, without default values."""
@@ -67,7 +56,7 @@ def _word(value: Any) -> str:
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class JobOptions(DriverOptions):
     """Options of all work in stages and jobs."""
 
@@ -86,7 +75,7 @@ class JobOptions(DriverOptions):
     cleanup: bool = opt("cleanup", True, "Remove files after their last use", harmless=True)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class CommonOptions(JobOptions):
     """Options of all training drivers."""
 
@@ -164,7 +153,7 @@ class CommonOptions(JobOptions):
             raise UsageError(f"--{_OPTIMIZATION}momentum={self.momentum:g}: expected 0 or more, and below 1")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class AcousticOptions(CommonOptions):
     """Options of the drivers of acoustic models, which have a transition model and a network."""
 
@@ -183,7 +172,7 @@ class AcousticOptions(CommonOptions):
             raise UsageError("no alignments were given", "give --ali-dir=exp/tri_ali")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RawOptions(CommonOptions):
     """Options of the drivers of raw networks."""
 
@@ -200,14 +189,14 @@ class RawOptions(CommonOptions):
                                       harmless=True)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class DnnPart(DriverOptions):
     """Options of networks without recurrence, which are trained on one frame of an example at a time."""
 
     frames_per_eg: int = opt("egs.frames-per-eg", 8, "Labeled frames per example")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RnnPart(DriverOptions):
     """Options of recurrent networks, which are trained on whole chunks."""
 
@@ -230,27 +219,27 @@ class RnnPart(DriverOptions):
                                             "up to which derivatives are propagated")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class DnnOptions(DnnPart, AcousticOptions):
     """Options of train-dnn."""
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RawDnnOptions(DnnPart, RawOptions):
     """Options of train-raw-dnn."""
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RnnOptions(RnnPart, AcousticOptions):
     """Options of train-rnn."""
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RawRnnOptions(RnnPart, RawOptions):
     """Options of train-raw-rnn."""
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class ChainOptions(CommonOptions):
     """Options of train-chain."""
 
@@ -396,7 +385,7 @@ class ChainOptions(CommonOptions):
 Self = TypeVar("Self", bound="CommonEgsOptions")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class CommonEgsOptions(DriverOptions):
     """Options of making examples of any kind; names and defaults are Kaldi's."""
 
@@ -454,7 +443,7 @@ class CommonEgsOptions(DriverOptions):
         return with_values(self, values)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class EgsOptions(CommonEgsOptions):
     """Options of making frame-level examples."""
 
@@ -467,7 +456,7 @@ class EgsOptions(CommonEgsOptions):
                                 "frames", least=0)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class ChainEgsOptions(CommonEgsOptions):
     """Options of making chain examples."""
 

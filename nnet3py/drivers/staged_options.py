@@ -5,19 +5,18 @@ Names and defaults are those of Kaldi's scripts, where these have such an option
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import ClassVar
 
 from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.drivers.options import JobOptions, check_plain
 from nnet3py.errors import UsageError
 from nnet3py.ivectors.options import OnlineSettings
-from nnet3py.option_fields import like, opt
+from nnet3py.option_fields import like, opt, options_class
 from nnet3py.training.options import TrainerOptions
 from nnet3py.trees import BuildOptions
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class WorkOptions(JobOptions):
     """Options that all drivers of :class:`~nnet3py.drivers.staged.StagedWork` have."""
 
@@ -38,7 +37,7 @@ class WorkOptions(JobOptions):
         super().check()
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class ExtractorOptions(WorkOptions):
     """Options of train-ivector-extractor."""
 
@@ -91,7 +90,7 @@ class ExtractorOptions(WorkOptions):
             raise UsageError(f"--min-post={self.min_post:g}: expected below 0.5")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class IvectorOptions(WorkOptions):
     """Options of extract-ivectors."""
 
@@ -111,7 +110,7 @@ class IvectorOptions(WorkOptions):
     folders = (*WorkOptions.folders, "extractor_dir")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class TreeOptions(WorkOptions):
     """Options of nnet3-build-tree."""
 
@@ -140,7 +139,7 @@ class TreeOptions(WorkOptions):
                              "about 3500 for 100 hours of speech and more, some hundreds for few hours")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class FlatStartOptions(WorkOptions):
     """Options of prepare-e2e."""
 
@@ -178,7 +177,7 @@ class FlatStartOptions(WorkOptions):
 _CRITERIA = ("mmi", "mpfe", "smbr")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class LatticesOptions(WorkOptions):
     """Options of make-denlats, which train-discriminative has as well."""
 
@@ -206,7 +205,7 @@ class LatticesOptions(WorkOptions):
     more_folders = ("online_ivector_dir", "graph_dir")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class DiscriminativeTrainingOptions(LatticesOptions):
     """Options of train-discriminative."""
 

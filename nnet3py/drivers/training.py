@@ -424,10 +424,8 @@ def why_no_gpu() -> str | None:
     if reason is not None:
         return reason
     try:
-        from nnet3py.ops.cuda import why_not_usable
-
         get_ops("cuda")
-        return why_not_usable()
+        return None
     except (DeviceError, ImportError) as error:
         return str(error)
 

@@ -1,16 +1,14 @@
 """Options of making training examples: how utterances are cut, and how images are changed at random. Light."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 LONGEST_CHUNK = 10_000_000     # frames, more than a day of speech
 FILL_MODES = ("nearest", "reflect")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class SplitOptions:
     """Options of cutting utterances into examples. Kaldi: ExampleGenerationConfig.
 
@@ -63,7 +61,7 @@ class SplitOptions:
         return cls(num_frames=lengths, **others)
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class ImageOptions:
     """Options of random changes to images. Kaldi: ImageAugmentationConfig."""
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.drivers.executor import Executor
@@ -139,7 +139,8 @@ def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: 
     UsageError : invalid options
     """
     try:
-        values = FineTuneOptions(model=os.fspath(model), data=os.fspath(data), out=os.fspath(out), **options)
+        fields: dict[str, Any] = {**options, "model": os.fspath(model), "data": os.fspath(data), "out": os.fspath(out)}
+        values = FineTuneOptions(**fields)
     except TypeError as error:
         raise UsageError(str(error), "see the fields of nnet3py.fine_tuning.plan.FineTuneOptions") from None
     return run(values, terminal)
