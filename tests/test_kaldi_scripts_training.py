@@ -9,7 +9,7 @@ import re
 from pathlib import Path
 
 import pytest
-from command_lines import read_table
+from io_samples import read_table
 from kaldi_scripts import NO_NORMALIZATION, PREPARE_LANG, shell, write_work_folder
 
 from nnet3py.acoustic_model import read_model
