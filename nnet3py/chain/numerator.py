@@ -80,25 +80,20 @@ def state_times(fst: Fst) -> np.ndarray:
 
 
 class TimedGraphs(NamedTuple):
-    """Graphs whose nodes are in levels, as arrays; arcs lead to the next level, and are sorted by row of the output.
+    """Graphs whose nodes are in levels, as arrays; arcs lead to the next level, and are sorted by row of the output."""
 
-    Attributes
-    ----------
-    num_graphs, num_levels : nodes are sorted by graph, then level; each graph begins in a node of its own
-    row_starts : int64 (rows + 1,); the arcs of row r of the output are ``row_starts[r]`` to ``row_starts[r + 1]``
-    rows, columns : int32 (arcs,), row and column of each arc's score in the output
-    costs, finals : float32, costs of arcs and final costs of nodes; infinity for a node that is not final
-    tables : the arguments of ``chain_numerator`` from ``sources`` to ``level_starts``
-    """
-
+    # num_graphs, num_levels: nodes are sorted by graph, then level; each graph begins in a node of its own
     num_graphs: int
     num_levels: int
+    # int64 (rows + 1,); the arcs of row r of the output are ``row_starts[r]`` to ``row_starts[r + 1]``
     row_starts: np.ndarray
+    # rows, columns: int32 (arcs,), row and column of each arc's score in the output
     rows: np.ndarray
     columns: np.ndarray
+    # costs, finals: float32, costs of arcs and final costs of nodes; infinity for a node that is not final
     costs: np.ndarray
     finals: np.ndarray
-    tables: tuple[np.ndarray, ...]
+    tables: tuple[np.ndarray, ...]  # the arguments of ``chain_numerator`` from ``sources`` to ``level_starts``
 
 
 def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
@@ -176,21 +171,14 @@ def _between_sequences(fst: Fst, times: np.ndarray, num_frames: int) -> tuple[np
 
 
 class CyclicGraphs(NamedTuple):
-    """Graphs of sequences without times, as arrays; every path with as many arcs as the sequence has frames counts.
+    """Graphs of sequences without times, as arrays; every path with as many arcs as the sequence has frames counts."""
 
-    Attributes
-    ----------
-    columns : int32, the pdfs that each sequence uses, one sequence after the other; only these are scored
-    first_columns : int64 (sequences + 1,), where the columns of each sequence begin, and the end
-    num_states : the number of states of all graphs
-    weights : the arguments ``finals``, ``in_weights``, ``out_weights`` of ``chain_cyclic_numerator``
-    tables : the arguments of ``chain_cyclic_numerator`` from ``in_starts`` to ``first_columns``
-    """
-
-    columns: np.ndarray
-    first_columns: np.ndarray
-    num_states: int
+    columns: np.ndarray  # int32, the pdfs that each sequence uses, one sequence after the other; only these are scored
+    first_columns: np.ndarray  # int64 (sequences + 1,), where the columns of each sequence begin, and the end
+    num_states: int  # the number of states of all graphs
+    # the arguments ``finals``, ``in_weights``, ``out_weights`` of ``chain_cyclic_numerator``
     weights: tuple[np.ndarray, ...]
+    # the arguments of ``chain_cyclic_numerator`` from ``in_starts`` to ``first_columns``
     tables: tuple[np.ndarray, ...]
 
 

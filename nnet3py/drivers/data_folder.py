@@ -377,18 +377,11 @@ def split(utterances: Sequence[str], utt2spk: Mapping[str, str], num_parts: int,
 
 @dataclass(frozen=True)
 class ArchivePlan:
-    """Numbers of archives of examples, which jobs write at random to intermediate archives, then shuffle and split.
+    """Numbers of archives of examples, which jobs write at random to intermediate archives, then shuffle and split."""
 
-    Attributes
-    ----------
-    num_archives : int, number of final archives, ``num_intermediate`` × ``multiple``
-    num_intermediate : int, number of intermediate archives; a job writes to all of them at the same time
-    multiple : int, number of final archives for each intermediate one; 1 if a job can have all archives open
-    """
-
-    num_archives: int
-    num_intermediate: int
-    multiple: int
+    num_archives: int  # number of final archives, ``num_intermediate`` × ``multiple``
+    num_intermediate: int  # number of intermediate archives; a job writes to all of them at the same time
+    multiple: int  # number of final archives for each intermediate one; 1 if a job can have all archives open
 
     @property
     def intermediates(self) -> range:

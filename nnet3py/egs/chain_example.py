@@ -184,23 +184,17 @@ Example = TypeVar("Example", bound="SequenceExample")
 
 @dataclass
 class SequenceOutput:
-    """Base of the outputs of chain and discriminative examples.
-
-    Attributes
-    ----------
-    name : the name of the network's output node
-    indexes : int32 (rows, 3), the Indexes (n, t, x) of the rows: for frame i of sequence n of S sequences,
-        row i × S + n is (n, t0 + i × step, 0)
-    supervision : the supervision of all sequences
-    deriv_weights : factors of the derivatives of the rows, float32 (rows,); empty: all are 1
-    """
+    """Base of the outputs of chain and discriminative examples."""
 
     TAG: ClassVar[str]                # in files
     SUPERVISION: ClassVar[type[Any]]
 
-    name: str
+    name: str  # the name of the network's output node
+    # int32 (rows, 3), the Indexes (n, t, x) of the rows: for frame i of sequence n of S sequences, row i × S + n is
+    # (n, t0 + i × step, 0)
     indexes: np.ndarray
-    supervision: Any
+    supervision: Any  # the supervision of all sequences
+    # factors of the derivatives of the rows, float32 (rows,); empty: all are 1
     deriv_weights: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
 
     @classmethod

@@ -36,16 +36,10 @@ class WiderContext(Nnet3Error):
 
 
 class RecoveredTree(NamedTuple):
-    """Recovered tree.
+    """Recovered tree."""
 
-    Attributes
-    ----------
-    tree : tree of all phones and pdfs of the model
-    num_seen : number of pairs (left phone, phone) in the graph; the pdfs of all other pairs are guesses
-    """
-
-    tree: ContextDependency
-    num_seen: int
+    tree: ContextDependency  # tree of all phones and pdfs of the model
+    num_seen: int            # number of pairs (left phone, phone) in the graph; the pdfs of all other pairs are guesses
 
 
 def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, str] | None = None) -> RecoveredTree:

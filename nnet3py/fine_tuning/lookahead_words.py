@@ -103,18 +103,11 @@ class _Hmms:
 
 @dataclass
 class _Branch:
-    """Node of the prefix tree of new words.
+    """Node of the prefix tree of new words."""
 
-    Attributes
-    ----------
-    labels : labels of all words in the subtree, sorted
-    branches : next phone -> subtree
-    ending : labels of the words that end at this node
-    """
-
-    labels: list[int] = field(default_factory=list)
-    branches: dict[int, _Branch] = field(default_factory=dict)
-    ending: list[int] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)             # labels of all words in the subtree, sorted
+    branches: dict[int, _Branch] = field(default_factory=dict)  # next phone -> subtree
+    ending: list[int] = field(default_factory=list)             # labels of the words that end at this node
 
     @classmethod
     def of(cls, new_words: Collection[NewWord]) -> _Branch:
@@ -139,18 +132,11 @@ class _Arc(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """Continuation after the last phone of a word, copied from a state of the old graph.
+    """Continuation after the last phone of a word, copied from a state of the old graph."""
 
-    Attributes
-    ----------
-    arcs : target state, input label, output label and cost of each arc
-    final : cost of ending there
-    like : the state of the old graph
-    """
-
-    arcs: list[tuple[int, int, int, float]]
-    final: float
-    like: int
+    arcs: list[tuple[int, int, int, float]]  # target state, input label, output label and cost of each arc
+    final: float                             # cost of ending there
+    like: int                                # the state of the old graph
 
 
 class _HclWithWords:

@@ -65,26 +65,16 @@ NUM_LEARNED = 5000               # words of a large graph from which pronouncing
 
 @dataclass
 class ModelParts:
-    """Parts of a model besides its network; None for a part that can be neither read nor recovered.
+    """Parts of a model besides its network; None for a part that can be neither read nor recovered."""
 
-    Attributes
-    ----------
-    phones : table of phones
-    kinds : kind (begin, end, ...) of each phone; None if phones are not position-dependent
-    tree : the decision tree
-    lexicon : pairs of a word and its phones, without position marks
-    silence : name of the phone between words; empty for none
-    sentences : random sentences from the graph
-    notes : what was recovered and what was not, one line each
-    """
-
-    phones: SymbolTable
+    phones: SymbolTable  # table of phones
+    # kind (begin, end, ...) of each phone; None if phones are not position-dependent
     kinds: dict[int, str] | None = None
-    tree: ContextDependency | None = None
-    lexicon: list[tuple[str, tuple[str, ...]]] | None = None
-    silence: str = ""
-    sentences: list[Sentence] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    tree: ContextDependency | None = None                     # the decision tree
+    lexicon: list[tuple[str, tuple[str, ...]]] | None = None  # pairs of a word and its phones, without position marks
+    silence: str = ""                                         # name of the phone between words; empty for none
+    sentences: list[Sentence] = field(default_factory=list)   # random sentences from the graph
+    notes: list[str] = field(default_factory=list)            # what was recovered and what was not, one line each
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:

@@ -39,20 +39,12 @@ class Utterance(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Fault of the data.
+    """Fault of the data."""
 
-    Attributes
-    ----------
-    key : the utterance, file or word
-    kind : short name by which problems are counted, such as ``too long`` or ``unknown word``
-    message : the fault, with figures
-    is_fatal : whether the utterance cannot be used
-    """
-
-    key: str
-    kind: str
-    message: str
-    is_fatal: bool
+    key: str        # the utterance, file or word
+    kind: str       # short name by which problems are counted, such as ``too long`` or ``unknown word``
+    message: str    # the fault, with figures
+    is_fatal: bool  # whether the utterance cannot be used
 
 
 @dataclass

@@ -37,19 +37,13 @@ _FOLDERS_OF_SOUNDS = ("", "clips", "wavs", "audio")      # folders beside a tabl
 
 
 class _Raw(NamedTuple):
-    """Utterance as read from the data, before it gets a key.
+    """Utterance as read from the data, before it gets a key."""
 
-    Attributes
-    ----------
-    where : file and line, for messages
-    sound : sound file, or an entry of wav.scp
-    start, end : in seconds
-    """
-
-    where: str
-    sound: str
+    where: str  # file and line, for messages
+    sound: str  # sound file, or an entry of wav.scp
     text: str
     speaker: str = ""
+    # start, end: in seconds
     start: float = 0.0
     end: float = TO_THE_END
 

@@ -273,17 +273,11 @@ def _write_hcl(work: WorkFolder, graph: LookaheadGraph, model: TransitionModel,
 
 
 class _NewText(NamedTuple):
-    """Language model of the new text.
+    """Language model of the new text."""
 
-    Attributes
-    ----------
-    model : n-gram model
-    label_of : label in HCL of each word of the model
-    labels, numbers : label in HCL, and number in words.txt, of each new word
-    """
-
-    model: Ngram
-    label_of: Mapping[str, int]
+    model: Ngram                 # n-gram model
+    label_of: Mapping[str, int]  # label in HCL of each word of the model
+    # labels, numbers: label in HCL, and number in words.txt, of each new word
     labels: Mapping[str, int]
     numbers: Mapping[str, int]
 

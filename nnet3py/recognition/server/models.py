@@ -13,18 +13,11 @@ from nnet3py.recognition.model_folder import Stamp, language_of, stamp
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A model that is served.
+    """A model that is served."""
 
-    Attributes
-    ----------
-    name : name of its folder, by which clients ask for it
-    recognizer : factory of streams, such as :class:`~nnet3py.recognition.recognizer.Recognizer`
-    stamp : state of its files when they were read, to notice changes
-    """
-
-    name: str
-    recognizer: Any
-    stamp: Stamp = frozenset()
+    name: str                   # name of its folder, by which clients ask for it
+    recognizer: Any             # factory of streams, such as :class:`~nnet3py.recognition.recognizer.Recognizer`
+    stamp: Stamp = frozenset()  # state of its files when they were read, to notice changes
 
 
 @dataclass(frozen=True)
@@ -49,18 +42,11 @@ class ServedModels:
 
 
 class Reloaded(NamedTuple):
-    """The outcome of reading models again.
+    """The outcome of reading models again."""
 
-    Attributes
-    ----------
-    models : ServedModels after reading
-    changes : messages about changed models
-    problems : messages about models that could not be read, which stay as they were
-    """
-
-    models: ServedModels
-    changes: list[str]
-    problems: list[str]
+    models: ServedModels  # those after reading
+    changes: list[str]    # messages about changed models
+    problems: list[str]   # messages about models that could not be read, which stay as they were
 
 
 class ModelLoader:

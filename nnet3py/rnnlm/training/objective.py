@@ -29,20 +29,12 @@ _MOST_WORDS = 2_000_000          # of the text that the n-gram model is estimate
 
 
 class Comparison(NamedTuple):
-    """Objective of a minibatch's outputs, and its derivatives.
+    """Objective of a minibatch's outputs, and its derivatives."""
 
-    Attributes
-    ----------
-    log_prob : weighted sum of the words' log-probabilities, in nats
-    penalty : weighted sum of the penalties of log Z, at most 0; the objective is ``log_prob + penalty``
-    output_deriv : float32 (rows, dim), derivative with respect to the outputs
-    vector_deriv : float32 (words, dim), derivative with respect to the words' vectors
-    """
-
-    log_prob: float
-    penalty: float
-    output_deriv: np.ndarray
-    vector_deriv: np.ndarray
+    log_prob: float  # weighted sum of the words' log-probabilities, in nats
+    penalty: float  # weighted sum of the penalties of log Z, at most 0; the objective is ``log_prob + penalty``
+    output_deriv: np.ndarray  # float32 (rows, dim), derivative with respect to the outputs
+    vector_deriv: np.ndarray  # float32 (words, dim), derivative with respect to the words' vectors
 
 
 def word_scores(outputs: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -181,16 +173,10 @@ class WordDistribution:
 
 
 class Sample(NamedTuple):
-    """Sample of words.
+    """Sample of words."""
 
-    Attributes
-    ----------
-    words : int64 (drawn,), increasing
-    log_counts : float32 (drawn,), log of the number of words that each stands for, as for :func:`compare`
-    """
-
-    words: np.ndarray
-    log_counts: np.ndarray
+    words: np.ndarray       # int64 (drawn,), increasing
+    log_counts: np.ndarray  # float32 (drawn,), log of the number of words that each stands for, as for :func:`compare`
 
 
 def inclusion_probs(weights: np.ndarray, count: int) -> np.ndarray:

@@ -132,17 +132,12 @@ def read_sentences(paths: Sequence[str], vocabulary: Vocabulary) -> Sentences:
 
 @dataclass
 class WordMinibatch:
-    """Minibatch of sequences of one length.
+    """Minibatch of sequences of one length."""
 
-    Attributes
-    ----------
-    inputs, targets : int32 (sequences, length), words, and the word after each of them
-    weights : float32 (sequences, length), 1 for targets, 0 for context and padding
-    """
-
+    # inputs, targets: int32 (sequences, length), words, and the word after each of them
     inputs: np.ndarray
     targets: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray  # float32 (sequences, length), 1 for targets, 0 for context and padding
 
     @property
     def num_words(self) -> int:
@@ -152,18 +147,11 @@ class WordMinibatch:
 
 @dataclass
 class _Pieces:
-    """Pieces of sentences.
+    """Pieces of sentences."""
 
-    Attributes
-    ----------
-    starts : int64 (pieces,), index of the first target among all words
-    lengths : int64 (pieces,), numbers of targets
-    contexts : int64 (pieces,), numbers of words before them that are context
-    """
-
-    starts: np.ndarray
-    lengths: np.ndarray
-    contexts: np.ndarray
+    starts: np.ndarray    # int64 (pieces,), index of the first target among all words
+    lengths: np.ndarray   # int64 (pieces,), numbers of targets
+    contexts: np.ndarray  # int64 (pieces,), numbers of words before them that are context
 
 
 def _cut(sentences: Sentences, chunk_length: int, rng: np.random.Generator | None = None) -> _Pieces:

@@ -215,20 +215,12 @@ def words_request(num_sequences: int, length: int, trains: bool) -> ComputationR
 
 @dataclass
 class _Group:
-    """Rows of the output for which the objective is computed over the same sample of words, or over all words.
+    """Rows of the output for which the objective is computed over the same sample of words, or over all words."""
 
-    Attributes
-    ----------
-    rows : indexes of the rows
-    words : indexes of the sampled words in the minibatch's words (:attr:`_Comparisons.words`)
-    targets : int64 (rows,), for each row the index in ``words`` of the word that follows
-    log_counts : float32 (words,), as for :func:`compare`; None for all words
-    """
-
-    rows: slice | np.ndarray
-    words: slice | np.ndarray
-    targets: np.ndarray
-    log_counts: np.ndarray | None
+    rows: slice | np.ndarray       # indexes of the rows
+    words: slice | np.ndarray      # indexes of the sampled words in the minibatch's words (:attr:`_Comparisons.words`)
+    targets: np.ndarray            # int64 (rows,), for each row the index in ``words`` of the word that follows
+    log_counts: np.ndarray | None  # float32 (words,), as for :func:`compare`; None for all words
 
 
 class _Comparisons:

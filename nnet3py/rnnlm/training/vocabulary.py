@@ -101,21 +101,14 @@ class Vocabulary:
 
 
 class Feature(NamedTuple):
-    """A feature of words: a column of the feature matrix.
+    """A feature of words: a column of the feature matrix."""
 
-    Attributes
-    ----------
-    kind : CONSTANT; SPECIAL or WORD, a feature of one word; UNIGRAM, the log-probability; LENGTH, in letters; or
-        INITIAL, FINAL, MATCH: letters at the beginning, at the end, anywhere inside
-    text : the word or the letters; empty for other kinds
-    scale : factor of the log-probability, the length or the number of matches; the value of other features
-    offset : added to the value
-    """
-
+    # CONSTANT; SPECIAL or WORD, a feature of one word; UNIGRAM, the log-probability; LENGTH, in letters; or INITIAL,
+    # FINAL, MATCH: letters at the beginning, at the end, anywhere inside
     kind: str
-    text: str
-    scale: float
-    offset: float = 0.0
+    text: str  # the word or the letters; empty for other kinds
+    scale: float  # factor of the log-probability, the length or the number of matches; the value of other features
+    offset: float = 0.0  # added to the value
 
     def line(self) -> str:
         """Return the feature's line in Kaldi's features.txt, without its number."""
