@@ -276,11 +276,8 @@ class QueuedNumerator:
 def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) -> Iterator[QueuedNumerator]:
     """Compute the numerator of a minibatch; the result is valid inside the ``with`` block.
 
-    Parameters
-    ----------
-    ops : the device's operations
-    supervision : the supervision of all sequences
-    output : device matrix (rows, pdfs); row t S + s is frame t of sequence s, of S sequences
+    ``ops``: the device's operations. ``supervision``: the supervision of all sequences. ``output``: device matrix
+    (rows, pdfs); row t S + s is frame t of sequence s, of S sequences.
 
     Raises ShapeError if supervision and output have different numbers of frames or pdfs; Nnet3Error if the FST has
     epsilons, or is not valid for a supervision.

@@ -81,10 +81,7 @@ class CommandExecutor(Executor):
     a file beside the log (``log/q/NAME.sh``), because such commands cannot quote every argument. Ending the driver
     ends the command, which may or may not end the job on a machine of a grid.
 
-    Parameters
-    ----------
-    command : parsed ``--cmd``
-    slots : int, greatest number of calls at the same time; None: no limit
+    ``command``: parsed ``--cmd``. ``slots``: int, greatest number of calls at the same time; None: no limit.
     """
 
     def __init__(self, command: ParsedCommand, slots: int | None = None) -> None:

@@ -72,10 +72,8 @@ class FolderLock:
 class TrainingFolder:
     """Folder of a training: paths of its models, logs and configs, and its record of options.
 
-    Parameters
-    ----------
-    path : the folder as the user named it, relative or absolute, as commands name it, too
-    suffix : file suffix of models, ``raw`` or ``mdl``
+    ``path``: the folder as the user named it, relative or absolute, as commands name it, too. ``suffix``: file suffix
+    of models, ``raw`` or ``mdl``.
     """
 
     def __init__(self, path: str, suffix: str) -> None:

@@ -66,10 +66,8 @@ class GraphPhones:
     def spread(self, pairs: np.ndarray, size: int, passing: np.ndarray) -> np.ndarray:
         """Propagate values of states along arcs to all states that can be reached.
 
-        Parameters
-        ----------
-        pairs : int64 (pairs,), sorted, ``state * size + value``
-        passing : bool (arcs,), whether values are propagated along the arc
+        ``pairs``: int64 (pairs,), sorted, ``state * size + value``. ``passing``: bool (arcs,), whether values are
+        propagated along the arc.
 
         Returns all pairs, int64, sorted, those given included. Raises Nnet3Error for more than MOST_PAIRS pairs.
         """
@@ -353,10 +351,8 @@ def by_state(states: np.ndarray, arcs: np.ndarray) -> Callable[[np.ndarray], tup
     Its argument is an array of states; its results are the arcs of all these states, concatenated, and the number of
     arcs of each state.
 
-    Parameters
-    ----------
-    states : the state of each arc of the graph, such as its source
-    arcs : the arcs to look up, sorted by their state
+    ``states``: the state of each arc of the graph, such as its source. ``arcs``: the arcs to look up, sorted by their
+    state.
     """
     keys = states[arcs]
 

@@ -280,11 +280,8 @@ class _HclWithWords:
     def _state(self, labels: list[int], after: Collection[int] = (), final: float = float(NO_WEIGHT)) -> int:
         """Add a state, and return its number.
 
-        Parameters
-        ----------
-        labels : labels of words that can be output next
-        after : states of the old graph; their next labels can be output next, too
-        final : cost of ending at the state
+        ``labels``: labels of words that can be output next. ``after``: states of the old graph; their next labels can
+        be output next, too. ``final``: cost of ending at the state.
         """
         self._finals.append(final)
         self._reach.append((labels, set(after)))
@@ -312,11 +309,8 @@ class _HclWithWords:
     def _add_phone(self, branch: _Branch, phone: int, loop: int, has_label: bool) -> int:
         """Add the state of a phone, and everything after it up to the ends of words; return the state.
 
-        Parameters
-        ----------
-        branch : node of the prefix tree that the phone leads to
-        loop : transition-id of the phone's self-loop; 0 for none
-        has_label : whether the word's label was output on an earlier arc
+        ``branch``: node of the prefix tree that the phone leads to. ``loop``: transition-id of the phone's self-loop; 0
+        for none. ``has_label``: whether the word's label was output on an earlier arc.
         """
         labels = [] if has_label else sorted(set(branch.labels))
         state = self._state(labels)
@@ -353,9 +347,7 @@ class _HclWithWords:
                       costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Insert an arc without labels before the first arc of some states of the old graph.
 
-        Parameters
-        ----------
-        states, entries, costs : source, target and cost of each new arc
+        ``states``, ``entries``, ``costs``: source, target and cost of each new arc.
 
         Returns the new tables of states and arcs of the old graph.
         """

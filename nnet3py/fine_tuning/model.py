@@ -123,10 +123,8 @@ def read_parts(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wan
              with_sentences: bool = True) -> ModelParts:
     """Read the parts of a model from its files (``known_files``) or recover them from its graph.
 
-    Parameters
-    ----------
-    wanted : words whose pronunciations are needed, of a lookahead graph, which may have a million words; None for all
-    with_sentences : whether random sentences are drawn from the graph
+    ``wanted``: words whose pronunciations are needed, of a lookahead graph, which may have a million words; None for
+    all. ``with_sentences``: whether random sentences are drawn from the graph.
 
     Raises Nnet3Error for damaged files.
     """
@@ -210,10 +208,7 @@ def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: M
                 needed: Collection[int] | None = None, others: Collection[int] = ()) -> GraphLexicon | None:
     """Recover the lexicon and the silence phone from a graph; None if that is impossible.
 
-    Parameters
-    ----------
-    needed : words of the lexicon; None for all
-    others : further words for the result, not for ``parts.lexicon``
+    ``needed``: words of the lexicon; None for all. ``others``: further words for the result, not for ``parts.lexicon``.
     """
     if parts.kinds is None:
         if parts.lexicon is None:

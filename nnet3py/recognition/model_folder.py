@@ -492,10 +492,8 @@ def language_of(name: str) -> str:
 def find_model(lang: str | None = None, name: str | None = None) -> str:
     """Return the folder of a published model. vosk: Model.get_model_path.
 
-    Parameters
-    ----------
-    lang : a language, such as ``ko`` or ``en-us``, of which the first model is taken, preferably a small model
-    name : a model's name, such as ``vosk-model-small-ko-0.22``, which takes precedence over ``lang``
+    ``lang``: a language, such as ``ko`` or ``en-us``, of which the first model is taken, preferably a small model.
+    ``name``: a model's name, such as ``vosk-model-small-ko-0.22``, which takes precedence over ``lang``.
 
     Raises Nnet3Error if there is no such model; the hint names what to fetch and where to put it.
     """

@@ -72,10 +72,8 @@ class FeatureStream:
     def accept(self, samples: np.ndarray, rate: float) -> np.ndarray:
         """Take a block of samples, and return the frames whose window it completes.
 
-        Parameters
-        ----------
-        samples : float32 (samples,), of the range of 16 bits; any number
-        rate : samples a second, the same for the whole stream
+        ``samples``: float32 (samples,), of the range of 16 bits; any number. ``rate``: samples a second, the same for
+        the whole stream.
 
         Returns float32 (frames, dim), often none. Raises ShapeError for samples of more than one channel; NumericError
         for NaN or infinity among the samples; Nnet3Error for another rate than the options' that may not be resampled,

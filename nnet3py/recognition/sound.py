@@ -133,9 +133,7 @@ def open_sound(path: str, channel: int | None = None) -> Sound:
     WAVE files are read by nnet3py's reader or soundfile; others, also the sound of videos, by the first that is
     installed and can read them: the package soundfile, the package av, the program ffmpeg.
 
-    Parameters
-    ----------
-    channel : number of the channel, from 0; None: the mean of the channels
+    ``channel``: number of the channel, from 0; None: the mean of the channels.
 
     Raises FormatError for a file that is no sound; Nnet3Error for a file that none of the installed packages can read,
     or that does not exist; UsageError for a channel that the file does not have.

@@ -111,11 +111,8 @@ class SpeakerModel:
 class SpeakerStream:
     """A computer of speaker vectors for the segments of one stream.
 
-    Parameters
-    ----------
-    model : SpeakerModel
-    is_silence : bool (transition-ids + 1,), whether a transition-id is silence
-    frame_subsampling_factor : frames of features for each decoded frame
+    ``model``: SpeakerModel. ``is_silence``: bool (transition-ids + 1,), whether a transition-id is silence.
+    ``frame_subsampling_factor``: frames of features for each decoded frame.
     """
 
     def __init__(self, model: SpeakerModel, is_silence: np.ndarray, frame_subsampling_factor: int) -> None:

@@ -173,10 +173,8 @@ def state_of(stream: Stream) -> bytes:
 def stream_from(state: bytes, like: Stream) -> Stream:
     """Return a stream that continues from a saved state.
 
-    Parameters
-    ----------
-    state : bytes of :func:`state_of`
-    like : a stream without sound, of the same model and with the same settings
+    ``state``: bytes of :func:`state_of`. ``like``: a stream without sound, of the same model and with the same
+    settings.
 
     Raises Nnet3Error for damaged bytes, or the state of another model.
     """

@@ -122,10 +122,8 @@ class ModelLoader:
 def model_places(paths: Sequence[str], expected: Iterable[str] = ()) -> dict[str, str]:
     """Find models; return their paths by name. A folder in ``paths`` that is no model stands for the models in it.
 
-    Parameters
-    ----------
-    paths : folders, or acoustic models in model folders
-    expected : names of models that were served before: a folder with such a name counts as a model in any case
+    ``paths``: folders, or acoustic models in model folders. ``expected``: names of models that were served before: a
+    folder with such a name counts as a model in any case.
 
     Hidden folders are left out. Raises UsageError for two models of the same name.
     """

@@ -44,10 +44,7 @@ class Limits:
 class Pace:
     """The delay of a client whose sound comes too fast (a leaky bucket).
 
-    Parameters
-    ----------
-    limits : Limits, for ``max_speed`` and ``burst_seconds``
-    now : the time now, in seconds of a monotonic clock
+    ``limits``: Limits, for ``max_speed`` and ``burst_seconds``. ``now``: the time now, in seconds of a monotonic clock.
     """
 
     def __init__(self, limits: Limits, now: float) -> None:

@@ -44,11 +44,8 @@ class Control(enum.Enum):
 class ProtocolError(Nnet3Error):
     """An error of a client, which ends its connection.
 
-    Parameters
-    ----------
-    message : text for the client
-    code : close code of the connection
-    kind : label by which such errors are counted
+    ``message``: text for the client. ``code``: close code of the connection. ``kind``: label by which such errors are
+    counted.
     """
 
     def __init__(self, message: str, code: CloseCode, kind: str) -> None:

@@ -265,10 +265,8 @@ def run_server(server_of: Callable[[], RecognitionServer], listening: Callable[[
 
     SIGHUP also ends a server that was started in a terminal when the terminal is closed.
 
-    Parameters
-    ----------
-    server_of : function that makes the server, called in the event loop that will run it
-    listening : function that is called with the address
+    ``server_of``: function that makes the server, called in the event loop that will run it. ``listening``: function
+    that is called with the address.
     """
     async def until_signal() -> None:
         server = server_of()

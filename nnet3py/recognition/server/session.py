@@ -40,10 +40,8 @@ class Answer(NamedTuple):
 class StreamThreads:
     """A decoder of the streams of a server, in the threads of a :class:`BatchScheduler`.
 
-    Parameters
-    ----------
-    begin : function that makes the recognizer's stream for a client's settings, called in a thread
-    num_threads : number of streams that are decoded at the same time; 0: the scheduler's default
+    ``begin``: function that makes the recognizer's stream for a client's settings, called in a thread. ``num_threads``:
+    number of streams that are decoded at the same time; 0: the scheduler's default.
     """
 
     def __init__(self, begin: Callable[[StreamSettings], Stream], num_threads: int = 0) -> None:

@@ -101,10 +101,8 @@ def estimate_arpa(sentences: Sentences, vocabulary: Vocabulary, order: int) -> A
 class WordDistribution:
     """Distribution of the next word by an n-gram model, averaged over several histories.
 
-    Parameters
-    ----------
-    arpa : the n-gram model, with the vocabulary's numbers; n-grams of more than ``MAX_ORDER`` words are not used
-    vocabulary : words and their numbers
+    ``arpa``: the n-gram model, with the vocabulary's numbers; n-grams of more than ``MAX_ORDER`` words are not used.
+    ``vocabulary``: words and their numbers.
     """
 
     def __init__(self, arpa: Arpa, vocabulary: Vocabulary) -> None:
@@ -156,10 +154,8 @@ class WordDistribution:
 
         The sum is 1, or less if the n-gram model has words that the vocabulary lacks.
 
-        Parameters
-        ----------
-        before_last, last : int (histories,), the last two words of each history; -1 in ``before_last`` for a history of
-            one word
+        ``before_last``, ``last``: int (histories,), the last two words of each history; -1 in ``before_last`` for a
+        history of one word.
         """
         place = np.where(before_last >= 0, self._place(np.maximum(before_last, 0), last), -1)
         has_pair = place >= 0
@@ -206,11 +202,8 @@ def draw(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 class WordSampler:
     """Sampler of the words over which the objective of a minibatch is computed.
 
-    Parameters
-    ----------
-    distribution : distribution of words after some histories
-    vocabulary : words and their numbers
-    num_samples : number of words to draw, besides the targets
+    ``distribution``: distribution of words after some histories. ``vocabulary``: words and their numbers.
+    ``num_samples``: number of words to draw, besides the targets.
     """
 
     def __init__(self, distribution: WordDistribution, vocabulary: Vocabulary, num_samples: int) -> None:
@@ -221,10 +214,8 @@ class WordSampler:
                rng: np.random.Generator) -> Sample:
         """Draw words that are probable after some histories; the sample contains all targets.
 
-        Parameters
-        ----------
-        before_last, last : int (histories,), as for :meth:`WordDistribution.mean`
-        targets : int (histories,), the word that follows each history
+        ``before_last``, ``last``: int (histories,), as for :meth:`WordDistribution.mean`. ``targets``: int
+        (histories,), the word that follows each history.
         """
         certain = np.unique(targets)
         weights = self._distribution.mean(before_last, last) * (1.0 - _UNIFORM) + _UNIFORM / self._size

@@ -147,10 +147,7 @@ def initial_embedding(vocabulary: Vocabulary, features: list[Feature], dim: int,
 class TrainedEmbedding:
     """Embedding of features that is trained; vectors of words are sums over their features.
 
-    Parameters
-    ----------
-    features : float32 (words, features)
-    matrix : float32 (features, dim), trained in place
+    ``features``: float32 (words, features). ``matrix``: float32 (features, dim), trained in place.
 
     Attributes
     ----------
@@ -183,11 +180,8 @@ class TrainedEmbedding:
     def update(self, words: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
         """Change the embedding by one natural gradient step.
 
-        Parameters
-        ----------
-        words : int (words,), different numbers of words
-        gradient : float32 (words, dim), derivative of the objective, which is maximized
-        learning_rate : learning rate of the network
+        ``words``: int (words,), different numbers of words. ``gradient``: float32 (words, dim), derivative of the
+        objective, which is maximized. ``learning_rate``: learning rate of the network.
         """
         of_words = self.features[words]
         active = np.unique(of_words.indices)

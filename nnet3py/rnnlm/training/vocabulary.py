@@ -29,10 +29,8 @@ NEVER = 0.1                      # the count of words that are never predicted, 
 class Vocabulary:
     """Words and their numbers, with their counts in the training text.
 
-    Parameters
-    ----------
-    table : words with numbers 0, 1, 2, …; has ``<s>``, ``</s>`` and ``<brk>``
-    unknown : the word that replaces words outside the table; empty or not in the table: there is none
+    ``table``: words with numbers 0, 1, 2, …; has ``<s>``, ``</s>`` and ``<brk>``. ``unknown``: the word that replaces
+    words outside the table; empty or not in the table: there is none.
 
     Attributes
     ----------
@@ -207,10 +205,8 @@ def _counts(word: str, log_prob: float, column: dict[tuple[str, str], int],
             bounds: tuple[int, int]) -> dict[int, float]:
     """Return the unscaled values of a word's features: column -> value.
 
-    Parameters
-    ----------
-    column : (kind, text) of a feature -> its column
-    bounds : lengths of the shortest and longest letter n-grams among the features
+    ``column``: (kind, text) of a feature -> its column. ``bounds``: lengths of the shortest and longest letter n-grams
+    among the features.
     """
     counts = {column[CONSTANT, ""]: 1.0}
     if (SPECIAL, word) in column:
