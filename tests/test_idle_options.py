@@ -11,7 +11,7 @@ import pytest
 from paths import ROOT
 from runtime_cases import TDNN, class_example
 
-from nnet3py.cli.egs import MERGE
+from nnet3py.cli.egs.options import MERGE
 from nnet3py.cli.process.command import kaldi_command, load
 from nnet3py.cli.process.option_groups import OPTIM, unprefixed
 from nnet3py.cli.process.options import option
