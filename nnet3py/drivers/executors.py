@@ -212,7 +212,7 @@ class DaskExecutor(Executor):
 
     def __init__(self, scheduler: str, slots: int | None = None) -> None:
         super().__init__(slots)
-        distributed = _distributed()
+        distributed = load("distributed", "--scheduler needs", "dask", "dask.distributed")
         self._cluster: Any = None
         if scheduler == "local":
             self._cluster = distributed.LocalCluster(n_workers=slots or num_threads(), threads_per_worker=1,
@@ -250,10 +250,6 @@ class DaskExecutor(Executor):
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
-
-
-def _distributed() -> Any:
-    return load("distributed", "--scheduler needs", "dask", "dask.distributed")
 
 
 def _connect(distributed: Any, target: Any, name: str) -> Any:

@@ -23,7 +23,7 @@ from nnet3py.network.model_place import (
     subsampling_of_folder,
 )
 from nnet3py.option_fields import OptionValue
-from nnet3py.option_file import checked_value, find_file, read_conf
+from nnet3py.option_file import checked_value, find_file, read_conf, text_of
 from nnet3py.recognition import options as tables
 from nnet3py.rnnlm.folder import NETWORK, find_rnnlm_files
 from nnet3py.transducers.fst import has_output_symbols
@@ -279,7 +279,7 @@ class _Reader:
         if factor is not None:
             values["frame-subsampling-factor"] = factor
         for name, value in self._given.items():
-            values[name] = checked_value(name, _as_text(value), tables.ONLINE)
+            values[name] = checked_value(name, text_of(value), tables.ONLINE)
         self._silence(values)
         folder.options = values
 
@@ -449,10 +449,6 @@ def _file(folder: str, name: str) -> str:
 
 def _graph_in(folder: str) -> str:
     return _file(folder, "HCLG.fst") or _file(folder, "HCLr.fst")
-
-
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 _VARIABLE = "VOSK_MODEL_PATH"

@@ -117,7 +117,7 @@ class RecognitionServer:
         """
         try:
             server = await self._listen()
-            listening(self._address(server))
+            listening("" if self._listener is not None else address_of(self.options, server.sockets[0]))
             publishing = asyncio.ensure_future(self._publish_often())
             await self._stopping.wait()
             await self._drain(server)
@@ -143,9 +143,6 @@ class RecognitionServer:
                 max_queue=MESSAGES_WAITING, logger=quiet, ssl=tls_context(options))
         except OSError as error:
             raise cannot_listen(options, error) from None
-
-    def _address(self, server: Any) -> str:
-        return "" if self._listener is not None else address_of(self.options, server.sockets[0])
 
     async def _publish_often(self) -> None:
         while self._place is not None:

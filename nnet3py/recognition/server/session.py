@@ -84,7 +84,7 @@ class RunningStream:
 
     async def finish(self, settings: StreamSettings) -> Answer:
         """Decode the rest, and return the last segment's result."""
-        return await self._run(_last_answer, settings)
+        return await self._run(lambda stream: _answer_of(stream.finish(), settings))
 
     def close(self) -> None:
         """End the stream without a result."""
@@ -110,10 +110,6 @@ def _answer(stream: Stream, piece: bytes, ended: list[Result], settings: StreamS
     if ended:            # a block has one answer, also if several segments ended in it
         return _answer_of(ended[0].joined(ended), settings)
     return Answer(partial_message(stream.partial))
-
-
-def _last_answer(stream: Stream, settings: StreamSettings) -> Answer:
-    return _answer_of(stream.finish(), settings)
 
 
 def _answer_of(result: Result, settings: StreamSettings) -> Answer:

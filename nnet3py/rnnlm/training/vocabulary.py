@@ -141,7 +141,7 @@ def choose_features(vocabulary: Vocabulary, options: FeatureOptions) -> list[Fea
     """Choose the features of a vocabulary's words by their frequencies. Kaldi: rnnlm/choose_features.py."""
     probs, words = vocabulary.probs(), vocabulary.word_list
     scale = partial(_scale, max_rms=options.max_rms)
-    special = _special_words(vocabulary)
+    special = [number for number in (vocabulary.bos, vocabulary.eos, vocabulary.brk, vocabulary.unk) if number >= 0]
     others = np.setdiff1d(np.arange(len(words)), [*vocabulary.never_predicted, *special])
     features = [Feature(CONSTANT, "", options.max_rms)]
     features += [Feature(SPECIAL, words[number], scale(probs[number])) for number in special]
@@ -160,11 +160,6 @@ def choose_features(vocabulary: Vocabulary, options: FeatureOptions) -> list[Fea
                      for its_kind, letters in sorted(frequencies)
                      if its_kind == kind and frequencies[kind, letters] >= options.min_frequency]
     return features
-
-
-def _special_words(vocabulary: Vocabulary) -> list[int]:
-    """Return the numbers of the words whose only feature, besides the constant, is one of their own."""
-    return [number for number in (vocabulary.bos, vocabulary.eos, vocabulary.brk, vocabulary.unk) if number >= 0]
 
 
 def _unigram_feature(probs: np.ndarray, max_rms: float) -> Feature:
