@@ -104,8 +104,7 @@ def test_diagnostics(egs: EgsFolder) -> None:
 
 
 def test_combination(egs: EgsFolder) -> None:
-    acoustic = FrameCommands(
-        DnnOptions(dir="exp/a", use_gpu="false", minibatch_size="64"), egs, ACOUSTIC, NETWORK)
+    acoustic = FrameCommands(DnnOptions(dir="exp/a", use_gpu="false", minibatch_size="64"), egs, ACOUSTIC, NETWORK)
     examples = (f'"ark,bg:nnet3-copy-egs ark:{egs.path}/combine.egs ark:- | '
                 'nnet3-merge-egs --minibatch-size=1:64 ark:- ark:- |"')
     assert acoustic.combine([8, 7], "exp/a/combined.mdl") == (

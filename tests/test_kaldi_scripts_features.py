@@ -70,8 +70,7 @@ def test_augmentation(work: Path) -> None:
     """Noise in the background, one in the foreground; what the directories name is sound."""
     for name, words in (("background", ["--bg-snrs", "10", "--num-bg-noises", "1", "--bg-noise-dir", "data/noises"]),
                         ("foreground", ["--fg-interval", "1", "--fg-snrs", "5", "--fg-noise-dir", "data/noises"])):
-        run(work, "python", "steps/data/augment_data_dir.py", "--utt-suffix", name, *words,
-            "data/all", f"data/{name}")
+        run(work, "python", "steps/data/augment_data_dir.py", "--utt-suffix", name, *words, "data/all", f"data/{name}")
         run(work, "wav-copy", f"scp:data/{name}/wav.scp", f"ark:{name}.ark")
         sounds = read_table(f"ark:{work}/{name}.ark", WAVE)
         assert list(sounds) == [f"a-{name}", f"b-{name}"]
