@@ -213,23 +213,16 @@ _PLACE = kaldi_place("Backward", "chain-numerator.cc", 150)
 
 
 class Numerator(NamedTuple):
-    """Results of a numerator.
+    """Results of a numerator."""
 
-    Attributes
-    ----------
-    log_prob : the log-probability, summed over sequences; as in Kaldi times the supervision's weight, except for
-        supervision without times
-    ok : false if a sequence has no path of its length
-    row_starts : int64 (rows + 1,): the posteriors are a sparse matrix with the shape of the network's output
-    columns : int32 (elements,), the pdf of each
-    values : float32 (elements,), posteriors times the weight
-    """
-
+    # the log-probability, summed over sequences; as in Kaldi times the supervision's weight, except for supervision
+    # without times
     log_prob: float
-    ok: bool
+    ok: bool  # false if a sequence has no path of its length
+    # int64 (rows + 1,): the posteriors are a sparse matrix with the shape of the network's output
     row_starts: np.ndarray
-    columns: np.ndarray
-    values: np.ndarray
+    columns: np.ndarray  # int32 (elements,), the pdf of each
+    values: np.ndarray   # float32 (elements,), posteriors times the weight
 
 
 def check_supervision(supervision: Supervision, shape: tuple[int, ...]) -> None:

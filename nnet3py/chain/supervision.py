@@ -39,18 +39,11 @@ _MOST_FRAMES = 1_000_000    # of an utterance: almost three hours
 
 @dataclass(frozen=True)
 class ProtoSupervision:
-    """The phones that are allowed in each frame of an utterance, and their possible sequences.
+    """The phones that are allowed in each frame of an utterance, and their possible sequences."""
 
-    Attributes
-    ----------
-    phones : the distinct phones, int (distinct phones,), ascending
-    allowed : whether a phone may occur in a frame, bool (output frames, distinct phones)
-    fst : an acceptor of the possible sequences of phones
-    """
-
-    phones: np.ndarray
-    allowed: np.ndarray
-    fst: Fst
+    phones: np.ndarray   # the distinct phones, int (distinct phones,), ascending
+    allowed: np.ndarray  # whether a phone may occur in a frame, bool (output frames, distinct phones)
+    fst: Fst             # an acceptor of the possible sequences of phones
 
     @property
     def num_frames(self) -> int:

@@ -300,18 +300,11 @@ def phone_lines(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Subsets:
-    """Sets of utterances for training and diagnostics, each in the order of the data.
+    """Sets of utterances for training and diagnostics, each in the order of the data."""
 
-    Attributes
-    ----------
-    valid : held out from training
-    train_diagnostic : some of ``training``, for diagnostics and for combining models
-    training : all except ``valid``
-    """
-
-    valid: list[str]
-    train_diagnostic: list[str]
-    training: list[str]
+    valid: list[str]             # held out from training
+    train_diagnostic: list[str]  # some of ``training``, for diagnostics and for combining models
+    training: list[str]          # all except ``valid``
 
 
 def choose_subsets(utterances: Sequence[str], utt2uniq: Mapping[str, str], size: int, seed: int,
@@ -467,20 +460,12 @@ def write_int_text(folder: Path, name: str, lang: Path, transcripts: Mapping[str
 
 @dataclass(frozen=True)
 class Features:
-    """Pipes of features for examples, normalized by speaker or online.
+    """Pipes of features for examples, normalized by speaker or online."""
 
-    Attributes
-    ----------
-    data : the data directory
-    cmvn_opts : options of apply-cmvn, or apply-cmvn-online
-    online_cmvn : bool, whether frames are normalized with statistics of earlier frames
-    folder : folder of the examples, with lists for each part and the global statistics
-    """
-
-    data: DataFolder
-    cmvn_opts: str
-    online_cmvn: bool
-    folder: Path
+    data: DataFolder   # the data directory
+    cmvn_opts: str     # options of apply-cmvn, or apply-cmvn-online
+    online_cmvn: bool  # whether frames are normalized with statistics of earlier frames
+    folder: Path       # folder of the examples, with lists for each part and the global statistics
 
     @property
     def need(self) -> list[str]:

@@ -19,23 +19,15 @@ OLD_MARK = "old-"            # prefix of utterances and speakers of --old-data
 
 
 class Utterance(NamedTuple):
-    """Piece of sound with its text.
+    """Piece of sound with its text."""
 
-    Attributes
-    ----------
-    key : name of the utterance, without blanks
-    speaker : name of the speaker
-    sound : sound file, or an entry of Kaldi's wav.scp (a pipe, a place in an archive)
-    start, end : in seconds; an end of -1 is the end of the sound
-    text : words
-    """
-
-    key: str
-    speaker: str
-    sound: str
+    key: str      # name of the utterance, without blanks
+    speaker: str  # name of the speaker
+    sound: str    # sound file, or an entry of Kaldi's wav.scp (a pipe, a place in an archive)
+    # start, end: in seconds; an end of -1 is the end of the sound
     start: float
     end: float
-    text: tuple[str, ...]
+    text: tuple[str, ...]  # words
 
 
 class Problem(NamedTuple):

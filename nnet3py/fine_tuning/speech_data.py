@@ -280,19 +280,13 @@ _MIN_RATE = 1000.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for the sound of utterances.
+    """Limits for the sound of utterances."""
 
-    Attributes
-    ----------
-    rate : sample rate of the model in Hz
-    min_seconds, max_seconds : shortest and longest utterance
-    allow_upsample : whether sound with a lower rate is accepted
-    """
-
-    rate: float
+    rate: float  # sample rate of the model in Hz
+    # min_seconds, max_seconds: shortest and longest utterance
     min_seconds: float = 0.3
     max_seconds: float = 40.0
-    allow_upsample: bool = False
+    allow_upsample: bool = False  # whether sound with a lower rate is accepted
 
 
 def read_sounds(utterances: Iterable[Utterance], limits: Limits) -> Iterator[

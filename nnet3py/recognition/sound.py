@@ -92,23 +92,15 @@ _BLOCK_SECONDS = 10
 
 @dataclass
 class Sound:
-    """An opened file of sound, whose samples can be read once.
+    """An opened file of sound, whose samples can be read once."""
 
-    Attributes
-    ----------
-    name : name of the file
-    rate : samples a second
-    num_channels : number of the file's channels
-    seconds : duration; 0 if it is not known before the end
-    on_block : function that is called at each block with the number of seconds read so far; None: no call
-    """
-
-    name: str
-    rate: float
-    num_channels: int
-    seconds: float
+    name: str          # name of the file
+    rate: float        # samples a second
+    num_channels: int  # number of the file's channels
+    seconds: float     # duration; 0 if it is not known before the end
     _read: Iterator[np.ndarray]
     _channel: int | None = None
+    # function that is called at each block with the number of seconds read so far; None: no call
     on_block: Callable[[float], None] | None = None
 
     def blocks(self) -> Iterator[np.ndarray]:

@@ -27,20 +27,13 @@ _RESERVED = (EPSILON, SENTENCE_START, SENTENCE_END, BREAK)
 
 @dataclass
 class Sentences:
-    """Sentences as numbers of words, each followed by ``</s>``.
+    """Sentences as numbers of words, each followed by ``</s>``."""
 
-    Attributes
-    ----------
-    words : int32 (tokens,), numbers of all words and ends
-    starts : int64 (sentences + 1,); sentence i is ``words[starts[i]:starts[i + 1]]``, its end included
-    num_unknown : number of words outside the vocabulary, replaced by the unknown word or left out with their sentence
-    num_left_out : number of sentences left out
-    """
-
-    words: np.ndarray
-    starts: np.ndarray
+    words: np.ndarray   # int32 (tokens,), numbers of all words and ends
+    starts: np.ndarray  # int64 (sentences + 1,); sentence i is ``words[starts[i]:starts[i + 1]]``, its end included
+    # number of words outside the vocabulary, replaced by the unknown word or left out with their sentence
     num_unknown: int = 0
-    num_left_out: int = 0
+    num_left_out: int = 0  # number of sentences left out
 
     def __len__(self) -> int:
         return len(self.starts) - 1

@@ -350,18 +350,12 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
 
 @dataclass(frozen=True)
 class Measured:
-    """Perplexity of a text by a model.
+    """Perplexity of a text by a model."""
 
-    Attributes
-    ----------
-    perplexity : exp of minus the mean normalized log-probability of words and ends of sentences
-    num_words : number of words and ends of sentences
-    mean_log_z, log_z_deviation : mean and standard deviation of log Z, the log of the sum of exp(score) over all words,
-        in nats; 0 for an n-gram model
-    """
-
-    perplexity: float
-    num_words: int
+    perplexity: float  # exp of minus the mean normalized log-probability of words and ends of sentences
+    num_words: int     # number of words and ends of sentences
+    # mean_log_z, log_z_deviation: mean and standard deviation of log Z, the log of the sum of exp(score) over all
+    # words, in nats; 0 for an n-gram model
     mean_log_z: float = 0.0
     log_z_deviation: float = 0.0
 
