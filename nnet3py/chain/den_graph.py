@@ -96,7 +96,6 @@ class DenominatorGraph:
     Parameters
     ----------
     den_fst : the graph from :func:`make_den_fst`
-    num_pdfs : the dimension of the network's output
 
     Attributes
     ----------

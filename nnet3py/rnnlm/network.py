@@ -51,10 +51,6 @@ class RnnlmNetwork:
     device : "cpu" or "cuda"
     optimize, debug, cache_dir, training_mode : as for :class:`~nnet3py.runtime.looped.LoopedComputer`
 
-    Attributes
-    ----------
-    options, embedding : as given
-
     Raises ShapeError, UsageError for network, embedding and options whose dimensions or numbers of words do not match.
     """
 

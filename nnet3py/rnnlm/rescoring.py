@@ -180,14 +180,8 @@ class _Node:
 class HistoryLm:
     """An RNN language model as a :class:`~nnet3py.lattices.pruned_composition.DeterministicLm`, for one lattice.
 
-    Parameters
-    ----------
-    network : the model
-    max_ngram_order : histories with the same last ``max_ngram_order - 1`` words share a state; 0 or less: none do
-
-    Attributes
-    ----------
-    start : the state of a sentence's beginning, 0
+    Histories with the same last ``max_ngram_order - 1`` words share a state; 0 or less: none do. State 0 is a sentence's
+    beginning.
     """
 
     def __init__(self, network: RnnlmNetwork, max_ngram_order: int) -> None:

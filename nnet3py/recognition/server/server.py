@@ -52,11 +52,6 @@ class RecognitionServer:
     listener : socket that accepts connections; None: a socket is made for the options' host and port
     place : Place of this process's counters, for a server of several processes; None: one process
 
-    Attributes
-    ----------
-    options, metrics : ServerOptions and Metrics
-    models : ServedModels for new connections
-
     Raises Nnet3Error if the package websockets is missing, or an option is invalid.
     """
 
