@@ -180,7 +180,7 @@ class _Node:
 class HistoryLm:
     """An RNN language model as a :class:`~nnet3py.lattices.pruned_composition.DeterministicLm`, for one lattice.
 
-    Histories with the same last ``max_ngram_order - 1`` words share a state; 0 or less: none do. State 0 begins a sentence.
+    Histories with the same last ``max_ngram_order - 1`` words share a state; 0 or less: none do. State 0 is the first.
     """
 
     def __init__(self, network: RnnlmNetwork, max_ngram_order: int) -> None:
