@@ -94,8 +94,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
         repair, flagged = ops.scratch(NUM_GATES, self.cell_dim), ops.scratch_vector(NUM_GATES)
         ops.lstm_self_repair(repair, flagged, self.deriv_sum, self.count, self.self_repair_config)
         sums = ops.scratch(SUM_ROWS, self.cell_dim)
-        ops.lstm_backprop(x if dx is None else dx, sums, x, dy, self.params, repair,
-                          dx is not None)
+        ops.lstm_backprop(x if dx is None else dx, sums, x, dy, self.params, repair, dx is not None)
         if dx is not None and self.use_dropout:     # dropout masks have no derivative
             ops.set_const(dx[:, 5 * self.cell_dim:], 0.0)
         if update is None:
