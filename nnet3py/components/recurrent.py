@@ -56,8 +56,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
     STATISTICS = ("value_sum", "deriv_sum", "self_repair_total", "count")
     CONSTANTS = ("self_repair_config",)
     properties = Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-    CONSTANTS = ("self_repair_config",)
     FREEZABLE = ("preconditioner",)
+
     def __init__(self, params: np.ndarray, self_repair_config: np.ndarray, use_dropout: bool = False,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
