@@ -117,52 +117,16 @@ def add_mat_elements(dst, a, b, alpha, beta):
     dst[...] = alpha * a * b + keep(beta, dst)
 
 
-def set_vec(dst, value):
-    dst[...] = value
-
-
-def copy_vec(dst, src, alpha):
-    dst[...] = alpha * src
-
-
-def add_vec(dst, src, alpha, beta):
-    dst[...] = alpha * src + keep(beta, dst)
-
-
 def add_row_sum(dst, src, alpha, beta):
     dst[...] = alpha * src.sum(axis=0, dtype=np.float64) + keep(beta, dst)
-
-
-def add_row_sum_sq(dst, src, alpha, beta):
-    add_row_sum_product(dst, src, src, alpha, beta)
 
 
 def add_row_sum_product(dst, a, b, alpha, beta):
     dst[...] = alpha * (a.astype(np.float64) * b).sum(axis=0) + keep(beta, dst)
 
 
-def add_row_sum_double(dst, src, alpha):
-    dst += alpha * src.sum(axis=0, dtype=np.float64)
-
-
-def add_row_sum_sq_double(dst, src, alpha):
-    dst += alpha * (src.astype(np.float64) ** 2).sum(axis=0)
-
-
-def add_col_sum_product(dst, a, b, alpha, beta):
-    dst[...] = alpha * (a.astype(np.float64) * b).sum(axis=1) + keep(beta, dst)
-
-
-def sum_sq(src):
-    return float((src.astype(np.float64) ** 2).sum())
-
-
 def sum_product(a, b):
     return float((a.astype(np.float64) * b).sum())
-
-
-def dot(a, b):
-    return float(a.astype(np.float64) @ b)
 
 
 def symmetric_eigen(values, vectors, matrix, work):
@@ -185,13 +149,6 @@ def philox_words(count, seed, block, minibatch, component):
 def philox_uniform(dst, seed, block, minibatch, component):
     words = philox_words(dst.size, seed, block, minibatch, component)
     dst[...] = ((words >> 8) * 2.0 ** -24)[:dst.size].reshape(dst.shape)
-
-
-def philox_normal(dst, seed, block, minibatch, component):
-    unit = (philox_words(dst.size, seed, block, minibatch, component) >> 8) * 2.0 ** -24
-    radius, angle = np.sqrt(-2 * np.log(unit[0::2] + 2.0 ** -25)), 2 * np.pi * unit[1::2]
-    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-    dst[...] = pairs.reshape(-1)[:dst.size].reshape(dst.shape)
 
 
 def away_from_zero(scales, smallest):

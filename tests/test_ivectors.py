@@ -230,9 +230,8 @@ def test_forgetting_keeps_the_prior(factor: float, max_count: float) -> None:
 
 def models_of(**more: object) -> OnlineModels:
     extractor = extractor_of()
-    full = mixture = FullGmm.of_moments(np.full(GAUSSIANS, 0.25), extractor.projections[:, :, 0] * 100,
-                                        np.tile(np.eye(DIM), (GAUSSIANS, 1, 1)))
-    assert full is mixture
+    mixture = FullGmm.of_moments(np.full(GAUSSIANS, 0.25), extractor.projections[:, :, 0] * 100,
+                                 np.tile(np.eye(DIM), (GAUSSIANS, 1, 1)))
     stats = empty_stats(2)
     accumulate_stats((np.random.default_rng(0).standard_normal((100, 2))).astype(np.float32), stats)
     lda = np.random.default_rng(1).standard_normal((DIM, 2 * 3 + 1)).astype(np.float32)

@@ -520,9 +520,7 @@ def test_a_callback_may_freeze(case: tuple[str, Nnet]) -> None:
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_files_hold_it_and_commands_keep_to_it(case: tuple[str, Nnet], tmp_path: Path, binary: bool,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_files_hold_it_and_commands_keep_to_it(case: tuple[str, Nnet], here: Path, binary: bool) -> None:
     name, nnet = case
     nnet3py.freeze(nnet, name)
     nnet.write("frozen.raw", binary)

@@ -13,10 +13,7 @@ from nnet3py.xconfig import LAYER_MODULES, Expansion, expand, layer_class
 
 FRAMES = 6
 
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def made(text: str) -> tuple[Expansion, Nnet]:

@@ -185,7 +185,7 @@ class _Squashing(NonlinearComponent):
         """Return the factor by which self-repair pulls each column towards 0: float32 (dim,), scratch."""
         repair = ops.scratch_vector(self.dim)
         if update is None:
-            ops.set_vec(repair, 0.0)
+            ops.set_const(repair.reshape(1, self.dim), 0.0)
             return repair
         scale = self._repair_scale()
         if scale and self.self_repair_upper_threshold != UNSET:
@@ -257,7 +257,7 @@ class RectifiedLinearComponent(NonlinearComponent):
         repair = ops.scratch_vector(self.dim)
         scale = self._repair_scale() if update is not None else 0.0
         if update is None or scale == 0.0:
-            ops.set_vec(repair, 0.0)
+            ops.set_const(repair.reshape(1, self.dim), 0.0)
             return repair
         lower, upper = self.self_repair_lower_threshold, self.self_repair_upper_threshold
         ops.relu_repair(repair, update.counters, self.deriv_sum, self.counters, self.block_dim,

@@ -211,14 +211,16 @@ def _fields(text: str) -> dict[str, float | str | Summary | dict]:
     return fields
 
 
-def read_iterations(folder: Path) -> list[Iteration]:
-    """Read all logs of a training, by iteration. Raises NoLogs if there are none."""
+def read_iterations(folder: Path, only: int | None = None) -> list[Iteration]:
+    """Read the logs of a training, by iteration, or those of iteration ``only``. Raises NoLogs if there are none."""
     iterations: dict[int, Iteration] = {}
     for path in sorted((folder / "log").glob("*.log")) if (folder / "log").is_dir() else []:
         matched = _LOG_FILE.fullmatch(path.name)
         if not matched or (matched[1] == "train") != (matched[3] is not None):
             continue
         number = int(matched[2])
+        if only is not None and number != only:
+            continue
         iteration = iterations.setdefault(number, Iteration(number))
         if matched[1] == "train":
             iteration.jobs[int(matched[3])] = read_train_log(path)
