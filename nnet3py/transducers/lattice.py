@@ -9,6 +9,7 @@ transition-ids is left out. Kaldi: ``ReadLattice``, ``WriteLattice``, ``ReadComp
 """
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -21,14 +22,13 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.compact_lattice import (
     CompactLattice,
     checked,
-    fill_states,
     is_compact,
     lattice_properties,
     read_binary_compact,
-    read_state_words,
+    read_vector,
     write_binary_compact,
 )
-from nnet3py.transducers.fst import NO_WEIGHT, Fst, Header, Stored, finished_fst, read_header, stored_facts
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, Stored, finished_fst, read_header
 from nnet3py.transducers.fst_binary import write_binary_fst
 from nnet3py.transducers.fst_text import Lines, cost_text, write_text_fst
 from nnet3py.transducers.state_graphs import ranges, starts_by, starts_of, top_order
@@ -282,19 +282,13 @@ def _read_binary(reader: TokenReader) -> Fst | CompactLattice:
     if header.kind != "vector" or header.arc_type not in _STORED:
         raise reader.error(f"expected a lattice, found an FST of type '{header.kind}' of arcs of type "
                            f"'{header.arc_type}'")
-    return finished_fst(reader, _read_plain(reader, header))
-
-
-def _read_plain(reader: TokenReader, header: Header) -> Fst:
-    stored = np.dtype(_STORED[header.arc_type])
-    width = 2 * stored.itemsize // 4
-    data, (num_arcs, _, _) = read_state_words(reader, header.num_states, width, False)
-    finals, arc_starts, arcs = fill_states(data, header.num_states, width, num_arcs)
-    weights = np.ascontiguousarray(arcs[:, 2:2 + width]).view(stored)
+    lattice = read_vector(reader, header, _STORED[header.arc_type], 2)
+    if header.arc_type == LATTICE:
+        return finished_fst(reader, lattice)
     with np.errstate(over="ignore", invalid="ignore"):
-        return Fst(header.start, finals.view(stored).astype(np.float32), arc_starts, arcs[:, 0].copy(),
-                   arcs[:, 1].copy(), weights.astype(np.float32), arcs[:, -1].copy(), LATTICE,
-                   stored_facts(header) if header.arc_type == LATTICE else None)
+        return finished_fst(reader, dataclasses.replace(
+            lattice, weights=lattice.weights.astype(np.float32), arc_type=LATTICE, stored=None,
+            final_weights=lattice.final_weights.astype(np.float32)))
 
 
 def write_lattice(writer: TokenWriter, lattice: Fst) -> None:
