@@ -46,7 +46,7 @@ class WordBoundaries:
 
 
 def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
-    """Parse the text of word_boundary.int.
+    """Parse the text of word_boundary.int; FormatError for any other line.
 
     Parameters
     ----------
@@ -56,10 +56,6 @@ def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
     Returns
     -------
     dict, for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``, for :class:`WordBoundaries`.
-
-    Raises
-    ------
-    FormatError : any other line
     """
     kinds: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -221,7 +217,7 @@ class AlignmentLexicon:
 
 
 def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
-    """Parse the text of align_lexicon.int.
+    """Parse the text of align_lexicon.int; FormatError for any other line.
 
     Parameters
     ----------
@@ -231,10 +227,6 @@ def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
     Returns
     -------
     AlignmentLexicon, for :func:`align_words_by_lexicon`.
-
-    Raises
-    ------
-    FormatError : any other line
     """
     rows: list[tuple[int, int, Ids]] = []
     entries: set[tuple[int, Ids]] = set()
