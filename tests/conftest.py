@@ -73,6 +73,13 @@ def ops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 @pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for the test alone, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def run_launcher(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """``run_launcher("nnet3-info", "model", …)`` starts ``bin/nnet3-info`` of this checkout with this Python."""
     def run(name: str, *args: str, **kwargs: object) -> subprocess.CompletedProcess[str]:

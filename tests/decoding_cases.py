@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from io_samples import read_table
 from paths import DATA as _DATA
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import SequentialReader
 
 DATA = _DATA / "decoding"
 MODEL = read_object(DATA / "trans.mdl", TransitionModel.read)
@@ -21,8 +21,7 @@ DISAMBIG = [int(number) for number in (DATA / "disambig_tid.int").read_text().sp
 
 def table(name: str, holder: Any = FLOAT_MATRIX) -> list[Any]:
     """The values of an archive."""
-    with SequentialReader(f"ark:{DATA / name}.ark", holder) as reader:
-        return [value for _, value in reader]
+    return list(read_table(f"ark:{DATA / name}.ark", holder).values())
 
 
 LIKES: list[np.ndarray] = table("loglikes")

@@ -13,13 +13,12 @@ ROUNDING = 1e-6       # one float32 product and sum per model
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with 0.raw, 1.raw, 2.raw and another network p.raw."""
-    monkeypatch.chdir(tmp_path)
     for seed in range(3):
         Nnet.from_config(TDNN, seed=seed).write(f"{seed}.raw")
     plain().write("p.raw")
-    return tmp_path
+    return here
 
 
 MODELS = ["0.raw", "1.raw", "2.raw"]

@@ -5,7 +5,9 @@ import re
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from graph_paths import path_costs
+from io_samples import read_table
 
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.alignments.align_compiled import align_compiled, compile_train_graphs, compile_train_graphs_fsts
@@ -25,7 +27,6 @@ from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTO
 from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.tree import initial_transition_model, monophone_tree
 from nnet3py.io.object_files import write_object
-from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import FST
@@ -55,33 +56,21 @@ def features(words: str, seed: int) -> np.ndarray:
         np.float32)
 
 
-def write_table(path: str, holder, values) -> None:
-    with TableWriter(path, holder) as writer:
-        for key, value in values.items():
-            writer.write(key, value)
-
-
-def read_table(path: str, holder) -> dict:
-    with SequentialReader(path, holder) as reader:
-        return dict(reader)
-
-
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with a model, a lexicon, features, and a graph."""
-    monkeypatch.chdir(tmp_path)
     topology = HmmTopology([[HmmState(0, 0, [(0, 0.5), (1, 0.5)]), HmmState()]], dict.fromkeys(range(1, 5), 0))
     tree = monophone_tree(topology)
     write_object("tree", tree.write)
     AcousticModel(initial_transition_model(tree, topology), Nnet.from_config(NET),
                   np.full(4, 0.25, dtype=np.float32)).write("final.mdl")
-    (tmp_path / "lexicon.txt").write_text("".join(f"{word} {phones}\n" for word, phones in LEXICON.items()))
-    (tmp_path / "phones.txt").write_text("<eps> 0\n" + "".join(f"{p} {n}\n" for n, p in enumerate(PHONES, 1)))
-    (tmp_path / "text").write_text("".join(f"{key} {words}\n" for key, words in SAID.items()))
+    (here / "lexicon.txt").write_text("".join(f"{word} {phones}\n" for word, phones in LEXICON.items()))
+    (here / "phones.txt").write_text("<eps> 0\n" + "".join(f"{p} {n}\n" for n, p in enumerate(PHONES, 1)))
+    (here / "text").write_text("".join(f"{key} {words}\n" for key, words in SAID.items()))
     write_table("ark:feats.ark", FLOAT_MATRIX, {key: features(words, place)
                                                 for place, (key, words) in enumerate(SAID.items())})
     assert make_graph.execute([*LANG, "lexicon.txt", "loop", "tree", "final.mdl", "graph"]) == 0
-    return tmp_path
+    return here
 
 
 LANG = ["--phones=phones.txt", "--silence-phone=SIL", "--write-lang=lang"]

@@ -15,8 +15,7 @@ MORE = "a  [ 10 20 30 ]\nb  [ 7 ]\nc  [ 1 2 3 ]\n"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> None:
     for name, text in {"A": A, "B": B, "V": VECTORS, "W": MORE, "m": "[ 1 2\n 3 4 ]\n", "n": "[ 1 1\n 1 1 ]\n",
                        "v": "[ 1 2 3 ]\n", "w": "[ 1 1 1 ]\n", "empty": ""}.items():
         Path(name).write_text(text)

@@ -19,13 +19,12 @@ TWO_BYTE_STEP = 1e-4   # a 65535th of the range of the values here, and its roun
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "feats.txt").write_text(MATRICES)
-    (tmp_path / "ali.txt").write_text(ALIGNMENTS)
-    (tmp_path / "empty").write_text("")
-    (tmp_path / "one.mat").write_text(" [\n  1 2\n  3 4 ]\n")
-    return tmp_path
+def folder(here: Path) -> Path:
+    (here / "feats.txt").write_text(MATRICES)
+    (here / "ali.txt").write_text(ALIGNMENTS)
+    (here / "empty").write_text("")
+    (here / "one.mat").write_text(" [\n  1 2\n  3 4 ]\n")
+    return here
 
 
 def numbers(path: Path) -> np.ndarray:

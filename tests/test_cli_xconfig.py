@@ -17,8 +17,7 @@ SMALL = "input name=input dim=4\nrelu-layer name=a dim=3 input=Append(-1,0,2)\no
 
 
 @pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def _folder(here):
     Path("small.xconfig").write_text(SMALL)
 
 

@@ -200,9 +200,8 @@ def test_states_that_reach_no_label():
     assert check_intervals(words, len(words), 2, spans) == -1
 
 
-def test_what_openfst_and_kaldis_script_do(tmp_path, monkeypatch):
+def test_what_openfst_and_kaldis_script_do(here):
     """fstconvert, then fstrelabel with the pairs that it saved: the same as with both graphs' words."""
-    monkeypatch.chdir(tmp_path)
     assert load("fstconvert").execute(["--fst_type=olabel_lookahead", "--save_relabel_opairs=relabel",
                                        str(DATA / "HCL.fst"), "HCLr.fst"]) == 0
     assert load("fstrelabel").execute(["--relabel_ipairs=relabel", str(DATA / "G.fst"), "relabeled.fst"]) == 0

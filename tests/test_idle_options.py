@@ -11,13 +11,13 @@ import pytest
 from paths import ROOT
 from runtime_cases import TDNN, class_example
 
-from nnet3py.cli.egs import MERGE
+from nnet3py.cli.egs.options import MERGE
 from nnet3py.cli.process.command import kaldi_command, load
 from nnet3py.cli.process.option_groups import OPTIM, unprefixed
 from nnet3py.cli.process.options import option
 from nnet3py.cli.registry import COMMANDS
 from nnet3py.egs.example import EXAMPLE
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 
 CLI = ROOT / "nnet3py" / "cli"
@@ -105,7 +105,7 @@ def test_words_for_doing_nothing() -> None:
 ])
 def test_who_gives_an_idle_option_is_warned_once(idle, words: list[str], warnings: list[str],
                                                  capfd: pytest.CaptureFixture) -> None:
-    @kaldi_command("some", group="Models", help="Do nothing.", usage="Usage: some", arguments=(0, 0), options=[
+    @kaldi_command("some", "Models", "Do nothing.", "Usage: some", arguments=(0, 0), options=[
         option("idle", int, 0, "No effect", idle=idle), option("other", bool, False, "More")])
     def some(args, options):
         return 0
@@ -115,13 +115,10 @@ def test_who_gives_an_idle_option_is_warned_once(idle, words: list[str], warning
 
 
 @pytest.fixture
-def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def files(here: Path) -> None:
     Nnet.from_config(TDNN).write("final.raw")
     np.savetxt("priors.vec", np.full((1, 4), 0.25), fmt="%g", header="[", footer="]", comments="")
-    with TableWriter("ark:egs.ark", EXAMPLE) as writer:
-        for key in "ab":
-            writer.write(key, class_example(1))
+    write_table("ark:egs.ark", EXAMPLE, ((key, class_example(1)) for key in "ab"))
 
 
 MERGED = [("--measure-output-frames=true", "Kaldi ignores this option, too"),

@@ -89,12 +89,11 @@ def test_log_of_an_earlier_run_is_replaced(tmp_path):
 # -- what a job sees -------------------------------------------------------------------------------------------------
 
 
-def test_job_runs_in_our_folder_with_our_launchers(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_job_runs_in_our_folder_with_our_launchers(here):
     with make_executor() as executor:
         executor.run([Job("pwd; command -v nnet3-info; echo $NNET3PY_PYTHON; cat; echo $BASH_VERSION", Path("a.log"))])
-    folder, program, python, bash = own_lines(tmp_path / "a.log")
-    assert folder == str(tmp_path.resolve())
+    folder, program, python, bash = own_lines(here / "a.log")
+    assert folder == str(here.resolve())
     assert program == str(launcher_folder() / "nnet3-info")
     assert python == os.environ.get("NNET3PY_PYTHON", sys.executable)
     assert bash
@@ -325,13 +324,12 @@ grep -q "# status 0" $log || { echo "queue.pl: job failed, log is in $log" >&2; 
 
 
 @pytest.fixture
-def queue(tmp_path, monkeypatch):
-    program = tmp_path / "programs" / "queue.pl"
+def queue(here, monkeypatch):
+    program = here / "programs" / "queue.pl"
     program.parent.mkdir()
     program.write_text(QUEUE)
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.chdir(tmp_path)
     return "queue.pl -l 'mem_free=4G,ram_free=4G'"
 
 

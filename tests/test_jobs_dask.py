@@ -55,18 +55,17 @@ def executor(scheduler):
         yield made
 
 
-def test_jobs_run_on_two_workers(executor, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_jobs_run_on_two_workers(executor, here, monkeypatch):
     monkeypatch.setenv("NNET3PY_OF_THE_DRIVER", "carried along")
     meeting = "touch {me}; until [ -e {other} ]; do sleep 0.02; done; "     # ends only if both run at once
     say = "pwd; command -v nnet3-info; echo $NNET3PY_NUM_THREADS $NNET3PY_OF_THE_DRIVER; echo $PPID"
     executor.run([Job(meeting.format(me="a", other="b") + say, Path("log/a.log")),
                   Job(meeting.format(me="b", other="a") + say, Path("log/b.log"))])
-    first, second = own_lines(tmp_path / "log" / "a.log"), own_lines(tmp_path / "log" / "b.log")
-    assert first[:3] == second[:3] == [str(tmp_path), str(launcher_folder() / "nnet3-info"), "1 carried along"]
+    first, second = own_lines(here / "log" / "a.log"), own_lines(here / "log" / "b.log")
+    assert first[:3] == second[:3] == [str(here), str(launcher_folder() / "nnet3-info"), "1 carried along"]
     assert first[3] != second[3], "each worker starts one"
-    assert read(tmp_path / "log" / "a.log").startswith("# Running on ")
-    assert "\n# Accounting: time=" in read(tmp_path / "log" / "a.log")
+    assert read(here / "log" / "a.log").startswith("# Running on ")
+    assert "\n# Accounting: time=" in read(here / "log" / "a.log")
 
 
 def test_diagnostics_do_not_hold_up_training(executor, tmp_path):

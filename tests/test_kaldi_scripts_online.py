@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from driver_cases import TDNN, write_alignments, write_configs, write_egs
+from io_samples import read_table
 from kaldi_scripts import (
     NO_NORMALIZATION,
     NUM_PDFS,
@@ -23,7 +24,7 @@ from kaldi_scripts import (
 )
 from online_cases import KEYS, PACKAGE
 from paths import ROOT, shared_folder, shared_golden
-from test_cli_online_decode import write_inputs
+from test_cli_online import write_inputs
 
 import nnet3py
 from nnet3py.cli.process.kaldi_programs import missing_programs
@@ -122,8 +123,7 @@ def lengths(work: Path, part: str = "test") -> dict[str, int]:
 
 
 def read(rspecifier: str) -> dict[str, np.ndarray]:
-    with SequentialReader(rspecifier, FLOAT_MATRIX) as table:
-        return dict(table)
+    return read_table(rspecifier, FLOAT_MATRIX)
 
 
 @pytest.mark.slow
@@ -140,8 +140,7 @@ def test_ivectors_of_weighted_frames(work: Path) -> None:
     """steps/online/nnet2/extract_ivectors.sh, with the frames of alignments to silence left out."""
     run(work, "steps/online/nnet2/extract_ivectors.sh", "--nj", "1", "kaldi/data/train", "lang", "exp/extractor",
         "kaldi/ali_train", "exp/ivectors_train")
-    with SequentialReader(f"ark:gunzip -c {work}/exp/ivectors_train/weights.gz |", FLOAT_VECTOR) as table:
-        weights = dict(table)
+    weights = read_table(f"ark:gunzip -c {work}/exp/ivectors_train/weights.gz |", FLOAT_VECTOR)
     assert {name: len(one) for name, one in weights.items()} == lengths(work, "train")
     assert {0.0, 1.0} == set(np.concatenate([*weights.values()]).tolist())
     found = read(f"scp:{work}/exp/ivectors_train/ivector_online.scp")

@@ -81,18 +81,16 @@ def test_what_is_refused(tmp_path: Path, line: str, message: str) -> None:
         read_conf(str(path), tables.DECODING)
 
 
-def test_files_are_relative_to_the_working_directory_or_the_folder(tmp_path: Path,
-                                                                   monkeypatch: pytest.MonkeyPatch) -> None:
-    model = tmp_path / "model"
+def test_files_are_relative_to_the_working_directory_or_the_folder(here: Path) -> None:
+    model = here / "model"
     (model / "conf").mkdir(parents=True)
     inside = model / "conf" / "splice.conf"
     inside.write_text("")
-    monkeypatch.chdir(tmp_path)
     for name in ("conf/splice.conf", "exp/nnet3_online/conf/splice.conf", "/home/her/model/conf/splice.conf",
                  "../exp/conf/splice.conf"):
         assert Path(find_file(name, "model")).resolve() == inside
-    (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "splice.conf").write_text("")
+    (here / "conf").mkdir()
+    (here / "conf" / "splice.conf").write_text("")
     assert find_file("conf/splice.conf", "model") == "conf/splice.conf"
     with pytest.raises(Nnet3Error, match="there is no file conf/mfcc.conf"):
         find_file("conf/mfcc.conf", "model")
