@@ -37,7 +37,8 @@ _FIRST_STATES, _FIRST_ARCS = 1 << 12, 1 << 14
 class DecodingGraph(metaclass=AdvisingType):
     """A graph from input labels, mostly transition-ids, to words. Immutable, so decoders may share it.
 
-    :meth:`read` makes one of a file, :meth:`of_fst` of an FST.
+    :meth:`read` makes one of a file, :meth:`of_fst` of an FST. Raises ShapeError for tables that no decoder can use:
+    states or labels that do not exist, invalid costs, a cycle of arcs without input labels.
 
     Parameters
     ----------
@@ -50,11 +51,6 @@ class DecodingGraph(metaclass=AdvisingType):
     ----------
     num_states, num_arcs : numbers of states and arcs
     states, arcs : int, the memory addresses of the tables (states, 5) and (arcs, 4)
-
-    Raises
-    ------
-    ShapeError : tables that no decoder can use: states or labels that do not exist, invalid costs, a cycle of arcs
-        without input labels
     """
 
     _FROM_FILE: ClassVar[str] = "nnet3py.DecodingGraph.read('HCLG.fst', transition_model) reads a file"
