@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from nnet3py import log
 from nnet3py.errors import FormatError, UsageError, within
-from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
 
 if TYPE_CHECKING:
     from nnet3py.io.holder import Holder
@@ -41,6 +40,8 @@ class MixedArguments(UsageError):
 
 def between_tables(args: Sequence[str]) -> bool:
     """Return whether ``args`` (input, output) name tables; False for plain files. Raises MixedArguments."""
+    from nnet3py.io.specifiers import is_rspecifier, is_wspecifier  # --help does not need this module
+
     tables = is_rspecifier(args[0])
     if tables != is_wspecifier(args[1]):
         raise MixedArguments(f"Cannot mix archives with regular files: {args[0]!r} and {args[1]!r}",
@@ -121,6 +122,7 @@ def convert_to_lines(rspecifier: str, wxfilename: str, source: Holder[Read],
 
     The lines include their newlines. Raises UsageError if ``wxfilename`` names a table.
     """
+    from nnet3py.io.specifiers import is_wspecifier
     from nnet3py.io.streams import open_output
 
     if is_wspecifier(wxfilename):
