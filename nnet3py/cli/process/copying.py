@@ -1,6 +1,7 @@
 """Copies and conversions of tables, which most of Kaldi's programs are: table to table, to several, or to lines."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
@@ -30,7 +31,9 @@ class Counts(NamedTuple):
         The status is 0, or ``nothing`` if nothing was converted.
         """
         if message:
-            log.log(message.format(done=self.done, errors=self.errors))
+            caller = sys._getframe(1)
+            log.log(message.format(done=self.done, errors=self.errors),
+                    file=log.short_path(caller.f_code.co_filename), line=caller.f_lineno)
         return 0 if self.done else nothing
 
 
