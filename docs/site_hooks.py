@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 _GROUP = re.compile(r"^    # (.+)\n((?:    \"\w+\": \"[\w.]+\",\n)+)", re.MULTILINE)
 # Submodules with public names of their own, and the titles of their pages.
 _PACKAGES = {"feat": "Features", "chain": "LF-MMI", "lattices": "Lattices", "ivectors": "I-vectors"}
-_NAME = re.compile(r'"(\w+)": "([\w.]+)"')
 _NEIGHBORS = {"scikit-learn": ["nnet3py.sklearn.Nnet3Classifier", "nnet3py.sklearn.Nnet3Regressor",
                                 "nnet3py.sklearn.Nnet3Estimator"],
                "PyTorch's training": [f"nnet3py.torch.{name}" for name in (
@@ -38,9 +38,7 @@ def public_groups() -> dict[str, list[str]]:
 
 def names_of_package(package: str) -> list[str]:
     """The public names of a folder of the package, with their modules."""
-    text = (ROOT / "nnet3py" / package / "__init__.py").read_text(encoding="utf-8")
-    table = text[text.index("_PUBLIC = {"):]
-    return [f"{module}.{name}" for name, module in _NAME.findall(table[:table.index("}")])]
+    return [f"{module}.{name}" for name, module in import_module(f"nnet3py.{package}")._PUBLIC.items()]
 
 
 def reference_pages() -> dict[str, str]:

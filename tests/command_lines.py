@@ -8,7 +8,7 @@ from nnet3py.cli.main import load
 from nnet3py.cli.process.command import KaldiCommand
 from nnet3py.cli.process.options import Option, Options
 from nnet3py.io.holder import Holder
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import TableWriter
 
 
 def run(name: str, *words: object, status: int = 0) -> None:
@@ -21,12 +21,6 @@ def write_table(name: str, holder: Holder[Any], entries: Mapping[str, Any]) -> N
     with TableWriter(name, holder) as writer:
         for key, value in entries.items():
             writer.write(key, value)
-
-
-def read_table(name: str, holder: Holder[Any]) -> dict[str, Any]:
-    """The entries of a table by key."""
-    with SequentialReader(name, holder) as reader:
-        return dict(reader)
 
 
 def read(options: Sequence[Option], words: Sequence[str], detached_values: bool = False) -> tuple[list[str], Options]:

@@ -7,7 +7,7 @@ from driver_cases import write_configs
 from paths import DATA
 
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 
 CHAIN = DATA / "chain"
 FEAT_DIM, NUM_PDFS = 40, 56
@@ -51,9 +51,7 @@ def write_chain_egs(folder: Path, num_archives: int = 2) -> Path:
     parts = {f"cegs.{number + 1}.ark": examples[number:15:num_archives] for number in range(num_archives)}
     for name, held in {**parts, "combine.cegs": examples[:6], "train_diagnostic.cegs": examples[:5],
                        "valid_diagnostic.cegs": examples[15:]}.items():
-        with TableWriter(f"ark:{folder / name}", CHAIN_EXAMPLE) as writer:
-            for key, eg in held:
-                writer.write(key, eg)
+        write_table(f"ark:{folder / name}", CHAIN_EXAMPLE, held)
     info = {"num_archives": num_archives, "frames_per_eg": WIDTH, "feat_dim": FEAT_DIM, "ivector_dim": 0,
             "left_context": CONTEXT, "right_context": CONTEXT, "left_context_initial": -1, "right_context_final": -1,
             "num_frames": 1000, "egs_per_archive": 7, "num_pdfs": NUM_PDFS, "frame_subsampling_factor": 3}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from io_samples import read_table
 
 from nnet3py.formats.foreign_files import WAVE
 from nnet3py.formats.holders import FLOAT_MATRIX
@@ -49,8 +50,7 @@ def sound() -> tuple[np.ndarray, float]:
 @cache
 def kaldis(name: str) -> np.ndarray:
     """float32 (frames, dim)."""
-    with SequentialReader(f"ark:{DATA}/{name}.ark", FLOAT_MATRIX) as reader:
-        return dict(reader)["utt2"]
+    return read_table(f"ark:{DATA}/{name}.ark", FLOAT_MATRIX)["utt2"]
 
 
 def assert_near(found: np.ndarray, expected: np.ndarray) -> None:

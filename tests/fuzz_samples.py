@@ -27,7 +27,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR, POSTERIOR
 from nnet3py.io.object_files import read_object
 from nnet3py.io.specifiers import parse_range, parse_rspecifier, parse_wspecifier, split_range
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, write_table
 from nnet3py.io.tokens import TokenWriter
 
 
@@ -339,9 +339,7 @@ def _cache(case: str, folder: Path) -> bytes:
 def _both_forms(kind: str, path: Path, holder: Any) -> list[Sample]:
     """The archive as it is, and as text."""
     with tempfile.TemporaryDirectory() as folder, SequentialReader(f"ark:{path}", holder) as reader:
-        with TableWriter(f"ark,t:{folder}/text", holder) as writer:
-            for key, value in reader:
-                writer.write(key, value)
+        write_table(f"ark,t:{folder}/text", holder, reader)
         text = Path(folder, "text").read_bytes()
     return [Sample(kind, name, data, _table(holder)) for name, data in (
         (f"{path.name} binary", path.read_bytes()), (f"{path.name} text", text))]

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import test_cuda_training
 from chain_graphs import chain_example, random_graph
+from io_samples import read_table
 from runtime_cases import TDNN, class_example, plain
 from test_chain_trainer import NET, PDFS
 from test_cli_chain_training import write_egs, write_fst_file
@@ -19,7 +20,7 @@ from test_xvectors import WITH_CONTEXT
 from nnet3py.cli.main import load
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import device
@@ -51,9 +52,8 @@ def _fewer_threads():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with networks, features and examples."""
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
     for name, text in (("tdnn", TDNN), ("pool", WITH_CONTEXT), ("chain", NET)):
         Nnet.from_config(text, seed=1).write(f"{name}.raw")
@@ -61,13 +61,11 @@ def folder(tmp_path, monkeypatch):
     for name in ("plain", "plain2"):
         plain(objective="linear").write(f"{name}.raw")
     write("feats", {f"u{frames}": rng.standard_normal((frames, 3)).astype(np.float32) for frames in (23, 31)})
-    with TableWriter("ark:egs", EXAMPLE) as writer:
-        for seed in range(3):
-            writer.write(f"eg{seed}", class_example(seed=seed))
+    write_table("ark:egs", EXAMPLE, ((f"eg{seed}", class_example(seed=seed)) for seed in range(3)))
     write_fst_file("den.fst", random_graph(rng, 6, PDFS))
     write_egs("cegs", [(f"eg{end_to_end}", chain_example(rng, 2, 4, PDFS, end_to_end=end_to_end))
                        for end_to_end in (False, True)])
-    return tmp_path
+    return here
 
 
 def found(holder, name):
@@ -76,8 +74,7 @@ def found(holder, name):
         nnet = read_nnet(name)
         return {f"{name}.{key}": value for name, component in zip(nnet.component_names, nnet.components, strict=True)
                 for key, value in component.parameters().items()}
-    with SequentialReader(f"ark:{name}", holder) as reader:
-        return dict(reader)
+    return read_table(f"ark:{name}", holder)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -10,6 +10,8 @@ import numpy as np
 from paths import DATA
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.io.holder import Holder
+from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 SAMPLES = DATA / "io"
@@ -35,6 +37,12 @@ def written(write: Callable[..., None], *values: Any, binary: bool) -> bytes:
 def object_bytes(value: Any, binary: bool) -> bytes:
     """What an object of a model file writes."""
     return written(value.write, binary=binary)
+
+
+def read_table(rspecifier: str, holder: Holder[Any]) -> dict[str, Any]:
+    """All entries of a table."""
+    with SequentialReader(rspecifier, holder) as reader:
+        return dict(reader)
 
 
 def archive(path: Path, read: Callable[[TokenReader], Any]) -> Iterator[tuple[str, Any, bytes]]:

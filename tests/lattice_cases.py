@@ -4,7 +4,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from command_lines import read_table
+from io_samples import read_table
 from paths import DATA
 
 from nnet3py.hmm.transition_model import TransitionModel

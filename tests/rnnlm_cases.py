@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from command_lines import read_table
+from io_samples import read_table
 from paths import DATA
 
 from nnet3py.network.model_file import read_nnet

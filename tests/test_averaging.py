@@ -11,7 +11,7 @@ from runtime_cases import TDNN, TDNN_CONTEXT, class_example, dense_example, para
 from nnet3py.cli.training.train import show_progress
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import perturb
 from nnet3py.training.averaging import average_nnets, normalized_weights, objective_changes
@@ -181,20 +181,14 @@ def test_what_cannot_be_compared():
         objective_changes(old, new, [eg])       # without context
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with old.raw, new.raw, p.raw and egs."""
-    monkeypatch.chdir(tmp_path)
     for name, nnet in zip(("old.raw", "new.raw"), networks(), strict=True):
         nnet.write(name)
     plain().write("p.raw")
-    with TableWriter("ark:egs", EXAMPLE) as writer:
-        for i, eg in enumerate(examples()):
-            writer.write(f"e{i}", eg)
-    return tmp_path
+    write_table("ark:egs", EXAMPLE, ((f"e{i}", eg) for i, eg in enumerate(examples())))
+    return here
 
 
 def per_component(text: str, what: str) -> dict[str, float]:
@@ -246,7 +240,6 @@ def test_the_difference_network(folder, capfd):
 
 
 def test_no_examples(folder, capfd):
-    with TableWriter("ark:empty", EXAMPLE):
-        pass
+    write_table("ark:empty", EXAMPLE, {})
     assert show_progress.execute(["old.raw", "new.raw", "ark:empty"]) == 255
     assert "No examples read." in capfd.readouterr().err

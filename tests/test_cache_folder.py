@@ -18,12 +18,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "geteuid"), reason="files have n
 
 
 @pytest.fixture(autouse=True)
-def _only_what_a_test_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+def _only_what_a_test_names(monkeypatch: pytest.MonkeyPatch, here: Path) -> Iterator[None]:
     for name in ("NUMBA_CACHE_DIR", "NNET3PY_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("sys.platform", "linux")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(here / "home"))
     yield
 
 

@@ -19,7 +19,7 @@ from nnet3py.egs.chain_example import (
     read_supervisions,
 )
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.transducers.fst_text import read_text_fst
 
 FOLDER = DATA / "egs"
@@ -70,9 +70,7 @@ def test_tables_are_copied(tmp_path: Path, holder, name: str) -> None:
     copy, text, back = (tmp_path / part for part in ("copy", "text", "back"))
     read = read_chain_egs if holder is CHAIN_EXAMPLE else read_supervisions
     for wspecifier, source in ((f"ark:{copy}", FOLDER / name), (f"ark,t:{text}", copy), (f"ark,t:{back}", text)):
-        with TableWriter(wspecifier, holder) as writer:
-            for key, value in read(f"ark:{source}"):
-                writer.write(key, value)
+        write_table(wspecifier, holder, read(f"ark:{source}"))
     assert copy.read_bytes() == (FOLDER / name).read_bytes()
     assert back.read_bytes() == text.read_bytes()
 

@@ -6,13 +6,13 @@ import logging
 import numpy as np
 import pytest
 from chain_graphs import random_graph, supervision
+from io_samples import read_table
 from paths import DATA, shared_golden
 
 from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
 from nnet3py.egs.chain_example import read_chain_egs, read_supervisions
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import SequentialReader
 from nnet3py.ops import get_ops
 from nnet3py.training.chain_objective import ChainObjectiveComputation
 from nnet3py.training.options import ChainOptions
@@ -22,8 +22,7 @@ ops = get_ops("cpu")
 
 
 def matrices(path):
-    with SequentialReader(f"ark:{path}", FLOAT_MATRIX) as reader:
-        return dict(reader)
+    return read_table(f"ark:{path}", FLOAT_MATRIX)
 
 
 def agree(graph, found, leaky, l2, golden, prefix, expected):

@@ -6,8 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chain_graphs import three_phones
-from command_lines import read_table, write_table
+from command_lines import write_table
 from graph_sums import denominator_log_prob
+from io_samples import read_table
 
 from nnet3py.cli.main import load
 from nnet3py.formats.holders import FLOAT_MATRIX

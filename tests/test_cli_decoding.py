@@ -5,8 +5,9 @@ import re
 
 import numpy as np
 import pytest
-from command_lines import read_table, write_table
+from command_lines import write_table
 from graph_paths import path_costs
+from io_samples import read_table
 
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.alignments.align_compiled import align_compiled, compile_train_graphs, compile_train_graphs_fsts

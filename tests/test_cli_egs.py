@@ -7,7 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from command_lines import read_table, write_table
+from command_lines import write_table
+from io_samples import read_table
 from paths import DATA
 from runtime_cases import TDNN, TDNN_CONTEXT, assert_close, class_example, dense_example, plain
 

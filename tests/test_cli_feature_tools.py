@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import read_table, run, write_table
+from command_lines import run, write_table
+from io_samples import read_table
 from paths import DATA
 
 from nnet3py.feat.cmvn import normalize_sliding

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import read_table
+from io_samples import read_table
 from lattice_cases import LATTICE_DATA, best_by_words, check_same_words, kaldi_lattices
 
 from nnet3py.cli.main import load

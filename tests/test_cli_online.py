@@ -12,7 +12,7 @@ import time
 
 import numpy as np
 import pytest
-from command_lines import read_table
+from io_samples import read_table
 from online_cases import DATA, KEYS, ONLINE, PACKAGE, base_features, dialogue
 
 from nnet3py.cli.decoding.online import latgen, latgen_grammar, serve

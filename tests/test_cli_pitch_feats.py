@@ -6,7 +6,8 @@ from pathlib import Path
 import feature_cases as cases
 import numpy as np
 import pytest
-from command_lines import read_table, run, write_table
+from command_lines import run, write_table
+from io_samples import read_table
 
 from nnet3py.feat.pitch import compute_pitch
 from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions

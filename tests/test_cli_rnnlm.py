@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import read_table
+from io_samples import read_table
 from lattice_cases import LATTICE_DATA, check_same_words, ways
 from rnnlm_cases import BOS, EOS, RNNLM_DATA, rnnlm_lattices, scores
 

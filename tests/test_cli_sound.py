@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import read_table, run, write_table
+from command_lines import run, write_table
+from io_samples import read_table
 
 from nnet3py.cli.main import load
 from nnet3py.feat.options import RoomOptions, SilenceOptions

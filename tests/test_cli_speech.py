@@ -3,7 +3,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from command_lines import read_table, run, write_table
+from command_lines import run, write_table
+from io_samples import read_table
 from test_feat_speech import FBANK_TOLERANCE, MFCC_TOLERANCE, reference
 
 from nnet3py.formats.foreign_files import HTK_MATRIX, WAVE, Wave

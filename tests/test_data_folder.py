@@ -11,7 +11,7 @@ from paths import DATA
 from nnet3py.drivers.data_folder import AliFolder, DataFolder, read_list, spk2utt, table_dim
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 
 UTTERANCES = ("a-1", "a-2", "b-1", "b-2")
 
@@ -19,9 +19,8 @@ UTTERANCES = ("a-1", "a-2", "b-1", "b-2")
 def make(path: Path, **lists: str | None) -> Path:
     """A data directory of two speakers; ``lists`` replaces its lists, with dots for the underscores."""
     path.mkdir()
-    with TableWriter(f"ark,scp:{path}/feats.ark,{path}/feats.scp", FLOAT_MATRIX) as writer:
-        for number, utterance in enumerate(UTTERANCES, 5):
-            writer.write(utterance, np.ones((number, 3), dtype=np.float32))
+    write_table(f"ark,scp:{path}/feats.ark,{path}/feats.scp", FLOAT_MATRIX,
+                ((utterance, np.ones((number, 3), dtype=np.float32)) for number, utterance in enumerate(UTTERANCES, 5)))
     texts: dict[str, str | None] = {
         "utt2spk": "".join(f"{utterance} {utterance[0]}\n" for utterance in UTTERANCES),
         "spk2utt": "a a-1 a-2\nb b-1 b-2\n", "text": "".join(f"{utterance} some words\n" for utterance in UTTERANCES),

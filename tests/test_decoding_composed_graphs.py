@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from graph_paths import path_costs
 from graph_systems import context_system
+from io_samples import read_table
 from random_fsts import random_fst
 
 from nnet3py.cli.process.command import load
@@ -37,7 +38,6 @@ from nnet3py.hmm.topology import chain_topology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output
-from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_binary import write_binary_fst
@@ -62,8 +62,7 @@ def disambig() -> list[int]:
 
 @pytest.fixture(scope="module")
 def likes() -> list[np.ndarray]:
-    with SequentialReader(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX) as reader:
-        return [matrix for _, matrix in reader]
+    return [matrix for matrix in read_table(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX).values()]
 
 
 def composed(left: Fst, right: Fst, disambig: list[int]) -> Fst:
@@ -220,9 +219,8 @@ def test_states_that_reach_no_label():
     assert check_intervals(words, len(words), 2, spans) == -1
 
 
-def test_what_openfst_and_kaldis_script_do(tmp_path, model, disambig, likes, monkeypatch):
+def test_what_openfst_and_kaldis_script_do(here, model, disambig, likes):
     """fstconvert, then fstrelabel with the pairs that it saved: the same as with both graphs' words."""
-    monkeypatch.chdir(tmp_path)
     assert load("fstconvert").execute(["--fst_type=olabel_lookahead", "--save_relabel_opairs=relabel",
                                        str(DATA / "HCL.fst"), "HCLr.fst"]) == 0
     assert load("fstrelabel").execute(["--relabel_ipairs=relabel", str(DATA / "G.fst"), "relabeled.fst"]) == 0

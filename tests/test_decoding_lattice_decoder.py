@@ -8,8 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graph_paths import path_costs
+from io_samples import read_table
 
-from nnet3py.decoding import lattice_decoder
+from nnet3py.decoding import lattice_decoder, layout
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
@@ -38,8 +39,7 @@ def graph() -> DecodingGraph:
 
 @pytest.fixture(scope="module")
 def likes() -> list[np.ndarray]:
-    with SequentialReader(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX) as reader:
-        return [matrix for _, matrix in reader]
+    return [matrix for matrix in read_table(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX).values()]
 
 
 def decoded(search: LatticeDecoder, likes: np.ndarray, *pieces: int) -> Fst:
@@ -130,8 +130,14 @@ def test_partial_lattices_are_sorted_and_connected_to_their_frames(graph, likes)
 def test_the_lattice_of_the_first_frames_ends_in_the_last_of_them(graph, likes):
     search = LatticeDecoder(graph, NARROW)
     search.advance(likes[0][:30])
+    firsts = search._first_tokens()
     for num_frames in (12, 29, 30):
-        lattice = trimmed(search.raw_lattice(False, num_frames))
+        lattice = search.raw_lattice(False, num_frames)
+        tokens = slice(*firsts[num_frames:num_frames + 2])
+        extra = search._token_costs[tokens, layout.EXTRA]
+        offsets = search._offsets[:num_frames].sum()
+        assert lattice_cost(lattice) == pytest.approx(float(extra.min() - offsets), abs=COST)
+        lattice = trimmed(lattice)
         times = np.zeros(lattice.num_states, dtype=int)
         for source, to, label in zip(lattice.sources, lattice.next_states, lattice.input_labels, strict=True):
             times[to] = times[source] + (label != 0)

@@ -190,8 +190,7 @@ def test_what_does_not_fit(arguments, error, complaint):
         TextPhones(**{"lexicon": TEXT_LEXICON, "phones": PHONES, **arguments})
 
 
-def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Path("lexicon").write_text("one w n\na a\n")
     Path("text").write_text("u1 one a\nu2 two\nu3 a\n")
     words = ["--silence-phone=SIL", "--edge-silprob=1", "--between-silprob=0", "lexicon", "text", "ark,t:out"]

@@ -78,12 +78,11 @@ def test_alignment_lines():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ref").write_text("u1 one two three\nu2 two\nu3 one\n")
-    (tmp_path / "hyp").write_text("u1 one three\nu2 two one\n")
-    (tmp_path / "words.txt").write_text("<eps> 0\none 1\ntwo 2\nthree 3\n")
-    return tmp_path
+def folder(here):
+    (here / "ref").write_text("u1 one two three\nu2 two\nu3 one\n")
+    (here / "hyp").write_text("u1 one three\nu2 two one\n")
+    (here / "words.txt").write_text("<eps> 0\none 1\ntwo 2\nthree 3\n")
+    return here
 
 
 @pytest.mark.parametrize(("mode", "wer"), [

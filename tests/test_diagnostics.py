@@ -13,7 +13,7 @@ from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix, to_dense
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.diagnostics import NnetDiagnostics, best_classes, combine_nnets
@@ -280,23 +280,17 @@ def test_what_cannot_be_combined():
         combine_nnets(iter([("a", target), ("other.raw", Nnet.from_config(TDNN))]), 2, fitted_examples(target))
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with 0.raw, 1.raw, 2.raw and examples."""
-    monkeypatch.chdir(tmp_path)
     for seed in range(3):
         Nnet.from_config(TDNN, seed=seed).write(f"{seed}.raw")
     plain().write("p.raw")
     left, right = TDNN_CONTEXT
-    with TableWriter("ark:egs", EXAMPLE) as writer:
-        for seed in range(2):
-            writer.write(f"e{seed}", class_example(3, 4, seed=seed, left=left, right=right))
-    with TableWriter("ark:empty", EXAMPLE):
-        pass
-    return tmp_path
+    write_table("ark:egs", EXAMPLE,
+                ((f"e{seed}", class_example(3, 4, seed=seed, left=left, right=right)) for seed in range(2)))
+    write_table("ark:empty", EXAMPLE, {})
+    return here
 
 
 def test_command(folder, capfd):

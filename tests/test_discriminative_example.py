@@ -17,7 +17,7 @@ from nnet3py.egs.discriminative_example import (
 )
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import FormatError, ShapeError
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.transducers.lattice import read_lattice
 
 TEXT = (b"<Nnet3DiscriminativeEg> <NumInputs> 1 \n"
@@ -64,12 +64,8 @@ def test_the_layout_in_binary() -> None:
 def test_tables(tmp_path: Path) -> None:
     for binary in ("b", "t"):
         first, second = (f"{tmp_path}/{binary}{n}" for n in (1, 2))
-        with TableWriter(f"ark,{binary}:{first}", DISCRIMINATIVE_EXAMPLE) as writer:
-            for key in ("u1", "u2"):
-                writer.write(key, example())
-        with TableWriter(f"ark,{binary}:{second}", DISCRIMINATIVE_EXAMPLE) as writer:
-            for key, eg in read_discriminative_egs(f"ark:{first}"):
-                writer.write(key, eg)
+        write_table(f"ark,{binary}:{first}", DISCRIMINATIVE_EXAMPLE, ((key, example()) for key in ("u1", "u2")))
+        write_table(f"ark,{binary}:{second}", DISCRIMINATIVE_EXAMPLE, read_discriminative_egs(f"ark:{first}"))
         assert Path(first).read_bytes() == Path(second).read_bytes()
 
 

@@ -173,20 +173,18 @@ def test_an_unknown_option_would_be_found() -> None:
 
 # -- pages that are run here -------------------------------------------------------------------------------------------
 
-def test_chain_graphs_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chain_graphs_from_the_command_line(here: Path) -> None:
     """As they are written, with a phone language model of their five phones."""
-    monkeypatch.chdir(tmp_path)
     write_fst_file("phone_lm.fst", estimate_phone_lm([[1, 2, 3, 1], [1, 4, 5, 1]], PhoneLmOptions()))
     topology, graph = of_page("chain.md", "bash")
     shell(topology + graph)
     assert read_fst_file("den.fst").num_arcs > 0 and read_fst_file("normalization.fst").num_arcs > 0
 
 
-def test_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chain(here: Path) -> None:
     """On Kaldi's small system: graphs, supervision, objective."""
-    monkeypatch.chdir(tmp_path)
     folder = DATA / "chain"
-    (tmp_path / "den.fst").write_bytes((folder / "den.fst").read_bytes())
+    (here / "den.fst").write_bytes((folder / "den.fst").read_bytes())
     lines = [line.split() for line in (folder / "phones.seq").read_text(encoding="utf-8").splitlines()]
     model = read_object(folder / "0.trans_mdl", TransitionModel.read)
     names: dict[str, Any] = {
@@ -203,9 +201,8 @@ def test_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert np.isfinite(names["objective"].value) and names["objective"].weight == 50 and names["deriv"].any()
 
 
-def test_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lm.arpa").write_text(
+def test_graphs(here: Path) -> None:
+    (here / "lm.arpa").write_text(
         "\\data\\\nngram 1=4\nngram 2=2\n\n\\1-grams:\n-99\t<s>\t-0.3\n-1.0\t</s>\n-0.5\tone\t-0.2\n-0.6\ttwo\t-0.1\n\n"
         "\\2-grams:\n-0.25\tone two\n-0.2\t<s> one\n\n\\end\\\n", encoding="utf-8")
     names = run("graphs.md", of_page("graphs.md", "python"), {})
@@ -213,11 +210,10 @@ def test_graphs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert names["lookup"].log_prob([1, 3], 4) == pytest.approx(-0.25 * np.log(10.0), rel=FLOAT32)
 
 
-def test_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_decoding(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A graph of a lexicon of two words, an utterance at once, and in chunks; both find the same words."""
     pytest.importorskip("kaldifst", reason="graphs are made with kaldifst (nnet3py[decode])")
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lexicon.txt").write_text("anna a b a\nbob b b\n", encoding="utf-8")
+    (here / "lexicon.txt").write_text("anna a b a\nbob b b\n", encoding="utf-8")
     tree, transition_model = context_system(chain_topology([1, 2, 3]), 2, 1, 0)
     likes = np.random.default_rng(0).standard_normal((30, transition_model.num_pdfs), dtype=np.float32)
     names: dict[str, Any] = {"phones": None, "tree": tree, "transition_model": transition_model,
@@ -227,26 +223,24 @@ def test_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     words = capsys.readouterr().out.split("[")[0].split()
     assert set(words) <= {"anna", "bob"} and len(names["found"].alignment) == 30
     assert names["compact"].num_arcs > 0
-    (tmp_path / "graph").mkdir()
+    (here / "graph").mkdir()
     write_fst_file("graph/HCLG.fst", names["graph"])
     names["chunks"] = np.array_split(np.float32(0.1) * likes, 3)
     run("decoding.md", [stream], names)
     assert len(capsys.readouterr().out.splitlines()) == 3 and names["lattice"].num_arcs > 0
 
 
-def test_phones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_phones(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With the model that comes with the package; what is printed stands below the block."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "demo.wav").write_bytes((DATA / "demo.wav").read_bytes())
+    (here / "demo.wav").write_bytes((DATA / "demo.wav").read_bytes())
     block = of_page("decoding.md", "python")[0]
     run("decoding.md", [block], {})
     page = (ROOT / "docs" / "decoding.md").read_text(encoding="utf-8")
     assert f"{block}```\n```text\n{capsys.readouterr().out}```\n" in page
 
 
-def test_lattices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "lat.ark").write_bytes((lattice_supervisions.FOLDER / "lat.ark").read_bytes())
+def test_lattices(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "lat.ark").write_bytes((lattice_supervisions.FOLDER / "lat.ark").read_bytes())
     names = run("lattices.md", of_page("lattices.md", "python"), {})
     shown = capsys.readouterr().out.splitlines()
     assert shown and shown[-1].startswith(names["key"])

@@ -9,10 +9,9 @@ from paths import ROOT
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")        # of torch's exporter
-def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_runs(here: Path) -> None:
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    monkeypatch.chdir(tmp_path)
     page, names = blocks(ROOT / "docs" / "export.md"), {}
     first = next(number for number, (_, text) in enumerate(page) if "torch" in text)
     run_blocks(page[:first], names)

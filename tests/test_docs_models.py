@@ -4,7 +4,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-import pytest
 from pages import blocks, run_blocks
 from paths import DATA, ROOT
 from test_edit_checks import CONFIG, EDITS
@@ -15,8 +14,7 @@ from nnet3py.acoustic_model import AcousticModel
 PAGE = ROOT / "docs" / "models.md"
 
 
-def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_page_runs(here: Path) -> None:
     transitions = nnet3py.read_model(str(DATA / "network" / "am-priors.mdl")).transition_model
     AcousticModel(transitions, nnet3py.Nnet.from_config(CONFIG), np.full(10, 0.1, np.float32)).write("final.mdl")
     assert len(run_blocks(blocks(PAGE), {})) >= 10

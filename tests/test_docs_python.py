@@ -19,8 +19,7 @@ def can_run(text: str) -> bool:
     return all(find_spec(package) for name, package in EXTRAS.items() if name in text)
 
 
-def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_page_runs(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "_registered", {})
     page = [block for before, block in pairwise([("", ""), *blocks(ROOT / "docs" / "python.md")])
             if can_run(block[1]) and (block[0] != "text" or can_run(before[1]))]

@@ -37,17 +37,16 @@ def commands() -> list[list[str]]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """A model and sounds under the names of the page."""
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "vosk-model-small-ko-0.22").symlink_to(PACKAGE)
+    (here / "vosk-model-small-ko-0.22").symlink_to(PACKAGE)
     shutil.copy(SOUNDS[0], "a.wav")
-    (tmp_path / "recordings").mkdir()
+    (here / "recordings").mkdir()
     for path, text in zip(SOUNDS, ("five two nine five", "seven zero three"), strict=False):
         shutil.copy(path, "recordings")
-        (tmp_path / "recordings" / Path(path).name).with_suffix(".txt").write_text(text)
+        (here / "recordings" / Path(path).name).with_suffix(".txt").write_text(text)
     shutil.copy("recordings/utt1.txt", "a.txt")
-    return tmp_path
+    return here
 
 
 def test_commands(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

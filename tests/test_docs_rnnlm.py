@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 import pytest
+from io_samples import read_table
 from lattice_cases import LATTICE_DATA, check_same_words
 from pages import blocks, run_blocks, shell
 from paths import ROOT
 from rnnlm_cases import RNNLM_DATA, rnnlm_folder, scores
 
-from nnet3py.io.tables import SequentialReader
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.lattice import COMPACT_LATTICES
 
@@ -21,24 +21,22 @@ DIFFERENCE = 1.0       # the old model's costs are taken off exactly, or by its 
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    rnnlm_folder(tmp_path / "rnnlm")
-    (tmp_path / "lang").mkdir()
-    shutil.copy(LATTICE_DATA / "graph-grammar" / "G.fst", tmp_path / "lang")
-    shutil.copy(RNNLM_DATA / "decoded.ark", tmp_path / "lat.ark")
-    shutil.copy(RNNLM_DATA / "text.int", tmp_path)
-    shutil.copy(RNNLM_DATA / "words.txt", tmp_path / "lang")
+def work(here: Path) -> Path:
+    rnnlm_folder(here / "rnnlm")
+    (here / "lang").mkdir()
+    shutil.copy(LATTICE_DATA / "graph-grammar" / "G.fst", here / "lang")
+    shutil.copy(RNNLM_DATA / "decoded.ark", here / "lat.ark")
+    shutil.copy(RNNLM_DATA / "text.int", here)
+    shutil.copy(RNNLM_DATA / "words.txt", here / "lang")
     counting = "oh one two three four five six seven eight nine".split()
     for name, count in (("train.txt", 300), ("dev.txt", 40)):
         lines = [" ".join(counting[i % 10:][:1 + i % 4]) for i in range(count)]
-        (tmp_path / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        (here / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return here
 
 
 def lattices(name: str) -> dict[str, CompactLattice]:
-    with SequentialReader(f"ark:{name}", COMPACT_LATTICES) as reader:
-        return dict(reader)
+    return read_table(f"ark:{name}", COMPACT_LATTICES)
 
 
 def test_commands(work: Path) -> None:

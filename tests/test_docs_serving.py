@@ -110,16 +110,14 @@ def test_the_proxy_s_file_by_nginx(tmp_path: Path) -> None:
     subprocess.run(["nginx", "-t", "-c", str(tmp_path / "nginx.conf"), "-p", str(tmp_path)], check=True)
 
 
-def test_the_client_and_another_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                        capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_client_and_another_version(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     from websockets.exceptions import ConnectionClosedError
 
-    models = tmp_path / "models"
+    models = here / "models"
     shutil.copytree(PACKAGE, models / "ko")
     shutil.copytree(demo_folder(), models / "en")
-    shutil.copytree(demo_folder(), tmp_path / "new-version")
-    shutil.copy(SOUNDS[0], tmp_path / "a.wav")
-    monkeypatch.chdir(tmp_path)
+    shutil.copytree(demo_folder(), here / "new-version")
+    shutil.copy(SOUNDS[0], here / "a.wav")
     exchange = blocks("sh")[0].replace("/srv/models", str(models))
     assert exchange.splitlines()[-1].startswith("systemctl reload nnet3py ")
     with running("--default-model=ko", model=str(models)) as (process, port):

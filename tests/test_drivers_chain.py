@@ -22,18 +22,17 @@ from nnet3py.drivers.options import ChainOptions
 from nnet3py.egs.chain_example import read_chain_egs
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, write_table
 
 
 def logs(folder: Path) -> set[str]:
     return {file.name for file in (folder / "log").iterdir()}
 
 
-def test_from_alignments_to_the_final_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "source").mkdir()
-    make_source(tmp_path / "source")
-    exp = tmp_path / "exp"
+def test_from_alignments_to_the_final_model(here: Path) -> None:
+    (here / "source").mkdir()
+    make_source(here / "source")
+    exp = here / "exp"
     write_chain_configs(exp, DIM, lda=True)
     status = load("train-chain").execute([
         "--dir=exp", "--feat-dir=source/data", "--tree-dir=source/ali", "--ali-dir=source/ali", "--use-gpu=no",
@@ -102,18 +101,15 @@ def test_against_another_model(prepared: Path) -> None:
 
 
 @pytest.mark.slow
-def test_with_data_without_transcripts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_data_without_transcripts(here: Path) -> None:
     """Lattices of one path, so that all frames are sure; half of what they weigh, and twice in an epoch."""
-    monkeypatch.chdir(tmp_path)
-    make_source(tmp_path)
-    write_chain_configs(tmp_path / "exp", DIM)
-    (tmp_path / "lat").mkdir()
+    make_source(here)
+    write_chain_configs(here / "exp", DIM)
+    (here / "lat").mkdir()
     shutil.copy("ali/final.mdl", "lat/final.mdl")
     assert load("convert-ali").execute(["--frame-subsampling-factor=3", "ali/final.mdl", "ali/final.mdl", "ali/tree",
                                         "ark:gunzip -c ali/ali.*.gz |", "ark:sub.ali"]) == 0
-    with TableWriter("ark:words", INT_VECTOR) as writer:
-        for name in NAMES:
-            writer.write(name, np.array([1], np.int32))
+    write_table("ark:words", INT_VECTOR, ((name, np.array([1], np.int32)) for name in NAMES))
     assert load("linear-to-nbest").execute(["ark:sub.ali", "ark:words", "", "", "ark:| gzip -c > lat/lat.1.gz"]) == 0
     status = load("train-chain").execute([
         "--dir=exp", "--feat-dir=data", "--tree-dir=ali", "--ali-dir=ali", "--use-gpu=no", "--semisup.feat-dir=data",
@@ -123,16 +119,16 @@ def test_with_data_without_transcripts(tmp_path: Path, monkeypatch: pytest.Monke
         "--chain.leaky-hmm-coefficient=0.1",
         "--trainer.num-epochs=0.2", "--trainer.num-chunk-per-minibatch=4,2,1", "--num-threads=2", "--cleanup=false",
         "--trainer.optimization.num-jobs-final=1", "--trainer.optimization.do-final-combination=false"])
-    assert status == 0 and (tmp_path / "exp" / "final.mdl").exists()
+    assert status == 0 and (here / "exp" / "final.mdl").exists()
     weights = dict(SequentialReader("scp:exp/weights/weights.scp", FLOAT_VECTOR))
     assert set(weights) == set(NAMES) and all((vector == 0.5).all() for vector in weights.values())
     egs = EgsFolder("exp/egs")
     assert egs.is_multitask and egs.num_archives == 5
     unsupervised = dict(read_chain_egs("ark:exp/egs_unsup/cegs.1.ark"))
     assert unsupervised and all(float(np.max(eg.outputs[0].deriv_weights)) <= 0.5 for eg in unsupervised.values())
-    log = (tmp_path / "exp" / "log" / "train.0.1.log").read_text()
+    log = (here / "exp" / "log" / "train.0.1.log").read_text()
     assert "scp:exp/egs/cegs.1.scp" in log
-    making = (tmp_path / "exp" / "egs_unsup" / "log" / "lattice_copy.1.log").read_text()
+    making = (here / "exp" / "egs_unsup" / "log" / "lattice_copy.1.log").read_text()
     assert "lattice-prune --acoustic-scale=0.1 --beam=4" in making
 
 
@@ -151,7 +147,7 @@ def test_a_network_that_does_not_fit_is_refused_at_once(prepared: Path) -> None:
     network = nnet3py.Nnet.from_config(
         (prepared / "exp" / "configs" / "final.config").read_text().replace("=56", "=57"), seed=0)
     network.write(str(prepared / "exp" / "configs" / "ref.raw"))
-    with pytest.raises(UsageError, match=r"has 57 outputs, the tree in .*/tree 56 pdfs"):
+    with pytest.raises(UsageError, match=r"has 57 outputs at 'output', the tree in .*/tree 56 pdfs"):
         refused(prepared)
     network = nnet3py.Nnet.from_config((prepared / "exp" / "configs" / "final.config").read_text().replace(
         "output-xent", "other"), seed=0)

@@ -31,21 +31,20 @@ output-node name=output input=softmax
 
 
 @pytest.fixture
-def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def source(here: Path) -> Path:
     """A working folder with ``data``, ``lang`` and a random model in ``src``."""
-    monkeypatch.chdir(tmp_path)
-    make_source(tmp_path)
+    make_source(here)
     random = np.random.default_rng(0)
-    (tmp_path / "data" / "text").write_text("".join(
+    (here / "data" / "text").write_text("".join(
         f"{name} {' '.join(WORDS[i] for i in random.integers(0, 3, 2))}\n" for name in NAMES))
-    (tmp_path / "lexicon").write_text("one a b\ntwo b c\nthree c a\n<unk> c\n")
+    (here / "lexicon").write_text("one a b\ntwo b c\nthree c a\n<unk> c\n")
     assert load("prepare-lang").execute(["--chain=false", "--unknown-word=<unk>", "lexicon", "lang"]) == 0
     Path("src").mkdir()
     assert load("gmm-init-mono").execute(["lang/topo", str(DIM), "src/0.mdl", "src/tree"]) == 0
     write_model(with_priors=True)
     shutil.copy("lang/phones.txt", "src")
     Path("src/cmvn_opts").write_text("--norm-means=false\n")
-    return tmp_path
+    return here
 
 
 def write_model(with_priors: bool) -> None:

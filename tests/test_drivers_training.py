@@ -25,15 +25,14 @@ from nnet3py.errors import FormatError, Nnet3Error, UsageError
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A prepared training ``exp`` with examples ``egs``; its programs are stand-ins."""
-    monkeypatch.chdir(tmp_path)
-    programs = write_programs(tmp_path / "programs")
+    programs = write_programs(here / "programs")
     monkeypatch.setattr(job_process, "launcher_folder", lambda: programs)
     monkeypatch.setattr(frame_level.RawTraining, "has_report", lambda self: True)
-    write_egs(tmp_path / "egs")
-    write_configs(tmp_path / "exp", TDNN, (2, 2))
-    return tmp_path / "exp"
+    write_egs(here / "egs")
+    write_configs(here / "exp", TDNN, (2, 2))
+    return here / "exp"
 
 
 def train(**values: object) -> None:
@@ -272,17 +271,16 @@ def acoustic_values(root: Path) -> dict:
             "num_jobs_final": 1, "num_threads": 2, "num_jobs_compute_prior": 1}
 
 
-def test_an_acoustic_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    write_configs(tmp_path / "exp", TDNN, (2, 2), 10, lda=True)
-    frame_level.train_dnn(DnnOptions(**acoustic_values(tmp_path), num_epochs=0.05, minibatch_size="4"))
-    model = nnet3py.read_model(str(tmp_path / "exp" / "final.mdl"))
+def test_an_acoustic_model(here: Path) -> None:
+    write_configs(here / "exp", TDNN, (2, 2), 10, lda=True)
+    frame_level.train_dnn(DnnOptions(**acoustic_values(here), num_epochs=0.05, minibatch_size="4"))
+    model = nnet3py.read_model(str(here / "exp" / "final.mdl"))
     assert isinstance(model, AcousticModel)
     assert len(model.priors) == 10 and model.priors.sum() == pytest.approx(1.0, abs=1e-5)
-    files = {file.name for file in (tmp_path / "exp").iterdir()}
+    files = {file.name for file in (here / "exp").iterdir()}
     assert {"0.mdl", "1.mdl", "combined.mdl", "tree", "num_jobs", "lda.mat", "presoftmax_prior_scale.vec",
             "accuracy.report"} <= files
-    logs = {file.name for file in (tmp_path / "exp" / "log").iterdir()}
+    logs = {file.name for file in (here / "exp" / "log").iterdir()}
     assert {"nnet_init.log", "get_lda_stats.1.log", "acc_pdf.1.log", "add_first_layer.log", "init_mdl.log",
             "train.0.1.log", "select.0.log", "compute_prob_valid.0.log", "compute_prob_train.combined.log",
             "combine.log", "get_post.combined.1.log", "adjust_priors.combined.log"} <= logs

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from driver_chain_cases import write_chain_configs
 from egs_source import DIM, NAMES, length, make_source
+from io_samples import read_table
 from job_recorder import Recorder
 from preparation_cases import NUM_PHONES, make_data
 
@@ -28,7 +29,6 @@ from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import SequentialReader
 
 LEFT_BIPHONE = "--context-width=2 --central-position=1"
 NUM_LEAVES = 64
@@ -54,8 +54,7 @@ def test_a_left_biphone_tree_by_the_command(source: Path, tmp_path: Path) -> Non
     built = read_object(made.tree, ContextDependency.read)
     assert (made.num_jobs, built.context_width, built.central_position) == (2, 2, 1)
     assert NUM_PHONES <= built.num_pdfs <= NUM_LEAVES        # each phone has one at least
-    with SequentialReader(made.all_rspecifier, INT_VECTOR) as table:
-        converted = {key: np.asarray(ids) for key, ids in table}
+    converted = {key: np.asarray(ids) for key, ids in read_table(made.all_rspecifier, INT_VECTOR).items()}
     assert sorted(converted) == NAMES
     for number, name in enumerate(NAMES):
         assert len(converted[name]) == (length(number) + 2) // 3
@@ -122,17 +121,16 @@ NO_MEANS = "--norm-means=false"
 
 
 @pytest.fixture
-def e2e_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def e2e_data(here: Path) -> Path:
     """A working folder with ``data`` (transcripts, too) and ``lang``."""
-    monkeypatch.chdir(tmp_path)
-    make_source(tmp_path)
+    make_source(here)
     random = np.random.default_rng(0)
     lines = [f"{name} {' '.join(WORDS[i] for i in random.integers(0, 3, 2))}\n" for name in NAMES]
     lines[3] = lines[3].rstrip("\n") + " unheard\n"
-    (tmp_path / "data" / "text").write_text("".join(lines))
-    (tmp_path / "lexicon").write_text("one a b\ntwo b c\nthree c a\n<unk> c\n")
+    (here / "data" / "text").write_text("".join(lines))
+    (here / "lexicon").write_text("one a b\ntwo b c\nthree c a\n<unk> c\n")
     assert load("prepare-lang").execute(["--unknown-word=<unk>", "lexicon", "lang"]) == 0
-    return tmp_path
+    return here
 
 
 @pytest.mark.slow

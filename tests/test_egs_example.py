@@ -16,7 +16,7 @@ from nnet3py.egs.raw_example import RAW_EXAMPLE, copying_holder
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix, to_dense
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, TableWriter, write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 ARCHIVES = [DATA / "egs" / "compressed.ark", DATA / "egs" / "uncompressed.ark"]
@@ -86,9 +86,7 @@ def test_the_public_reader():
 
 
 def test_text_and_binary_say_the_same(tmp_path):
-    with TableWriter(f"ark,t:{tmp_path}/t", EXAMPLE) as writer:
-        for key, value in read_egs(f"ark:{ARCHIVES[1]}"):
-            writer.write(key, value)
+    write_table(f"ark,t:{tmp_path}/t", EXAMPLE, read_egs(f"ark:{ARCHIVES[1]}"))
     assert b"\n" not in (tmp_path / "t").read_bytes()[-4:]            # the next key would follow on the same line
     with TableWriter(f"ark:{tmp_path}/b", RAW_EXAMPLE) as binary:      # a raw reader of text decodes
         with SequentialReader(f"ark:{tmp_path}/t", RAW_EXAMPLE) as reader:

@@ -10,7 +10,7 @@ from driver_chain_cases import NUM_EGS, write_chain_egs
 from nnet3py.drivers.egs_folder import EgsFolder, Source, combine_egs
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 
 INFO = {"feat_dim": "40", "ivector_dim": "0", "num_archives": "2", "num_frames": "1000", "frames_per_eg": "8",
         "egs_per_archive": "62", "left_context": "12", "right_context": "10"}
@@ -43,7 +43,7 @@ def test_what_a_folder_says_is_read(tmp_path: Path) -> None:
 def test_chain_examples_have_names_of_their_own(tmp_path: Path) -> None:
     folder = EgsFolder(make(tmp_path / "egs", kind="cegs", frame_subsampling_factor="3"))
     assert (folder.kind, folder.frame_subsampling_factor) == ("cegs", 3)
-    assert folder.valid_diagnostic.name == "valid_diagnostic.cegs"
+    assert folder.diagnostic("valid_diagnostic").name == "valid_diagnostic.cegs"
     folder.verify(**FITTING)
 
 
@@ -109,7 +109,7 @@ def test_removing_follows_links_and_keeps_the_diagnostics(tmp_path: Path) -> Non
     (folder.path / ".nodelete").unlink()
     folder.remove()
     assert not elsewhere.exists() and not list(folder.path.glob("egs.*.ark"))
-    assert folder.valid_diagnostic.exists() and (folder.path / "info" / "num_archives").exists()
+    assert folder.diagnostic("valid_diagnostic").exists() and (folder.path / "info" / "num_archives").exists()
 
 
 def test_lists_into_other_folders_are_read_as_such(tmp_path: Path) -> None:
@@ -134,9 +134,7 @@ def with_lists(folder: Path, num_archives: int) -> Path:
     for path in [*folder.glob("cegs.*.ark"), *folder.glob("*.cegs")]:
         examples = list(read_chain_egs(f"ark:{path}"))
         name = path.with_suffix(".scp")
-        with TableWriter(f"ark,scp:{path},{name}", CHAIN_EXAMPLE) as writer:
-            for key, eg in examples:
-                writer.write(key, eg)
+        write_table(f"ark,scp:{path},{name}", CHAIN_EXAMPLE, examples)
     return folder
 
 

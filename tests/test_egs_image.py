@@ -116,8 +116,7 @@ def test_examples_that_are_no_images() -> None:
         augmenter.change(merge_examples([one, one]))
 
 
-def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     with TableWriter("ark:egs", EXAMPLE) as writer:
         for i in range(3):
             one = simple_example([("input", IMAGE), ("output", np.array([[i]], np.float32))])

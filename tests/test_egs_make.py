@@ -24,7 +24,7 @@ from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.formats.posteriors import Posterior, posterior_of_alignment
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 
 # Lengths of the utterances behind Kaldi's logs in the reference material (tools/get-egs*).
 LENGTHS = [202, 155, 232, 346, 277, 229, 242, 206, 236, 274, 288, 162]
@@ -215,13 +215,10 @@ def frames(count: int) -> np.ndarray:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "ranges").write_text(LINES)
-    with TableWriter("ark:feats", FLOAT_MATRIX) as writer:
-        for key, count in (("u0", 20), ("u1", 12), ("u2", 5)):
-            writer.write(key, frames(count))
-    return tmp_path
+def folder(here: Path) -> Path:
+    (here / "ranges").write_text(LINES)
+    write_table("ark:feats", FLOAT_MATRIX, ((key, frames(count)) for key, count in (("u0", 20), ("u1", 12), ("u2", 5))))
+    return here
 
 
 def test_the_file(folder: Path) -> None:

@@ -11,7 +11,7 @@ from nnet3py.egs.merger import ExampleMerger, MinibatchSizes, merge_examples
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 
 
 def test_one_rule():
@@ -98,9 +98,7 @@ def test_an_empty_table():
 def test_kaldis_minibatches(source, options, rules, expected, tmp_path):
     tools = shared_golden() / "tools"
     merger = ExampleMerger(MinibatchSizes(rules))
-    with TableWriter(f"{options}:{tmp_path}/out", EXAMPLE) as writer:
-        for key, eg in merger.merge(eg for _, eg in read_egs(f"ark:{tools / source}")):
-            writer.write(key, eg)
+    write_table(f"{options}:{tmp_path}/out", EXAMPLE, merger.merge(eg for _, eg in read_egs(f"ark:{tools / source}")))
     assert (tmp_path / "out").read_bytes() == (tools / expected).read_bytes()
     log = (tools / expected).parent.joinpath("log").read_text()
     assert all(line in log for line in (*merger.specific_report(), merger.aggregate_report()))

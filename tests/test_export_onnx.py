@@ -38,7 +38,7 @@ from nnet3py.export.models import graph_of
 from nnet3py.export.plain_weights import named_arrays, read_weights, set_arrays, write_weights
 from nnet3py.export.times import statistics_reach
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_batchnorm_test_mode
 from nnet3py.runtime.compute import UtteranceComputer
@@ -309,9 +309,8 @@ def test_numbers_alone_and_back(tmp_path: Path, file_format: str) -> None:
 
 
 @pytest.mark.parametrize("collapse", ["true", "false"])
-def test_an_onnx_file_and_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, collapse: str) -> None:
+def test_an_onnx_file_and_back(here: Path, collapse: str) -> None:
     """What did not change keeps its bytes; what changed comes back, if it was not merged."""
-    monkeypatch.chdir(tmp_path)
     chain_nnet().write("a.raw")
     plain = "--print-args=false"
     assert export.execute([plain, f"--collapse={collapse}", "--frame-subsampling-factor=3", "a.raw", "a.onnx"]) == 0
@@ -350,9 +349,7 @@ def test_the_weights_of_a_recurrence_come_back(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
 @pytest.mark.parametrize(("kind", "with_feats", "allowed"), [("int8", False, 0.02), ("int16", True, 1e-3),
                                                              ("float16", False, 0.01)])
-def test_quantized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kind: str,
-                   with_feats: bool, allowed: float) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_quantized(here: Path, capfd: pytest.CaptureFixture[str], kind: str, with_feats: bool, allowed: float) -> None:
     nnet = read_case("nets/net-tdnn")
     nnet.write("a.raw")
     options = ["--print-args=false", f"--quantize={kind}"]
@@ -369,10 +366,9 @@ def test_quantized(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytes
 @pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
 @pytest.mark.parametrize(("kind", "limit", "beside"), [("int8", 1000, True), ("int8", 20000, False),
                                                        ("float16", 1000, True), ("float16", 20000, False)])
-def test_quantized_weights_beside_the_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, limit: int,
+def test_quantized_weights_beside_the_graph(here: Path, monkeypatch: pytest.MonkeyPatch, kind: str, limit: int,
                                             beside: bool) -> None:
     """A model that is too large for a single file becomes smaller; it stays two files only if it is still too large."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("nnet3py.export.onnx_graph.LARGEST_FILE", limit)
     nnet = Nnet.from_config("""input-node name=input dim=80
 component name=a type=LinearComponent input-dim=80 output-dim=80
@@ -392,10 +388,8 @@ output-node name=output input=a
 @pytest.mark.filterwarnings("ignore")           # of onnxruntime's tools
 @pytest.mark.parametrize(("kind", "form"), [("int8", "--streaming=true"), ("float16", "--streaming=true"),
                                             ("int16", "--edges=given")])
-def test_quantized_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
-                           kind: str, form: str) -> None:
+def test_quantized_streams(here: Path, capfd: pytest.CaptureFixture[str], kind: str, form: str) -> None:
     """The loss is measured chunk after chunk, or with the frames around an utterance."""
-    monkeypatch.chdir(tmp_path)
     nnet = read_case("nets/net-tdnn")
     nnet.write("a.raw")
     write_feats(Path("feats.ark"), nnet)
@@ -409,9 +403,8 @@ def test_quantized_streams(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capf
 
 
 @pytest.mark.parametrize("form", ["--edges=given", "--streaming=true", "--streaming=true --fixed-chunks=true"])
-def test_other_forms_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
+def test_other_forms_are_compared(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
                                   form: str) -> None:
-    monkeypatch.chdir(tmp_path)
     chain_nnet().write("a.raw")
     options = ["--print-args=false", "--frame-subsampling-factor=3", "--chunk-outputs=4", *form.split()]
     assert export.execute([*options, "a.raw", "a.onnx"]) == 0
@@ -430,9 +423,8 @@ def test_more_metadata(tmp_path: Path) -> None:
 
 
 def write_feats(path: Path, nnet: Nnet) -> None:
-    with TableWriter(f"ark:{path}", FLOAT_MATRIX) as writer:
-        for number in range(3):
-            writer.write(f"u{number}", random_inputs(nnet, 30 + number, 1)[0][0])
+    write_table(f"ark:{path}", FLOAT_MATRIX,
+                ((f"u{number}", random_inputs(nnet, 30 + number, 1)[0][0]) for number in range(3)))
 
 
 def test_priors(tmp_path: Path) -> None:

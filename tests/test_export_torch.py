@@ -222,8 +222,7 @@ def test_what_a_compiled_module_has_learned_comes_back() -> None:
     np.testing.assert_allclose(half, nnet["tdnn1.affine"].linear_params, rtol=1e-2)
 
 
-def test_acoustic_models_keep_transition_model_and_priors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_acoustic_models_keep_transition_model_and_priors(here: Path) -> None:
     transitions = read_object(DATA / "network" / "trans.mdl", TransitionModel.read)
     nnet = Nnet.from_config("""input-node name=input dim=4
 component name=a type=NaturalGradientAffineComponent input-dim=4 output-dim=10
@@ -239,7 +238,7 @@ output-node name=output input=a
     expected.component("a").bias_params[...] += 1.0                  # type: ignore[attr-defined]
     AcousticModel(transitions, expected, model.priors).write("expected.mdl")
     for tuned in (from_torch(module, model), from_torch(module, like="final.mdl"), from_torch(module, like=model),
-                  from_torch(module.state_dict(), nnet, like=tmp_path)):
+                  from_torch(module.state_dict(), nnet, like=here)):
         tuned.write("tuned.mdl")
         assert Path("tuned.mdl").read_bytes() == Path("expected.mdl").read_bytes()
     assert isinstance(from_torch(module, "final.mdl"), Nnet) and from_torch(module, nnet) == expected
@@ -253,8 +252,7 @@ output-node name=output input=a
     assert Path("tuned.mdl").read_bytes() == Path("expected.mdl").read_bytes()
 
 
-def test_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_commands(here: Path) -> None:
     nnet = chain_nnet()
     nnet.write("a.raw")
     assert export.execute(["--print-args=false", "--format=torch", "a.raw", "a.pt"]) == 0

@@ -9,14 +9,12 @@ from nnet3py.errors import ShapeError, UsageError
 from nnet3py.feat.pitch import compute_pitch, frames_of_sound, pitch_options
 from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
 from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch, process_pitch_options
+from nnet3py.option_fields import settings_of
 
 AGREE, NEAR = 0.99, 1e-3         # as in test_feat_pitch
 
 
 def of(values: dict[str, object]) -> dict[str, object]:
-    from nnet3py.feat.pitch_options import ProcessPitchOptions
-    from nnet3py.option_fields import settings_of
-
     names = {setting.name for setting in settings_of(ProcessPitchOptions)}
     return {name: value for name, value in values.items() if name in names}
 

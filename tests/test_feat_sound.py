@@ -58,6 +58,21 @@ def test_no_sound():
     assert len(resampler.accept(np.zeros(0, dtype=np.float32))) == len(resampler.finish()) == 0
 
 
+def test_resampling_against_the_sum_itself():
+    """Each output by the formula, one input after the other."""
+    samples = np.random.default_rng(3).standard_normal(60).astype(np.float32)
+    cutoff = 0.99 * 4000
+    found = resample(samples, 12000, 8000)
+    for number in (0, 7, 21, 39):
+        total = 0.0
+        for place, value in enumerate(samples):
+            lag = place / 12000 - number / 8000
+            if abs(lag) < 6 / (2 * cutoff):
+                window = 0.5 * (1 + np.cos(2 * np.pi * cutoff / 6 * lag))
+                total += value * window * 2 * cutoff * np.sinc(2 * cutoff * lag)
+        assert abs(found[number] - total / 12000) < 1e-5
+
+
 RATE = 16000
 RIPPLE = 0.02       # of the resampling filter, which has few zeros
 EDGE = 50           # samples at either end where the filter sees the silence outside
@@ -65,6 +80,10 @@ EDGE = 50           # samples at either end where the filter sees the silence ou
 
 def tone(frequency: float, count: int = RATE // 2) -> np.ndarray:
     return np.sin(2 * np.pi * frequency / RATE * np.arange(count)).astype(np.float32)
+
+
+def test_what_the_lower_rate_cannot_hold_is_removed():
+    assert np.abs(resample(tone(6000), RATE, 8000)[EDGE:-EDGE]).max() < RIPPLE
 
 
 @pytest.mark.parametrize("speed", [0.9, 1.1, 1.037, 2.0])

@@ -201,42 +201,6 @@ def test_misspelled_options_are_refused(name):
         speech_options("mfcc", {name: 20})
 
 
-# -- resampling ------------------------------------------------------------------------------------------------------
-
-RIPPLE = 0.02       # of the filter, which has few zeros
-
-
-@pytest.mark.parametrize("rate, new_rate", [(16000, 8000), (8000, 16000), (44100, 16000), (11025, 16000)])
-def test_tones_stay_tones(rate, new_rate):
-    count = rate // 4 + 3
-    found = resample(np.sin(2 * np.pi * 440 * np.arange(count) / rate).astype(np.float32), rate, new_rate)
-    assert len(found) == -(-count * new_rate // rate)
-    expected = np.sin(2 * np.pi * 440 * np.arange(len(found)) / new_rate)
-    np.testing.assert_allclose(found[50:-50], expected[50:-50], atol=RIPPLE)
-
-
-def test_what_the_lower_rate_cannot_hold_is_removed():
-    tone = np.sin(2 * np.pi * 6000 * np.arange(8000) / 16000).astype(np.float32)
-    assert np.abs(resample(tone, 16000, 8000)[50:-50]).max() < RIPPLE
-
-
-def test_resampling_against_the_sum_itself():
-    """Each output by the formula, one input after the other."""
-    rng = np.random.default_rng(3)
-    samples = rng.standard_normal(60).astype(np.float32)
-    cutoff = 0.99 * 4000
-    found = resample(samples, 12000, 8000)
-    for number in (0, 7, 21, 39):
-        total = 0.0
-        for place, value in enumerate(samples):
-            lag = place / 12000 - number / 8000
-            if abs(lag) < 6 / (2 * cutoff):
-                window = 0.5 * (1 + np.cos(2 * np.pi * cutoff / 6 * lag))
-                total += value * window * 2 * cutoff * np.sinc(2 * cutoff * lag)
-        assert abs(found[number] - total / 12000) < 1e-5
-    assert len(resample(samples[:0], 12000, 8000)) == 0
-
-
 @pytest.mark.parametrize("name", cases.PLP)
 def test_kaldis(name: str) -> None:
     computer = SpeechFeatures(speech_options("plp", {"dither": 0.0, **cases.PLP[name]}))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from io_samples import read_table
 from recognition_cases import PACKAGE, SOUNDS, samples_of
 
 from nnet3py.acoustic_model import read_model
@@ -22,7 +23,6 @@ from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import SequentialReader
 from nnet3py.network.model_file import read_nnet
 from nnet3py.recognition.model_folder import demo_folder
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
@@ -62,8 +62,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> WorkFolder:
 
 
 def matrices(scp: Path) -> dict[str, np.ndarray]:
-    with SequentialReader(f"scp:{scp}", FLOAT_MATRIX) as reader:
-        return dict(reader)
+    return read_table(f"scp:{scp}", FLOAT_MATRIX)
 
 
 @pytest.mark.parametrize("is_old", [False, True])
@@ -102,8 +101,7 @@ def test_feat_are_those_of_a_stream_at_every_speed(work):
 
 def test_alignments_have_the_words_and_others_are_set_aside(work):
     transitions = read_object(work.align / "final.mdl", TransitionModel.read)
-    with SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR) as reader:
-        aligned = dict(reader)
+    aligned = read_table(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)
     assert sorted(aligned) == ["old-utt3", "sp1-utt1", "sp1-utt2", "sp1.1-utt1", "sp1.1-utt2", "utt3"]
     frames = read_list(work.features("train") / "utt2num_frames")
     for key, ids in aligned.items():

@@ -15,23 +15,21 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io import streams
 from nnet3py.io.streams import open_input, open_output
-from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+from nnet3py.io.tables import RandomAccessReader, SequentialReader, write_table
 from nnet3py.network.nnet import Nnet
 
 READ, WRITE = "touch ran; cat feats.ark |", "| cat > ran"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a table, a network and a script of which one line is a pipe; pipes are forbidden."""
-    monkeypatch.chdir(tmp_path)
-    with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
-        writer.write("u", np.zeros((30, 40), np.float32))
+    write_table("ark:feats.ark", FLOAT_MATRIX, {"u": np.zeros((30, 40), np.float32)})
     Nnet.from_config(CONFIG).write("nnet.raw")
     Path("script").write_text(f"u {READ}\n")
     Path("targets").write_text(f"u {WRITE}\n")
     monkeypatch.setenv(streams.PIPES_VARIABLE, "no")
-    return tmp_path
+    return here
 
 
 def read(rspecifier: str) -> None:
@@ -45,8 +43,7 @@ def look_up(rspecifier: str) -> None:
 
 
 def write(wspecifier: str) -> None:
-    with TableWriter(wspecifier, FLOAT_MATRIX) as writer:
-        writer.write("u", np.zeros((1, 1), np.float32))
+    write_table(wspecifier, FLOAT_MATRIX, {"u": np.zeros((1, 1), np.float32)})
 
 
 @pytest.mark.parametrize(("use", "name"), [

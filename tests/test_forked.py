@@ -15,7 +15,7 @@ from nnet3py import system
 from nnet3py.cli.process import forked
 from nnet3py.cli.process.forked import stages, start_own_pipeline
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, write_table
 
 EGS = DATA / "egs" / "compressed.ark"
 
@@ -105,9 +105,8 @@ def test_failures(fork: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("fork", ["yes", "no"])
 def test_a_reader_that_has_enough_is_no_failure(fork: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    with TableWriter(f"ark:{tmp_path / 'feats.ark'}", FLOAT_MATRIX) as writer:
-        for number in range(60):
-            writer.write(f"utt{number:02}", rng.normal(size=(200, 40)).astype(np.float32))
+    write_table(f"ark:{tmp_path / 'feats.ark'}", FLOAT_MATRIX,
+                ((f"utt{number:02}", rng.normal(size=(200, 40)).astype(np.float32)) for number in range(60)))
     done = run(tmp_path, "feat-to-dim", "ark:copy-feats ark:feats.ark ark:- |", "-", fork=fork)
     assert (done.returncode, done.stdout.strip()) == (0, "40"), done.stderr
     assert "return status" not in done.stderr
@@ -115,8 +114,7 @@ def test_a_reader_that_has_enough_is_no_failure(fork: str, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("fork", ["yes", "no"])
 def test_pipes_that_are_written_to(fork: str, tmp_path: Path) -> None:
-    with TableWriter(f"ark:{tmp_path / 'feats.ark'}", FLOAT_MATRIX) as writer:
-        writer.write("a", np.ones((3, 2), np.float32))
+    write_table(f"ark:{tmp_path / 'feats.ark'}", FLOAT_MATRIX, {"a": np.ones((3, 2), np.float32)})
     done = run(tmp_path, "copy-feats", "ark:feats.ark",
                "ark:| copy-feats ark:- ark:- | copy-feats --compress=false ark:- ark,t:twice.ark", fork=fork)
     assert done.returncode == 0, done.stderr

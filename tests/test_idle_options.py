@@ -11,13 +11,13 @@ import pytest
 from paths import ROOT
 from runtime_cases import TDNN, class_example
 
-from nnet3py.cli.egs import MERGE
+from nnet3py.cli.egs.options import MERGE
 from nnet3py.cli.process.command import kaldi_command, load
 from nnet3py.cli.process.option_groups import OPTIM, unprefixed
 from nnet3py.cli.process.options import option
 from nnet3py.cli.registry import COMMANDS
 from nnet3py.egs.example import EXAMPLE
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 
 CLI = ROOT / "nnet3py" / "cli"
@@ -118,9 +118,7 @@ def test_who_gives_an_idle_option_is_warned_once(idle, words: list[str], warning
 def files(here: Path) -> None:
     Nnet.from_config(TDNN).write("final.raw")
     np.savetxt("priors.vec", np.full((1, 4), 0.25), fmt="%g", header="[", footer="]", comments="")
-    with TableWriter("ark:egs.ark", EXAMPLE) as writer:
-        for key in "ab":
-            writer.write(key, class_example(1))
+    write_table("ark:egs.ark", EXAMPLE, ((key, class_example(1)) for key in "ab"))
 
 
 MERGED = [("--measure-output-frames=true", "Kaldi ignores this option, too"),

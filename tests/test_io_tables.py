@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from io_samples import read_table
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
@@ -13,15 +14,14 @@ from nnet3py.formats.layouts import dense_runs
 from nnet3py.fst.text import read_symbols
 from nnet3py.io.random_access import RandomAccessReader
 from nnet3py.io.streams import read_text
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, TableWriter, write_table
 from nnet3py.option_file import read_option_lines
 
 BROKEN = "a 1\nb 2\nc x\nd 4\n"
 
 
 def numbers(rspecifier: str) -> dict[str, list[int]]:
-    with SequentialReader(rspecifier, INT_VECTOR) as reader:
-        return {key: value.tolist() for key, value in reader}
+    return {key: value.tolist() for key, value in read_table(rspecifier, INT_VECTOR).items()}
 
 
 def keys(reader: SequentialReader) -> list[str]:
@@ -103,17 +103,15 @@ def test_an_archive_with_a_script(tmp_path: Path, form: str) -> None:
         for key, matrix in matrices.items():
             writer.write(key, matrix)
     for rspecifier in (f"ark:{tmp_path / 'x.ark'}", f"scp:{tmp_path / 'x.scp'}"):
-        with SequentialReader(rspecifier, FLOAT_MATRIX) as reader:
-            entries = dict(reader)
+        entries = read_table(rspecifier, FLOAT_MATRIX)
         assert list(entries) == list(matrices)
         for key, matrix in matrices.items():
             np.testing.assert_array_equal(entries[key], matrix)
 
 
 def test_bytes_are_moved_from_archive_to_archive(tmp_path: Path) -> None:
-    with TableWriter(f"ark:{tmp_path / 'x.ark'}", FLOAT_MATRIX) as writer:
-        for key in ("a", "b"):
-            writer.write(key, np.full((2, 3), ord(key), dtype=np.float32))
+    write_table(f"ark:{tmp_path / 'x.ark'}", FLOAT_MATRIX,
+                ((key, np.full((2, 3), ord(key), dtype=np.float32)) for key in ("a", "b")))
     with SequentialReader(f"ark:{tmp_path / 'x.ark'}", FLOAT_MATRIX) as reader, TableWriter(
             f"ark,scp:{tmp_path / 'y.ark'},{tmp_path / 'y.scp'}", FLOAT_MATRIX) as writer:
         for run in reader.runs(dense_runs):
@@ -142,25 +140,19 @@ def test_files_that_a_script_names(tmp_path: Path) -> None:
         with pytest.raises(Nnet3Error, match="has no entry for key b"):
             writer.write("b", [3])
     assert numbers(f"scp:{script}") == {"a": [1, 2], "raw": [5, 6]}
-    with TableWriter(f"scp,p:{script}", INT_VECTOR) as writer:
-        writer.write("a", [7])
-        writer.write("b", [3])
+    write_table(f"scp,p:{script}", INT_VECTOR, {"a": [7], "b": [3]})
     assert (tmp_path / "a.vec").read_bytes().startswith(b"\0B")
     assert numbers(f"scp:{script}")["a"] == [7]
 
 
 def test_a_script_of_a_pipe_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with TableWriter(f"ark,scp:| cat > {tmp_path / 'x.ark'},{tmp_path / 'x.scp'}", INT_VECTOR) as writer:
-        writer.write("a", [1])
+    write_table(f"ark,scp:| cat > {tmp_path / 'x.ark'},{tmp_path / 'x.scp'}", INT_VECTOR, {"a": [1]})
     assert "is not a file, so its script cannot be used" in caplog.text
     assert numbers(f"ark:{tmp_path / 'x.ark'}") == {"a": [1]}
 
 
-def test_the_share_that_was_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    with TableWriter("ark,scp:a.ark,a.scp", FLOAT_VECTOR) as writer:
-        for number in range(4):
-            writer.write(f"utt{number}", np.zeros(3, np.float32))
+def test_the_share_that_was_read(here: Path) -> None:
+    write_table("ark,scp:a.ark,a.scp", FLOAT_VECTOR, ((f"utt{number}", np.zeros(3, np.float32)) for number in range(4)))
     with SequentialReader("scp:a.scp", FLOAT_VECTOR) as reader:
         assert reader.share_read() == 0.0
         assert [round(4 * reader.share_read()) for _ in reader] == [1, 2, 3, 4]     # a line each

@@ -27,7 +27,7 @@ from nnet3py.ivectors.online import (
 )
 from nnet3py.ivectors.options import EstimationOptions, StatsOptions
 from nnet3py.ivectors.scoring import Plda, PldaTraining, dense_ratios, equal_error_rate, linear_discriminants
-from nnet3py.ivectors.training import ExtractorStats, _new_projections, estimate, utterance_auxf
+from nnet3py.ivectors.training import ExtractorStats, _maximize_quadratic, _new_projections, estimate, utterance_auxf
 from nnet3py.random_sequence import CRandom
 
 GAUSSIANS, DIM, IVECTOR_DIM = 4, 3, 5
@@ -157,6 +157,32 @@ def test_after_training_ivectors_have_the_prior(diagonalize: bool) -> None:
     assert made.offset > 0
 
 
+def test_a_maximum_stays_near_its_start_where_the_matrix_is_small() -> None:
+    """The eigenvalues of the matrix with a diagonal of ones are 2 - 1e-6 and 1e-6; the smaller is floored."""
+    scale, close = np.array([3.0, 1.0]), 1 - 1.0e-6
+    quadratic = np.array([[1.0, close], [close, 1.0]]) * np.outer(scale, scale)
+    start, linear = np.array([[0.5, -2.0]]), np.array([[1.0, 0.25]])
+    moved = (_maximize_quadratic(quadratic, linear, start) - start) * scale
+    steep, flat = np.array([1.0, 1.0]) / np.sqrt(2), np.array([1.0, -1.0]) / np.sqrt(2)
+    slope = (linear - start @ quadratic) / scale
+    np.testing.assert_allclose(moved @ steep, slope @ steep / (1 + close))
+    np.testing.assert_allclose(moved @ flat, slope @ flat / ((1 + close) * 1.0e-4))
+
+
+def test_gaussians_with_little_data_stay(caplog: pytest.LogCaptureFixture) -> None:
+    extractor, options = extractor_of(), StatsOptions()
+    total = ExtractorStats.zeros(extractor, options)
+    for number in range(12):
+        stats = UtteranceStats.of(GAUSSIANS, *utterance_of(50 + number, 40), need_second=True)
+        total.add(extractor, stats, extractor.distribution(stats), 0.0, options, CRandom())
+    rare = int(total.gamma.argmin())
+    made = estimate(extractor, total, EstimationOptions(gaussian_min_count=float(total.gamma[rare]) + 1e-3,
+                                                        diagonalize=False))
+    stays = [np.array_equal(made.inverses[i], extractor.inverses[i]) for i in range(GAUSSIANS)]
+    assert stays == [i == rare for i in range(GAUSSIANS)]
+    assert f"Skipping Gaussian index {rare}" in caplog.text
+
+
 def test_bad_files_and_statistics(tmp_path: Path) -> None:
     extractor = extractor_of()
     write_object(tmp_path / "ie", extractor.write)
@@ -230,9 +256,8 @@ def test_forgetting_keeps_the_prior(factor: float, max_count: float) -> None:
 
 def models_of(**more: object) -> OnlineModels:
     extractor = extractor_of()
-    full = mixture = FullGmm.of_moments(np.full(GAUSSIANS, 0.25), extractor.projections[:, :, 0] * 100,
-                                        np.tile(np.eye(DIM), (GAUSSIANS, 1, 1)))
-    assert full is mixture
+    mixture = FullGmm.of_moments(np.full(GAUSSIANS, 0.25), extractor.projections[:, :, 0] * 100,
+                                 np.tile(np.eye(DIM), (GAUSSIANS, 1, 1)))
     stats = empty_stats(2)
     accumulate_stats((np.random.default_rng(0).standard_normal((100, 2))).astype(np.float32), stats)
     lda = np.random.default_rng(1).standard_normal((DIM, 2 * 3 + 1)).astype(np.float32)

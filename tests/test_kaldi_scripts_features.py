@@ -9,7 +9,8 @@ from pathlib import Path
 import feature_cases as cases
 import numpy as np
 import pytest
-from command_lines import read_table, write_table
+from command_lines import write_table
+from io_samples import read_table
 from kaldi_scripts import run, write_scripts
 
 from nnet3py.formats.foreign_files import WAVE, Wave

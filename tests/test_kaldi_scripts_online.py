@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import read_table
 from driver_cases import TDNN, write_alignments, write_configs, write_egs
+from io_samples import read_table
 from kaldi_scripts import (
     NO_NORMALIZATION,
     NUM_PDFS,

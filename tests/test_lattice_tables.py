@@ -12,9 +12,8 @@ from nnet3py.lattices import linear_lattice
 from nnet3py.transducers.lattice import LATTICES, expanded
 
 
-def test_lattices_come_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lattices_come_back(here: Path) -> None:
     """Of a dict and of pairs, binary and text; state-level ones as compact ones."""
-    monkeypatch.chdir(tmp_path)
     lattices = {"a": linear_lattice(np.array([1, 2, 2]), np.array([7]), 1.0, 2.0), "b": nnet3py.CompactLattice.empty()}
     assert nnet3py.write_lattices("ark:a.ark", lattices) == 2
     assert nnet3py.write_lattices("ark,t:b.ark", lattices.items()) == 2

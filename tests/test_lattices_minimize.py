@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graph_paths import path_costs
+from io_samples import read_table
 from test_lattices_determinize import FIELDS, FRAMES, random_lattice
 
-from nnet3py.io.tables import SequentialReader
 from nnet3py.lattices.determinize import determinize
 from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed
 from nnet3py.lattices.states import LatticeError, trimmed
@@ -21,8 +21,7 @@ COST = 1e-4
 
 
 def read(name: str) -> list[CompactLattice]:
-    with SequentialReader(f"ark:{DATA / name}.ark", COMPACT_LATTICES) as reader:
-        return [lattice for _, lattice in reader]
+    return [lattice for lattice in read_table(f"ark:{DATA / name}.ark", COMPACT_LATTICES).values()]
 
 
 def assert_same(found: CompactLattice, expected: CompactLattice) -> None:

@@ -1,22 +1,16 @@
 """formats/layouts.py: whoever reads, finds, walks over or writes a matrix agrees on where it begins and ends."""
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
+from io_samples import reader_of, written
 
 from nnet3py.errors import FormatError
 from nnet3py.formats.general import SparseMatrix, read_general_matrix, to_dense, write_general_matrix
 from nnet3py.formats.layouts import FORMS, LONGEST_HEAD, Head, Part, head_bytes, head_of, read_head, walk_matrix
 from nnet3py.io.skim import Incomplete, Unusual, Walk
-from nnet3py.io.tokens import TokenReader, TokenWriter
 
 ROWS, COLS, MINIMUM, RANGE = 3, 5, -1.5, 4.0
-
-
-def reader_of(data: bytes) -> TokenReader:
-    return TokenReader(io.BytesIO(data), binary=True, size=len(data))
 
 
 def matrix_bytes(kind: str) -> bytes:
@@ -36,12 +30,11 @@ def test_all_find_the_same_matrix(kind: str) -> None:
     walk = Walk(before + data + b"more", len(before))
     walk_matrix(walk)
     assert walk.at == len(before + data) and walk.parts == [Part(kind, 0, len(data))]
-    reader = reader_of(data + b"more")
+    reader = reader_of(data + b"more", True)
     found = to_dense(read_general_matrix(reader))
     assert found.shape == (ROWS, COLS) and reader.raw(4) == b"more"
-    stream = io.BytesIO()
-    write_general_matrix(TokenWriter(stream, True), read_general_matrix(reader_of(data)))
-    assert stream.getvalue() == data or kind == "DM"                # which is read as floats
+    again = written(write_general_matrix, read_general_matrix(reader_of(data, True)), binary=True)
+    assert again == data or kind == "DM"                # which is read as floats
 
 
 @pytest.mark.parametrize("kind", FORMS)
@@ -54,7 +47,7 @@ def test_what_ends_too_early(kind: str) -> None:
         with pytest.raises(Incomplete):
             walk_matrix(Walk(data[:size], 0))
         with pytest.raises(FormatError):
-            read_general_matrix(reader_of(data[:size]))
+            read_general_matrix(reader_of(data[:size], True))
 
 
 @pytest.mark.parametrize("kind", FORMS)
@@ -65,10 +58,10 @@ def test_empty_and_damaged_ones_are_left_to_reading(kind: str, dims: tuple[int, 
         head_of(data)
     token = FORMS[kind].token
     if dims == (0, 0):
-        assert read_head(reader_of(data[len(token):]), kind)[3:5] == dims
+        assert read_head(reader_of(data[len(token):], True), kind)[3:5] == dims
     else:
         with pytest.raises(FormatError, match=f"dimensions of a .*matrix, found {dims[0]} x {dims[1]}"):
-            read_head(reader_of(data[len(token):]), kind)
+            read_head(reader_of(data[len(token):], True), kind)
 
 
 def test_integers_of_other_sizes() -> None:
@@ -76,14 +69,13 @@ def test_integers_of_other_sizes() -> None:
     with pytest.raises(Unusual):
         head_of(data)
     with pytest.raises(FormatError, match="in integers of 8 and 0 bytes"):
-        read_head(reader_of(data[3:]), "FM")
+        read_head(reader_of(data[3:], True), "FM")
 
 
 def test_sparse_ones_are_walked_over() -> None:
     matrix = SparseMatrix.from_rows([[(1, 2.0)], [], [(0, 1.0), (4, 3.0)]], 5)
-    stream = io.BytesIO()
-    write_general_matrix(TokenWriter(stream, True), matrix)
-    walk = Walk(stream.getvalue() + b"more", 0)
+    data = written(write_general_matrix, matrix, binary=True)
+    walk = Walk(data + b"more", 0)
     walk_matrix(walk)
-    assert walk.parts == [Part("SM", 0, len(stream.getvalue()))]
-    assert np.array_equal(to_dense(read_general_matrix(reader_of(stream.getvalue()))), matrix.to_dense())
+    assert walk.parts == [Part("SM", 0, len(data))]
+    assert np.array_equal(to_dense(read_general_matrix(reader_of(data, True))), matrix.to_dense())

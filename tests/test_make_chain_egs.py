@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from egs_source import DIM, NAMES, make_source
+from io_samples import read_table
 from job_recorder import Recorder
 from paths import DATA
 
@@ -15,7 +16,6 @@ from nnet3py.drivers.make_chain_egs import make_chain_egs
 from nnet3py.drivers.options import ChainEgsOptions
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, NnetChainExample
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.io.tables import SequentialReader
 
 NO_MEANS = "--norm-means=false"
 NUM_PDFS = 56
@@ -27,8 +27,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def examples(path: Path) -> dict[str, NnetChainExample]:
-    with SequentialReader(f"ark:{path}", CHAIN_EXAMPLE) as reader:
-        return dict(reader)
+    return read_table(f"ark:{path}", CHAIN_EXAMPLE)
 
 
 def test_examples_of_alignments_by_the_command(source: Path, tmp_path: Path) -> None:
@@ -46,11 +45,11 @@ def test_examples_of_alignments_by_the_command(source: Path, tmp_path: Path) -> 
     valid = (egs / "valid_uttlist").read_text().split()
     training = examples(folder.archive(1))
     assert training and {key[:5] for key in training} <= set(NAMES) - set(valid)
-    for key, eg in (training | examples(folder.valid_diagnostic)).items():
+    for key, eg in (training | examples(folder.diagnostic("valid_diagnostic"))).items():
         assert eg.inputs[0].features.shape == (3 + 15 + 4, DIM), key
         assert eg.outputs[0].supervision.frames_per_sequence == 5
         assert eg.outputs[0].supervision.label_dim == NUM_PDFS
-    assert len(examples(folder.valid_diagnostic)) == 3
+    assert len(examples(folder.diagnostic("valid_diagnostic"))) == 3
 
 
 def recorded(source: Path, folder: Path, labels: Path, **changed: object) -> list[str]:

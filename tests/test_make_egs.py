@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from egs_source import DIM, NAMES, NUM_UTTERANCES, length, make_source
+from io_samples import read_table
 from job_recorder import Recorder
 
 from nnet3py.cli.main import load
@@ -22,7 +23,6 @@ from nnet3py.errors import FormatError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import SequentialReader
 
 FRAMES_PER_EG = 8
 # Few archives, but more than may be written at once: 3 + 4 files are too many, so 2 × 2 are made of 2.
@@ -44,8 +44,7 @@ def made(source: Path) -> EgsFolder:
 
 
 def examples(path: Path) -> dict[str, NnetExample]:
-    with SequentialReader(f"ark:{path}", EXAMPLE) as reader:
-        return dict(reader)
+    return read_table(f"ark:{path}", EXAMPLE)
 
 
 def test_the_folder_is_complete(source: Path, made: EgsFolder) -> None:
@@ -87,10 +86,10 @@ def test_every_frame_of_training_is_in_the_archives_with_its_label(source: Path,
 def test_the_diagnostics_are_of_the_right_utterances(made: EgsFolder) -> None:
     valid, diagnostic = ((made.path / f"{name}_uttlist").read_text().split() for name in ("valid", "train_subset"))
     assert len(valid) == len(diagnostic) == NUM_UTTERANCES // 10 and not set(valid) & set(diagnostic)
-    assert {key[:5] for key in examples(made.valid_diagnostic)} <= set(valid)
-    assert {key[:5] for key in examples(made.train_diagnostic)} <= set(diagnostic)
-    assert {key[:5] for key in examples(made.combine)} <= set(diagnostic)
-    assert len(examples(made.valid_diagnostic)) == 5 and len(examples(made.combine)) == 10
+    held, train, combine = (examples(made.diagnostic(name)) for name in ("valid_diagnostic", "train_diagnostic",
+                                                                         "combine"))
+    assert {key[:5] for key in held} <= set(valid) and {key[:5] for key in train + combine} <= set(diagnostic)
+    assert len(held) == 5 and len(combine) == 10
 
 
 class Failing(LocalExecutor):
@@ -182,8 +181,7 @@ def test_dense_targets_by_the_command(source: Path, tmp_path: Path, capsys: pyte
     folder = EgsFolder(egs)
     folder.verify(DIM, 0, None, 2, 1)
     key, eg = next(iter(examples(folder.archive(1)).items()))
-    with SequentialReader(f"scp:{source}/targets.scp", FLOAT_MATRIX) as reader:
-        targets = dict(reader)[key[:5]]
+    targets = read_table(f"scp:{source}/targets.scp", FLOAT_MATRIX)[key[:5]]
     first = int(key.split("-")[-1])
     assert np.array_equal(eg.io[1].features, targets[first:first + FRAMES_PER_EG])
 

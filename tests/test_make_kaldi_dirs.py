@@ -5,12 +5,12 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from io_samples import read_table
 from paths import DATA
 
 from nnet3py.drivers.data_folder import AliFolder, DataFolder
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts, read_symbol_table
-from nnet3py.io.tables import SequentialReader
 
 SCRIPT = Path(__file__).resolve().parent.parent / "egs" / "digits" / "local" / "make_kaldi_dirs.sh"
 
@@ -33,8 +33,7 @@ def test_data_directories(folder: Path) -> None:
 
 
 def phones(ali: AliFolder, utterance: str) -> list[int]:
-    with SequentialReader(ali.all_rspecifier, INT_VECTOR) as reader:
-        ids = dict(reader)[utterance]
+    ids = read_table(ali.all_rspecifier, INT_VECTOR)[utterance]
     starts, complete = phone_starts(ali.transition_model, ids)
     assert complete
     return ali.transition_model.transition_id_to_phone[ids[starts]].tolist()

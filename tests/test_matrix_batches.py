@@ -1,11 +1,11 @@
 """nnet3py/formats/matrix_batches.py: many matrices converted at once are those converted one by one, to the byte."""
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
 import pytest
+from io_samples import written
 
 from nnet3py.cli.feat.copy_feats import copy_feats
 from nnet3py.errors import NumericError
@@ -15,24 +15,17 @@ from nnet3py.formats.general import to_dense, write_general_matrix
 from nnet3py.formats.holders import GENERAL_MATRIX
 from nnet3py.formats.matrix_batches import batches, compressed
 from nnet3py.formats.matrix_bytes import STORED_MATRIX
-from nnet3py.io.tables import SequentialReader, TableWriter
-from nnet3py.io.tokens import TokenWriter
+from nnet3py.io.tables import SequentialReader, write_table
 
 METHODS = range(1, 8)
 
 
 def data_of(matrix: Any) -> bytes:
-    stream = io.BytesIO()
-    write_general_matrix(TokenWriter(stream, True), matrix)
-    return stream.getvalue()
+    return written(write_general_matrix, matrix, binary=True)
 
 
-def written(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    stream = io.BytesIO()
-    STORED_MATRIX.write(TokenWriter(stream, True), value)
-    return stream.getvalue()
+def result_bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else written(STORED_MATRIX.write, value, binary=True)
 
 
 def matrices() -> list[np.ndarray]:
@@ -51,7 +44,7 @@ def stored_forms() -> list[Any]:
 def test_compressing(method: int) -> None:
     stored = stored_forms()
     for result, one in zip(compressed([*map(data_of, stored)], method), stored, strict=True):
-        assert written(result) == data_of(CompressedMatrix.compress(to_dense(one), method))
+        assert result_bytes(result) == data_of(CompressedMatrix.compress(to_dense(one), method))
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -80,9 +73,7 @@ def test_copy_feats(options: list[str], much: bool, tmp_path, monkeypatch: pytes
         monkeypatch.setattr(compressed_code, name, -1.0 if much else 1e9)
     stored = stored_forms()
     stored = stored[::-1] if not options else stored               # the first one decides
-    with TableWriter(f"ark:{tmp_path}/in", GENERAL_MATRIX) as writer:
-        for number, one in enumerate(stored):
-            writer.write(f"utt-{number}", one)
+    write_table(f"ark:{tmp_path}/in", GENERAL_MATRIX, ((f"utt-{number}", one) for number, one in enumerate(stored)))
     assert copy_feats.execute([*options, f"--write-num-frames=ark,t:{tmp_path}/lengths", f"ark:{tmp_path}/in",
                                f"ark,scp:{tmp_path}/out,{tmp_path}/out.scp"]) == 0
     method = 3 if len(options) == 2 else 1

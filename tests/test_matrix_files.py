@@ -11,10 +11,7 @@ from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.io.tables import write_table
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_matrices_come_back() -> None:

@@ -11,7 +11,7 @@ from runtime_cases import TDNN
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.general import to_dense
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import TableWriter, write_table
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.minibatches import TableMinibatches
 from nnet3py.training.options import MinibatchOptions
@@ -20,11 +20,10 @@ LENGTHS = {"a": 24, "b": 17, "c": 40}
 
 
 @pytest.fixture
-def tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def tables(here: Path) -> Path:
     """feats.ark and ali.ark: features (their row number in the first column) and classes t mod 4; targets.ark."""
-    monkeypatch.chdir(tmp_path)
     write({key: length for key, length in LENGTHS.items()}, LENGTHS)
-    return tmp_path
+    return here
 
 
 def write(feats: dict[str, int], labels: dict[str, int], bad: str = "") -> None:
@@ -116,24 +115,21 @@ def test_too_few_for_a_minibatch(tables):
 
 @pytest.mark.parametrize("wrong", [4, -1])
 def test_classes_must_exist(tables, wrong):
-    with TableWriter("ark:ali.ark", INT_VECTOR) as writer:
-        writer.write("a", np.array([0, 1, wrong] + [0] * 21, dtype=np.int32))
+    write_table("ark:ali.ark", INT_VECTOR, {"a": np.array([0, 1, wrong] + [0] * 21, dtype=np.int32)})
     with pytest.raises(ShapeError, match=f"utterance a has a target {wrong}, but the network's output has the classes "
                                          "0 to 3"):
         minibatches()
 
 
 def test_targets_must_have_the_output_s_dimension(tables):
-    with TableWriter("ark:targets.ark", FLOAT_MATRIX) as writer:
-        for key, length in LENGTHS.items():
-            writer.write(key, np.zeros((length, 5), dtype=np.float32))
+    write_table("ark:targets.ark", FLOAT_MATRIX,
+                ((key, np.zeros((length, 5), dtype=np.float32)) for key, length in LENGTHS.items()))
     with pytest.raises(ShapeError, match="utterance a has targets of dimension 5, but the network's is 4"):
         minibatches(dense_targets=True)
 
 
 def test_feat_must_have_the_input_s_dimension(tables):
-    with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
-        for key, length in LENGTHS.items():
-            writer.write(key, np.zeros((length, 2), dtype=np.float32))
+    write_table("ark:feats.ark", FLOAT_MATRIX,
+                ((key, np.zeros((length, 2), dtype=np.float32)) for key, length in LENGTHS.items()))
     with pytest.raises(ShapeError, match="utterance a has features of dimension 2, but the network's is 3"):
         minibatches()

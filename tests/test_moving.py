@@ -81,9 +81,8 @@ def read_everything(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 @pytest.mark.parametrize("name", ARCHIVES)
 @pytest.mark.parametrize("small_runs", [False, True])
-def test_tables(name: str, small_runs: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_tables(name: str, small_runs: bool, here: Path, monkeypatch: pytest.MonkeyPatch,
                 capfd: pytest.CaptureFixture[str], read_everything: Callable[[], None]) -> None:
-    monkeypatch.chdir(tmp_path)
     Path("in").write_bytes(ARCHIVES[name])
     if small_runs:
         monkeypatch.setattr(layouts, "_RUN", 1)
@@ -91,9 +90,9 @@ def test_tables(name: str, small_runs: bool, tmp_path: Path, monkeypatch: pytest
         monkeypatch.setattr(compressed_code, "COST_IF_LOADED", -1.0)
     commands = [["ark:in", "ark,scp:out,out.scp"], ["--write-num-frames=ark,t:out.len", "ark:in", "ark:out"],
                 ["ark,p:in", "ark,f:out"], ["ark:in", "ark,t:out"], ["--compress=true", "ark:in", "ark:out"]]
-    found = [outcome(words, tmp_path, capfd) for words in commands]
+    found = [outcome(words, here, capfd) for words in commands]
     read_everything()
-    assert found == [outcome(words, tmp_path, capfd) for words in commands]
+    assert found == [outcome(words, here, capfd) for words in commands]
 
 
 def test_bytes_are_moved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -145,9 +144,7 @@ VALUES = {
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_scripts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str],
-                 read_everything: Callable[[], None]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_scripts(name: str, here: Path, capfd: pytest.CaptureFixture[str], read_everything: Callable[[], None]) -> None:
     good = VALUES["dense 2"] + VALUES["compressed 0"]
     Path("in").write_bytes(good + VALUES[name])
     Path("other").write_bytes(good)
@@ -161,7 +158,7 @@ def test_scripts(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap
         for ending in last.values():
             lines = [f"key-{number} {place}\n" for number, place in enumerate([*places, ending])]
             Path("in.scp").write_text("".join(lines))
-            results += [outcome(one, tmp_path, capfd) for one in commands]
+            results += [outcome(one, here, capfd) for one in commands]
         return results
 
     found = outcomes()

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from io_samples import read_table
 from test_skim import examples, written
 
 from nnet3py.cli.egs.copy import copy_egs
@@ -21,7 +22,7 @@ from nnet3py.errors import FormatError, Nnet3Error, NumericError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix
 from nnet3py.io.holder import BytePieces
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, TableWriter, write_table
 from nnet3py.random_sequence import CRandom
 
 
@@ -31,8 +32,7 @@ def packed(made: list[NnetExample], folder: Any) -> list[Any]:
         for _ in range(3):
             for number, one in enumerate(made):
                 writer.write(f"key-{number}", one)
-    with SequentialReader(f"ark:{folder / 'x.ark'}", PACKED_EXAMPLE) as reader:
-        return [value for _, value in reader][2 * len(made):]
+    return [value for value in read_table(f"ark:{folder / 'x.ark'}", PACKED_EXAMPLE).values()][2 * len(made):]
 
 
 def alike(count: int, form: str, per_row: int = 1) -> list[NnetExample]:
@@ -103,9 +103,8 @@ def test_columns_that_a_sparse_matrix_does_not_have(column: int, tmp_path) -> No
     made = [NnetExample([NnetIo("input", time_indexes(0, 6), rng.normal(size=(6, 2)).astype(np.float32)),
                          NnetIo("output", time_indexes(0, 6), SparseMatrix.from_rows([[(1, value)]] * 6, 2))])
             for value in (1.0, 1.0, 1.0, 0.625)]
-    with TableWriter(f"ark:{tmp_path / 'x.ark'}", EXAMPLE) as writer:
-        for number, example in enumerate(made):
-            writer.write(f"key-{number}", example)
+    write_table(f"ark:{tmp_path / 'x.ark'}", EXAMPLE,
+                ((f"key-{number}", example) for number, example in enumerate(made)))
     data, sound, damaged = (tmp_path / "x.ark").read_bytes(), pair(1, 0.625), pair(column, 0.625)
     assert data.count(sound) == 6
     for content, message in ((data, ""), (data.replace(sound, damaged, 1), "expected")):

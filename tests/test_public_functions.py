@@ -12,7 +12,7 @@ import entered
 from paths import ROOT, is_command, tree
 
 FOR_OTHERS = {
-    "allowed_phones", "log10_prob", "num_launches", "forced_launch", "disconnect_logging",
+    "allowed_phones", "log10_prob", "forced_launch", "disconnect_logging",
     "intervals_of",                                                                           # what tests look at
     "num_streams", "predict_proba", "predict_log_proba",                                     # scikit-learn's names
     "read_discriminative_egs", "read_supervisions", "set_learning_rate_factor",               # as their siblings

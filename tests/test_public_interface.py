@@ -19,9 +19,8 @@ from nnet3py.io.tables import TableWriter
 
 
 @pytest.fixture
-def nnet(tmp_path, monkeypatch):
+def nnet(here):
     """A network read from final.mdl in the current folder."""
-    monkeypatch.chdir(tmp_path)
     nnet3py.Nnet.from_config(TDNN, seed=3).write("final.mdl")
     return nnet3py.read_nnet("final.mdl")
 

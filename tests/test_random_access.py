@@ -8,7 +8,7 @@ import pytest
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats.holders import INT_VECTOR, TOKEN
-from nnet3py.io.tables import RandomAccessMappedReader, RandomAccessReader, TableWriter
+from nnet3py.io.tables import RandomAccessMappedReader, RandomAccessReader, write_table
 
 KEYS = ("a", "b", "d")
 OPTIONS = ("", "s,", "s,cs,", "o,", "s,o,", "s,cs,o,", "p,", "s,p,")
@@ -18,9 +18,7 @@ OPTIONS = ("", "s,", "s,cs,", "o,", "s,o,", "s,cs,o,", "p,", "s,p,")
 def archive(tmp_path: Path) -> str:
     """An archive whose values are one number each: 1, 2, 3."""
     path = str(tmp_path / "numbers.ark")
-    with TableWriter(f"ark,t:{path}", INT_VECTOR) as writer:
-        for number, key in enumerate(KEYS, start=1):
-            writer.write(key, [number])
+    write_table(f"ark,t:{path}", INT_VECTOR, ((key, [number]) for number, key in enumerate(KEYS, start=1)))
     return path
 
 
@@ -163,9 +161,7 @@ def test_keys_without_blanks(archive: str) -> None:
 
 
 def test_utterances_of_speakers(archive: str, tmp_path: Path) -> None:
-    with TableWriter(f"ark,t:{tmp_path / 'utt2spk'}", TOKEN) as writer:
-        for utterance, speaker in (("u1", "a"), ("u2", "a"), ("u3", "missing")):
-            writer.write(utterance, speaker)
+    write_table(f"ark,t:{tmp_path / 'utt2spk'}", TOKEN, (("u1", "a"), ("u2", "a"), ("u3", "missing")))
     with RandomAccessMappedReader(f"ark:{archive}", f"ark:{tmp_path / 'utt2spk'}", INT_VECTOR) as mapped:
         assert mapped["u1"].tolist() == mapped["u2"].tolist() == [1]
         assert "u1" in mapped and "u3" not in mapped and mapped.get("u3") is None

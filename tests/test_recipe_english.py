@@ -10,11 +10,11 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from io_samples import read_table
 from paths import DATA, ROOT
 from scripts import load, run
 
 from nnet3py.formats.foreign_files import WAVE
-from nnet3py.io.tables import SequentialReader
 from nnet3py.recognition.model_folder import demo_folder
 
 UTILS = ROOT / "egs" / "utils"
@@ -159,8 +159,7 @@ def test_coded_copies(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def read_sounds(data: Path) -> dict[str, np.ndarray]:
-    with SequentialReader(f"scp:{data}/wav.scp", WAVE) as reader:
-        return {key: sound.samples[0].copy() for key, sound in reader}
+    return {key: sound.samples[0].copy() for key, sound in read_table(f"scp:{data}/wav.scp", WAVE).items()}
 
 
 def test_strings_of_recorded_words(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from io_samples import read_table
 from paths import ROOT
 from scripts import load, run
 
 from nnet3py.formats.foreign_files import WAVE
-from nnet3py.io.tables import SequentialReader
 
 RECIPE = ROOT / "egs" / "mini_librispeech"
 LOCAL = RECIPE / "local"
@@ -73,8 +73,7 @@ def test_a_small_corpus(tmp_path: Path) -> None:
         transcripts = [line.split() for line in (tmp_path / part / "text").read_text().splitlines()]
         assert len(transcripts) == count and transcripts == sorted(transcripts)
         assert all(words.issuperset(said) for _, *said in transcripts)
-        with SequentialReader(f"scp:{tmp_path}/{part}/wav.scp", WAVE) as reader:
-            sounds = dict(reader)
+        sounds = read_table(f"scp:{tmp_path}/{part}/wav.scp", WAVE)
         assert list(sounds) == [key for key, *_ in transcripts]
         for key, *said in transcripts:       # at 165 to 215 words a minute, and pauses
             assert 0.1 * len(said) < sounds[key].duration < 1.0 * len(said) + 1.0 and sounds[key].rate == 16000
@@ -198,5 +197,4 @@ def test_sounds_in_rooms_and_noise(tmp_path: Path) -> None:
     sounds = tmp_path / "wav.ark"
     done = run("bash", "-c", f"PATH={ROOT}/bin:$PATH wav-copy scp:{table} ark:{sounds}")
     assert done.returncode == 0, done.stderr
-    with SequentialReader(f"ark:{sounds}", WAVE) as reader:
-        assert [wave.samples.shape for _, wave in reader] == 12 * [(1, 22460)]
+    assert [wave.samples.shape for wave in read_table(f"ark:{sounds}", WAVE).values()] == 12 * [(1, 22460)]

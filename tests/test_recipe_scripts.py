@@ -10,13 +10,14 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from io_samples import read_table
 from paths import ROOT
 from scripts import load, run
 
 from nnet3py.formats.holders import FLOAT_VECTOR, read_matrices
 from nnet3py.formats.matrices import read_matrix, read_vector
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import TableWriter
 
 EGS = ROOT / "egs"
 RECIPES = ("speaker_id", "regression", "mini_librispeech", "korean_voice")
@@ -324,8 +325,7 @@ def test_a_speaker_model_is_whitened(tmp_path: Path) -> None:
     mean, transform = (read_object(str(tmp_path / name), read) for name, read in (
         ("mean.vec", read_vector), ("transform.mat", read_matrix)))
     assert transform.shape == (4, 6)
-    with SequentialReader(f"ark:{tmp_path / 'x.ark'}", FLOAT_VECTOR) as reader:
-        vectors = np.stack([value for _, value in reader])
+    vectors = np.stack([value for value in read_table(f"ark:{tmp_path / 'x.ark'}", FLOAT_VECTOR).values()])
     moved = (vectors - mean) @ transform.T
     assert np.abs(moved.mean(axis=0)).max() < 0.01
     within = np.cov((moved.reshape(20, 20, 4) - moved.reshape(20, 20, 4).mean(axis=0)).reshape(-1, 4).T)

@@ -19,7 +19,7 @@ from nnet3py.formats.foreign_files import Wave, write_wave
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.formats.matrices import write_matrix, write_vector
 from nnet3py.io.object_files import write_object
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.ivectors.scoring import PldaTraining
 from nnet3py.network.nnet import Nnet
@@ -223,11 +223,8 @@ def test_rttm() -> None:
 def test_the_clustering_program(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     places = np.array([0.0, 5.0, 0.3, 5.5, 9.0])
     costs = np.abs(np.subtract.outer(places, places)).astype(np.float32)
-    with TableWriter(f"ark:{tmp_path / 'costs.ark'}", FLOAT_MATRIX) as writer:
-        writer.write("r", costs)
-    with TableWriter(f"ark:{tmp_path / 'scores.ark'}", FLOAT_MATRIX) as writer:
-        writer.write("r", -costs)
-        writer.write("other", -costs)
+    write_table(f"ark:{tmp_path / 'costs.ark'}", FLOAT_MATRIX, {"r": costs})
+    write_table(f"ark:{tmp_path / 'scores.ark'}", FLOAT_MATRIX, {"r": -costs, "other": -costs})
     (tmp_path / "reco2utt").write_text("r u0 u1 u2 u3 u4\n")
     (tmp_path / "num").write_text("r 2\n")
 

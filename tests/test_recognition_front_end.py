@@ -6,12 +6,12 @@ from pathlib import Path
 import feature_cases as cases
 import numpy as np
 import pytest
+from io_samples import read_table
 
 import nnet3py
 from nnet3py.cli.process.command import load
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
-from nnet3py.io.tables import SequentialReader
 from nnet3py.recognition.front_end import features, front_end, vad, xvector
 from nnet3py.recognition.model_folder import demo_folder
 
@@ -33,15 +33,13 @@ output-node name=output input=affine
 
 
 @pytest.fixture
-def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "wav.scp").write_text(f"utt2 {SOUND}\n")
+def table(here: Path) -> str:
+    (here / "wav.scp").write_text(f"utt2 {SOUND}\n")
     return "scp:wav.scp"
 
 
 def read(name: str) -> np.ndarray:
-    with SequentialReader(f"ark:{name}", FLOAT_MATRIX) as reader:
-        return dict(reader)["utt2"]
+    return read_table(f"ark:{name}", FLOAT_MATRIX)["utt2"]
 
 
 @pytest.mark.parametrize("kind", PROGRAMS)
@@ -131,8 +129,7 @@ def test_voiced_frames(table: str) -> None:
     frames = features(SOUND)
     assert load("compute-mfcc-feats").execute([table, "ark:feats"]) == 0
     assert load("compute-vad").execute(["--vad-frames-context=2", "ark:feats", "ark:vad"]) == 0
-    with SequentialReader("ark:vad", FLOAT_VECTOR) as reader:
-        expected = dict(reader)["utt2"]
+    expected = read_table("ark:vad", FLOAT_VECTOR)["utt2"]
     found = vad(frames, frames_context=2)
     assert found.dtype == bool and 0 < found.sum() < len(found)
     np.testing.assert_array_equal(found, expected > 0)

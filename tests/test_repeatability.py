@@ -20,7 +20,7 @@ from nnet3py.cli.egs.rearrange import chain_merge_egs, merge_egs
 from nnet3py.cli.training.train import train
 from nnet3py.engine import threads
 from nnet3py.formats.holders import FLOAT_MATRIX, read_matrices
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 from nnet3py.xconfig.expand import expand
 
@@ -57,9 +57,8 @@ def frame_networks() -> dict[str, str]:
 
 def write_frame_egs(folder: Path, count: int) -> None:
     """egs.ark: minibatches of 64 times 8 frames of the first utterances."""
-    with TableWriter(f"ark:{folder / 'feats.ark'}", FLOAT_MATRIX) as writer:
-        for key, feats in islice(read_matrices(f"ark:{DIGITS / 'feats.ark'}"), count):
-            writer.write(key, feats)
+    write_table(f"ark:{folder / 'feats.ark'}", FLOAT_MATRIX,
+                islice(read_matrices(f"ark:{DIGITS / 'feats.ark'}"), count))
     assert ali_to_post.execute([f"ark,t:{DIGITS / 'ali.txt'}", f"ark:{folder / 'post.ark'}"]) == 0
     assert get_egs.execute(["--num-pdfs=28", "--left-context=28", "--right-context=28", "--num-frames=8",
                             f"ark:{folder / 'feats.ark'}", f"ark:{folder / 'post.ark'}",

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 import scripts
+from io_samples import read_table
 from lattice_cases import LATTICE_DATA, best_by_words, check_same_words
 from paths import ROOT
 from rnnlm_cases import RNNLM_DATA, rnnlm, rnnlm_folder, rnnlm_lattices
 
-from nnet3py.io.tables import SequentialReader
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm
 from nnet3py.rnnlm.network import sentence_log_probs
@@ -43,8 +43,7 @@ def run(work: Path, script: str, *words: str) -> subprocess.CompletedProcess[str
 
 def written(work: Path) -> dict[str, CompactLattice]:
     assert (work / "out" / "num_jobs").read_text() == "1\n"
-    with SequentialReader(f"ark:gunzip -c {work}/out/lat.1.gz |", COMPACT_LATTICES) as reader:
-        return dict(reader)
+    return read_table(f"ark:gunzip -c {work}/out/lat.1.gz |", COMPACT_LATTICES)
 
 
 def old_cost(words: tuple[int, ...]) -> float:

@@ -260,15 +260,14 @@ def test_networks_that_are_no_language_models(layer: str, message: str, texts: t
     (["train.txt", "--dir=out", "--words=words.txt"], "no word of the texts is in words.txt"),
     (["train.txt", "--dir=out", "--embedding-dim=7", "--network=net.xconfig"], "leave out --embedding-dim"),
     (["marked.txt", "--dir=out"], "expected sentences without <s>")])
-def test_what_the_command_refuses(arguments: list[str], message: str, texts: tuple[Path, float], tmp_path: Path,
-                                  monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "train.txt").write_text((texts[0] / "held-out.txt").read_text())
-    (tmp_path / "short.txt").write_text("a b\n")
-    (tmp_path / "marked.txt").write_text("<s> a b </s>\n")
-    (tmp_path / "words.txt").write_text("<eps> 0\nAA 1\n")
-    (tmp_path / "lm.arpa").write_text("\\data\\\nngram 1=1\n\n\\1-grams:\n-1\ta\n\n\\end\\\n")
-    (tmp_path / "net.xconfig").write_text("input dim=8 name=input\noutput-layer name=output dim=8 "
+def test_what_the_command_refuses(arguments: list[str], message: str, texts: tuple[Path, float], here: Path,
+                                  capfd: pytest.CaptureFixture[str]) -> None:
+    (here / "train.txt").write_text((texts[0] / "held-out.txt").read_text())
+    (here / "short.txt").write_text("a b\n")
+    (here / "marked.txt").write_text("<s> a b </s>\n")
+    (here / "words.txt").write_text("<eps> 0\nAA 1\n")
+    (here / "lm.arpa").write_text("\\data\\\nngram 1=1\n\n\\1-grams:\n-1\ta\n\n\\end\\\n")
+    (here / "net.xconfig").write_text("input dim=8 name=input\noutput-layer name=output dim=8 "
                                           "include-log-softmax=false\n")
     assert command.execute(arguments) != 0
     said = capfd.readouterr().err

@@ -15,6 +15,7 @@ from paths import shared_golden
 from sequence_samples import MERGED, discriminative, singles
 
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, merge_supervisions, read_chain_egs
+from nnet3py.egs.changes import rename_output
 from nnet3py.egs.example import NnetIo
 from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
 from nnet3py.egs.sequence_egs import (
@@ -23,20 +24,18 @@ from nnet3py.egs.sequence_egs import (
     merge_chain_examples,
     merge_discriminative_examples,
     name_language,
-    rename_supervision,
     scale_supervision,
 )
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import to_dense
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.transducers.fst_text import read_text_fst
 
 
 def write_merged(path: Path, examples: Iterable[Any], size: str) -> None:
-    with TableWriter(f"ark:{path}", CHAIN_EXAMPLE) as writer:
-        for key, example in ExampleMerger(MinibatchSizes(size), False, merge_chain_examples).merge(examples):
-            writer.write(key, example)
+    write_table(f"ark:{path}", CHAIN_EXAMPLE,
+                ExampleMerger(MinibatchSizes(size), False, merge_chain_examples).merge(examples))
 
 
 def test_merged_examples_have_kaldis_bytes(tmp_path: Path) -> None:
@@ -185,7 +184,7 @@ def test_what_cannot_be_cut() -> None:
     example.outputs[0].name = "other"
     with pytest.raises(Nnet3Error, match="'input' and 'output'"):
         SequenceSelector(0, -1, 1)(example)
-    for change in (lambda one: scale_supervision(one, 2.0), lambda one: rename_supervision(one, "x")):
+    for change in (lambda one: scale_supervision(one, 2.0), lambda one: rename_output(one, "x")):
         with pytest.raises(Nnet3Error, match="without 'output'"):
             change(example)
     example.outputs[0].indexes = example.outputs[0].indexes[:1]
@@ -204,5 +203,5 @@ def test_weights_and_names() -> None:
     example = singles()[0]
     scale_supervision(example, 0.1)
     assert example.outputs[0].supervision.weight == float(np.float32(0.1))
-    rename_supervision(example, "output-2")
+    rename_output(example, "output-2")
     assert example.outputs[0].name == "output-2"

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import io_samples
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -43,9 +44,7 @@ SEEDS = thinned(range(150), keep=4)      # of damage
 
 
 def written(value: Any, holder: Holder) -> bytes:
-    stream = io.BytesIO()
-    holder.write(TokenWriter(stream, True), value)
-    return stream.getvalue()
+    return io_samples.written(holder.write, value, binary=True)
 
 
 def archive_of(values: list[Any], holder: Holder) -> bytes:

@@ -66,9 +66,8 @@ def test_files_and_compiler_need_no_numba(module: str) -> None:
     assert not modules & KERNELS
 
 
-def test_small_tools_need_no_numba_when_they_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    startup_commands.write_inputs(tmp_path)
+def test_small_tools_need_no_numba_when_they_run(here: Path) -> None:
+    startup_commands.write_inputs(here)
     with ForkRuns("numpy") as runs:
         for name, *words in startup_commands.COMMANDS:
             if name not in startup_commands.LIBRARIES:

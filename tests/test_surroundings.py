@@ -18,7 +18,7 @@ from worker_cases import compute_one, feats_of
 
 from nnet3py.cli.main import load
 from nnet3py.formats.holders import FLOAT_MATRIX, read_matrices
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 
 LONGEST_S = 120.0
@@ -40,13 +40,11 @@ if __name__ == "__main__":
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """The current folder, with a network and features."""
-    monkeypatch.chdir(tmp_path)
     Nnet.from_config(TDNN).write("nnet.raw")
-    with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
-        writer.write("u", feats_of(0))
-    return tmp_path
+    write_table("ark:feats.ark", FLOAT_MATRIX, {"u": feats_of(0)})
+    return here
 
 
 @pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())

@@ -141,8 +141,7 @@ def test_train_refuses_an_output_without_log_softmax(classes) -> None:
             nnet3py.train(nnet, data)
 
 
-def test_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_tables(here: Path) -> None:
     feats, labels = points(64, 0)
     with TableWriter("ark:feats.ark", FLOAT_MATRIX) as matrices, TableWriter("ark:ali.ark", INT_VECTOR) as alignments:
         matrices.write("utt", feats)

@@ -9,6 +9,7 @@ from paths import DATA
 pytest.importorskip("torch", reason="the extra torch")
 
 import torch
+from io_samples import read_table
 
 from nnet3py.chain.acceptor import SupervisionError
 from nnet3py.chain.den_fst import make_den_fst
@@ -18,7 +19,6 @@ from nnet3py.egs.chain_example import Supervision, read_supervisions
 from nnet3py.errors import FormatError, ShapeError
 from nnet3py.formats.holders import INT_PAIR_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.tables import SequentialReader
 from nnet3py.torch import (
     ChainLoss,
     ChainSystem,
@@ -40,8 +40,7 @@ def system() -> ChainSystem:
 
 @pytest.fixture(scope="module")
 def pairs() -> list[np.ndarray]:
-    with SequentialReader(f"ark:{FOLDER / 'phones.len'}", INT_PAIR_VECTOR) as reader:
-        return [value for _, value in reader]
+    return [value for value in read_table(f"ark:{FOLDER / 'phones.len'}", INT_PAIR_VECTOR).values()]
 
 
 def same(left: Supervision, right: Supervision) -> bool:
@@ -137,5 +136,5 @@ def test_what_cannot_be_supervised(system: ChainSystem, pairs: list[np.ndarray])
             ([[10**5]], [9], FormatError, "sequence 0: phone 100000 of the graph is not in")):
         with pytest.raises(error, match=message):
             supervision_from_phones(phones, frames, system)
-    with pytest.raises(FormatError, match="are tree and model of one system"):
+    with pytest.raises(FormatError, match="do tree and final.mdl come from the same folder"):
         ChainSystem(FOLDER / "tree", SYSTEMS["chain"]()[1], FOLDER / "den.fst")

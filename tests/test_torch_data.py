@@ -20,7 +20,7 @@ from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix
 from nnet3py.index import sequence_indexes
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.torch import ChainLoss
 from nnet3py.torch_data import ExampleDataset, tensors
 
@@ -127,9 +127,8 @@ def chain_egs() -> list[NnetChainExample]:
 @pytest.mark.parametrize("num_workers", [0, 2])
 def test_chain_examples(chain_egs: list[NnetChainExample], tmp_path: Path, form: str, num_workers: int) -> None:
     """Minibatches of examples that can be merged: what ChainLoss makes of each is as of its examples alone."""
-    with TableWriter(f"{form}:{tmp_path}/cegs.ark", CHAIN_EXAMPLE) as writer:
-        for number, eg in enumerate(chain_egs):
-            writer.write(f"eg{number}", eg)
+    write_table(f"{form}:{tmp_path}/cegs.ark", CHAIN_EXAMPLE,
+                ((f"eg{number}", eg) for number, eg in enumerate(chain_egs)))
     loader = DataLoader(ExampleDataset(f"ark:{tmp_path}/cegs.ark", 4), batch_size=None, num_workers=num_workers)
     loss = ChainLoss(random_graph(np.random.default_rng(1), 6, 5), 5, 0.1)
     numbers = []
@@ -149,14 +148,12 @@ def test_chain_examples(chain_egs: list[NnetChainExample], tmp_path: Path, form:
 
 
 def test_single_chain_examples(chain_egs: list[NnetChainExample], tmp_path: Path) -> None:
-    with TableWriter(f"ark:{tmp_path}/cegs.ark", CHAIN_EXAMPLE) as writer:
-        writer.write("a", chain_egs[0])
+    write_table(f"ark:{tmp_path}/cegs.ark", CHAIN_EXAMPLE, {"a": chain_egs[0]})
     single, = ExampleDataset(f"ark:{tmp_path}/cegs.ark", None)
     assert single["input"].shape == (10, 3) and single["output"].supervision.num_sequences == 1
     with pytest.raises(ShapeError, match="'input' of an example: it holds several sequences"):
         tensors(chain_example(np.random.default_rng(0), 2, 4, 5))
-    with TableWriter(f"ark:{tmp_path}/none.ark", CHAIN_EXAMPLE) as writer:
-        pass
+    write_table(f"ark:{tmp_path}/none.ark", CHAIN_EXAMPLE, {})
     assert not list(ExampleDataset(f"ark:{tmp_path}/none.ark"))
 
 

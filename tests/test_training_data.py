@@ -11,7 +11,7 @@ from test_array_trainer import WITH_IVECTOR as TWO_OUTPUTS_WITH_IVECTOR
 from nnet3py.egs.example import EXAMPLE, NnetExample
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.formats.general import SparseMatrix, to_dense
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.minibatches import ExampleMinibatches, TableMinibatches
 from nnet3py.training.options import MinibatchOptions
@@ -227,9 +227,7 @@ def test_examples_and_archives(tmp_path: Path) -> None:
     nnet = plain(objective="linear")
     for examples, sizes in ((single, [4, 2]), (merged, [3, 3])):
         archive = f"ark:{tmp_path}/egs.{len(examples)}.ark"
-        with TableWriter(archive, EXAMPLE) as writer:
-            for i, example in enumerate(examples):
-                writer.write(str(i), example)
+        write_table(archive, EXAMPLE, ((str(i), example) for i, example in enumerate(examples)))
         for given in (examples, [("key", example) for example in examples], archive):
             data = training_data(nnet, given, OPTIONS)
             assert isinstance(data, ArchiveMinibatches if given is archive else ExampleMinibatches)

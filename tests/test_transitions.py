@@ -13,7 +13,7 @@ from nnet3py.cli.training.train import am_train_transitions
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.formats.holders import INT_VECTOR
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import TableWriter, write_table
 from nnet3py.training.options import TransitionOptions
 from nnet3py.training.transitions import count_transitions, priors_of_counts, train_transitions
 
@@ -173,16 +173,14 @@ def test_what_cannot_be_used():
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with alignments and an acoustic model."""
-    monkeypatch.chdir(tmp_path)
     transitions, rng = model(), np.random.default_rng(0)
     with TableWriter("ark:ali", INT_VECTOR) as writer:
         for key, frames in (("u1", 200), ("u2", 300)):
             writer.write(key, rng.integers(1, transitions.num_transition_ids + 1, frames).astype(np.int32))
-    with TableWriter("ark:empty", INT_VECTOR):
-        pass
-    return tmp_path
+    write_table("ark:empty", INT_VECTOR, {})
+    return here
 
 
 def test_command(folder, capfd):
@@ -210,8 +208,7 @@ def test_priors_may_stay(folder, capfd):
 def test_errors_leave_no_model(folder, capfd):
     assert am_train_transitions.execute([MODEL, "ark:empty", "out.mdl"]) == 255
     assert "no transitions were counted" in capfd.readouterr().err
-    with TableWriter("ark:wrong", INT_VECTOR) as writer:
-        writer.write("u1", np.array([1, 99999], dtype=np.int32))
+    write_table("ark:wrong", INT_VECTOR, {"u1": np.array([1, 99999], dtype=np.int32)})
     assert am_train_transitions.execute([MODEL, "ark:wrong", "out.mdl"]) == 255
     assert "utterance u1: the alignment has transition-id 99999" in capfd.readouterr().err
     assert not (folder / "out.mdl").exists()

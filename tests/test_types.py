@@ -67,8 +67,7 @@ WRONG = {        # calls that a type checker refuses
 
 
 @pytest.mark.parametrize("script", HERE)
-def test_programs_of_users_run(script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_programs_of_users_run(script: str, here: Path) -> None:
     try:
         runpy.run_path(str(ROOT / "tests" / f"{script}.py"), run_name="__main__")
     finally:

@@ -6,8 +6,10 @@ import logging
 import struct
 import wave
 
+import io_samples
 import numpy as np
 import pytest
+from io_samples import read_table
 from paths import DATA
 
 from nnet3py.errors import FormatError, Nnet3Error
@@ -20,7 +22,7 @@ from nnet3py.formats.foreign_files import (
     read_wave,
     write_wave,
 )
-from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+from nnet3py.io.tables import RandomAccessReader, write_table
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 
@@ -44,9 +46,7 @@ def read(data: bytes) -> Wave:
 
 
 def written(sound: Wave) -> bytes:
-    target = io.BytesIO()
-    write_wave(TokenWriter(target, True), sound)
-    return target.getvalue()
+    return io_samples.written(write_wave, sound, binary=True)
 
 
 RAMP = np.array([[0, 1, -1, 32767, -32768], [5, 4, 3, 2, 1]], dtype=np.int16)
@@ -217,41 +217,32 @@ def sounds() -> dict[str, Wave]:
     return {f"u{n}": Wave(16000.0, rng.integers(-999, 999, (1 + n % 2, 100 + n)).astype(np.float32)) for n in range(4)}
 
 
-def write_table(folder) -> None:
-    with TableWriter(f"ark,scp:{folder}/a.ark,{folder}/a.scp", WAVE) as writer:
-        for key, sound in sounds().items():
-            writer.write(key, sound)
-
-
 @pytest.mark.parametrize("source", ["ark:{0}/a.ark", "scp:{0}/a.scp", "ark:cat {0}/a.ark |"])
 def test_tables(tmp_path, source):
-    write_table(tmp_path)
-    with SequentialReader(source.format(tmp_path), WAVE) as reader:
-        found = dict(reader)
+    write_table(f"ark,scp:{tmp_path}/a.ark,{tmp_path}/a.scp", WAVE, sounds())
+    found = read_table(source.format(tmp_path), WAVE)
     assert list(found) == list(sounds())
     for key, sound in sounds().items():
         np.testing.assert_array_equal(found[key].samples, sound.samples)
-    with SequentialReader(source.format(tmp_path), WAVE_DURATION) as reader:
-        assert dict(reader) == {key: sound.duration for key, sound in sounds().items()}
+    durations = {key: sound.duration for key, sound in sounds().items()}
+    assert read_table(source.format(tmp_path), WAVE_DURATION) == durations
 
 
 def test_random_access_and_pipes_in_a_script(tmp_path):
-    write_table(tmp_path)
+    write_table(f"ark,scp:{tmp_path}/a.ark,{tmp_path}/a.scp", WAVE, sounds())
     (tmp_path / "one.wav").write_bytes(written(sounds()["u1"]))
     (tmp_path / "pipe.scp").write_text(f"x cat {tmp_path}/one.wav |\ny {tmp_path}/one.wav\n")
     with RandomAccessReader(f"scp:{tmp_path}/pipe.scp", WAVE) as reader:
         for key in ("y", "x"):
             np.testing.assert_array_equal(reader[key].samples, sounds()["u1"].samples)
-    with SequentialReader(f"scp:{tmp_path}/pipe.scp", WAVE_DURATION) as reader:
-        assert dict(reader) == {"x": 101 / 16000, "y": 101 / 16000}
+    assert read_table(f"scp:{tmp_path}/pipe.scp", WAVE_DURATION) == {"x": 101 / 16000, "y": 101 / 16000}
 
 
 def test_damage_in_a_table_names_the_key(tmp_path):
-    write_table(tmp_path)
+    write_table(f"ark,scp:{tmp_path}/a.ark,{tmp_path}/a.scp", WAVE, sounds())
     data = (tmp_path / "a.ark").read_bytes()
     (tmp_path / "a.ark").write_bytes(data.replace(b"u2 RIFF", b"u2 RIFT"))
-    with pytest.raises(FormatError, match="key u2: expected 'RIFF'"), \
-            SequentialReader(f"ark:{tmp_path}/a.ark", WAVE) as reader:
-        list(reader)
+    with pytest.raises(FormatError, match="key u2: expected 'RIFF'"):
+        read_table(f"ark:{tmp_path}/a.ark", WAVE)
     with pytest.raises(Nnet3Error, match="only sound can be written"):
         WAVE_DURATION.write(TokenWriter(io.BytesIO(), True), 1.0)

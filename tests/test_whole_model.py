@@ -179,9 +179,6 @@ def test_freezing(nnet: Nnet) -> None:
     assert not component(nnet, "a1").preconditioner_in.frozen
 
 
-# -- orthonormal constraint --------------------------------------------------------------------------------------------
-
-
 def matrix_with(singular_values: np.ndarray, rows: int, cols: int) -> np.ndarray:
     rng = np.random.default_rng(5)
     left = np.linalg.qr(rng.standard_normal((rows, rows)))[0]
@@ -255,9 +252,6 @@ def test_one_draw_per_constrained_component(nnet: Nnet) -> None:
     assert np.array_equal(component(nnet, "l1").params, before["l1"]["params"])
     assert not np.array_equal(component(nnet, "a2").linear_params, before["a2"]["linear_params"])
     assert np.array_equal(component(nnet, "a2").bias_params, before["a2"]["bias_params"])
-
-
-# -- edit directives ---------------------------------------------------------------------------------------------------
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -530,9 +524,7 @@ def test_a_callback_may_freeze(case: tuple[str, Nnet]) -> None:
 
 
 @pytest.mark.parametrize("binary", [True, False])
-def test_files_hold_it_and_commands_keep_to_it(case: tuple[str, Nnet], tmp_path: Path, binary: bool,
-                                               monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_files_hold_it_and_commands_keep_to_it(case: tuple[str, Nnet], here: Path, binary: bool) -> None:
     name, nnet = case
     nnet3py.freeze(nnet, name)
     nnet.write("frozen.raw", binary)

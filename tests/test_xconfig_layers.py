@@ -13,10 +13,7 @@ from nnet3py.xconfig import LAYER_MODULES, Expansion, expand, layer_class
 
 FRAMES = 6
 
-
-@pytest.fixture(autouse=True)
-def _folder(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def made(text: str) -> tuple[Expansion, Nnet]:
@@ -145,9 +142,6 @@ def test_gru_and_fast_gru_compute_the_same():
     set_weights(fast, "W_hpart.x", np.column_stack([proposal[:, :INPUT_DIM], proposal[:, -1]]))
     fast.component("layer.gru_nonlin").parameters()["w_h"][...] = proposal[:, INPUT_DIM:-1]
     assert_close(outputs(fast), outputs(slow), ROUNDING)
-
-
-# -- what single layers compute ----------------------------------------------------------------------------------------
 
 
 def test_combined_feature_maps():

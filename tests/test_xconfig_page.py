@@ -141,8 +141,7 @@ def test_links_lead_somewhere():
     assert listed == {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in section_of().values()}
 
 
-def test_the_examples_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_examples_run(here):
     blocks = dict(re.findall(r"^```(\w*)\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
     Path("network.xconfig").write_text(blocks[""])
     command, init = blocks["sh"].splitlines()

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from io_samples import read_table
 
 import nnet3py
 from nnet3py.cli.main import load
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.cutting import Utterance
 from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
@@ -176,19 +177,17 @@ def test_batches_skip_what_cannot_be_computed() -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> Path:
     Nnet.from_config(MEANS).write("raw")
     with TableWriter("ark:feats", FLOAT_MATRIX) as writer:
         for key, count in (("u0", 45), ("none", 0), ("u1", 12)):
             writer.write(key, features(count))
         writer.write("bad", np.full((40, 3), np.nan, np.float32))
-    return tmp_path
+    return here
 
 
 def vectors(path: str) -> dict[str, np.ndarray]:
-    with SequentialReader(f"ark:{path}", FLOAT_VECTOR) as reader:
-        return dict(reader)
+    return read_table(f"ark:{path}", FLOAT_VECTOR)
 
 
 def test_the_command(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@ from nnet3py.egs.chain_example import CHAIN_EXAMPLE
 from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR, POSTERIOR
 from nnet3py.formats.posteriors import posterior_of_alignment
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import write_table
 
 LENGTHS = {"u0": 30, "u1": 41, "u2": 25}
 CONFIG = """input-node name=input dim=4
@@ -177,9 +177,7 @@ def filled(words: tuple[str, ...], name: str) -> list[str]:
 
 
 def write(name: str, holder: Any, items: dict[str, Any]) -> None:
-    with TableWriter(f"ark:{name}", holder) as writer:
-        for key, value in items.items():
-            writer.write(key, value)
+    write_table(f"ark:{name}", holder, items)
 
 
 @functools.cache

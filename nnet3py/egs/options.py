@@ -67,8 +67,7 @@ class ImageOptions:
 
     num_channels: int = opt("num-channels", 1, "Columns of one pixel, such as colors")
     horizontal_flip_prob: float = opt("horizontal-flip-prob", 0.0, "Probability that left and right change places")
-    horizontal_shift: float = opt("horizontal-shift", 0.0,
-                                  "The farthest shift to either side, in widths of the image")
+    horizontal_shift: float = opt("horizontal-shift", 0.0, "The farthest shift to either side, in widths of the image")
     vertical_shift: float = opt("vertical-shift", 0.0, "The farthest shift up or down, in heights of the image")
     rotation_degree: float = opt("rotation-degree", 0.0, "The largest angle by which the image is turned, either way")
     rotation_prob: float = opt("rotation-prob", 0.0, "Probability that the image is turned")

@@ -51,41 +51,17 @@ if TYPE_CHECKING:
     from nnet3py.feat.speech import SpeechOptions as SpeechOptions
     from nnet3py.feat.speech import speech_options as speech_options
 
-_PUBLIC = {
-    "SpeechFeatures": "nnet3py.feat.speech",
-    "speech_options": "nnet3py.feat.speech",
-    "SpeechOptions": "nnet3py.feat.speech",
-    "compute_pitch": "nnet3py.feat.pitch",
-    "pitch_options": "nnet3py.feat.pitch",
-    "PitchOptions": "nnet3py.feat.pitch_options",
-    "process_pitch": "nnet3py.feat.process_pitch",
-    "process_pitch_options": "nnet3py.feat.process_pitch",
-    "ProcessPitchOptions": "nnet3py.feat.pitch_options",
-    "empty_stats": "nnet3py.feat.cmvn",
-    "accumulate_stats": "nnet3py.feat.cmvn",
-    "normalize": "nnet3py.feat.cmvn",
-    "OnlineNormalizer": "nnet3py.feat.cmvn",
-    "OnlineOptions": "nnet3py.feat.options",
-    "normalize_sliding": "nnet3py.feat.cmvn",
-    "splice": "nnet3py.feat.frames",
-    "delta_filters": "nnet3py.feat.frames",
-    "add_deltas": "nnet3py.feat.frames",
-    "select_columns": "nnet3py.feat.frames",
-    "subsample": "nnet3py.feat.frames",
-    "shift": "nnet3py.feat.frames",
-    "paste": "nnet3py.feat.frames",
-    "append_vector": "nnet3py.feat.frames",
-    "transform": "nnet3py.feat.frames",
-    "add_shifted_deltas": "nnet3py.feat.frames",
-    "voiced_frames": "nnet3py.feat.frames",
-    "VadOptions": "nnet3py.feat.options",
-    "resample": "nnet3py.feat.sound",
-    "Resampler": "nnet3py.feat.sound",
-    "with_speed": "nnet3py.feat.sound",
-    "reverberate": "nnet3py.feat.sound",
-    "AddedSignal": "nnet3py.feat.sound",
-    "RoomOptions": "nnet3py.feat.options",
-}
+_PUBLIC = {name: f"nnet3py.feat.{module}" for module, names in {
+    "speech": "SpeechFeatures speech_options SpeechOptions",
+    "pitch": "compute_pitch pitch_options",
+    "process_pitch": "process_pitch process_pitch_options",
+    "pitch_options": "PitchOptions ProcessPitchOptions",
+    "cmvn": "empty_stats accumulate_stats normalize OnlineNormalizer normalize_sliding",
+    "frames": "splice delta_filters add_deltas select_columns subsample shift paste append_vector transform "
+              "add_shifted_deltas voiced_frames",
+    "sound": "resample Resampler with_speed reverberate AddedSignal",
+    "options": "OnlineOptions VadOptions RoomOptions",
+}.items() for name in names.split()}
 give_names(__name__, _PUBLIC, elsewhere(**{
     "mfcc fbank plp spectrogram compute_mfcc compute_fbank Mfcc Fbank MfccOptions FbankOptions":
         "nnet3py.features('a.wav', kind='fbank'); in pieces: SpeechFeatures(SpeechOptions(kind='fbank'))",

@@ -311,16 +311,10 @@ def normalize_sliding(features: np.ndarray, window: int = 600, least_window: int
 
 
 def weights_of_two_channels(first: np.ndarray, other: np.ndarray, quieter: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return weights of frames for the normalization statistics of two channels: 1 where a channel is louder.
+    """Return weights of frames, float64 (frames,) each, for the normalization statistics of two channels.
 
-    Parameters
-    ----------
-    first, other : float (frames, dim), features of the channels; column 0 is the log-energy
-    quieter : weight of frames in which the other channel is louder
-
-    Returns
-    -------
-    Two arrays, float64 (frames,). Frames that only one channel has get the weight 1.
+    Column 0 of the features, float (frames, dim), is the log-energy. Frames in which the other channel is louder have
+    the weight ``quieter``; others, and frames that only one channel has, 1.
     """
     both = min(len(first), len(other))
     first_is_louder = first[:both, 0] > other[:both, 0]

@@ -11,12 +11,9 @@ import numpy as np
 
 
 def add_frames(frames: Any, totals: Any, begin: int) -> None:
-    """Write the running sums of features and of their squares into ``totals``, from row ``begin`` on.
+    """Write running sums of frames, float32 (frames, dim), and of their squares, to ``totals``, from row ``begin`` on.
 
-    Parameters
-    ----------
-    frames : float32 (frames, dim)
-    totals : float64 (rows, 2 dim), in whose row ``begin`` - 1 are the sums so far
+    ``totals`` is float64 (rows, 2 dim); the sums so far are in the row before.
     """
     dim = frames.shape[1]
     for t in range(frames.shape[0]):
@@ -67,14 +64,10 @@ def normalize_frames(frames: Any, totals: Any, end: int, num_frames: int, window
 
 
 def apply_filters(spectrum: Any, starts: Any, sizes: Any, weights: Any, result: Any) -> None:
-    """Multiply a spectrum by filters.
+    """Multiply a spectrum, float32 (frames, frequencies), by filters; ``result`` is float32 (frames, filters).
 
-    Parameters
-    ----------
-    spectrum : float32 (frames, frequencies)
-    starts, sizes : int32 (filters,), first frequency and number of frequencies of each filter
-    weights : float32, the weights of all filters, one filter after the other
-    result : float32 (frames, filters)
+    ``starts`` and ``sizes``, int32 (filters,), are the first frequency and the number of frequencies of each filter,
+    ``weights`` the float32 weights of all filters, one filter after the other.
     """
     for frame in range(spectrum.shape[0]):
         at = np.int64(0)
@@ -98,15 +91,11 @@ def multiply_rows(rows: Any, columns: Any, result: Any) -> None:
 
 
 def predict_linearly(correlations: Any, least_error: float, coefficients: Any, other: Any, errors: Any) -> None:
-    """Find linear predictors by Durbin's recursion.
+    """Find linear predictors by Durbin's recursion from autocorrelations, float64 (frames, order + 1).
 
-    Parameters
-    ----------
-    correlations : float64 (frames, order + 1), autocorrelations
-    least_error : smallest factor of the prediction error from one order to the next
-    coefficients : float64 (frames, order), result: the negative of each predictor
-    other : float64 (order,), scratch
-    errors : float64 (frames,), result: prediction errors
+    Results are ``coefficients``, float64 (frames, order), the negatives of predictors, and prediction ``errors``,
+    float64 (frames,), of which ``least_error`` is the smallest factor from one order to the next; ``other`` (order,)
+    is scratch.
     """
     order = coefficients.shape[1]
     for frame in range(correlations.shape[0]):
@@ -193,13 +182,9 @@ def correlate_frames(signal: Any, first: int, starts: Any, ends: Any, window: in
 
 
 def normalize_correlations(correlations: Any, energies: Any, ballasts: Any, nccf: Any) -> None:
-    """Compute the normalized cross-correlation (NCCF), correlation / sqrt(energies + ballast).
+    """Compute the normalized cross-correlation (NCCF), correlation / sqrt(energies + ballast), float32 (frames, lags).
 
-    Parameters
-    ----------
-    correlations, energies : results of :func:`correlate_frames`
-    ballasts : float64 (frames,); where the denominator is 0, so is the NCCF
-    nccf : float32 (frames, lags), result
+    ``ballasts`` are float64 (frames,). Where the denominator is 0, so is the NCCF.
     """
     for row in range(correlations.shape[0]):
         for lag in range(correlations.shape[1]):
@@ -208,14 +193,10 @@ def normalize_correlations(correlations: Any, energies: Any, ballasts: Any, nccf
 
 
 def interpolate_correlations(nccf: Any, starts: Any, sizes: Any, weights: Any, at_states: Any) -> None:
-    """Interpolate the NCCF at the lags of all states of the pitch search.
+    """Interpolate the NCCF, float32 (frames, lags), at the lags of all states of the pitch search: (frames, states).
 
-    Parameters
-    ----------
-    nccf : float32 (frames, lags)
-    starts, sizes, weights : int32 (states,), int32 (states,), float32 (states, largest size): for each state, the first
-        lag, the number of lags, and the weights of the lags from which it is interpolated
-    at_states : float32 (frames, states), result
+    ``starts``, ``sizes`` and ``weights``, int32 (states,), int32 (states,) and float32 (states, largest size), are the
+    first lag, the number of lags, and the weights of the lags from which each state is interpolated.
     """
     for row in range(nccf.shape[0]):
         for state in range(starts.shape[0]):
@@ -229,11 +210,8 @@ def interpolate_along_path(nccf: Any, places: Any, states: Any, starts: Any, siz
                            values: Any) -> None:
     """Interpolate the NCCF at one state of each frame, with the weights of :func:`interpolate_correlations`.
 
-    Parameters
-    ----------
-    nccf, places : float32 (rows, lags); and int64 (frames,), the row of each frame
-    states : int64 (frames,), the state of each frame
-    values : float32 (frames,), result
+    Frame t has row ``places[t]`` of ``nccf``, float32 (rows, lags), and state ``states[t]``; ``values`` is float32
+    (frames,).
     """
     for frame in range(states.shape[0]):
         row, state = places[frame], states[frame]
@@ -298,11 +276,8 @@ def search_pitch(nccf: Any, lags: Any, soft_min_f0: float, change_cost: float, c
 def follow_ancestors(back: Any, ancestors: Any, before: Any) -> None:
     """Update, after further frames, in which state of an earlier frame the best path to each state began.
 
-    Parameters
-    ----------
-    back : int16 (frames, states), back pointers of the further frames
-    ancestors : int16 (states,), for each state of the last frame a state of the earlier frame, changed in place
-    before : int16 (states,), scratch
+    ``back`` is int16 (frames, states), back pointers of the further frames; ``ancestors``, int16 (states,), is changed
+    in place, and ``before`` scratch of the same size.
     """
     num_states = back.shape[1]
     for row in range(back.shape[0]):
@@ -313,13 +288,9 @@ def follow_ancestors(back: Any, ancestors: Any, before: Any) -> None:
 
 
 def trace_path(back: Any, places: Any, state: int, states: Any) -> None:
-    """Trace back the best path that ends in a state.
+    """Trace back the best path that ends in ``state``: int64 (frames,), the state in each frame.
 
-    Parameters
-    ----------
-    back, places : int16 (rows, states), back pointers; and int64 (frames,), the row of each frame
-    state : state in the last frame
-    states : int64 (frames,), result: state in each frame
+    Frame t has row ``places[t]`` of the back pointers ``back``, int16 (rows, states).
     """
     here = np.int64(state)
     for frame in range(places.shape[0] - 1, -1, -1):

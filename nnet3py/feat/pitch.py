@@ -55,12 +55,9 @@ def pitch_options(values: Mapping[str, OptionValue]) -> PitchOptions:
 class _Lags:
     """Lags of the cross-correlation: whole samples, at which it is computed, and those of the states of the search.
 
-    Attributes
-    ----------
-    seconds : float32 (states,), lags of the states, ascending
-    first, count : smallest computed lag in samples, and number of computed lags
-    starts, sizes, weights : for each state, the computed lags from which its NCCF is interpolated, and their weights;
-        arguments of :func:`~nnet3py.feat.loops.interpolate_correlations`
+    ``seconds``, float32 (states,), are the lags of the states, ascending. ``count`` lags are computed, the smallest of
+    ``first`` samples. ``starts``, ``sizes`` and ``weights`` are arguments of
+    :func:`~nnet3py.feat.loops.interpolate_correlations`.
     """
 
     def __init__(self, options: PitchOptions) -> None:
@@ -84,27 +81,15 @@ class _Lags:
 
 
 class _Early(NamedTuple):
-    """Data of the first frames, which are searched again when the loudness of the sound is better known.
+    """Data of the first frames, which are searched again when the loudness of the sound is better known."""
 
-    Attributes
-    ----------
-    nccf : float32 (frames, states), with the ballast of the first search
-    squares : float64 (frames,), variance of the signal from which the ballast was computed
-    energies : float64 (frames,), mean of the products of energies over all lags
-    """
-
-    nccf: np.ndarray
-    squares: np.ndarray
-    energies: np.ndarray
+    nccf: np.ndarray            # float32 (frames, states), with the ballast of the first search
+    squares: np.ndarray         # float64 (frames,), variance of the signal from which the ballast was computed
+    energies: np.ndarray        # float64 (frames,), mean of the products of energies over all lags
 
 
 class RowQueue:
-    """A queue of array rows. Its capacity grows and shrinks in proportion to the number of rows.
-
-    Parameters
-    ----------
-    shape, dtype : shape and dtype of a row; () for numbers
-    """
+    """A queue of array rows of the given shape, () for numbers. Its capacity grows and shrinks with their number."""
 
     def __init__(self, shape: tuple[int, ...], dtype: Any) -> None:
         self._storage = np.empty((_LEAST_CAPACITY, *shape), dtype=dtype)
@@ -144,12 +129,7 @@ class RowQueue:
 
 
 class _FrameRows:
-    """Queue with a row for each frame; equal successive rows, as in silence, are stored once.
-
-    Parameters
-    ----------
-    dim, dtype : size and dtype of a row
-    """
+    """Queue with a row of ``dim`` elements for each frame; equal successive rows, as in silence, are stored once."""
 
     def __init__(self, dim: int, dtype: Any) -> None:
         self._rows, self._dropped = RowQueue((dim,), dtype), 0      # the stored rows, and the number of dropped ones
@@ -187,11 +167,8 @@ class PitchStream:
     """The pitch of one stream of sound. Results of a frame may be revised as more sound arrives.
 
     A frame is open until all paths of the search agree on it. From then on it is settled, and only its result is kept.
-    In silence all frames may stay open; the work per piece of sound does not depend on their number.
-
-    Parameters
-    ----------
-    options : options of the search; raises UsageError for values out of range
+    In silence all frames may stay open; the work per piece of sound does not depend on their number. UsageError for
+    options out of range.
     """
 
     def __init__(self, options: PitchOptions) -> None:
@@ -299,12 +276,9 @@ class PitchStream:
         return np.asarray(sums[:, 1] - np.square(sums[:, 0]))
 
     def _add(self, frames: np.ndarray, total: int) -> None:
-        """Compute the NCCF of the next frames, and continue the search over them.
+        """Compute the NCCF of the next frames, int (frames,), and continue the search over them.
 
-        Parameters
-        ----------
-        frames : int (frames,), numbers of the frames
-        total : number of samples of the signal so far
+        ``total`` is the number of samples of the signal so far.
         """
         options, lags = self.options, self._lags
         starts = np.array([self._start_of(int(frame)) for frame in frames], dtype=np.int64)
@@ -416,19 +390,14 @@ def compute_pitch(samples: np.ndarray, rate: float, options: PitchOptions | None
     NumericError : NaN or infinity among the samples
     """
     options = pitch_options({"sample-frequency": rate}) if options is None else options
-    stream = PitchStream(options)
-    return frames_of_sound(stream, samples, rate, options)
+    return frames_of_sound(PitchStream(options), samples, rate, options)
 
 
 def frames_of_sound(stream: Any, samples: np.ndarray, rate: float, options: PitchOptions) -> np.ndarray:
-    """Pass a whole sound to a stream, and return all its frames.
+    """Pass a whole sound to a PitchStream or ProcessedPitchStream, and return all its frames.
 
     With the option ``frames_per_chunk``, the sound is passed in pieces. With ``simulate_first_pass_online``, the result
     of each frame is the first one that the stream has for it. Raises Nnet3Error for another rate than in the options.
-
-    Parameters
-    ----------
-    stream : PitchStream or ProcessedPitchStream
     """
     if rate != options.sample_frequency:
         raise Nnet3Error(f"the sound has {rate:g} samples a second, --sample-frequency is {options.sample_frequency:g}")

@@ -55,15 +55,10 @@ class PitchOptions:
 
     def check(self) -> None:
         """Raise UsageError for values out of range, or that contradict each other."""
-        for name in ("sample_frequency", "resample_frequency", "frame_length", "frame_shift", "min_f0", "max_f0",
-                     "lowpass_cutoff", "delta_pitch", "lowpass_filter_width", "upsample_filter_width"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a positive number")
-        for name in ("soft_min_f0", "penalty_factor", "nccf_ballast", "frames_per_chunk", "recompute_frame",
-                     "max_frames_latency", "preemphasis_coefficient"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
+        _check_each(self, "sample_frequency resample_frequency frame_length frame_shift min_f0 max_f0 lowpass_cutoff "
+                    "delta_pitch lowpass_filter_width upsample_filter_width", 0, "a positive number")
+        _check_each(self, "soft_min_f0 penalty_factor nccf_ballast frames_per_chunk recompute_frame max_frames_latency "
+                    "preemphasis_coefficient", 0, "0 or a positive number", or_equal=True)
         if not self.min_f0 < self.max_f0:
             raise UsageError(f"--min-f0={self.min_f0:g} --max-f0={self.max_f0:g}: expected a range of pitches")
         if self.soft_min_f0 > self.min_f0:
@@ -123,15 +118,10 @@ class ProcessPitchOptions:
         if not self.dim:
             raise UsageError("all pitch features are switched off", "one of --add-pov-feature, "
                              "--add-normalized-log-pitch, --add-delta-pitch and --add-raw-log-pitch must be true")
-        for name in ("normalization_left_context", "normalization_right_context", "delay", "delta_pitch_noise_stddev"):
-            value = getattr(self, name)
-            if not 0 <= value < float("inf"):
-                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected 0 or a positive number")
-        if self.delta_window < 1:
-            raise UsageError(f"--delta-window={self.delta_window}: expected 1 or more")
-        for name in ("pitch_scale", "pov_scale", "pov_offset", "delta_pitch_scale"):
-            if not math.isfinite(getattr(self, name)):
-                raise UsageError(f"--{name.replace('_', '-')}={getattr(self, name):g}: expected a number")
+        _check_each(self, "normalization_left_context normalization_right_context delay delta_pitch_noise_stddev",
+                    0, "0 or a positive number", or_equal=True)
+        _check_each(self, "delta_window", 1, "1 or more", or_equal=True)
+        _check_each(self, "pitch_scale pov_scale pov_offset delta_pitch_scale", -math.inf, "a number")
 
 
 @options_class(frozen=True)
@@ -157,3 +147,11 @@ class InterpolationOptions:
                  f"a finite number above {2 * interval:g}, twice --pitch-interval")):
             if not is_usable:
                 raise UsageError(f"--{name}={value:g}: expected {wanted}")
+
+
+def _check_each(options: object, names: str, low: float, expected: str, or_equal: bool = False) -> None:
+    """Raise UsageError if an option among ``names`` is not above ``low`` (or equal to it), or infinite."""
+    for name in names.split():
+        value = getattr(options, name)
+        if not (low < value < math.inf or or_equal and value == low):
+            raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected {expected}")

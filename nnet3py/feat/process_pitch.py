@@ -51,13 +51,10 @@ class _Processor:
         self._noise = RowQueue((), np.float64)
 
     def process(self, raw: np.ndarray, raw_first: int, frames: np.ndarray) -> np.ndarray:
-        """Compute the features of some frames: float32 (frames, dim).
+        """Compute the features of the frames with numbers ``frames``, int64 (frames,): float32 (frames, dim).
 
-        Parameters
-        ----------
-        raw, raw_first : float32 (raw frames, 2), NCCF and pitch of the frames from number ``raw_first`` on, which must
-            include the context of ``frames`` (:attr:`context`) except beyond the ends of the sound
-        frames : int64 (frames,), numbers of the frames
+        ``raw``, float32 (raw frames, 2), is NCCF and pitch of the frames from number ``raw_first`` on, which must
+        include the context of ``frames`` (:attr:`context`) except beyond the ends of the sound.
         """
         options, rows = self._options, frames - raw_first
         nccf, logs = np.clip(raw[:, 0].astype(np.float64), -1.0, 1.0), np.log(raw[:, 1].astype(np.float64))
@@ -136,13 +133,8 @@ def process_pitch(raw: np.ndarray, options: ProcessPitchOptions) -> np.ndarray:
 class ProcessedPitchStream:
     """Pitch features for networks of one stream of sound, as it arrives. Values may be revised later.
 
-    Parameters
-    ----------
-    pitch, process : options of the search for pitch, and of the features; raises UsageError for values out of range
-
-    Attributes
-    ----------
-    dim : number of columns
+    ``pitch`` and ``process`` are options of the search for pitch, and of the features; UsageError for values out of
+    range. ``dim`` is the number of columns.
     """
 
     def __init__(self, pitch: PitchOptions, process: ProcessPitchOptions) -> None:
@@ -184,18 +176,11 @@ class ProcessedPitchStream:
 
 
 class InterpolatedPitch(NamedTuple):
-    """Result of interpolation.
-
-    Attributes
-    ----------
-    features : float32 (frames, 2), voicing and pitch
-    num_zero : number of frames whose pitch was 0
-    num_changed : number of other frames whose pitch was changed
-    """
+    """Result of interpolation: features of voicing and pitch, float32 (frames, 2)."""
 
     features: np.ndarray
-    num_zero: int
-    num_changed: int
+    num_zero: int           # frames whose pitch was 0
+    num_changed: int        # other frames whose pitch was changed
 
 
 def check_pitch(features: np.ndarray) -> np.ndarray:
@@ -229,13 +214,8 @@ def interpolate_linearly(features: np.ndarray) -> np.ndarray:
 def interpolate_pitch(features: np.ndarray, options: InterpolationOptions, random: CRandom) -> InterpolatedPitch:
     """Find the likeliest smooth pitch by a Viterbi search, in which a change by d Hz between frames costs d² / 2.
 
-    Parameters
-    ----------
-    features : float (frames, 2), voicing from -1 to 1, and pitch in Hz, 0 where unknown
-    options : grid of pitches, costs
-    random : generator for the offset of each frame's grid, and for noise
-
-    Raises as :func:`check_pitch`.
+    ``features`` are float (frames, 2), voicing from -1 to 1, and pitch in Hz, 0 where unknown. ``random`` draws the
+    offset of each frame's grid, and noise. Raises as :func:`check_pitch`.
     """
     result = check_pitch(features)
     interval, pitch = np.float32(options.pitch_interval), result[:, 1]

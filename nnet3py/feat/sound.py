@@ -82,10 +82,7 @@ class Resampler:
         return self._outputs(self._num_inputs * self._step_in)
 
     def _outputs(self, end: int) -> np.ndarray:
-        """Return the outputs before ``end`` that have not been returned yet.
-
-        ``end`` : time in ticks, of which each input and each output sample takes a whole number
-        """
+        """Return the outputs before the time ``end``, in ticks, that have not been returned yet."""
         total = max(self._num_outputs, -(-end // self._step_out))
         result = np.empty(total - self._num_outputs, dtype=np.float32)
         padded = np.pad(self._kept, (0, self._reach + 2))                      # samples outside have weight 0
@@ -102,18 +99,14 @@ class Resampler:
 
 
 def lowpass_filter(seconds: np.ndarray, cutoff: float, zeros: int) -> np.ndarray:
-    """Return the values of a low-pass filter, a sinc under a raised cosine, at some times. Kaldi: FilterFunc.
+    """Return the values of a low-pass filter, a sinc under a raised cosine, at times relative to its center.
 
-    Parameters
-    ----------
-    seconds : float, times relative to the center, of any shape, which the result has, too
-    cutoff : cutoff frequency in Hz
-    zeros : number of zeros of the sinc on each side
+    ``seconds`` have any shape; ``cutoff`` is the cutoff frequency in Hz, ``zeros`` the number of zeros of the sinc on
+    each side. Kaldi: FilterFunc.
     """
     raised = 0.5 * (1 + np.cos(2 * np.pi * cutoff / zeros * seconds))
     window = np.where(np.abs(seconds) < zeros / (2 * cutoff), raised, 0)
-    result: np.ndarray = window * 2 * cutoff * np.sinc(2 * cutoff * seconds)
-    return result
+    return np.asarray(window * 2 * cutoff * np.sinc(2 * cutoff * seconds))
 
 
 # -- speed and volume --------------------------------------------------------------------------------------------------
@@ -306,15 +299,11 @@ def with_silence(samples: np.ndarray, rate: float, options: SilenceOptions) -> n
 def _quietest_piece(samples: np.ndarray, search: int, extract: int, shift: int) -> np.ndarray:
     """Return the piece with the least power among those at the beginning and end of a sound: float64 (extract,).
 
-    Parameters
-    ----------
-    search, extract, shift : numbers of samples: of the part at each end that is searched, of a piece, and from one
-        piece to the next
+    The numbers of samples are those of the part at each end that is searched, of a piece, and from piece to piece.
     """
     last = len(samples) - extract
     begins = [*range(0, min(search - extract, last) + 1, shift),
               *range(max(0, len(samples) - search), last + 1, shift)] or [0]
     squares = np.concatenate(([0.0], np.cumsum(np.square(samples, dtype=np.float64))))
-    powers = [squares[begin + extract] - squares[begin] for begin in begins]
-    begin = begins[int(np.argmin(powers))]
+    begin = min(begins, key=lambda begin: squares[begin + extract] - squares[begin])
     return samples[begin:begin + extract].astype(np.float64)

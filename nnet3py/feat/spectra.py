@@ -25,12 +25,8 @@ _DITHER_SEED = 0           # the same sound has the same features every time, as
 class FrameOptions:
     """Lengths and treatment of the windows that sound is cut into. Kaldi: FrameExtractionOptions.
 
-    Attributes
-    ----------
-    rate : samples per second
-    size : samples of a window
-    shift : samples from one window to the next
-    padded : samples of a window that was padded with zeros for the Fourier transform
+    ``rate`` is in samples per second; ``size``, ``shift`` and ``padded`` are samples of a window, from one window to
+    the next, and of a window that was padded with zeros for the Fourier transform.
     """
 
     def __init__(self, samp_freq: float, frame_length_ms: float, frame_shift_ms: float, dither: float,
@@ -88,12 +84,7 @@ def _window_function(kind: str, size: int, blackman: float) -> np.ndarray:
 
 
 class FrameWindows:
-    """Windows of one sound as it arrives. Memory does not grow with the sound.
-
-    Parameters
-    ----------
-    options : lengths and treatment of the windows; the noise of ``dither`` is the same for each sound
-    """
+    """Windows of one sound as it arrives, in memory that does not grow. The noise of ``dither`` is always the same."""
 
     def __init__(self, options: FrameOptions) -> None:
         self._options = options
@@ -131,9 +122,7 @@ class FrameWindows:
     def prepare(self, windows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Prepare windows for the Fourier transform, in place: dither, offset, preemphasis, window function.
 
-        Returns
-        -------
-        The windows; and float32 (frames,), their energies with dither and without offset, at least EPSILON.
+        Returns the windows; and float32 (frames,), their energies with dither and without offset, at least EPSILON.
         """
         options = self._options
         if self._noise is not None:
@@ -151,8 +140,7 @@ class FrameWindows:
 
 def window_energies(windows: np.ndarray) -> np.ndarray:
     """Return float32 (frames,): the sum of squares of each window."""
-    energies: np.ndarray = np.square(windows).sum(axis=1)
-    return energies
+    return np.asarray(np.square(windows).sum(axis=1))
 
 
 # -- mel filters -------------------------------------------------------------------------------------------------------
@@ -170,17 +158,11 @@ def inverse_mel(value: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Warp:
-    """Warp of the frequency axis for vocal tract length normalization (VTLN): piecewise linear, with two bends.
+    """Warp of the frequency axis for vocal tract length normalization (VTLN): piecewise linear, with two bends."""
 
-    Attributes
-    ----------
-    factor : factor by which frequencies in the middle are divided; 1 for none
-    low, high : frequencies in Hz at which the warp is bent; ``high`` of 0 or less is added to half the sampling rate
-    """
-
-    factor: float = 1.0
-    low: float = 100.0
-    high: float = -500.0
+    factor: float = 1.0         # by which frequencies in the middle are divided; 1 for none
+    low: float = 100.0          # Hz, where the warp is bent
+    high: float = -500.0        # the same; 0 or less is added to half the sampling rate
 
     def apply(self, frequency: np.ndarray, low: float, high: float, nyquist: float) -> np.ndarray:
         """Warp frequencies in Hz within the band from ``low`` to ``high``. Kaldi: VtlnWarpFreq.
@@ -202,23 +184,11 @@ class Warp:
 
 
 class MelBanks:
-    """Triangular filters of a spectrum, equally spaced on the mel scale. Kaldi: MelBanks.
+    """Triangular filters of a spectrum, equally spaced on the mel scale from ``low`` to ``high`` Hz. Kaldi: MelBanks.
 
-    Parameters
-    ----------
-    num_bins : number of filters
-    low, high : lowest and highest frequency in Hz; ``high`` of 0 or less is added to half the sampling rate
-    rate : samples per second
-    padded : samples of a window, zeros at its end included
-    warp : warp of the frequency axis
-
-    Attributes
-    ----------
-    centers : float64 (bins,), center frequencies in Hz
-
-    Raises
-    ------
-    UsageError : filters without a frequency of the spectrum, or outside the spectrum
+    If ``high`` is 0 or less, half the sampling rate is added. ``padded`` are the samples of a window, zeros at its end
+    included. ``centers`` is float64 (bins,), center frequencies in Hz. Raises UsageError for filters without a
+    frequency of the spectrum, or outside the spectrum.
     """
 
     def __init__(self, num_bins: int, low: float, high: float, rate: float, padded: int, warp: Warp) -> None:
@@ -275,12 +245,8 @@ def is_power_of_two(size: int) -> bool:
 def real_transform(rows: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
     """Compute the Fourier transform of real numbers: real and imaginary parts, each float32 (rows, size / 2 + 1).
 
-    Parameters
-    ----------
-    rows : float32 (rows, numbers), padded with zeros to ``size``
-    size : power of 2, at least 4
-
-    Kaldi: SplitRadixRealFft.
+    ``rows``, float32 (rows, numbers), are padded with zeros to ``size``, a power of 2, at least 4. Kaldi:
+    SplitRadixRealFft.
     """
     padded = np.zeros((len(rows), size), dtype=np.float32)
     padded[:, :rows.shape[1]] = rows

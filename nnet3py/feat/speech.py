@@ -213,14 +213,9 @@ class FrameComputer:
 
 
 class _Transform:
-    """Base class of the kinds of features; computes power spectra and log energies.
+    """Base class of the kinds of features; computes power spectra and log energies."""
 
-    Attributes
-    ----------
-    dim : columns of the features
-    """
-
-    dim: int
+    dim: int                            # columns of the features
     least_energy = EPSILON              # floor of the energy of windows after preemphasis and window function
 
     def __init__(self, frame: FrameOptions, mel: Mapping[str, Any], own: Mapping[str, Any], warp: float) -> None:
@@ -244,9 +239,9 @@ class _Transform:
     def _log_energies(self, windows: np.ndarray, raw_energies: np.ndarray) -> np.ndarray:
         energies = raw_energies if self._own["raw_energy"] else np.maximum(
             window_energies(windows), np.float32(self.least_energy))
-        logs: np.ndarray = np.log(energies)
         floor = self._own["energy_floor"]
-        return np.maximum(logs, np.float32(np.log(floor))) if floor > 0 else logs
+        logs = np.log(energies)
+        return np.asarray(np.maximum(logs, np.float32(np.log(floor))) if floor > 0 else logs)
 
     def _lifter_weights(self, num_ceps: int) -> np.ndarray:
         lifter = self._own["cepstral_lifter"]
@@ -280,7 +275,6 @@ class _Mfcc(_Transform):
 
 
 class _Fbank(_Transform):
-
     def _prepare(self, filters: Any) -> None:
         self._filters = filters()
         self.dim = len(self._filters.centers) + bool(self._own["use_energy"])
@@ -298,14 +292,9 @@ class _Fbank(_Transform):
 class PlpTransform:
     """The step of perceptual linear prediction (PLP) from mel energies to cepstra (Hermansky 1990).
 
-    The cepstra are those of an all-pole model of the compressed mel spectrum.
-
-    Parameters
-    ----------
-    centers : float64 (bins,), center frequencies of the mel filters, in Hz
-    order : order of linear prediction
-    num_ceps : number of cepstral coefficients, C0 included; at most ``order + 1``
-    compress : power to which energies are raised
+    The cepstra are those of an all-pole model, of ``order``, of the mel spectrum raised to the power ``compress``.
+    ``centers`` is float64 (bins,), center frequencies of the mel filters in Hz; of the at most ``order + 1``
+    coefficients ``num_ceps`` the first is C0.
     """
 
     def __init__(self, centers: np.ndarray, order: int, num_ceps: int, compress: float) -> None:
@@ -347,7 +336,6 @@ class _Plp(_Transform):
 
 
 class _Spectrogram(_Transform):
-
     def _prepare(self, filters: Any) -> None:
         self.dim = self._frame.padded if self._own["return_raw_fft"] else self._frame.padded // 2 + 1
 

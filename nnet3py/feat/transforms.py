@@ -22,14 +22,10 @@ _RIDGE = 1.0e-3       # part of the mean variance, added if the within-class cov
 
 @dataclass
 class LdaTransform:
-    """An estimated transform, and the within-class covariance that it was made from.
+    """An estimated transform, float64 (dim, features), or (dim, features + 1) with offsets in the last column.
 
-    Attributes
-    ----------
-    matrix : float64 (dim, features), or (dim, features + 1) with offsets in the last column
-    full : like ``matrix``, with all rows
-    cholesky : float64 (features, features), lower triangular Cholesky factor of ``within``
-    within : float64 (features, features), within-class covariance
+    ``full`` has all rows; ``within`` is the within-class covariance, (features, features), and ``cholesky`` its lower
+    triangular Cholesky factor.
     """
 
     matrix: np.ndarray
@@ -61,9 +57,8 @@ def estimate_lda(stats: LdaStats, dim: int, within_class_factor: float = 1.0, re
         rotation, values, _ = np.linalg.svd(inverse @ between @ inverse.T)
     except np.linalg.LinAlgError as error:
         raise NumericError(f"LDA failed: {error}", "check the features that the statistics were made of") from error
-    shown = " ".join(f"{value:g}" for value in values)
     logger.info("Data count is %g", stats.counts.sum())
-    logger.info("LDA singular values are  [ %s ]", shown)
+    logger.info("LDA singular values are  [ %s ]", " ".join(f"{value:g}" for value in values))
     logger.info("Sum of all singular values is %g", values.sum())
     logger.info("Sum of selected singular values is %g", values[:dim].sum())
     full = rotation.T @ inverse
@@ -122,13 +117,9 @@ def _with_singular_values_below(matrix: np.ndarray, ceiling: float) -> np.ndarra
 
 
 class Pca(NamedTuple):
-    """Principal components.
+    """Principal components: float32 (dim, input dim), or (dim, input dim + 1) with offsets in the last column.
 
-    Attributes
-    ----------
-    transform : float32 (dim, input dim), or (dim, input dim + 1) with offsets in the last column
-    full : like ``transform``, with all rows
-    eigenvalues : eigenvalues of the covariance, descending
+    ``full`` has all rows; the eigenvalues of the covariance descend.
     """
 
     transform: np.ndarray
@@ -158,17 +149,10 @@ class PcaStats:
         self.products += double.T @ double
 
     def estimate(self, dim: int, normalize_mean: bool, normalize_variance: bool) -> Pca:
-        """Estimate the components of largest variance.
+        """Estimate the ``dim`` components of largest variance, or all if it is 0 or less.
 
-        Parameters
-        ----------
-        dim : number of components; 0 or less for all
-        normalize_mean : whether to append a column that makes the mean zero
-        normalize_variance : whether to scale the components to variance 1
-
-        Raises
-        ------
-        Nnet3Error : more components than dimensions, or no vectors
+        ``normalize_mean`` appends a column that makes the mean zero, ``normalize_variance`` scales the components to
+        variance 1. Raises Nnet3Error for more components than dimensions, or no vectors.
         """
         if not self.count:
             raise Nnet3Error("expected features of one frame or more, found none")

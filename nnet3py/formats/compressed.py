@@ -199,7 +199,8 @@ class CompressedMatrix:
         elif self.codes.size <= largest:
             target[...] = _fused(self.minimum, step, self.codes)
         else:
-            _look_up_uniform(_fused(self.minimum, step, np.arange(largest + 1)), self.codes, target)
+            # "clip" lets numpy write straight into target
+            np.take(_fused(self.minimum, step, np.arange(largest + 1)), self.codes, out=target, mode="clip")
 
     def _decode_columns(self, target: np.ndarray) -> None:
         assert self.percentiles is not None
@@ -395,10 +396,3 @@ def _look_up_columns(tables: np.ndarray, codes: np.ndarray, target: np.ndarray) 
         rows = slice(first, first + _ROWS_AT_ONCE)
         for column, table in enumerate(tables):
             target[rows, column] = table[codes[column, rows]]
-
-
-def _look_up_uniform(table: np.ndarray, codes: np.ndarray, target: np.ndarray) -> None:
-    if target.flags.c_contiguous:
-        np.take(table, codes, out=target, mode="clip")      # "clip" lets numpy write straight into target
-    else:
-        target[...] = table[codes]

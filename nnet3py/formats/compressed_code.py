@@ -35,29 +35,24 @@ _compress_columns = Loop("nnet3py.formats.compressed_loops", "compress_columns",
 LOOPS = (_decode_columns, _decode_bytes, _decode_words, _find_ranges, _compress_columns)
 
 
-class _Saving:
-    """The time that compiled code would have saved in this process so far."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def is_worthwhile(self, num_elements: int, each: float) -> bool:
-        """Count ``num_elements`` that save ``each`` seconds; return whether all so far save more than loading takes."""
-        self.seconds += num_elements * each
-        return self.seconds > (COST_IF_LOADED if "llvmlite" in sys.modules else COST_OF_LOADING)
+_saved_seconds = 0.0            # that compiled code would have saved in this process so far
 
 
-_saving = _Saving()
+def _is_worthwhile(num_elements: int, each: float) -> bool:
+    """Count ``num_elements`` that save ``each`` seconds; return whether all so far save more than loading takes."""
+    global _saved_seconds
+    _saved_seconds += num_elements * each
+    return _saved_seconds > (COST_IF_LOADED if "llvmlite" in sys.modules else COST_OF_LOADING)
 
 
 def expect_decoding(num_elements: int) -> bool:
     """Count elements that are to be decoded; return whether to decode them with compiled code."""
-    return _saving.is_worthwhile(num_elements, _SAVED_DECODING)
+    return _is_worthwhile(num_elements, _SAVED_DECODING)
 
 
 def expect_compressing(num_elements: int) -> bool:
     """Count elements that are to be compressed; return whether to compress them with compiled code."""
-    return _saving.is_worthwhile(num_elements, _SAVED_COMPRESSING)
+    return _is_worthwhile(num_elements, _SAVED_COMPRESSING)
 
 
 def address(values: np.ndarray) -> int:

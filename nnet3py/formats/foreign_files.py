@@ -182,12 +182,11 @@ def _read_form(reader: TokenReader) -> _Form:
             break
         if name == b"fmt ":
             form = _parse_form(reader, bytes(reader.raw(size)), order)
-            reader.skip(size % 2)
         elif name == b"ds64" and mark == b"RF64":
             of_samples = _long_length(bytes(reader.raw(size)))
-            reader.skip(size % 2)
         else:
-            reader.skip(size + size % 2)
+            reader.skip(size)
+        reader.skip(size % 2)
     if form is None:
         raise reader.error("the WAVE file has no 'fmt ' before its 'data'")
     return form._replace(num_bytes=of_samples if _is_unknown(size) else size)

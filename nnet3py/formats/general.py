@@ -231,16 +231,6 @@ def read_general_matrix(reader: TokenReader) -> GeneralMatrix:
     return read_matrix_after_token(reader, token)
 
 
-def read_compressed(reader: TokenReader) -> CompressedMatrix:
-    """Read a compressed matrix; dense matrices and text are compressed with the automatic method."""
-    if not reader.binary:
-        return CompressedMatrix.compress(read_text_matrix(reader))
-    token = reader.token()
-    if token in COMPRESSED:
-        return CompressedMatrix.read_after_token(reader, token)
-    return CompressedMatrix.compress(read_matrix_after_token(reader, token))
-
-
 def write_general_matrix(writer: TokenWriter, matrix: GeneralMatrix) -> None:
     """Write a matrix in its own form; a matrix without rows, and in text a compressed one, is written as a dense one.
     """

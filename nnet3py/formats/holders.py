@@ -14,21 +14,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.formats import matrices as plain
-from nnet3py.formats.compressed import CompressedMatrix
-from nnet3py.formats.general import read_compressed, read_general_matrix, to_dense, write_general_matrix
+from nnet3py.formats.general import read_general_matrix, to_dense, write_general_matrix
 from nnet3py.formats.kaldi_io_adapter import read_matrix, read_vector
 from nnet3py.formats.matrices import write_matrix, write_vector
 from nnet3py.formats.matrix_batches import dense_skimmer
 from nnet3py.formats.posteriors import read_posterior, write_posterior
 from nnet3py.formats.simple_values import (
-    read_bool_value,
     read_float_pairs,
     read_int_pairs,
     read_int_vector,
     read_int_vectors,
     read_integer_value,
     read_real_value,
-    write_bool_value,
     write_float_pairs,
     write_int_pairs,
     write_int_vector,
@@ -78,16 +75,10 @@ FLOAT_MATRIX: Holder[np.ndarray] = Holder("matrix", read_matrix, write_matrix, s
 DOUBLE_MATRIX: Holder[np.ndarray] = Holder("matrix", partial(read_matrix, dtype=np.float64), write_matrix,
                                            select=select_matrix_range)
 GENERAL_MATRIX: Holder[Any] = Holder("matrix", read_general_matrix, write_general_matrix, select=select_matrix_range)
-COMPRESSED_MATRIX: Holder[Any] = Holder(
-    "compressed matrix", read_compressed, write_general_matrix,
-    select=lambda value, text: CompressedMatrix.compress(select_matrix_range(value, text)))
 FLOAT_VECTOR: Holder[np.ndarray] = Holder("vector", read_vector, write_vector, select=select_vector_range)
-DOUBLE_VECTOR: Holder[np.ndarray] = Holder("vector", partial(read_vector, dtype=np.float64), write_vector,
-                                           select=select_vector_range)
 INT32: Holder[int] = Holder("integer", read_integer_value, write_integer_value)
 FLOAT: Holder[float] = Holder("number", read_real_value, partial(write_real_value, double=False))
 DOUBLE: Holder[float] = Holder("number", read_real_value, partial(write_real_value, double=True))
-BOOL: Holder[bool] = Holder("boolean", read_bool_value, write_bool_value)
 INT_VECTOR: Holder[np.ndarray] = Holder("integer vector", read_int_vector, write_int_vector)
 INT_VECTOR_VECTOR: Holder[list[np.ndarray]] = Holder("list of integer vectors", read_int_vectors, write_int_vectors)
 INT_PAIR_VECTOR: Holder[np.ndarray] = Holder("list of integer pairs", read_int_pairs, write_int_pairs)

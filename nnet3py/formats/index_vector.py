@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from nnet3py.formats.simple_values import put_records
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 LIMIT = 125                    # smaller changes of t, either way, fit into the byte
@@ -24,7 +25,7 @@ FULL = np.dtype([("escape", "i1"), ("n_size", "i1"), ("n", "<i4"), ("t_size", "i
 
 def read_index_vector(reader: TokenReader) -> np.ndarray:
     """Read a list of indexes, int32 (rows, 3), columns n, t, x; the array may be read-only."""
-    count = _read_count(reader)
+    count = _read_count(reader, "indexes")
     if reader.binary:
         data, escapes = _read_index_codes(reader.raw, count)
         try:
@@ -38,10 +39,9 @@ def read_index_vector(reader: TokenReader) -> np.ndarray:
     return indexes
 
 
-def _read_count(reader: TokenReader) -> int:
-    reader.expect("<I1V>")
-    count = reader.integer()
-    reader.check_count(count, 1 if reader.binary else SMALLEST_TEXT, "indexes")
+def _read_count(reader: TokenReader, what: str) -> int:
+    count = reader.tagged("<I1V>", TokenReader.integer)
+    reader.check_count(count, 1 if reader.binary else SMALLEST_TEXT, what)
     return count
 
 
@@ -77,10 +77,9 @@ def _decode_indexes(data: bytes, escapes: tuple[int, ...], count: int) -> np.nda
     raw = np.frombuffer(data, dtype=np.int8)
     steps = raw
     if escapes:
-        starts = np.array(escapes)
+        full, full_bytes = _records(raw, np.array(escapes), FULL)
         keep = np.ones(len(raw), dtype=bool)
-        payload = starts[:, None] + np.arange(1, FULL.itemsize)
-        keep[payload] = False
+        keep[full_bytes[:, 1:]] = False
         steps = raw[keep]
     is_full = steps == ESCAPE
     if np.any((np.abs(steps.astype(np.int16)) >= LIMIT) & ~is_full):
@@ -88,7 +87,6 @@ def _decode_indexes(data: bytes, escapes: tuple[int, ...], count: int) -> np.nda
     indexes = np.zeros((count, 3), dtype=np.int32)
     times = np.cumsum(np.where(is_full, 0, steps), dtype=np.int32)
     if escapes:
-        full = np.frombuffer(raw[starts[:, None] + np.arange(FULL.itemsize)].tobytes(), dtype=FULL)
         if any(np.any(full[name] != 4) for name in ("n_size", "t_size", "x_size")):
             raise ValueError("expected an index of three 4-byte integers, found another size")
         rows = np.flatnonzero(is_full)
@@ -104,8 +102,7 @@ def _decode_indexes(data: bytes, escapes: tuple[int, ...], count: int) -> np.nda
 
 def write_index_vector(writer: TokenWriter, indexes: np.ndarray) -> None:
     """Write a list of indexes, int32 (rows, 3), columns n, t, x."""
-    writer.token("<I1V>")
-    writer.integer(len(indexes))
+    writer.tagged("<I1V>", TokenWriter.integer, len(indexes))
     if writer.binary:
         writer.raw(encode(indexes))
         return
@@ -127,14 +124,16 @@ def encode(indexes: np.ndarray) -> bytes:
     starts = np.cumsum(sizes) - sizes
     data = np.empty(int(sizes.sum()), dtype=np.int8)
     data[starts[short]] = steps[short, 1]
-    rows = np.flatnonzero(~short)
-    full = np.empty(len(rows), dtype=FULL)
+    put_records(data, starts[~short], _in_full(indexes[~short]))
+    return data.tobytes()
+
+
+def _in_full(indexes: np.ndarray) -> np.ndarray:
+    full = np.empty(len(indexes), dtype=FULL)
     full["escape"] = ESCAPE
     full["n_size"] = full["t_size"] = full["x_size"] = 4
-    full["n"], full["t"], full["x"] = indexes[rows].T
-    payload = starts[rows][:, None] + np.arange(FULL.itemsize)
-    data[payload] = np.frombuffer(full.tobytes(), np.int8).reshape(len(rows), -1)
-    return data.tobytes()
+    full["n"], full["t"], full["x"] = indexes.T
+    return full
 
 
 FIRST_LIMIT = 125              # smaller times, either way, fit into the byte of the first row
@@ -147,9 +146,7 @@ _SPECIAL = re.compile(bytes((ord("["), MARKER, ESCAPE, ord("]"))))
 
 def read_cindex_vector(reader: TokenReader) -> tuple[np.ndarray, np.ndarray]:
     """Read a list of cindexes: nodes int32 (rows,), indexes int32 (rows, 3), columns n, t, x."""
-    reader.expect("<I1V>")
-    count = reader.integer()
-    reader.check_count(count, 1 if reader.binary else SMALLEST_TEXT, "cindexes")
+    count = _read_count(reader, "cindexes")
     if not reader.binary:
         return _read_cindex_text(reader, count)
     data, markers, escapes = _read_cindex_codes(reader, count)
@@ -261,8 +258,7 @@ def _records(raw: np.ndarray, starts: np.ndarray, dtype: np.dtype) -> tuple[np.n
 
 def write_cindex_vector(writer: TokenWriter, nodes: np.ndarray, indexes: np.ndarray) -> None:
     """Write a list of cindexes: nodes int32 (rows,), indexes int32 (rows, 3)."""
-    writer.token("<I1V>")
-    writer.integer(len(nodes))
+    writer.tagged("<I1V>", TokenWriter.integer, len(nodes))
     if not len(nodes):
         return
     begins = np.concatenate(([True], nodes[1:] != nodes[:-1]))
@@ -291,17 +287,8 @@ def _encode_cindexes(nodes: np.ndarray, indexes: np.ndarray, begins: np.ndarray)
     code_places = np.cumsum(sizes) - code_sizes
     data = np.empty(int(sizes.sum()), dtype=np.int8)
     data[code_places] = np.where(is_full, ESCAPE, np.where(by_time, t, SAME_TIME + n))
-    full = np.empty(int(is_full.sum()), dtype=FULL)
-    full["escape"] = ESCAPE
-    full["n_size"] = full["t_size"] = full["x_size"] = 4
-    full["n"], full["t"], full["x"] = indexes[is_full].T
-    _put_records(data, code_places[is_full], full)
+    put_records(data, code_places[is_full], _in_full(indexes[is_full]))
     runs = np.empty(int(begins.sum()), dtype=_NODE)
     runs["marker"], runs["size"], runs["node"] = MARKER, 4, nodes[begins]
-    _put_records(data, code_places[begins] - _NODE.itemsize, runs)
+    put_records(data, code_places[begins] - _NODE.itemsize, runs)
     return data.tobytes()
-
-
-def _put_records(data: np.ndarray, starts: np.ndarray, records: np.ndarray) -> None:
-    places = starts[:, None] + np.arange(records.dtype.itemsize)
-    data[places] = np.frombuffer(records.tobytes(), np.int8).reshape(places.shape)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nnet3py.formats.compressed_code import expect_decoding
 from nnet3py.io.archive import Moved, Run
 from nnet3py.io.holder import BINARY_HEADER
-from nnet3py.io.skim import Entry, Incomplete, Unusual, Walk, key_before
+from nnet3py.io.skim import Entry, EntryFinder, Incomplete, Unusual, Walk, key_before
 from nnet3py.io.streams import InputStream
 from nnet3py.system import read_at
 
@@ -40,23 +40,14 @@ SPARSE_PAIR_BYTES = 10                         # index and value, each with its 
 
 
 class Form(NamedTuple):
-    """The binary layout of a kind of matrices.
+    """The binary layout of a kind of matrices."""
 
-    Attributes
-    ----------
-    token : bytes, the token and its blank
-    fields : struct.Struct of the fields after the token
-    element : str, numpy's name of the type of elements, which take ``element_bytes``
-    column_bytes : int, bytes of column data (percentiles) per column
-    head_bytes : int, bytes of the token and the fields
-    """
-
-    token: bytes
-    fields: struct.Struct
-    element: str
+    token: bytes                # with its blank
+    fields: struct.Struct       # what follows the token
+    element: str                # numpy's name of the type of elements
     element_bytes: int
-    column_bytes: int
-    head_bytes: int
+    column_bytes: int           # bytes of percentiles per column
+    head_bytes: int             # of the token and the fields
 
 
 FORMS = {"FM": Form(b"FM ", _SIZED, "<f4", 4, 0, 13), "DM": Form(b"DM ", _SIZED, "<f8", 8, 0, 13),
@@ -173,7 +164,7 @@ class Found(NamedTuple):
     head: Head
 
 
-class MatrixSkimmer:
+class MatrixSkimmer(EntryFinder):
     """An EntryFinder for archives of dense float matrices and compressed ones.
 
     ``values(data, matrices)`` is called with the matrices found in a block of bytes, and returns the table's values.
@@ -186,13 +177,6 @@ class MatrixSkimmer:
         self._expects_decoding = False
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Find the entries with which ``data`` begins, as far as they are matrices in plain binary form.
-
-        Returns
-        -------
-        List of (key, value); number of bytes of these entries; True if the entry that follows must be read otherwise,
-        False if it is incomplete or there is none
-        """
         entries: list[Found] = []
         at, size, unusual = 0, len(data), False
         try:
@@ -216,10 +200,6 @@ class MatrixSkimmer:
         return [(entry.key, value) for entry, value in zip(entries, values, strict=True)], at, unusual
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """Return the value at byte ``at`` of the file with the descriptor ``source``; its binary header is there.
-
-        None if the value must be read otherwise. Raises OSError.
-        """
         data = read_at(source, _FIRST, at)
         if not data.startswith(BINARY_HEADER):
             return None

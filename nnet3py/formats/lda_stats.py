@@ -46,13 +46,9 @@ class LdaStats:
         if self.sums.shape != other.sums.shape:
             raise ShapeError(f"statistics of {other.num_classes} classes and dimension {other.dim} cannot be added to "
                              f"those of {self.num_classes} classes and dimension {self.dim}")
-        total = self._total_second() + other._total_second()
+        total = (self.scatter + self.second_of_means()) + (other.scatter + other.second_of_means())
         self.counts, self.sums = self.counts + other.counts, self.sums + other.sums
         self.scatter = total - self.second_of_means()
-
-    def _total_second(self) -> np.ndarray:
-        """Return the sum of x xᵀ over all vectors, the lower triangle by rows, float64 (dim (dim + 1) / 2,)."""
-        return self.scatter + self.second_of_means()
 
     def second_of_means(self) -> np.ndarray:
         """Return the sum over classes of n m mᵀ, with n the count and m the mean, float64 (dim (dim + 1) / 2,)."""
@@ -64,10 +60,8 @@ class LdaStats:
     def read(cls, reader: TokenReader) -> LdaStats:
         """Read from ``<LDAACCS>`` to ``</LDAACCS>``; FormatError for other contents."""
         reader.expect("<LDAACCS>")
-        reader.expect("<VECSIZE>")
-        dim = reader.integer()
-        reader.expect("<NUMCLASSES>")
-        num_classes = reader.integer()
+        dim = reader.tagged("<VECSIZE>", TokenReader.integer)
+        num_classes = reader.tagged("<NUMCLASSES>", TokenReader.integer)
         if dim < 1 or num_classes < 1:
             raise reader.error(f"expected LDA statistics of some classes and dimensions, found {num_classes} classes "
                                f"and dimension {dim}")
@@ -91,14 +85,9 @@ class LdaStats:
         with np.errstate(over="ignore"):
             counts, sums, scatter = (a.astype(np.float32) for a in (self.counts, self.sums, self.scatter))
         writer.token("<LDAACCS>")
-        writer.token("<VECSIZE>")
-        writer.integer(self.dim)
-        writer.token("<NUMCLASSES>")
-        writer.integer(self.num_classes)
-        writer.token("<ZERO_ACCS>")
-        write_vector(writer, counts)
-        writer.token("<FIRST_ACCS>")
-        write_matrix(writer, sums)
-        writer.token("<SECOND_ACCS>")
-        write_packed(writer, scatter)
+        writer.tagged("<VECSIZE>", TokenWriter.integer, self.dim)
+        writer.tagged("<NUMCLASSES>", TokenWriter.integer, self.num_classes)
+        writer.tagged("<ZERO_ACCS>", write_vector, counts)
+        writer.tagged("<FIRST_ACCS>", write_matrix, sums)
+        writer.tagged("<SECOND_ACCS>", write_packed, scatter)
         writer.token("</LDAACCS>")

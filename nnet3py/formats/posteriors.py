@@ -10,6 +10,7 @@ import numpy as np
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.simple_values import pair_rows_bytes, read_pair_rows, text_pairs
+from nnet3py.io.holder import line_of
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 Frame = list[tuple[int, float]]
@@ -17,7 +18,6 @@ Frame = list[tuple[int, float]]
 _MAX_FRAMES = 10_000_000        # Kaldi's limit
 _FRAME_HEADER = struct.Struct("<bi")
 _FRAME_DTYPE = np.dtype([("size", "i1"), ("count", "<i4")])
-_LINE = re.compile(rb"[^\n]*")
 _FRAME_TEXT = re.compile(rb"\s*\[(?:\s+[+-]?[0-9]{1,10}"
                          rb"\s+[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)*\s+")
 
@@ -104,9 +104,7 @@ def read_posterior(reader: TokenReader) -> Posterior:
 
 
 def _read_text(reader: TokenReader) -> Posterior:
-    line = reader.take_while(_LINE)
-    if not reader.at_end():
-        reader.raw(1)
+    line = line_of(reader)
     *frames, rest = line.split(b"]")
     for number, frame in enumerate(frames):
         if not _FRAME_TEXT.fullmatch(frame) or (number and frame[:1] not in b" \t\r"):

@@ -14,13 +14,12 @@ import numpy as np
 
 from nnet3py.formats import kaldi_io_adapter
 from nnet3py.io.holder import line_of
-from nnet3py.io.tokens import TEXT_FLOAT, TokenReader, TokenWriter
+from nnet3py.io.tokens import SIZED_INT32, TEXT_FLOAT, TokenReader, TokenWriter
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-_SIZED = np.dtype([("size", "i1"), ("value", "<i4")])
 _SIZED_FLOAT = np.dtype([("size", "i1"), ("value", "<f4")])
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
@@ -73,22 +72,6 @@ def write_real_value(writer: TokenWriter, value: float, double: bool) -> None:
     writer.newline_if_text()
 
 
-def read_bool_value(reader: TokenReader) -> bool:
-    """Read T or F."""
-    if reader.binary:
-        return reader.boolean()
-    word = _scalar_word(reader)
-    if word not in (b"T", b"F"):
-        raise reader.error(f"expected T or F, found '{_shown(word)}'")
-    return word == b"T"
-
-
-def write_bool_value(writer: TokenWriter, value: bool) -> None:
-    """Write T or F."""
-    writer.boolean(bool(value))
-    writer.newline_if_text()
-
-
 # -- integer vectors ---------------------------------------------------------------------------------------------------
 
 
@@ -106,35 +89,19 @@ def _int32s(reader: TokenReader, words: Sequence[bytes]) -> np.ndarray:
     return values.astype(np.int32)
 
 
-def _sized_integers(reader: TokenReader, count: int) -> np.ndarray:
-    """Read ``count`` binary integers, each after its size byte; return int32 (count,)."""
-    reader.check_count(count, _SIZED.itemsize)
-    data = np.frombuffer(reader.raw(count * _SIZED.itemsize), dtype=_SIZED)
-    if np.any(data["size"] != 4):
-        raise reader.error("expected 4-byte integers, found another size")
-    return np.ascontiguousarray(data["value"])
-
-
 def _sized_vectors(reader: TokenReader, count: int) -> list[np.ndarray]:
     """Read ``count`` binary int32 vectors, each after its length, in few calls since there may be one per frame."""
     lengths, pieces = [], []
     for _ in range(count):
         length = reader.integer()
-        reader.check_count(length, _SIZED.itemsize)
+        reader.check_count(length, SIZED_INT32.itemsize)
         lengths.append(length)
-        pieces.append(reader.raw(length * _SIZED.itemsize))
-    data = np.frombuffer(b"".join(pieces), dtype=_SIZED)
+        pieces.append(reader.raw(length * SIZED_INT32.itemsize))
+    data = np.frombuffer(b"".join(pieces), dtype=SIZED_INT32)
     if np.any(data["size"] != 4):
         raise reader.error("expected 4-byte integers, found another size")
     values, ends = np.ascontiguousarray(data["value"]), np.cumsum(lengths, dtype=np.int64).tolist()
     return [values[end - length:end] for length, end in zip(lengths, ends, strict=True)]
-
-
-def _with_sizes(values: np.ndarray) -> bytes:
-    data = np.empty(values.size, dtype=_SIZED)
-    data["size"] = 4
-    data["value"] = values.reshape(-1)
-    return data.tobytes()
 
 
 def _integers_text(values: np.ndarray) -> bytes:
@@ -153,7 +120,7 @@ def write_int_vector(writer: TokenWriter, value: ArrayLike) -> None:
     values = np.asarray(value, dtype=np.int32)
     if writer.binary:
         writer.integer(values.size)
-        writer.raw(_with_sizes(values))
+        writer.integers(values)
     else:
         writer.raw(_integers_text(values) + b"\n")
 
@@ -162,7 +129,7 @@ def read_int_vectors(reader: TokenReader) -> list[np.ndarray]:
     """Read a list of int32 arrays; in text each is ended by a semicolon."""
     if reader.binary:
         count = reader.integer()
-        reader.check_count(count, _SIZED.itemsize)
+        reader.check_count(count, SIZED_INT32.itemsize)
         return _sized_vectors(reader, count)
     pieces = line_of(reader).split(b";")
     if pieces.pop().strip():
@@ -178,7 +145,7 @@ def write_int_vectors(writer: TokenWriter, value: Sequence[ArrayLike]) -> None:
         lengths = np.array([vector.size for vector in vectors], dtype=np.int64)
         # Each vector's length stands before it and is stored as its integers are.
         starts = np.cumsum(lengths) - lengths
-        writer.raw(_with_sizes(np.insert(np.concatenate([*vectors, np.zeros(0, np.int32)]), starts, lengths)))
+        writer.integers(np.insert(np.concatenate([*vectors, np.zeros(0, np.int32)]), starts, lengths))
     else:
         writer.raw(b"".join(_integers_text(vector) + b"; " for vector in vectors) + b"\n")
 
@@ -187,13 +154,19 @@ def read_int_pairs(reader: TokenReader) -> np.ndarray:
     """Read pairs of integers, int32 (count, 2); in text a semicolon separates the pairs."""
     if reader.binary:
         count = reader.integer()
-        reader.check_count(count, 2 * _SIZED.itemsize)
-        return _sized_integers(reader, 2 * count).reshape(count, 2)
+        reader.check_count(count, 2 * SIZED_INT32.itemsize)
+        return reader.integers(2 * count).reshape(count, 2)
+    return _int32s(reader, _words_of_pairs(reader, _INTEGER, "integers")).reshape(-1, 2)
+
+
+def _words_of_pairs(reader: TokenReader, form: re.Pattern[bytes], kind: str) -> list[bytes]:
+    """Read a line of pairs of ``kind``, separated by semicolons; return the words, which match ``form``."""
     line = line_of(reader).strip()
     pairs = [piece.split() for piece in line.split(b";")] if line else []
-    if any(len(pair) != 2 for pair in pairs):
-        raise reader.error("expected pairs of integers with ';' between them")
-    return _int32s(reader, [word for pair in pairs for word in pair]).reshape(-1, 2)
+    words = [word for pair in pairs for word in pair]
+    if any(len(pair) != 2 for pair in pairs) or not all(map(form.fullmatch, words)):
+        raise reader.error(f"expected pairs of {kind} with ';' between them")
+    return words
 
 
 def write_int_pairs(writer: TokenWriter, value: ArrayLike) -> None:
@@ -201,7 +174,7 @@ def write_int_pairs(writer: TokenWriter, value: ArrayLike) -> None:
     pairs = np.asarray(value, dtype=np.int32).reshape(-1, 2)
     if writer.binary:
         writer.integer(len(pairs))
-        writer.raw(_with_sizes(pairs))
+        writer.integers(pairs)
     else:
         writer.raw(b"; ".join(b"%d %d " % (a, b) for a, b in pairs.tolist()) + b"\n")
 
@@ -215,12 +188,9 @@ def read_float_pairs(reader: TokenReader) -> np.ndarray:
         if np.any(values["size"] != 4):
             raise reader.error("expected 4-byte numbers, found another size")
         return values["value"].astype(np.float32).reshape(count, 2)
-    line = line_of(reader).strip()
-    pairs = [piece.split() for piece in line.split(b";")] if line else []
-    if any(len(pair) != 2 or not all(map(_REAL.fullmatch, pair)) for pair in pairs):
-        raise reader.error("expected pairs of numbers with ';' between them")
+    words = _words_of_pairs(reader, _REAL, "numbers")
     with np.errstate(over="ignore"):
-        return np.array([[float(word) for word in pair] for pair in pairs]).astype(np.float32).reshape(-1, 2)
+        return np.array([float(word) for word in words]).astype(np.float32).reshape(-1, 2)
 
 
 def write_float_pairs(writer: TokenWriter, value: ArrayLike) -> None:
@@ -303,15 +273,16 @@ def pair_rows_bytes(headers: np.ndarray, row_starts: np.ndarray, ids: np.ndarray
     data = np.empty(header_size * len(headers) + pair_size * len(pairs), dtype=np.uint8)
     header_at = header_size * np.arange(len(headers)) + pair_size * np.asarray(row_starts[:-1])
     pair_at = pair_size * np.arange(len(pairs)) + header_size * np.repeat(np.arange(1, len(headers) + 1), counts)
-    _scatter(data, header_at, headers)
-    _scatter(data, pair_at, pairs)
+    put_records(data, header_at, headers)
+    put_records(data, pair_at, pairs)
     return data.tobytes()
 
 
-def _scatter(data: np.ndarray, starts: np.ndarray, records: np.ndarray) -> None:
+def put_records(data: np.ndarray, starts: np.ndarray, records: np.ndarray) -> None:
+    """Write the bytes of structured ``records`` into ``data``, of one-byte elements, at the places ``starts``."""
     if len(records):
-        size = records.dtype.itemsize
-        data[starts[:, None] + np.arange(size)] = np.frombuffer(records.tobytes(), np.uint8).reshape(-1, size)
+        places = starts[:, None] + np.arange(records.dtype.itemsize)
+        data[places] = np.frombuffer(records.tobytes(), data.dtype).reshape(places.shape)
 
 
 def text_pairs(ids: np.ndarray, values: np.ndarray) -> bytes:

@@ -112,14 +112,11 @@ class GmmStats:
     def read(cls, reader: TokenReader) -> GmmStats:
         """Read statistics; raise FormatError for anything else."""
         reader.expect("<GMMACCS>")
-        reader.expect("<VECSIZE>")
-        dim = reader.integer()
-        reader.expect("<NUMCOMPONENTS>")
-        count = reader.integer()
+        dim = reader.tagged("<VECSIZE>", TokenReader.integer)
+        count = reader.tagged("<NUMCOMPONENTS>", TokenReader.integer)
         reader.check_count(count, _LEAST_BYTES, "Gaussians")
         reader.check_count(dim, 0, "dimensions")
-        reader.expect("<FLAGS>")
-        flags = reader.integer("uint16")
+        flags = reader.tagged("<FLAGS>", TokenReader.integer, "uint16")
         statistics: dict[str, np.ndarray] = {}
         is_full = False
         while (token := reader.token()) != "</GMMACCS>":
@@ -127,7 +124,10 @@ class GmmStats:
                 statistics[token] = read_vector(reader, np.float64)
             elif token == "<FULLVARACCS>":
                 is_full = True
-                statistics["squares"] = np.array([read_packed(reader, np.float64) for _ in range(count)])
+                triangles = [read_packed(reader, np.float64) for _ in range(count)]
+                if any(len(triangle) != dim * (dim + 1) // 2 for triangle in triangles):
+                    raise reader.error(f"expected products of features of dimension {dim}, found another dimension")
+                statistics["squares"] = np.array(triangles)
             elif token in ("<MEANACCS>", "<DIAGVARACCS>"):
                 statistics["squares" if token == "<DIAGVARACCS>" else token] = read_matrix(reader, np.float64)
             else:
@@ -137,19 +137,13 @@ class GmmStats:
     def write(self, writer: TokenWriter) -> None:
         """Write the statistics, as text or binary. Sums of products are written about the mean, as by Kaldi."""
         writer.token("<GMMACCS>")
-        writer.token("<VECSIZE>")
-        writer.integer(self.dim)
-        writer.token("<NUMCOMPONENTS>")
-        writer.integer(len(self.occupancy))
-        writer.token("<FLAGS>")
-        writer.integer(self.flags, "uint16")
-        writer.token("<OCCUPANCY>")
-        write_vector(writer, self.occupancy.astype(np.float32))
-        writer.token("<MEANACCS>")
-        write_matrix(writer, self._stored(self.means, MEANS))
+        writer.tagged("<VECSIZE>", TokenWriter.integer, self.dim)
+        writer.tagged("<NUMCOMPONENTS>", TokenWriter.integer, len(self.occupancy))
+        writer.tagged("<FLAGS>", TokenWriter.integer, self.flags, "uint16")
+        writer.tagged("<OCCUPANCY>", write_vector, self.occupancy.astype(np.float32))
+        writer.tagged("<MEANACCS>", write_matrix, self._stored(self.means, MEANS))
         if not self.is_full:
-            writer.token("<DIAGVARACCS>")
-            write_matrix(writer, self._stored(self.squares, VARIANCES))
+            writer.tagged("<DIAGVARACCS>", write_matrix, self._stored(self.squares, VARIANCES))
         elif self.flags & VARIANCES:
             writer.token("<FULLVARACCS>")
             for triangle in (self.squares - self._about_means(self.occupancy, self.means)).astype(np.float32):
@@ -243,7 +237,6 @@ def estimate_diag(stats: GmmStats, gmm: DiagGmm, options: DiagOptions, flags: in
     if stats.means.shape != gmm.means_inv_vars.shape:
         raise Nnet3Error(f"statistics of {len(stats.occupancy)} Gaussians of dimension {stats.dim} do not fit a "
                          f"mixture of {len(gmm.weights)} of dimension {gmm.dim}")
-    before = diag_objective(stats, gmm)
     learned = _learned(stats, options.min_weight, options.min_occupancy)
     old_vars = 1.0 / gmm.inv_vars.astype(np.float64)
     old_means = gmm.means_inv_vars * old_vars
@@ -259,10 +252,10 @@ def estimate_diag(stats: GmmStats, gmm: DiagGmm, options: DiagOptions, flags: in
     weights = _new_weights(stats, learned, options.min_weight, gmm.weights, flags)
     inv_vars = (1.0 / variances.astype(np.float32)).astype(np.float32)
     made = DiagGmm(weights.astype(np.float32), means.astype(np.float32) * inv_vars, inv_vars)
-    after = diag_objective(stats, made)
+    improvement = diag_objective(stats, made) - diag_objective(stats, gmm)
     if options.remove_low_count:
         made = _without_low_count(made, learned)
-    return Estimated(made, after - before, float(stats.occupancy.sum()))
+    return Estimated(made, improvement, float(stats.occupancy.sum()))
 
 
 def full_objective(stats: GmmStats, gmm: FullGmm) -> float:
@@ -277,10 +270,9 @@ def estimate_full(stats: GmmStats, gmm: FullGmm, options: FullOptions, flags: in
     if stats.means.shape != gmm.means_inv_covars.shape or not stats.is_full:
         raise Nnet3Error(f"statistics of {len(stats.occupancy)} Gaussians of dimension {stats.dim} do not fit a "
                          f"mixture of {len(gmm.weights)} of dimension {gmm.dim} with full covariances")
-    before = full_objective(stats, gmm)
     learned = _learned(stats, options.min_weight, options.min_occupancy)
     old_covariances = gmm.covariances()
-    old_means = np.einsum("ide,ie->id", old_covariances, gmm.means_inv_covars.astype(np.float64))
+    old_means = gmm.means(old_covariances)
     own_means, own = _full_moments(stats, learned)
     means = np.where(learned[:, None] & bool(flags & MEANS), own_means, old_means)
     covariances = old_covariances
@@ -291,10 +283,10 @@ def estimate_full(stats: GmmStats, gmm: FullGmm, options: FullOptions, flags: in
         covariances = np.where(learned[:, None, None], _with_floored_eigenvalues(own, options), old_covariances)
     weights = _new_weights(stats, learned, options.min_weight, gmm.weights, flags)
     made = FullGmm.of_moments(weights, means, covariances)
-    after = full_objective(stats, made)
+    improvement = full_objective(stats, made) - full_objective(stats, gmm)
     if options.remove_low_count:
         made = _without_low_count(made, learned)
-    return Estimated(made, after - before, float(stats.occupancy.sum()))
+    return Estimated(made, improvement, float(stats.occupancy.sum()))
 
 
 def begin_full(stats: GmmStats, options: FullOptions, random: CRandom) -> FullGmm:
@@ -354,36 +346,30 @@ class FrameSample:
 
     def __init__(self, most: int, random: CRandom) -> None:
         self._most, self._random = most, random
-        self._kept: np.ndarray | None = None
-        self.num_kept = self.num_seen = 0
+        self._kept: list[np.ndarray] = []
+        self.num_seen = 0
+
+    @property
+    def num_kept(self) -> int:
+        """Number of frames in the sample."""
+        return len(self._kept)
 
     def add(self, features: np.ndarray) -> None:
         """Add frames of the stream, float32 (frames, dim), each of which may replace one in the sample."""
-        if self._kept is None:
-            self._kept = np.empty((0, features.shape[1]), dtype=np.float32)
-        elif features.shape[1] != self._kept.shape[1]:
-            raise Nnet3Error(f"expected features of dimension {self._kept.shape[1]}, found {features.shape[1]}")
+        if self._kept and features.shape[1] != len(self._kept[0]):
+            raise Nnet3Error(f"expected features of dimension {len(self._kept[0])}, found {features.shape[1]}")
         for row in features:
             self.num_seen += 1
-            if self.num_kept < self._most:
-                self._store(self.num_kept, row)
-                self.num_kept += 1
+            if len(self._kept) < self._most:
+                self._kept.append(row.copy())
             elif self._random.happens(float32(self._most / self.num_seen)):
-                self._kept[self._random.integer(0, self._most - 1)] = row
-
-    def _store(self, place: int, row: np.ndarray) -> None:
-        assert self._kept is not None
-        if place == len(self._kept):
-            larger = np.empty((min(max(1000, 2 * place), self._most), len(row)), dtype=np.float32)
-            larger[:place] = self._kept
-            self._kept = larger
-        self._kept[place] = row
+                self._kept[self._random.integer(0, self._most - 1)] = row.copy()
 
     def frames(self) -> np.ndarray:
         """Return the sample, float32 (kept, dim). Raises Nnet3Error if no frames were added."""
-        if self._kept is None or not self.num_kept:
+        if not self._kept:
             raise Nnet3Error("expected features of one frame or more, found none")
-        return self._kept[:self.num_kept]
+        return np.array(self._kept)
 
 
 def begin_mixture(frames: np.ndarray, num_gaussians: int, random: CRandom) -> DiagGmm:
@@ -408,21 +394,13 @@ def begin_mixture(frames: np.ndarray, num_gaussians: int, random: CRandom) -> Di
 
 
 class Iteration(NamedTuple):
-    """Iteration of training a mixture.
-
-    Attributes
-    ----------
-    number : number of the iteration, from 0
-    log_like, improvement : log-likelihood per frame before the iteration, and its increase
-    split_to : number of Gaussians after splitting; 0 if none was split
-    gmm : the mixture after the iteration
-    """
+    """Iteration of training a mixture, counted from 0. Log-likelihoods are per frame."""
 
     number: int
-    log_like: float
-    improvement: float
-    split_to: int
-    gmm: DiagGmm
+    log_like: float         # before the iteration
+    improvement: float      # of the log-likelihood
+    split_to: int           # number of Gaussians after splitting; 0 if none was split
+    gmm: DiagGmm            # after the iteration
 
 
 def train_mixture(frames: np.ndarray, gmm: DiagGmm, num_gaussians: int, num_iters: int, options: DiagOptions,
@@ -448,10 +426,7 @@ def add_frames(stats: GmmStats, gmm: DiagGmm | FullGmm, features: np.ndarray,
                weights: np.ndarray | None = None) -> float:
     """Add frames to statistics, with the posteriors of all Gaussians; return the sum of the log-likelihoods.
 
-    Parameters
-    ----------
-    features : float32 (frames, dim)
-    weights : float (frames,), weights of the frames, also in the sum; None for 1
+    ``features`` are float32 (frames, dim); ``weights``, float (frames,), are weights of the frames, also in the sum.
     """
     total = 0.0
     for first in range(0, len(features), _BLOCK_FRAMES):

@@ -40,15 +40,17 @@ def write_weights(writer: TokenWriter, opening: str, log_constants: np.ndarray, 
     """Write the beginning of a mixture's file."""
     writer.token(opening)
     writer.newline_if_text()
-    writer.token("<GCONSTS>")
-    write_vector(writer, log_constants)
-    writer.token("<WEIGHTS>")
-    write_vector(writer, weights)
+    writer.tagged("<GCONSTS>", write_vector, log_constants)
+    writer.tagged("<WEIGHTS>", write_vector, weights)
 
 
-def _check_dim(gmm: Mixture, features: np.ndarray) -> None:
+def _linear_part(gmm: Mixture, features: np.ndarray, parameters: np.ndarray,
+                 constants: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return features as float32, and constants plus features times ``parameters``, float32 (frames, gaussians)."""
     if features.shape[1] != gmm.dim:
         raise ShapeError(f"expected features of dimension {gmm.dim}, as the Gaussians have, found {features.shape[1]}")
+    features = features.astype(np.float32, copy=False)
+    return features, (gmm.log_constants() if constants is None else constants) + features @ parameters.T
 
 
 @dataclass
@@ -108,10 +110,7 @@ class DiagGmm:
         ------
         ShapeError : features of another dimension
         """
-        _check_dim(self, features)
-        features = features.astype(np.float32, copy=False)
-        constants = self.log_constants() if constants is None else constants
-        result: np.ndarray = constants + features @ self.means_inv_vars.T
+        features, result = _linear_part(self, features, self.means_inv_vars, constants)
         result -= np.float32(0.5) * ((features * features) @ self.inv_vars.T)
         return result
 
@@ -119,10 +118,8 @@ class DiagGmm:
     def read(cls, reader: TokenReader) -> DiagGmm:
         """Read a mixture; raise FormatError for anything else."""
         weights = read_weights(reader, "<DiagGMM>", "<DiagGMMBegin>")
-        reader.expect("<MEANS_INVVARS>")
-        means = read_matrix(reader)
-        reader.expect("<INV_VARS>")
-        inv_vars = read_matrix(reader)
+        means = reader.tagged("<MEANS_INVVARS>", read_matrix)
+        inv_vars = reader.tagged("<INV_VARS>", read_matrix)
         reader.check_token(reader.token(), "</DiagGMM>", "<DiagGMMEnd>")
         if means.shape != inv_vars.shape or len(weights) != len(means):
             raise reader.error(f"expected weights, means and variances of the same Gaussians, found {weights.shape}, "
@@ -135,10 +132,8 @@ class DiagGmm:
     def write(self, writer: TokenWriter) -> None:
         """Write the mixture, as text or binary."""
         write_weights(writer, "<DiagGMM>", self.log_constants(), self.weights)
-        writer.token("<MEANS_INVVARS>")
-        write_matrix(writer, self.means_inv_vars)
-        writer.token("<INV_VARS>")
-        write_matrix(writer, self.inv_vars)
+        writer.tagged("<MEANS_INVVARS>", write_matrix, self.means_inv_vars)
+        writer.tagged("<INV_VARS>", write_matrix, self.inv_vars)
         writer.token("</DiagGMM>")
         writer.newline_if_text()
 
@@ -154,10 +149,8 @@ class GmmModel:
     def read(cls, reader: TokenReader) -> GmmModel:
         """Read a model; raise FormatError for anything else."""
         transition_model = TransitionModel.read(reader)
-        reader.expect("<DIMENSION>")
-        dim = reader.integer()
-        reader.expect("<NUMPDFS>")
-        count = reader.integer()
+        dim = reader.tagged("<DIMENSION>", TokenReader.integer)
+        count = reader.tagged("<NUMPDFS>", TokenReader.integer)
         reader.check_count(count, _LEAST_BYTES, "pdfs")
         pdfs = [DiagGmm.read(reader) for _ in range(count)]
         if any(pdf.dim != dim for pdf in pdfs):
@@ -167,10 +160,8 @@ class GmmModel:
     def write(self, writer: TokenWriter) -> None:
         """Write the model, as text or binary."""
         self.transition_model.write(writer)
-        writer.token("<DIMENSION>")
-        writer.integer(self.pdfs[0].dim)
-        writer.token("<NUMPDFS>")
-        writer.integer(len(self.pdfs))
+        writer.tagged("<DIMENSION>", TokenWriter.integer, self.pdfs[0].dim)
+        writer.tagged("<NUMPDFS>", TokenWriter.integer, len(self.pdfs))
         for pdf in self.pdfs:
             pdf.write(writer)
 
@@ -226,15 +217,16 @@ class FullGmm:
             raise FormatError("a Gaussian's covariance is not positive definite") from None
         return np.linalg.inv(inverses)
 
-    def means(self) -> np.ndarray:
-        """Return float64 (gaussians, dim): means."""
-        return np.einsum("ide,ie->id", self.covariances(), self.means_inv_covars.astype(np.float64))
+    def means(self, covariances: np.ndarray | None = None) -> np.ndarray:
+        """Return float64 (gaussians, dim): means; ``covariances`` is the result of :meth:`covariances`, if known."""
+        covariances = self.covariances() if covariances is None else covariances
+        return np.einsum("ide,ie->id", covariances, self.means_inv_covars.astype(np.float64))
 
     def to_diagonal(self) -> DiagGmm:
         """Return the mixture with the same means, and the variances only. Kaldi: DiagGmm::CopyFromFullGmm."""
         covariances = self.covariances()
         variances = np.diagonal(covariances, axis1=1, axis2=2)
-        means = np.einsum("ide,ie->id", covariances, self.means_inv_covars.astype(np.float64))
+        means = self.means(covariances)
         inv_vars = (1.0 / variances).astype(np.float32)
         return DiagGmm(self.weights.copy(), (means * inv_vars).astype(np.float32), inv_vars)
 
@@ -253,12 +245,9 @@ class FullGmm:
 
     def log_likelihoods(self, features: np.ndarray, constants: np.ndarray | None = None) -> np.ndarray:
         """Compute the log-likelihoods of features by each Gaussian. Arguments as of :meth:`DiagGmm.log_likelihoods`."""
-        _check_dim(self, features)
-        features = features.astype(np.float32, copy=False)
+        features, result = _linear_part(self, features, self.means_inv_covars, constants)
         rows, cols = lower_triangle(self.dim)
         halved = np.where(rows == cols, np.float32(0.5), np.float32(1.0))
-        constants = self.log_constants() if constants is None else constants
-        result: np.ndarray = constants + features @ self.means_inv_covars.T
         for first in range(0, len(features), _BLOCK_FRAMES):
             products = outer_products(features[first:first + _BLOCK_FRAMES]) * halved
             result[first:first + _BLOCK_FRAMES] -= products @ self.inv_covars.T
@@ -268,8 +257,7 @@ class FullGmm:
     def read(cls, reader: TokenReader) -> FullGmm:
         """Read a mixture; raise FormatError for anything else."""
         weights = read_weights(reader, "<FullGMM>", "<FullGMMBegin>")
-        reader.expect("<MEANS_INVCOVARS>")
-        means = read_matrix(reader)
+        means = reader.tagged("<MEANS_INVCOVARS>", read_matrix)
         reader.expect("<INV_COVARS>")
         inv_covars = [read_packed(reader) for _ in range(len(means))]
         reader.check_token(reader.token(), "</FullGMM>", "<FullGMMEnd>")
@@ -285,8 +273,7 @@ class FullGmm:
     def write(self, writer: TokenWriter) -> None:
         """Write the mixture, as text or binary."""
         write_weights(writer, "<FullGMM>", self.log_constants(), self.weights)
-        writer.token("<MEANS_INVCOVARS>")
-        write_matrix(writer, self.means_inv_covars)
+        writer.tagged("<MEANS_INVCOVARS>", write_matrix, self.means_inv_covars)
         writer.token("<INV_COVARS>")
         for triangle in self.inv_covars:
             write_packed(writer, triangle)
@@ -302,10 +289,7 @@ Mixture: TypeAlias = "DiagGmm | FullGmm"
 class PrunedPosteriors(NamedTuple):
     """Posteriors of the likeliest Gaussians of each frame.
 
-    Attributes
-    ----------
-    posterior : Gaussians and posteriors by frame
-    log_likes : float32 (frames,), log-likelihood of each frame, summed over these Gaussians only
+    ``log_likes`` is float32 (frames,), the log-likelihood of each frame, summed over these Gaussians only.
     """
 
     posterior: Posterior
@@ -350,12 +334,9 @@ Selection: TypeAlias = "Sequence[np.ndarray]"      # for each frame, numbers of 
 
 
 class SelectedGaussians(NamedTuple):
-    """Likeliest Gaussians of each frame.
+    """Likeliest Gaussians of each frame: their numbers, int64 (frames, n), by descending likelihood.
 
-    Attributes
-    ----------
-    numbers : int64 (frames, n), numbers of Gaussians by descending likelihood
-    log_likes : float32 (frames,), log-likelihood of each frame, summed over these Gaussians only
+    ``log_likes`` is float32 (frames,), the log-likelihood of each frame, summed over these Gaussians only.
     """
 
     numbers: np.ndarray

@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 import re
 from collections import deque
-from collections.abc import Iterator
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from nnet3py import system
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 Value = TypeVar("Value")
+Table = TypeVar("Table", bound="Closing")
 
 _WORD = re.compile(rb"[^ \t\n\r\f\v]*")
 _LONGEST_KEY = 10000        # bytes; with a longer key, the file is not an archive
@@ -44,6 +45,27 @@ class Run(NamedTuple):
     first: int
     end: int
     entries: list[Moved]
+
+
+class Closing:
+    """A context manager that calls ``close`` or, after an exception, ``abandon``."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Close without raising errors."""
+        raise NotImplementedError
+
+    def __enter__(self: Table) -> Table:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.abandon()
 
 
 class ArchiveScanner(Generic[Value]):
@@ -113,9 +135,6 @@ class ArchiveScanner(Generic[Value]):
         return key
 
 
-_SORT_HINT = "leave out 's,' if the file is not sorted; sort with LC_ALL=C"
-
-
 def sort_key(key: str) -> bytes:
     """Return the bytes of a key, which sort as ``LC_ALL=C sort`` does."""
     return key.encode("utf-8", "surrogateescape")
@@ -127,75 +146,50 @@ def read_script_line(line: bytes) -> tuple[str, str] | None:
     return entry if entry is not None and is_token(entry[0]) else None
 
 
-class Script:
-    """A whole script in memory, file names by key. FormatError for an invalid line or a key that occurs twice.
+def check_script(stream: InputStream) -> None:
+    """Raise FormatError, and close the stream, if a script begins with the binary header."""
+    if stream.peek(2)[:2] == BINARY_HEADER:
+        stream.close()
+        raise FormatError("a script file cannot begin with the binary header", path=stream.path,
+                          hint="is it an archive? then the specifier begins with 'ark:'")
+
+
+def read_script(rxfilename: str, sorted: bool = False) -> dict[str, str]:
+    """Read a whole script: file names by key. FormatError for an invalid line or a key that occurs twice.
 
     If ``sorted``, the lines must be sorted by the bytes of their keys, FormatError otherwise.
     """
-
-    def __init__(self, rxfilename: str, sorted: bool = False) -> None:
-        self.path = rxfilename
-        with open_input(rxfilename) as stream:
-            if stream.peek(2)[:2] == BINARY_HEADER:
-                raise FormatError("a script file cannot begin with the binary header", path=rxfilename,
-                                  hint="is it an archive? then the specifier begins with 'ark:'")
-            lines = stream.without_mark().readlines()
-        self._names: dict[str, str] = {}
-        previous = b""
-        for number, line in enumerate(lines, 1):
-            entry = read_script_line(line)
-            if entry is None:
-                raise FormatError(f"line {number} is not KEY FILE: {line!r}", path=rxfilename)
-            key, name = entry
-            if key in self._names:
-                raise FormatError(f"key {key} occurs twice", path=rxfilename)
-            if sorted and sort_key(key) < previous:
-                raise FormatError(f"key {key} is out of order", path=rxfilename, hint=_SORT_HINT)
-            previous = sort_key(key)
-            self._names[key] = name
-
-    def get(self, key: str) -> str | None:
-        """Return the file name of ``key``, or None."""
-        return self._names.get(key)
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._names
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-
-class _OpenArchive:
-    """The file that was read last, kept open, since successive script lines often name the same archive."""
-
-    def __init__(self) -> None:
-        self._path: str | None = None
-        self._descriptor = -1
-
-    def descriptor(self, path: str) -> int:
-        """Return the descriptor of a file; the file before is closed. Raises OSError, ValueError."""
-        if path != self._path:
-            self.close()
-            self._descriptor = os.open(path, os.O_RDONLY | system.PLAIN)
-            self._path = path
-        return self._descriptor
-
-    def close(self) -> None:
-        """Close the file, if one is open."""
-        if self._path is not None:
-            os.close(self._descriptor)
-        self._path = None
-
-    __del__ = close
+    with open_input(rxfilename) as stream:
+        check_script(stream)
+        lines = stream.without_mark().readlines()
+    names: dict[str, str] = {}
+    previous = b""
+    for number, line in enumerate(lines, 1):
+        entry = read_script_line(line)
+        if entry is None:
+            raise FormatError(f"line {number} is not KEY FILE: {line!r}", path=rxfilename)
+        key, name = entry
+        if key in names:
+            raise FormatError(f"key {key} occurs twice", path=rxfilename)
+        if sorted and sort_key(key) < previous:
+            raise FormatError(f"key {key} is out of order", path=rxfilename,
+                              hint="leave out 's,' if the file is not sorted; sort with LC_ALL=C")
+        previous = sort_key(key)
+        names[key] = name
+    return names
 
 
 class LoadedObject(Generic[Value]):
-    """A loader of objects by name. The last object is kept, since the next name is often another range of it."""
+    """A loader of objects by name.
+
+    The last object is kept, since the next name is often another range of it; so is the descriptor of the last archive.
+    """
 
     def __init__(self, holder: Holder[Value]) -> None:
         self._holder = holder
         self._skimmer = holder.skimmer() if holder.skimmer is not None else None
-        self._archive = _OpenArchive()
+        self._archive: str | None = None            # path of the open file
+        self._descriptor = -1
         self._name: str | None = None
         self._value: Value | None = None
 
@@ -232,6 +226,17 @@ class LoadedObject(Generic[Value]):
         if self._skimmer is None or name.medium is not Medium.OFFSET:
             return None
         try:
-            return self._skimmer.value_at(self._archive.descriptor(name.target), name.offset)
+            if name.target != self._archive:
+                self._close()
+                self._descriptor = os.open(name.target, os.O_RDONLY | system.PLAIN)
+                self._archive = name.target
+            return self._skimmer.value_at(self._descriptor, name.offset)
         except (OSError, ValueError, OverflowError):            # the code that reads it reports what is wrong
             return None
+
+    def _close(self) -> None:
+        if self._archive is not None:
+            os.close(self._descriptor)
+        self._archive = None
+
+    __del__ = _close

@@ -23,7 +23,7 @@ class ByteSource:
     def __init__(self, stream: Any, size: int | None = None) -> None:
         self._stream = _with_peek(stream)
         self._seekable = _is_seekable(self._stream)
-        self._size = size if size is not None else _size_of(stream)
+        self._size = size if size is not None else size_of(stream)
         self._ahead = b""                               # taken from the stream, but not consumed from _at on
         self._at = 0
         self._consumed = 0                              # bytes read here; tells the offset if the stream cannot
@@ -195,7 +195,8 @@ def _is_seekable(stream: Any) -> bool:
         return False
 
 
-def _size_of(stream: Any) -> int | None:
+def size_of(stream: Any) -> int | None:
+    """Return the size of a regular file or BytesIO in bytes; None for other streams."""
     if isinstance(stream, io.BytesIO):
         return stream.getbuffer().nbytes
     try:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from nnet3py.errors import Nnet3Error
@@ -92,19 +93,12 @@ TOKEN: Holder[str] = Holder("token", read_token_value, write_token_value, has_he
 TOKEN_VECTOR: Holder[list[str]] = Holder("list of tokens", read_token_line, write_token_line, has_header=False)
 
 
-class _Stream:
-    """A binary stream that appends the bytes written to it to a list, without copying them."""
-
-    def __init__(self, pieces: list[bytes | memoryview]) -> None:
-        self.write = pieces.append
-
-
 class BytePieces:
     """The bytes of a value, without its header, as a list of pieces; bytes written to ``stream`` are appended."""
 
     def __init__(self, pieces: list[bytes | memoryview] | None = None) -> None:
         self.pieces: list[bytes | memoryview] = [] if pieces is None else pieces
-        self.stream = _Stream(self.pieces)
+        self.stream = SimpleNamespace(write=self.pieces.append)
 
     def write(self, writer: TokenWriter) -> None:
         """Write the value."""

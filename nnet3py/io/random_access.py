@@ -7,11 +7,10 @@ and only one value is kept.
 from __future__ import annotations
 
 import logging
-from types import TracebackType
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.io.archive import ArchiveScanner, LoadedObject, Script, sort_key
+from nnet3py.io.archive import ArchiveScanner, Closing, LoadedObject, read_script, sort_key
 from nnet3py.io.holder import TOKEN, Holder
 from nnet3py.io.specifiers import Rspecifier, is_token, parse_rspecifier
 from nnet3py.io.streams import failed_command, open_input
@@ -21,7 +20,7 @@ logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 
-class RandomAccessReader(Generic[Value]):
+class RandomAccessReader(Closing, Generic[Value]):
     """The values of a table by key: ``key in reader``, ``reader[key]``, ``reader.get(key)``.
 
     ``reader[key]`` raises Nnet3Error for a missing key. :meth:`close`, or leaving the ``with`` block, raises after a
@@ -29,17 +28,10 @@ class RandomAccessReader(Generic[Value]):
     """
 
     def __init__(self, rspecifier: str, holder: Holder[Value]) -> None:
-        specifier = parse_rspecifier(rspecifier)
-        self.specifier = specifier
-        self._lookup: _ScriptLookup[Value] | _UnsortedLookup[Value] | _SortedLookup[Value] | _DoublySortedLookup[Value]
-        if specifier.kind == "scp":
-            self._lookup = _ScriptLookup(specifier, holder)
-        elif not specifier.sorted:
-            self._lookup = _UnsortedLookup(specifier, holder)
-        elif not specifier.called_sorted:
-            self._lookup = _SortedLookup(specifier, holder)
-        else:
-            self._lookup = _DoublySortedLookup(specifier, holder)
+        self.specifier = parse_rspecifier(rspecifier)
+        kind = (_ScriptLookup if self.specifier.kind == "scp" else
+                _SortedLookup if self.specifier.sorted else _UnsortedLookup)
+        self._lookup: _ScriptLookup[Value] | _ArchiveLookup[Value] = kind(self.specifier, holder)
 
     def __contains__(self, key: str) -> bool:
         return self._lookup.has(_checked(key))
@@ -55,12 +47,9 @@ class RandomAccessReader(Generic[Value]):
         """Close the table; FormatError after a read error in an archive, unless permissive."""
         self._lookup.close(quiet=False)
 
-    def __enter__(self) -> RandomAccessReader[Value]:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 traceback: TracebackType | None) -> None:
-        self._lookup.close(quiet=kind is not None)
+    def abandon(self) -> None:
+        """Close the table without raising errors."""
+        self._lookup.close(quiet=True)
 
 
 def _checked(key: str) -> str:
@@ -72,7 +61,7 @@ def _checked(key: str) -> str:
 class _ScriptLookup(Generic[Value]):
     def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         self._specifier = specifier
-        self._script = Script(specifier.source, sorted=specifier.sorted)
+        self._script = read_script(specifier.source, specifier.sorted)
         self._loaded = LoadedObject(holder)
 
     def has(self, key: str) -> bool:
@@ -102,12 +91,13 @@ def _missing(key: str, specifier: Rspecifier) -> Nnet3Error:
 
 
 class _ArchiveLookup(Generic[Value]):
-    """Base of the three ways of searching an archive: reads entries and keeps an error for :meth:`close`."""
+    """Base of the two ways of searching an archive: reads entries and keeps an error for :meth:`close`."""
 
     def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         self._specifier = specifier
         self._stream = open_input(specifier.source)
         self._scanner = ArchiveScanner(self._stream, holder)
+        self._values: dict[str, Value] = {}
         self._at_end = False
         self._error: Nnet3Error | None = None
         self._first = True
@@ -131,11 +121,15 @@ class _ArchiveLookup(Generic[Value]):
         self._at_end = True
         return None
 
-    def _in_order(self, key: str, previous: str | None) -> None:
-        if previous is not None and sort_key(key) <= sort_key(previous):
-            what = "occurs twice" if key == previous else f"follows {previous}"
-            raise FormatError(f"key {key} {what} although the archive is said to be sorted",
-                              path=self._specifier.source, hint="leave out 's' and 'cs', or sort with LC_ALL=C")
+    def has(self, key: str) -> bool:
+        """Return whether the archive has the key; entries are read until that is known."""
+        raise NotImplementedError
+
+    def value(self, key: str) -> Value:
+        """Return the value of a key; with option ``o`` it is not kept."""
+        if not self.has(key):
+            raise _missing(key, self._specifier)
+        return self._values[key]
 
     def close(self, quiet: bool) -> None:
         """Close the archive; raise the error met while it was read, unless ``quiet``."""
@@ -152,7 +146,6 @@ class _ArchiveLookup(Generic[Value]):
 class _UnsortedLookup(_ArchiveLookup[Value]):
     def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         super().__init__(specifier, holder)
-        self._values: dict[str, Value] = {}
         self._first_dropped: str | None = None
         self._to_drop: str | None = None
 
@@ -179,71 +172,58 @@ class _UnsortedLookup(_ArchiveLookup[Value]):
 
     def value(self, key: str) -> Value:
         """Return the value of a key; with option ``o`` it is dropped when the next one is looked up."""
-        if not self.has(key):
-            raise _missing(key, self._specifier)
+        value = super().value(key)
         if self._specifier.once:
             self._to_drop = key
-        return self._values[key]
+        return value
 
 
 class _SortedLookup(_ArchiveLookup[Value]):
     def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
         super().__init__(specifier, holder)
-        self._values: dict[str, Value] = {}
-        self._last: str | None = None
+        self._last: str | None = None               # key that was read last
+        self._asked: str | None = None              # key that was asked for last
         self._given: set[str] = set()
 
     def has(self, key: str) -> bool:
-        """Return whether the archive has the key; entries are read up to the first later key."""
+        """Return whether the archive has the key; entries are read up to the first later key.
+
+        With option ``cs``, keys must be looked up in sorted order, so one value is kept.
+        """
         if key in self._given:
             raise Nnet3Error(f"key {key} was asked for twice in '{self._specifier.text}'", hint="leave out the 'o'")
+        if self._specifier.called_sorted:
+            if self._asked is not None and sort_key(key) < sort_key(self._asked):
+                raise Nnet3Error(f"key {key} was asked for after {self._asked} in '{self._specifier.text}'",
+                                 hint="leave out the 'cs', or sort with LC_ALL=C what the keys come from")
+            self._asked = key
         while self._last is None or sort_key(self._last) < sort_key(key):
             entry = self._next()
             if entry is None:
-                break
-            self._in_order(entry[0], self._last)
+                return False
+            self._check_order(entry[0])
             self._last = entry[0]
+            if self._specifier.called_sorted:
+                self._values.clear()
             self._values[entry[0]] = entry[1]
         return key in self._values
 
+    def _check_order(self, key: str) -> None:
+        if self._last is not None and sort_key(key) <= sort_key(self._last):
+            problem = "occurs twice" if key == self._last else f"follows {self._last}"
+            raise FormatError(f"key {key} {problem} although the archive is said to be sorted",
+                              path=self._specifier.source, hint="leave out 's' and 'cs', or sort with LC_ALL=C")
+
     def value(self, key: str) -> Value:
-        """Return the value of a key; with option ``o`` only once."""
-        if not self.has(key):
-            raise _missing(key, self._specifier)
-        if self._specifier.once:
+        """Return the value of a key; with option ``o``, but not ``cs``, only once."""
+        value = super().value(key)
+        if self._specifier.once and not self._specifier.called_sorted:
             self._given.add(key)
-            return self._values.pop(key)
-        return self._values[key]
+            del self._values[key]
+        return value
 
 
-class _DoublySortedLookup(_ArchiveLookup[Value]):
-    def __init__(self, specifier: Rspecifier, holder: Holder[Value]) -> None:
-        super().__init__(specifier, holder)
-        self._key: str | None = None
-        self._value: Any = None
-        self._asked: str | None = None
-
-    def has(self, key: str) -> bool:
-        """Return whether the archive has the key; keys must be looked up in sorted order, so one value is kept."""
-        if self._asked is not None and sort_key(key) < sort_key(self._asked):
-            raise Nnet3Error(f"key {key} was asked for after {self._asked} in '{self._specifier.text}'",
-                             hint="leave out the 'cs', or sort with LC_ALL=C what the keys come from")
-        self._asked = key
-        while self._key is None or sort_key(self._key) < sort_key(key):
-            entry = self._next()
-            if entry is None:
-                return False
-            self._in_order(entry[0], self._key)
-            self._key, self._value = entry
-        return self._key == key
-
-    def value(self, key: str) -> Value:
-        if not self.has(key):
-            raise _missing(key, self._specifier)
-        return self._value
-
-
-class RandomAccessMappedReader(Generic[Value]):
+class RandomAccessMappedReader(Closing, Generic[Value]):
     """A table by speaker that is looked up by utterance through an utt2spk table; used like RandomAccessReader.
 
     ``utt2spk`` is an rspecifier of tokens; if it is empty, keys are used as they are. An utterance that it lacks raises
@@ -257,7 +237,7 @@ class RandomAccessMappedReader(Generic[Value]):
             try:
                 self._map = RandomAccessReader(utt2spk, TOKEN)
             except BaseException:
-                self._table._lookup.close(quiet=True)
+                self._table.abandon()
                 raise
 
     def _mapped(self, key: str) -> str:
@@ -284,11 +264,8 @@ class RandomAccessMappedReader(Generic[Value]):
             self._map.close()
         self._table.close()
 
-    def __enter__(self) -> RandomAccessMappedReader[Value]:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 traceback: TracebackType | None) -> None:
+    def abandon(self) -> None:
+        """Close both tables without raising errors."""
         if self._map is not None:
-            self._map.__exit__(kind, value, traceback)
-        self._table.__exit__(kind, value, traceback)
+            self._map.abandon()
+        self._table.abandon()

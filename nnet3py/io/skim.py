@@ -172,7 +172,7 @@ class EntryFinder(Protocol):
         """
 
 
-class Skimmer:
+class Skimmer(EntryFinder):
     """An EntryFinder whose values are bytes; ``walk`` advances over one value, header not included.
 
     ``runs`` lists, for the entries found last, (first entry, layout) of each run of entries with the same layout; None
@@ -190,13 +190,6 @@ class Skimmer:
         self._num_learned = 0
 
     def entries(self, data: bytes) -> tuple[list[Entry], int, bool]:
-        """Find the entries with which ``data`` begins, as far as their values are in the expected binary form.
-
-        Returns
-        -------
-        List of (key, value); number of bytes of these entries; True if the entry that follows must be read otherwise,
-        False if it is incomplete or there is none
-        """
         entries: list[Entry] = []
         self.runs = []
         at = 0
@@ -227,10 +220,6 @@ class Skimmer:
         return entries, at, False
 
     def value_at(self, source: int, at: int) -> Any | None:
-        """Return the value at byte ``at`` of the file with the descriptor ``source``; its binary header is there.
-
-        None if the value must be read otherwise. Raises OSError.
-        """
         if read_at(source, len(_HEADER), at) != _HEADER:
             return None
         return _walked_value(lambda size: read_at(source, size, at + len(_HEADER)), self._walk)

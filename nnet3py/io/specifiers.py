@@ -64,53 +64,40 @@ class Wspecifier(NamedTuple):
 # -- tables --------------------------------------------------------------------------------------------------------
 
 
-def _split_specifier(text: str) -> tuple[list[str], str] | None:
+# options -> fields of Rspecifier and Wspecifier that they set
+_READ_OPTIONS: dict[str, dict[str, bool]] = {
+    "o": {"once": True}, "no": {"once": False}, "s": {"sorted": True}, "ns": {"sorted": False},
+    "cs": {"called_sorted": True}, "ncs": {"called_sorted": False}, "p": {"permissive": True},
+    "np": {"permissive": False}, "bg": {"background": True}, "b": {}, "t": {}}
+_WRITE_OPTIONS: dict[str, dict[str, bool]] = {
+    "b": {"binary": True}, "t": {"binary": False}, "f": {"flush": True}, "nf": {"flush": False},
+    "p": {"permissive": True}}
+
+
+def _split_specifier(text: str, switches: dict[str, dict[str, bool]]) -> tuple[list[str], str, dict[str, bool]] | None:
+    """Return ark and scp as they occur among the options, what follows the colon, and the fields that options set."""
     options, colon, rest = text.partition(":")
     if not colon or text[-1] in WHITESPACE:
         return None
-    return re.split("[, ]", options), rest
-
-
-def _kind(options: list[str]) -> list[str]:
-    return [option for option in options if option in ("ark", "scp")]
+    kinds: list[str] = []
+    chosen: dict[str, bool] = {}
+    for option in re.split("[, ]", options):
+        if option in ("ark", "scp"):
+            kinds.append(option)
+        elif option in switches:
+            chosen |= switches[option]
+        else:
+            return None
+    return kinds, rest, chosen
 
 
 def _match_rspecifier(text: str) -> Rspecifier | None:
-    parts = _split_specifier(text)
-    if parts is None:
-        return None
-    options, source = parts
-    kinds = _kind(options)
-    switches = {"o": ("once", True), "no": ("once", False), "s": ("sorted", True), "ns": ("sorted", False),
-                "cs": ("called_sorted", True), "ncs": ("called_sorted", False), "p": ("permissive", True),
-                "np": ("permissive", False), "bg": ("background", True)}
-    chosen: dict[str, bool] = {}
-    for option in options:
-        if option in switches:
-            name, value = switches[option]
-            chosen[name] = value
-        elif option not in ("ark", "scp", "b", "t"):
-            return None
-    if len(kinds) != 1:
-        return None
-    return Rspecifier(text, kinds[0], source, **chosen)
+    kinds, source, chosen = _split_specifier(text, _READ_OPTIONS) or ([], "", {})
+    return Rspecifier(text, kinds[0], source, **chosen) if len(kinds) == 1 else None
 
 
 def _match_wspecifier(text: str) -> Wspecifier | None:
-    parts = _split_specifier(text)
-    if parts is None:
-        return None
-    options, rest = parts
-    kinds = _kind(options)
-    switches = {"b": ("binary", True), "t": ("binary", False), "f": ("flush", True), "nf": ("flush", False),
-                "p": ("permissive", True)}
-    chosen: dict[str, bool] = {}
-    for option in options:
-        if option in switches:
-            name, value = switches[option]
-            chosen[name] = value
-        elif option not in ("ark", "scp"):
-            return None
+    kinds, rest, chosen = _split_specifier(text, _WRITE_OPTIONS) or ([], "", {})
     if kinds == ["ark"]:
         return Wspecifier(text, rest, None, **chosen)
     if kinds == ["scp"]:
@@ -133,26 +120,26 @@ def is_wspecifier(text: str) -> bool:
 
 def parse_rspecifier(text: str) -> Rspecifier:
     """Parse e.g. ``ark,s,cs:feats.ark`` or ``scp:feats.scp``; SpecifierError if it is not a valid rspecifier."""
-    parsed = _match_rspecifier(_as_text(text, "an rspecifier such as 'ark:feats.ark'"))
+    text = _as_text(text, "an rspecifier such as 'ark:feats.ark'")
+    parsed = _match_rspecifier(text)
     if parsed is None:
-        text = os.fspath(text)
         kind = os.path.splitext(text)[1][1:]
-        if kind in ("ark", "scp") and ":" not in text:
-            raise SpecifierError(f"invalid rspecifier '{text}'", hint=f"try '{kind}:{text}'")
-        raise SpecifierError(f"invalid rspecifier '{text}'", hint="expected OPTIONS:FILE with exactly one of ark and "
-                             "scp among o,no,s,ns,cs,ncs,p,np,bg,b,t, no blanks, as in ark:feats.ark")
+        raise SpecifierError(f"invalid rspecifier '{text}'", hint=(
+            f"try '{kind}:{text}'" if kind in ("ark", "scp") and ":" not in text else
+            "expected OPTIONS:FILE with exactly one of ark and scp among o,no,s,ns,cs,ncs,p,np,bg,b,t, no blanks, "
+            "as in ark:feats.ark"))
     return parsed
 
 
 def parse_wspecifier(text: str) -> Wspecifier:
     """Parse e.g. ``ark,t:-`` or ``ark,scp:a.ark,a.scp``; SpecifierError if it is not a valid wspecifier."""
-    parsed = _match_wspecifier(_as_text(text, "a wspecifier such as 'ark:out.ark'"))
+    text = _as_text(text, "a wspecifier such as 'ark:out.ark'")
+    parsed = _match_wspecifier(text)
     if parsed is None:
-        text = os.fspath(text)
-        if text.endswith(".ark") and ":" not in text:
-            raise SpecifierError(f"invalid wspecifier '{text}'", hint=f"try 'ark:{text}'")
-        raise SpecifierError(f"invalid wspecifier '{text}'", hint="expected OPTIONS:FILE with ark, scp or ark,scp "
-                             "(then ARCHIVE,SCRIPT) among b,t,f,nf,p, no blanks, as in ark,t:out.ark")
+        raise SpecifierError(f"invalid wspecifier '{text}'", hint=(
+            f"try 'ark:{text}'" if text.endswith(".ark") and ":" not in text else
+            "expected OPTIONS:FILE with ark, scp or ark,scp (then ARCHIVE,SCRIPT) among b,t,f,nf,p, no blanks, "
+            "as in ark,t:out.ark"))
     return parsed
 
 

@@ -12,11 +12,12 @@ import os
 import stat
 import sys
 from codecs import BOM_UTF8
-from typing import Any, Protocol
+from typing import Any
 
 from nnet3py import system
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io import temporary_files
+from nnet3py.io.byte_source import size_of
 from nnet3py.io.specifiers import FileName, Medium, parse_rxfilename, parse_wxfilename
 
 logger = logging.getLogger(__name__)
@@ -36,22 +37,11 @@ class ClosedOutput(Nnet3Error):
     exit_code = 128 + system.SIGPIPE
 
 
-def _reason(error: OSError) -> str:
-    return error.strerror or str(error)
+def _reason(error: OSError | ValueError) -> str:
+    return getattr(error, "strerror", None) or str(error)
 
 
 # -- pipes -----------------------------------------------------------------------------------------------------------
-
-
-class PipeProcess(Protocol):
-    """Interface of the process at the other end of a pipe; subprocess.Popen implements it."""
-
-    stdin: Any
-    stdout: Any
-
-    def wait(self) -> int:
-        """Wait for the process to end; return its exit status."""
-
 
 
 def forbid_pipes() -> None:
@@ -63,8 +53,8 @@ def forbid_pipes() -> None:
     _pipes_forbidden = True
 
 
-def _start_command(command: str, path: str, reads: bool) -> PipeProcess:
-    """Start the command of a pipe, to read its output or, without ``reads``, to write to it.
+def _start_command(command: str, path: str, reads: bool) -> Any:
+    """Start the command of a pipe, to read its output or, without ``reads``, to write to it; return a Popen or alike.
 
     Nnet3Error if pipes are forbidden.
     """
@@ -136,10 +126,10 @@ class InputStream(io.BufferedReader):
     status : int, exit status of a pipe's command after ``close``; 0 if it succeeded
     """
 
-    def __init__(self, source: Any, path: str, process: PipeProcess | None = None, keep: bool = False) -> None:
+    def __init__(self, source: Any, path: str, process: Any = None, keep: bool = False) -> None:
         super().__init__(_RawInput(source, path), BUFFER_SIZE)
         self.path = path
-        self.size = _size_of(source)
+        self.size = size_of(source)
         self.status = 0
         self._process, self._keep = process, keep
 
@@ -173,14 +163,6 @@ class InputStream(io.BufferedReader):
                 logger.warning("Pipe %s had nonzero return status %d", self.path, self.status)
 
 
-def _size_of(source: Any) -> int | None:
-    try:
-        status = os.fstat(source.fileno())
-    except (OSError, AttributeError, ValueError):
-        return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
 _standard_input: tuple[Any, InputStream] | None = None
 
 
@@ -201,8 +183,7 @@ def _open_file(path: str) -> io.FileIO:
     try:
         return io.FileIO(system.device_path(path), "r")
     except (OSError, ValueError) as error:
-        reason = _reason(error) if isinstance(error, OSError) else str(error)
-        raise Nnet3Error(f"cannot open '{path}' for reading: {reason}") from error
+        raise Nnet3Error(f"cannot open '{path}' for reading: {_reason(error)}") from error
 
 
 def open_input(rxfilename: str | os.PathLike[str]) -> InputStream:
@@ -319,7 +300,7 @@ class OutputStream(io.BufferedWriter):
     As a context manager it commits or, after an exception, closes. ``path`` is the wxfilename, for messages.
     """
 
-    def __init__(self, target: Any, path: str, process: PipeProcess | None = None, standard: bool = False,
+    def __init__(self, target: Any, path: str, process: Any = None, standard: bool = False,
                  temporary: str | None = None) -> None:
         self._raw_output = _RawOutput(target, path, standard)
         super().__init__(self._raw_output, BUFFER_SIZE if temporary is None else _FILE_BUFFER_SIZE)
@@ -420,8 +401,7 @@ def _open_output_file(path: str) -> OutputStream:
             raise PermissionError(13, "Permission denied")
         descriptor, temporary = temporary_files.create(final)
     except (OSError, ValueError) as error:
-        reason = _reason(error) if isinstance(error, OSError) else str(error)
-        raise Nnet3Error(f"cannot open '{path}' for writing: {reason}") from error
+        raise Nnet3Error(f"cannot open '{path}' for writing: {_reason(error)}") from error
     return OutputStream(io.FileIO(descriptor, "w"), path, temporary=temporary)
 
 

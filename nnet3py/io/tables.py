@@ -7,56 +7,28 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
-from types import TracebackType
-from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
+from typing import Generic, NoReturn, TypeVar
 
-from nnet3py.cached_property import cached_property
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
-from nnet3py.io.archive import ArchiveScanner, LoadedObject, Run, Script, read_script_line
+from nnet3py.io.archive import ArchiveScanner, Closing, LoadedObject, Run, check_script, read_script, read_script_line
 from nnet3py.io.holder import BINARY_HEADER, BytePieces, Holder
 from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReader
 from nnet3py.io.read_ahead import read_ahead
 from nnet3py.io.specifiers import Medium, is_token, parse_rspecifier, parse_wspecifier, parse_wxfilename
 from nnet3py.io.streams import InputStream, OutputStream, failed_command, open_input, open_output
 
-if TYPE_CHECKING:
-    from nnet3py.io.tokens import TokenWriter
-
-
 __all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter", "write_table"]
 
 logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
-Table = TypeVar("Table", bound="_Closing")
 
 
 def _identity(value: Value) -> Value:
     return value
 
 
-class _Closing:
-    """A context manager that calls ``close`` or, after an exception, ``abandon``."""
-
-    def close(self) -> None:
-        raise NotImplementedError
-
-    def abandon(self) -> None:
-        """Close without raising errors."""
-        raise NotImplementedError
-
-    def __enter__(self: Table) -> Table:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
-                 traceback: TracebackType | None) -> None:
-        if kind is None:
-            self.close()
-        else:
-            self.abandon()
-
-
-class SequentialReader(_Closing, Generic[Value]):
+class SequentialReader(Closing, Generic[Value]):
     """The entries of a table in their order.
 
     Iterating yields (key, value). An unreadable first entry of an archive raises FormatError. A later one ends the
@@ -72,10 +44,8 @@ class SequentialReader(_Closing, Generic[Value]):
         self._at_end = False
         self._first = True
         self.stream: InputStream = open_input(self.specifier.source)
-        if self.specifier.kind == "scp" and self.stream.peek(2)[:2] == BINARY_HEADER:
-            self.stream.close()
-            raise FormatError("a script file cannot begin with the binary header", path=self.specifier.source,
-                              hint="is it an archive? then the specifier begins with 'ark:'")
+        if self.specifier.kind == "scp":
+            check_script(self.stream)
 
     def __iter__(self) -> Iterator[tuple[str, Value]]:
         entries = (self._archive_entries() if self.specifier.kind == "ark"
@@ -137,11 +107,7 @@ class SequentialReader(_Closing, Generic[Value]):
     def _script_entries(self) -> Iterator[tuple[str, Callable[[], Value]]]:
         loaded = LoadedObject(self.holder)
         self.stream.without_mark()
-        while True:
-            line = self.stream.readline()
-            if not line:
-                self._at_end = True
-                return
+        for line in iter(self.stream.readline, b""):
             entry = read_script_line(line)
             if entry is None:
                 self._stop(FormatError(f"a script line is KEY FILE, found {line!r}", path=self.specifier.source))
@@ -156,6 +122,7 @@ class SequentialReader(_Closing, Generic[Value]):
                 yield key, partial(_identity, value)
             else:
                 yield key, partial(loaded.load, key, name)
+        self._at_end = True
 
     def close(self) -> None:
         """Close; unless permissive, raise FormatError after a read error, Nnet3Error if a pipe's command failed."""
@@ -174,7 +141,7 @@ class SequentialReader(_Closing, Generic[Value]):
         self.stream.close()
 
 
-class TableWriter(_Closing, Generic[Value]):
+class TableWriter(Closing, Generic[Value]):
     """A writer of entries to an archive, to an archive and a script of offsets, or to the files that a script names.
 
     ``writer.write(key, value)`` raises on any failure. As a context manager it makes the files appear when complete.
@@ -185,13 +152,13 @@ class TableWriter(_Closing, Generic[Value]):
         self.holder = holder
         self._archive: OutputStream | None = None
         self._script: OutputStream | None = None
-        self._names: Script | None = None
+        self._names: dict[str, str] = {}
+        self._header = BINARY_HEADER if self.specifier.binary and holder.has_header else b""
         archive, script = self.specifier.archive, self.specifier.script
         if archive is not None:
             if script is not None and parse_wxfilename(archive).medium is not Medium.FILE:
                 logger.warning("The archive of '%s' is not a file, so its script cannot be used", wspecifier)
             self._archive = open_output(archive)
-            self._header = BINARY_HEADER if self.specifier.binary and holder.has_header else b""
             if script is not None:
                 try:
                     self._script = open_output(script)
@@ -199,13 +166,7 @@ class TableWriter(_Closing, Generic[Value]):
                     self._archive.close()
                     raise
         elif script is not None:
-            self._names = Script(script)
-
-    @cached_property
-    def _tokens(self) -> TokenWriter:
-        from nnet3py.io.tokens import TokenWriter
-
-        return TokenWriter(self._archive, self.specifier.binary)
+            self._names = read_script(script)
 
     def write(self, key: str, value: Value) -> None:
         """Write one entry; values that are bytes or BytePieces are written as they are.
@@ -220,16 +181,21 @@ class TableWriter(_Closing, Generic[Value]):
         encoded = key.encode("utf-8", "surrogateescape")
         self._archive.write(encoded + b" ")
         self._note_place(encoded, self._archive.tell())
+        self._write_value(self._archive, value)
+        self._flush_if_asked()
+
+    def _write_value(self, stream: OutputStream, value: Value) -> None:
         if self._header:
-            self._archive.write(self._header)
+            stream.write(self._header)
         if isinstance(value, bytes):
-            self._archive.write(value)
+            stream.write(value)
         elif isinstance(value, BytePieces):
             for piece in value.pieces:
-                self._archive.write(piece)
+                stream.write(piece)
         else:
-            self.holder.write(self._tokens, value)
-        self._flush_if_asked()
+            from nnet3py.io.tokens import TokenWriter
+
+            self.holder.write(TokenWriter(stream, self.specifier.binary), value)
 
     @property
     def takes_runs(self) -> bool:
@@ -258,21 +224,12 @@ class TableWriter(_Closing, Generic[Value]):
                     stream.flush()
 
     def _write_to_named_file(self, key: str, value: Value) -> None:
-        assert self._names is not None
         name = self._names.get(key)
-        if name is None:
-            if not self.specifier.permissive:
-                raise Nnet3Error(f"the script of '{self.specifier.text}' has no entry for key {key}")
-            return
-        from nnet3py.io.tokens import TokenWriter
-
-        with open_output(name) as stream:
-            if self.specifier.binary and self.holder.has_header:
-                stream.write(BINARY_HEADER)
-            if isinstance(value, bytes):
-                stream.write(value)
-            else:
-                self.holder.write(TokenWriter(stream, self.specifier.binary), value)
+        if name is not None:
+            with open_output(name) as stream:
+                self._write_value(stream, value)
+        elif not self.specifier.permissive:
+            raise Nnet3Error(f"the script of '{self.specifier.text}' has no entry for key {key}")
 
     def close(self) -> None:
         """Complete the files, which then appear; Nnet3Error if that fails."""

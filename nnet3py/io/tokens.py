@@ -8,12 +8,15 @@ import math
 import re
 import struct
 import sys
-from typing import Any, BinaryIO
+from collections.abc import Callable
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 
 from nnet3py.errors import FormatError
 from nnet3py.io.byte_source import ByteSource
+
+Value = TypeVar("Value")
 
 _BLANKS = frozenset((b" ", b"\t", b"\n", b"\r", b"\v", b"\f"))
 _INTEGER_BYTES = frozenset(bytes((c,)) for c in b"+-0123456789")
@@ -25,10 +28,12 @@ _SKIPPED = 1 << 20              # bytes that are read at a time when they are sk
 _BLANK_RUN = re.compile(rb"[ \t\n\r\v\f]*")
 _INTEGER = re.compile(rb"[+-]?[0-9]+")
 _REAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_LINE = re.compile(rb"[^\n]*")
+_WORD = re.compile(rb"[^ \t\n\r\v\f]*")
 _VECTOR_TEXT = re.compile(rb"[-+0-9, \t\n\r\v\f]*")
 _FLOAT32 = struct.Struct("<f")
 _FLOAT64 = struct.Struct("<d")
-_SIZED_INT32 = np.dtype([("size", "i1"), ("value", "<i4")])
+SIZED_INT32 = np.dtype([("size", "i1"), ("value", "<i4")])
 _SIZED_FLOAT32 = struct.Struct("<bf")
 _SIZED_FLOAT64 = struct.Struct("<bd")
 
@@ -261,6 +266,11 @@ class TokenReader:
         shown = f"'{_shown(found)}'" if found.strip() else "a blank" if found else "the end of the file"
         return self.error(f"expected {expected}, found {shown}", hint, offset)
 
+    def tagged(self, tag: str, read: Callable[..., Value], *arguments: Any) -> Value:
+        """Read the token ``tag`` and then a value, by ``read(self, *arguments)``."""
+        self.expect(tag)
+        return read(self, *arguments)
+
     def expect_one_or_two(self, first: str, second: str) -> None:
         """Read ``first second`` or ``second`` alone. Kaldi: ExpectOneOrTwoTokens."""
         found = self.token()
@@ -306,7 +316,7 @@ class TokenReader:
         if not self.binary:
             self.check_count(count, 2)
             return np.fromiter((self.integer() for _ in range(count)), dtype=np.int32)
-        records = self.array(_SIZED_INT32, count)
+        records = self.array(SIZED_INT32, count)
         if np.any(records["size"] != 4):
             raise self.error("expected 4-byte integers, found another size byte")
         return records["value"].astype(np.int32)
@@ -424,10 +434,6 @@ class TokenReader:
         return np.array(numbers, dtype=kind)
 
 
-_LINE = re.compile(rb"[^\n]*")
-_WORD = re.compile(rb"[^ \t\n\r\v\f]*")
-
-
 def _shown(text: bytes) -> str:
     """Return ``text`` for a message: one line of printable characters, shortened if necessary."""
     words = text.decode("utf-8", "backslashreplace")
@@ -459,6 +465,11 @@ class TokenWriter:
         """Write a token and a space. Kaldi: WriteToken."""
         self._write(token.encode("utf-8", "surrogateescape") + b" ")
 
+    def tagged(self, tag: str, write: Callable[..., None], *arguments: Any) -> None:
+        """Write the token ``tag`` and then a value, by ``write(self, *arguments)``."""
+        self.token(tag)
+        write(self, *arguments)
+
     def newline_if_text(self) -> None:
         """Write a newline, in text only."""
         if not self.binary:
@@ -475,7 +486,7 @@ class TokenWriter:
     def integers(self, values: np.ndarray) -> None:
         """Write each of ``values`` in the form in which :meth:`integer` writes an int32."""
         if self.binary:
-            records = np.empty(values.size, dtype=_SIZED_INT32)
+            records = np.empty(values.size, dtype=SIZED_INT32)
             records["size"], records["value"] = 4, values.ravel()
             self._write(records.tobytes())
         else:
@@ -497,18 +508,15 @@ class TokenWriter:
 
     def integer_vector(self, values: Any, kind: str = "int32") -> None:
         """Write a vector of integers inside an object. Kaldi: WriteIntegerVector."""
-        numbers = np.asarray(values, dtype=kind).reshape(-1)
-        if self.binary:
-            self._write(struct.pack("<bi", numbers.itemsize, len(numbers)))
-            self.array(numbers, kind)
-        else:
-            self._write(b"[ " + b"%d " * len(numbers) % tuple(numbers.tolist()) + b"]\n")
+        self._vector(np.asarray(values, dtype=kind).reshape(-1), b"%d ")
 
     def integer_pairs(self, values: Any, kind: str = "int32") -> None:
         """Write pairs of integers, (count, 2). Kaldi: WriteIntegerPairVector."""
-        numbers = np.asarray(values, dtype=kind).reshape(-1, 2)
+        self._vector(np.asarray(values, dtype=kind).reshape(-1, 2), b"%d,%d ")
+
+    def _vector(self, numbers: np.ndarray, form: bytes) -> None:
         if self.binary:
             self._write(struct.pack("<bi", numbers.itemsize, len(numbers)))
-            self.array(numbers, kind)
+            self.array(numbers, numbers.dtype)
         else:
-            self._write(b"[ " + b"%d,%d " * len(numbers) % tuple(numbers.reshape(-1).tolist()) + b"]\n")
+            self._write(b"[ " + form * len(numbers) % tuple(numbers.ravel().tolist()) + b"]\n")

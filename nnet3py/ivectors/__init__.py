@@ -34,25 +34,13 @@ if TYPE_CHECKING:
     from nnet3py.ivectors.training import ExtractorStats as ExtractorStats
     from nnet3py.ivectors.training import estimate as estimate
 
-_PUBLIC = {
-    "IvectorExtractor": "nnet3py.ivectors.extractor",
-    "UtteranceStats": "nnet3py.ivectors.extractor",
-    "Distribution": "nnet3py.ivectors.extractor",
-    "OnlineIvectors": "nnet3py.ivectors.online",
-    "OnlineModels": "nnet3py.ivectors.online",
-    "AdaptationState": "nnet3py.ivectors.online",
-    "ivectors_of_posteriors": "nnet3py.ivectors.online",
-    "ExtractorStats": "nnet3py.ivectors.training",
-    "StatsOptions": "nnet3py.ivectors.options",
-    "estimate": "nnet3py.ivectors.training",
-    "EstimationOptions": "nnet3py.ivectors.options",
-    "Plda": "nnet3py.ivectors.scoring",
-    "PldaTraining": "nnet3py.ivectors.scoring",
-    "linear_discriminants": "nnet3py.ivectors.scoring",
-    "Lda": "nnet3py.ivectors.scoring",
-    "equal_error_rate": "nnet3py.ivectors.scoring",
-    "EqualErrorRate": "nnet3py.ivectors.scoring",
-}
+_PUBLIC = {name: f"nnet3py.ivectors.{module}" for module, names in {
+    "extractor": "IvectorExtractor UtteranceStats Distribution",
+    "online": "OnlineIvectors OnlineModels AdaptationState ivectors_of_posteriors",
+    "training": "ExtractorStats estimate",
+    "options": "StatsOptions EstimationOptions",
+    "scoring": "Plda PldaTraining linear_discriminants Lda equal_error_rate EqualErrorRate",
+}.items() for name in names.split()}
 give_names(__name__, _PUBLIC, elsewhere(**{
     "extract ivector extract_ivector": "feats, ivector = nnet3py.front_end('model-folder')('a.wav')",
     "xvector": "nnet3py.xvector('speaker-model-folder', 'a.wav')", "eer": "equal_error_rate",

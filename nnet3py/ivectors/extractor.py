@@ -79,12 +79,10 @@ def check_posterior(num_gaussians: int, features: np.ndarray, posterior: Posteri
 
 
 class UtteranceTerms(NamedTuple):
-    """Terms of the problem whose solution is the i-vector of an utterance.
+    """Terms of the problem whose solution is the i-vector of an utterance, sums over Gaussians.
 
-    Attributes
-    ----------
-    linear : float64 (ivector dim,), sum over Gaussians of Mᵀ Σ⁻¹ times the sums of features
-    quadratic : float64 (ivector dim, ivector dim), sum over Gaussians of occupancy times Mᵀ Σ⁻¹ M
+    Summed are Mᵀ Σ⁻¹ times sums of features, float64 (ivector dim,), and occupancies times Mᵀ Σ⁻¹ M, (ivector dim,
+    ivector dim).
     """
 
     linear: np.ndarray
@@ -158,8 +156,7 @@ class IvectorExtractor:
     @cached_property
     def precisions(self) -> np.ndarray:
         """Inverse covariances times projections, float64 (gaussians, dim, ivector dim). Kaldi: Sigma_inv_M."""
-        projected: np.ndarray = self.inverses @ self.projections
-        return projected
+        return np.asarray(self.inverses @ self.projections)
 
     @cached_property
     def quadratics(self) -> np.ndarray:
@@ -178,8 +175,7 @@ class IvectorExtractor:
     @cached_property
     def log_constants(self) -> np.ndarray:
         """Logarithms of the densities' normalizers, without weights: float64 (gaussians,)."""
-        log_factors: np.ndarray = 0.5 * (np.linalg.slogdet(self.inverses)[1] - self.dim * math.log(2 * math.pi))
-        return log_factors
+        return np.asarray(0.5 * (np.linalg.slogdet(self.inverses)[1] - self.dim * math.log(2 * math.pi)))
 
     def prior_mean(self) -> np.ndarray:
         """Return float64 (ivector dim,): the mean of the prior."""
@@ -195,12 +191,9 @@ class IvectorExtractor:
                               unpacked(stats.gamma @ self.quadratics))
 
     def distribution(self, stats: UtteranceStats, terms: UtteranceTerms | None = None) -> Distribution:
-        """Compute the distribution of an utterance's i-vector. Kaldi: GetIvectorDistribution.
+        """Compute the distribution of an utterance's i-vector; ``terms`` are those of ``stats``, if computed already.
 
-        Parameters
-        ----------
-        stats : statistics of the utterance
-        terms : their terms, if the caller has computed them already
+        Kaldi: GetIvectorDistribution.
         """
         terms = terms or self.terms(stats)
         linear = terms.linear + self.prior_mean()
@@ -223,10 +216,7 @@ class IvectorExtractor:
     def weight_terms(self, gamma: np.ndarray, ivector: np.ndarray) -> WeightTerms:
         """Compute the quadratic approximation, near an i-vector, of the log-likelihood of the Gaussians' weights.
 
-        Parameters
-        ----------
-        gamma : float64 (gaussians,), occupancies
-        ivector : float64 (ivector dim,)
+        ``gamma`` is float64 (gaussians,), occupancies; ``ivector`` float64 (ivector dim,).
         """
         logs = self.weight_projections @ ivector
         weights = np.exp(logs - logs.max())
@@ -241,20 +231,16 @@ class IvectorExtractor:
     def read(cls, reader: TokenReader) -> IvectorExtractor:
         """Read an extractor; raise FormatError for anything else."""
         reader.expect("<IvectorExtractor>")
-        reader.expect("<w>")
-        by_ivector = read_matrix(reader, np.float64)
-        reader.expect("<w_vec>")
-        weights = read_vector(reader, np.float64)
-        reader.expect("<M>")
-        count = reader.integer()
+        by_ivector = reader.tagged("<w>", read_matrix, np.float64)
+        weights = reader.tagged("<w_vec>", read_vector, np.float64)
+        count = reader.tagged("<M>", TokenReader.integer)
         reader.check_count(count, 8, "Gaussians")
         if not count:
             raise reader.error("expected an extractor of one Gaussian or more, found none")
         projections = [read_matrix(reader, np.float64) for _ in range(count)]
         reader.expect("<SigmaInv>")
         inverses = [read_packed(reader, np.float64) for _ in range(count)]
-        reader.expect("<IvectorOffset>")
-        offset = reader.real()
+        offset = reader.tagged("<IvectorOffset>", TokenReader.real)
         reader.expect("</IvectorExtractor>")
         dim, ivector_dim = projections[0].shape
         fits = (all(projection.shape == (dim, ivector_dim) for projection in projections)
@@ -272,19 +258,15 @@ class IvectorExtractor:
     def write(self, writer: TokenWriter) -> None:
         """Write the extractor, as text or binary."""
         writer.token("<IvectorExtractor>")
-        writer.token("<w>")
-        write_matrix(writer, self.weight_projections)
-        writer.token("<w_vec>")
-        write_vector(writer, self.weights)
-        writer.token("<M>")
-        writer.integer(self.num_gaussians)
+        writer.tagged("<w>", write_matrix, self.weight_projections)
+        writer.tagged("<w_vec>", write_vector, self.weights)
+        writer.tagged("<M>", TokenWriter.integer, self.num_gaussians)
         for projection in self.projections:
             write_matrix(writer, projection)
         writer.token("<SigmaInv>")
         for triangle in packed(self.inverses):
             write_packed(writer, triangle)
-        writer.token("<IvectorOffset>")
-        writer.float64(self.offset)
+        writer.tagged("<IvectorOffset>", TokenWriter.float64, self.offset)
         writer.token("</IvectorExtractor>")
 
 
@@ -302,8 +284,7 @@ class WeightTerms(NamedTuple):
 def _floored_inverse(matrix: np.ndarray) -> np.ndarray:
     """Invert a symmetric matrix whose eigenvalues should be 1 or more; smaller ones are rounding errors, set to 1."""
     values, vectors = np.linalg.eigh(matrix)
-    repaired: np.ndarray = (vectors / np.maximum(values, 1.0)) @ vectors.T
-    return repaired
+    return np.asarray((vectors / np.maximum(values, 1.0)) @ vectors.T)
 
 
 class Auxf(NamedTuple):
@@ -317,12 +298,8 @@ def ivector_auxf(extractor: IvectorExtractor, stats: UtteranceStats, mean: np.nd
                  covariance: np.ndarray | None = None, terms: UtteranceTerms | None = None) -> Auxf:
     """Compute the auxiliary function of an i-vector, without the part that does not depend on the i-vector.
 
-    Parameters
-    ----------
-    extractor : model of i-vectors
-    stats : statistics of the utterance
-    mean, covariance : float64 (ivector dim,), and (ivector dim, ivector dim) for a distribution of the i-vector
-    terms : terms of the statistics, if the caller has computed them already
+    ``mean`` is float64 (ivector dim,), ``covariance`` (ivector dim, ivector dim) for a distribution of the i-vector;
+    ``terms`` are those of ``stats``, if computed already.
     """
     linear, quadratic = terms or extractor.terms(stats)
     acoustic = float(mean @ linear - 0.5 * mean @ quadratic @ mean)

@@ -37,13 +37,9 @@ _PITCH_COLUMNS = 3                     # columns of pitch that may follow the fe
 
 
 class Terms(NamedTuple):
-    """Contribution of some frames to :class:`EstimationStats`.
+    """Contribution of some frames, whose number is weighted by posteriors, to :class:`EstimationStats`.
 
-    Attributes
-    ----------
-    frames : number of frames, weighted by posteriors
-    linear : float64 (ivector dim,)
-    quadratic : float64 (ivector dim (ivector dim + 1) / 2,), packed lower triangle
+    ``linear`` is float64 (ivector dim,), ``quadratic`` float64 (ivector dim (ivector dim + 1) / 2,), packed.
     """
 
     frames: float
@@ -53,21 +49,11 @@ class Terms(NamedTuple):
 
 def terms_of_pieces(extractor: IvectorExtractor, features: np.ndarray, posterior: Posterior,
                     ends: np.ndarray) -> Iterator[Terms]:
-    """Compute the terms of successive pieces of an utterance.
+    """Compute the terms of successive pieces of an utterance; raise ShapeError as :func:`check_posterior`.
 
     Pieces are computed together, some at a time: few Gaussians have posteriors in each piece, so that the sums are
-    products of sparse matrices with matrices of all Gaussians.
-
-    Parameters
-    ----------
-    extractor : model of i-vectors
-    features : float32 (frames, dim)
-    posterior : posteriors of the extractor's Gaussians
-    ends : int (pieces,), ascending: the frame after each piece
-
-    Raises
-    ------
-    ShapeError : posteriors of other Gaussians or of another number of frames
+    products of sparse matrices with matrices of all Gaussians. ``features`` are float32 (frames, dim); ``ends`` is int
+    (pieces,), ascending, the frame after each piece.
     """
     check_posterior(extractor.num_gaussians, features, posterior)
     if len(ends) == 1 and int(ends[0]) == len(features):
@@ -107,12 +93,8 @@ def _terms_of_frames(extractor: IvectorExtractor, features: np.ndarray, posterio
 class EstimationStats:
     """The linear problem whose solution is the i-vector: ``quadratic`` x = ``linear``.
 
-    Parameters
-    ----------
-    ivector_dim : dimension of the i-vector
-    offset : prior mean of the first dimension
-    max_count : number of frames (times the scale of posteriors) above which the prior is scaled up with them; 0 for
-        never
+    The prior mean of the first dimension is ``offset``. ``max_count`` is the number of frames (times the scale of
+    posteriors) above which the prior is scaled up with them; 0 for never.
     """
 
     def __init__(self, ivector_dim: int, offset: float, max_count: float = 0.0) -> None:
@@ -136,11 +118,8 @@ class EstimationStats:
         self.count *= factor
         self.linear *= factor
         self.quadratic *= factor
-        if self.max_count == 0:
-            self._change_prior(1.0 - factor)
-        else:
-            self._change_prior((max(self.count, self.max_count) - factor * max(before, self.max_count))
-                               / self.max_count)
+        self._change_prior(1.0 - factor if self.max_count == 0 else (
+            max(self.count, self.max_count) - factor * max(before, self.max_count)) / self.max_count)
 
     def _change_prior(self, weight: float) -> None:
         self.linear[0] += self.offset * weight
@@ -243,11 +222,8 @@ class OnlineModels(OnlineSettings):
     def posteriors(self, features: np.ndarray, weights: np.ndarray) -> PrunedPosteriors:
         """Compute scaled posteriors of the UBM's Gaussians for each frame, and the log-likelihoods of the frames.
 
-        Parameters
-        ----------
-        features : float32 (frames, dim), normalized and transformed
-        weights : float32 (frames,), factors of the posteriors, which may be negative; for a small weight fewer
-            posteriors are kept
+        ``features`` are float32 (frames, dim), normalized and transformed. ``weights``, float32 (frames,), are factors
+        of the posteriors, which may be negative; for a small weight fewer posteriors are kept.
         """
         with np.errstate(divide="ignore"):
             least = np.minimum(_MOST_MIN_POST, np.float32(self.min_post) / np.abs(weights))

@@ -230,8 +230,7 @@ class Plda:
         double = tested.astype(np.float64)
         same = np.log(variance).sum() + ((double - mean) ** 2 / variance).sum(axis=1)
         other = np.log(apart).sum() + (double ** 2 / apart).sum(axis=1)
-        ratios: np.ndarray = -0.5 * (same - other)
-        return ratios
+        return np.asarray(-0.5 * (same - other))
 
     def smoothed(self, factor: float) -> Plda:
         """Return a model with ``factor`` times the variance between speakers added to that within speakers.
@@ -322,9 +321,8 @@ class PldaTraining:
             number = np.count_nonzero(has_count)
             between += number * covariance + expected.T @ expected
             within += count * (number * covariance + rest.T @ rest)
-        classes = len(self._counts)
-        self.within = symmetrized(within / (self._counts.sum() - classes + classes))
-        self.between = symmetrized(between / classes)
+        self.within = symmetrized(within / self._counts.sum())
+        self.between = symmetrized(between / len(self._counts))
 
     def model(self) -> Plda:
         """Return the model with the current covariances."""
@@ -352,8 +350,7 @@ def _main_directions(vectors: np.ndarray, target_energy: float) -> np.ndarray:
     while dim < len(values) and energy / values.sum() <= target_energy:
         energy += values[dim - 1]
         dim += 1
-    transform: np.ndarray = rotation[:, :dim].T
-    return transform
+    return np.asarray(rotation[:, :dim].T)
 
 
 def agglomerate(costs: np.ndarray, threshold: float, num_clusters: int = 1, max_size: float = np.inf,
@@ -414,8 +411,7 @@ def agglomerate(costs: np.ndarray, threshold: float, num_clusters: int = 1, max_
     left, places = np.unique(cluster, return_inverse=True)
     numbers = np.empty(len(left), dtype=np.int64)
     numbers[np.argsort(age[left], kind="stable")] = np.arange(len(left))
-    labels: np.ndarray = numbers[places.reshape(-1)]
-    return labels
+    return np.asarray(numbers[places.reshape(-1)])
 
 
 def agglomerate_in_parts(costs: np.ndarray, threshold: float, num_clusters: int = 1, max_size: float = np.inf,
@@ -436,5 +432,4 @@ def agglomerate_in_parts(costs: np.ndarray, threshold: float, num_clusters: int 
     sums = np.add.reduceat(np.add.reduceat(costs[np.ix_(order, order)].astype(np.float64), begins, axis=0), begins,
                            axis=1)
     second = agglomerate(sums / np.outer(sizes, sizes), threshold, num_clusters, max_size, sizes)
-    labels: np.ndarray = second[first]
-    return labels
+    return np.asarray(second[first])

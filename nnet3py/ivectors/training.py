@@ -123,33 +123,26 @@ class ExtractorStats:
     def read(cls, reader: TokenReader) -> ExtractorStats:
         """Read statistics; raise FormatError for anything else."""
         reader.expect("<IvectorExtractorStats>")
-        reader.expect("<TotAuxf>")
-        auxf = reader.real()
-        reader.expect("<gamma>")
-        gamma = read_vector(reader, np.float64)
-        reader.expect("<Y>")
-        count = reader.integer()
+        auxf = reader.tagged("<TotAuxf>", TokenReader.real)
+        gamma = reader.tagged("<gamma>", read_vector, np.float64)
+        count = reader.tagged("<Y>", TokenReader.integer)
         reader.check_count(count, 8, "Gaussians")
         cross = [read_matrix(reader, np.float64) for _ in range(count)]
-        scatter, quadratic, linear = (_read_named_matrix(reader, name) for name in ("<R>", "<Q>", "<G>"))
-        reader.expect("<S>")
-        num_second = reader.integer()
+        scatter, quadratic, linear = (reader.tagged(tag, read_matrix, np.float64) for tag in ("<R>", "<Q>", "<G>"))
+        num_second = reader.tagged("<S>", TokenReader.integer)
         reader.check_count(num_second, 8, "covariances")
         second = [read_packed(reader, np.float64) for _ in range(num_second)]
-        reader.expect("<NumIvectors>")
-        num_ivectors = reader.real()
-        reader.expect("<IvectorSum>")
-        ivector_sum = read_vector(reader, np.float64)
-        reader.expect("<IvectorScatter>")
-        ivector_scatter = read_packed(reader, np.float64)
+        num_ivectors = reader.tagged("<NumIvectors>", TokenReader.real)
+        ivector_sum = reader.tagged("<IvectorSum>", read_vector, np.float64)
+        ivector_scatter = reader.tagged("<IvectorScatter>", read_packed, np.float64)
         reader.expect("</IvectorExtractorStats>")
-        size = len(ivector_sum)
-        if (not count or len(gamma) != count or any(array.shape != (len(cross[0]), size) for array in cross)
+        size, dim = len(ivector_sum), len(cross[0]) if cross else 0
+        triangle = dim * (dim + 1) // 2
+        if (not count or len(gamma) != count or any(array.shape != (dim, size) for array in cross)
                 or scatter.shape != (count, size * (size + 1) // 2) or num_second not in (0, count)
-                or len({len(array) for array in second}) > 1 or len(ivector_scatter) != size * (size + 1) // 2):
+                or any(len(array) != triangle for array in second) or len(ivector_scatter) != size * (size + 1) // 2):
             raise reader.error(f"expected i-vector statistics of {count} Gaussians and i-vectors of dimension {size}, "
                                "found matrices of other sizes")
-        triangle = len(cross[0]) * (len(cross[0]) + 1) // 2
         return cls(auxf, gamma, np.stack(cross), scatter, quadratic, linear,
                    np.array(second).reshape(num_second, triangle), num_ivectors, ivector_sum, ivector_scatter)
 
@@ -157,46 +150,28 @@ class ExtractorStats:
         """Write the statistics, as text or binary."""
         self.flush()
         writer.token("<IvectorExtractorStats>")
-        writer.token("<TotAuxf>")
-        writer.float64(self.total_auxf)
-        writer.token("<gamma>")
-        write_vector(writer, self.gamma)
-        writer.token("<Y>")
-        writer.integer(len(self.cross))
+        writer.tagged("<TotAuxf>", TokenWriter.float64, self.total_auxf)
+        writer.tagged("<gamma>", write_vector, self.gamma)
+        writer.tagged("<Y>", TokenWriter.integer, len(self.cross))
         for matrix in self.cross:
             write_matrix(writer, matrix)
-        for name, matrix in (("<R>", self.scatter.astype(np.float32)),
-                             ("<Q>", self.weight_quadratic.astype(np.float32)), ("<G>", self.weight_linear)):
-            writer.token(name)
-            write_matrix(writer, matrix)
-        writer.token("<S>")
-        writer.integer(len(self.second))
+        writer.tagged("<R>", write_matrix, self.scatter.astype(np.float32))
+        writer.tagged("<Q>", write_matrix, self.weight_quadratic.astype(np.float32))
+        writer.tagged("<G>", write_matrix, self.weight_linear)
+        writer.tagged("<S>", TokenWriter.integer, len(self.second))
         for triangle in self.second:
             write_packed(writer, triangle)
-        writer.token("<NumIvectors>")
-        writer.float64(self.num_ivectors)
-        writer.token("<IvectorSum>")
-        write_vector(writer, self.ivector_sum)
-        writer.token("<IvectorScatter>")
-        write_packed(writer, self.ivector_scatter)
+        writer.tagged("<NumIvectors>", TokenWriter.float64, self.num_ivectors)
+        writer.tagged("<IvectorSum>", write_vector, self.ivector_sum)
+        writer.tagged("<IvectorScatter>", write_packed, self.ivector_scatter)
         writer.token("</IvectorExtractorStats>")
-
-
-def _read_named_matrix(reader: TokenReader, name: str) -> np.ndarray:
-    reader.expect(name)
-    return read_matrix(reader, np.float64)
 
 
 def utterance_auxf(extractor: IvectorExtractor, stats: UtteranceStats, distribution: Distribution,
                    terms: UtteranceTerms | None = None) -> float:
-    """Compute the whole auxiliary function of an utterance. Kaldi: GetAuxf.
+    """Compute the whole auxiliary function of an utterance from its statistics and the distribution of its i-vector.
 
-    Parameters
-    ----------
-    extractor : model of i-vectors
-    stats : statistics of the utterance
-    distribution : distribution of its i-vector
-    terms : terms of the statistics, if the caller has computed them already
+    ``terms`` are those of ``stats``, if computed already. Kaldi: GetAuxf.
     """
     used = stats.gamma > 0
     gamma = stats.gamma[used]
@@ -270,12 +245,11 @@ def _maximize_quadratic(quadratic: np.ndarray, linear: np.ndarray, start: np.nda
     ``linear`` and ``start`` are (rows, dim), ``quadratic`` (dim, dim).
     """
     scale = np.sqrt(np.maximum(np.diagonal(quadratic), 1.0e-300))
-    values, vectors = np.linalg.eigh(quadratic / np.outer(scale, scale))
+    scaled_start, scaled_quadratic = start * scale, quadratic / np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(scaled_quadratic)
     floor = max(1.0e-40, values.max() / 1.0e4)
     inverse = (vectors / np.maximum(values, floor)) @ vectors.T
-    scaled_start, scaled_quadratic = start * scale, quadratic / np.outer(scale, scale)
-    moved: np.ndarray = (scaled_start + (linear / scale - scaled_start @ scaled_quadratic) @ inverse) / scale
-    return moved
+    return np.asarray((scaled_start + (linear / scale - scaled_start @ scaled_quadratic) @ inverse) / scale)
 
 
 def _quadratic_objective(quadratic: np.ndarray, linear: np.ndarray, at: np.ndarray) -> np.ndarray:
@@ -283,8 +257,7 @@ def _quadratic_objective(quadratic: np.ndarray, linear: np.ndarray, at: np.ndarr
 
     The trace of its product with a matrix of weights is the weighted objective of :func:`_maximize_quadratic`.
     """
-    product: np.ndarray = linear @ at.T - 0.5 * (at @ quadratic @ at.T)
-    return product
+    return np.asarray(linear @ at.T - 0.5 * (at @ quadratic @ at.T))
 
 
 def _gaussians_with_data(stats: ExtractorStats, options: EstimationOptions) -> np.ndarray:
@@ -332,9 +305,9 @@ def _new_inverses(extractor: IvectorExtractor, stats: ExtractorStats, projection
         cross = stats.cross[number] @ projections[number].T
         raw[place] = (unpacked(stats.second[number]) - cross - cross.T + projections[number] @ unpacked(
             stats.scatter[number]) @ projections[number].T) / stats.gamma[number]
-    total = np.einsum("i,ide->de", stats.gamma[counted], raw) / stats.gamma[counted].sum() if len(counted) else None
-    if total is None:
+    if not len(counted):
         return inverses, 0.0
+    total = np.einsum("i,ide->de", stats.gamma[counted], raw) / stats.gamma[counted].sum()
     values, vectors = np.linalg.eigh(options.variance_floor_factor * total)
     floor = (vectors * np.maximum(values, 1.0e-4 * values.max())) @ vectors.T
     factor = np.linalg.cholesky(floor)
@@ -387,8 +360,7 @@ def _mean_to_first_axis(transform: np.ndarray, mean: np.ndarray) -> np.ndarray:
     if length < 1.0e-12:
         return transform
     normal /= length
-    mirrored: np.ndarray = transform - 2.0 * np.outer(normal, normal @ transform)
-    return mirrored
+    return np.asarray(transform - 2.0 * np.outer(normal, normal @ transform))
 
 
 def _diagonalizing_rotation(extractor: IvectorExtractor, transform: np.ndarray) -> np.ndarray:
@@ -400,8 +372,7 @@ def _diagonalizing_rotation(extractor: IvectorExtractor, transform: np.ndarray) 
     values, vectors = np.linalg.eigh(inverse.T @ mean_quadratic @ inverse)
     order = np.argsort(-np.abs(values), kind="stable")
     logger.info("Eigenvalues of Vavg:  [ %s]", "".join(f"{value:.6g} " for value in values[order]))
-    rows: np.ndarray = vectors.T[order]
-    return rows
+    return np.asarray(vectors.T[order])
 
 
 def _prior_gain(extractor: IvectorExtractor, mean: np.ndarray, covariance: np.ndarray, floored: np.ndarray,

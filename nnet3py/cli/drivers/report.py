@@ -23,13 +23,12 @@ def monitor(args: list[str], options: Options) -> int:
     from pathlib import Path
 
     from nnet3py.io.streams import write_text
-    from nnet3py.report.monitor import Monitor
+    from nnet3py.report.monitor import all_messages
     from nnet3py.report.training_logs import read_iterations
 
     iterations = read_iterations(Path(args[0]))
-    watch = Monitor()
-    lines = [line for count in range(1, len(iterations) + 1) for line in watch.check(iterations[:count])]
-    write_text("-", "".join(line + "\n" for line in lines or [f"no problems in {len(iterations)} iterations"]))
+    lines = all_messages(iterations) or [f"no problems in {len(iterations)} iterations"]
+    write_text("-", "".join(line + "\n" for line in lines))
     return 0
 
 

@@ -87,11 +87,11 @@ def chain_copy_egs(args: list[str], options: Options) -> int:
 
     def changing() -> _Kind:
         from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-        from nnet3py.egs.sequence_egs import SequenceSelector, rename_supervision, scale_supervision
+        from nnet3py.egs.changes import rename_output
+        from nnet3py.egs.sequence_egs import SequenceSelector, scale_supervision
 
         selector = SequenceSelector(options.frame_shift, options.left_context, options.right_context)
-        return _Kind(CHAIN_EXAMPLE, None if selector.changes_nothing else selector, scale_supervision,
-                     rename_supervision)
+        return _Kind(CHAIN_EXAMPLE, None if selector.changes_nothing else selector, scale_supervision, rename_output)
 
     return _copy(args, options, RAW_CHAIN_EXAMPLE, changing, CRandom(options.srand))
 

@@ -181,16 +181,11 @@ def cuda_gpu_available(args: list[str], options: Options) -> int:
     import socket
 
     from nnet3py.cli.process.option_groups import has_gpu_files
-    from nnet3py.ops import cuda as ops_cuda
 
     log.log(f"\n\n### IS CUDA GPU AVAILABLE? '{socket.gethostname()}' ###")
     if not has_gpu_files():
         print_error_text("### CUDA WAS NOT COMPILED IN! ###\nThis machine has no NVIDIA GPU that the process can see; "
                          "everything is computed on the CPU.\n")
-        return NO_SUPPORT
-    unusable = ops_cuda.why_not_usable()
-    if unusable:
-        print_error_text(f"### CUDA WAS NOT COMPILED IN! ###\n{unusable}; everything is computed on the CPU.\n")
         return NO_SUPPORT
     try:
         error = _largest_error()

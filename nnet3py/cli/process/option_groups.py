@@ -214,11 +214,10 @@ def why_no_gpu(busy: list[DeviceError] | None = None) -> str | None:
         return "this machine has no NVIDIA GPU that the process can see"
     try:
         from nnet3py.ops import get_ops
-        from nnet3py.ops.cuda import why_not_usable
         from nnet3py.ops.device import DeviceBusy
 
         get_ops("cuda")
-        return why_not_usable()
+        return None
     except (DeviceError, ImportError) as error:
         if busy is not None and isinstance(error, DeviceBusy):
             busy.append(error)
