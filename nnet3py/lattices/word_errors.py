@@ -161,7 +161,8 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
             places += [word, 0]
         sausages, times, spans = alignment.align(places)
         if decode and alignment.risk > risk_before + 1e-4:
-            logger.warning("The expected number of errors grew from %.6g to %.6g", risk_before, alignment.risk)
+            logger.warning("The expected number of word errors grew from %.6g to %.6g in an iteration of minimum Bayes "
+                           "risk decoding, which should lower it", risk_before, alignment.risk)
         risk_before = alignment.risk
         change = _choose(places, sausages) if decode else 0.0
         chosen = [place for place in range(len(places)) if places[place] or print_silence]
