@@ -19,7 +19,7 @@ from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import FileContent
-from nnet3py.io.streams import failed_command, open_input
+from nnet3py.io.streams import complete_input
 from nnet3py.transducers.fst import NO_STATE, Fst
 from nnet3py.transducers.fst_binary import const_tables, find_const_tables
 from nnet3py.transducers.fst_text import read_fst
@@ -142,10 +142,8 @@ class MappedTables(NamedTuple):
 @contextmanager
 def opened_content(rxfilename: str | os.PathLike[str]) -> Iterator[FileContent]:
     """Yield the content of a file or of a command's output; Nnet3Error if the command fails."""
-    with open_input(rxfilename) as stream:
+    with complete_input(rxfilename) as stream:
         yield FileContent(stream)
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
 
 
 def tables_of(fst: Fst) -> tuple[int, np.ndarray, np.ndarray]:

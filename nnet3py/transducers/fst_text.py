@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from nnet3py.io.holder import Holder
-from nnet3py.io.streams import failed_command, open_input, open_output
+from nnet3py.io.streams import complete_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst, finished_fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
@@ -48,13 +48,11 @@ def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
 
     FormatError for other bytes.
     """
-    with open_input(rxfilename or "-") as stream:
+    with complete_input(rxfilename or "-") as stream:
         reader = TokenReader(stream, path=stream.path, size=stream.size)
         if reader.at_end():
             raise reader.error("expected a graph, found nothing")
         fst = read_fst(reader)
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
     return fst
 
 
