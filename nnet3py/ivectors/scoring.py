@@ -175,8 +175,7 @@ class Plda:
 
     def write(self, writer: TokenWriter) -> None:
         """Write the model, as text or binary."""
-        writer.token("<Plda>")
-        write_vector(writer, self.mean)
+        writer.tagged("<Plda>", write_vector, self.mean)
         write_matrix(writer, self.transform)
         write_vector(writer, self.psi)
         writer.token("</Plda>")
