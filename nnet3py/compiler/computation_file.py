@@ -65,8 +65,10 @@ def read_request(reader: TokenReader) -> ComputationRequest:
     reader.expect("<ComputationRequest>")
     inputs = _read_list(reader, "<NumInputs>", "<Inputs>", _read_io)
     outputs = _read_list(reader, "<NumOutputs>", "<Outputs>", _read_io)
-    need_model_derivative = reader.tagged("<NeedModelDerivative>", TokenReader.boolean)
-    store_component_stats = reader.tagged("<StoreComponentStats>", TokenReader.boolean)
+    reader.expect("<NeedModelDerivative>")
+    need_model_derivative = reader.boolean()
+    reader.expect("<StoreComponentStats>")
+    store_component_stats = reader.boolean()
     reader.expect("</ComputationRequest>")
     return _with_position(reader, lambda: ComputationRequest(inputs, outputs, need_model_derivative,
                                                              store_component_stats))
@@ -84,8 +86,10 @@ def _read_io(reader: TokenReader) -> IoSpecification:
     name = reader.token()
     reader.expect("<NumIndexes>")
     reader.integer("uint64")                    # the list that follows has a count of its own
-    indexes = reader.tagged("<Indexes>", read_index_vector)
-    has_deriv = reader.tagged("<HasDeriv>", TokenReader.boolean)
+    reader.expect("<Indexes>")
+    indexes = read_index_vector(reader)
+    reader.expect("<HasDeriv>")
+    has_deriv = reader.boolean()
     reader.expect("</IoSpecification>")
     return _with_position(reader, lambda: IoSpecification(name, indexes, has_deriv))
 
@@ -103,8 +107,10 @@ def write_request(writer: TokenWriter, request: ComputationRequest) -> None:
         for io in ios:
             _write_io(writer, io)
         writer.newline_if_text()
-    writer.tagged("<NeedModelDerivative>", TokenWriter.boolean, request.need_model_derivative)
-    writer.tagged("<StoreComponentStats>", TokenWriter.boolean, request.store_component_stats)
+    writer.token("<NeedModelDerivative>")
+    writer.boolean(request.need_model_derivative)
+    writer.token("<StoreComponentStats>")
+    writer.boolean(request.store_component_stats)
     writer.token("</ComputationRequest>")
     writer.newline_if_text()
 
@@ -113,9 +119,12 @@ def _write_io(writer: TokenWriter, io: IoSpecification) -> None:
     writer.token("<IoSpecification>")
     writer.newline_if_text()
     writer.token(io.name)
-    writer.tagged("<NumIndexes>", TokenWriter.integer, len(io.indexes), "uint64")
-    writer.tagged("<Indexes>", write_index_vector, io.indexes)
-    writer.tagged("<HasDeriv>", TokenWriter.boolean, io.has_deriv)
+    writer.token("<NumIndexes>")
+    writer.integer(len(io.indexes), "uint64")
+    writer.token("<Indexes>")
+    write_index_vector(writer, io.indexes)
+    writer.token("<HasDeriv>")
+    writer.boolean(io.has_deriv)
     writer.newline_if_text()
     writer.token("</IoSpecification>")
     writer.newline_if_text()
@@ -132,7 +141,8 @@ def read_computation(reader: TokenReader) -> Computation:
     reader.expect("<NnetComputation>")
     version = 1
     if reader.peek_token() == "V":
-        version = reader.tagged("<Version>", TokenReader.integer)
+        reader.expect("<Version>")
+        version = reader.integer()
     if version != VERSION:
         raise reader.error(f"expected a computation of version {VERSION}, found version {version}",
                            hint="this only affects speed: it can be compiled again")
@@ -150,7 +160,8 @@ def read_computation(reader: TokenReader) -> Computation:
         _read_list(reader, f"<Num{name}>", f"<{name}>", lambda r: _at_least_minus_one(r, r.integer_pairs()))
         for name in ("IndexesMulti", "IndexesRanges"))
     result.commands = _read_list(reader, "<NumCommands>", "<Commands>", _read_command)
-    result.need_model_derivative = reader.tagged("<NeedModelDerivative>", TokenReader.boolean)
+    reader.expect("<NeedModelDerivative>")
+    result.need_model_derivative = reader.boolean()
     reader.expect("</NnetComputation>")
     return result
 
@@ -193,8 +204,10 @@ def _read_submatrix(reader: TokenReader) -> SubMatrix:
 
 def _read_debug_info(reader: TokenReader) -> MatrixDebugInfo:
     reader.expect("<MatrixDebugInfo>")
-    is_deriv = reader.tagged("<IsDeriv>", TokenReader.boolean)
-    nodes, indexes = reader.tagged("<Cindexes>", read_cindex_vector)
+    reader.expect("<IsDeriv>")
+    is_deriv = reader.boolean()
+    reader.expect("<Cindexes>")
+    nodes, indexes = read_cindex_vector(reader)
     reader.expect("</MatrixDebugInfo>")
     return MatrixDebugInfo(nodes, indexes, is_deriv)
 
@@ -229,7 +242,8 @@ def _read_text_command(reader: TokenReader) -> Command:
     name = reader.read_line().decode("latin-1")
     if name not in _TYPE_OF_NAME:
         raise reader.error(f"expected the name of a command, found '{name[:40]}'")
-    alpha = reader.tagged("<Alpha>", TokenReader.float32)
+    reader.expect("<Alpha>")
+    alpha = reader.float32()
     reader.expect("<Args>")
     args = tuple(reader.integer() for _ in range(NUM_ARGS))
     reader.expect("</Cmd>")
@@ -240,7 +254,8 @@ def write_computation(writer: TokenWriter, computation: Computation) -> None:
     """Write a computation; a fused command is written as the commands that it replaces."""
     computation = computation.unfused()
     writer.token("<NnetComputation>")
-    writer.tagged("<Version>", TokenWriter.integer, VERSION)
+    writer.token("<Version>")
+    writer.integer(VERSION)
     _write_list(writer, "<NumMatrices>", "<Matrices>", computation.matrices, _write_matrix_info)
     writer.newline_if_text()
     _write_list(writer, "<NumMatrixDebugInfo>", "<MatrixDebugInfo>", computation.debug_info, _write_debug_info)
@@ -258,7 +273,8 @@ def write_computation(writer: TokenWriter, computation: Computation) -> None:
     writer.newline_if_text()
     _write_list(writer, "<NumCommands>", "<Commands>", computation.commands, _write_command)
     writer.newline_if_text()
-    writer.tagged("<NeedModelDerivative>", TokenWriter.boolean, computation.need_model_derivative)
+    writer.token("<NeedModelDerivative>")
+    writer.boolean(computation.need_model_derivative)
     writer.token("</NnetComputation>")
     writer.newline_if_text()
 
@@ -266,8 +282,10 @@ def write_computation(writer: TokenWriter, computation: Computation) -> None:
 def _write_matrix_info(writer: TokenWriter, info: MatrixInfo) -> None:
     writer.token("<MatrixInfo>")
     writer.newline_if_text()
-    writer.tagged("<NumRows>", TokenWriter.integer, info.num_rows)
-    writer.tagged("<NumCols>", TokenWriter.integer, info.num_cols)
+    writer.token("<NumRows>")
+    writer.integer(info.num_rows)
+    writer.token("<NumCols>")
+    writer.integer(info.num_cols)
     if info.contiguous:
         writer.token("<StrideEqualNumCols>")
     writer.newline_if_text()
@@ -290,9 +308,11 @@ def _write_submatrix(writer: TokenWriter, info: SubMatrix) -> None:
 def _write_debug_info(writer: TokenWriter, info: MatrixDebugInfo) -> None:
     writer.token("<MatrixDebugInfo>")
     writer.newline_if_text()
-    writer.tagged("<IsDeriv>", TokenWriter.boolean, info.is_deriv)
+    writer.token("<IsDeriv>")
+    writer.boolean(info.is_deriv)
     writer.newline_if_text()
-    writer.tagged("<Cindexes>", write_cindex_vector, info.nodes, info.indexes)
+    writer.token("<Cindexes>")
+    write_cindex_vector(writer, info.nodes, info.indexes)
     writer.newline_if_text()
     writer.token("</MatrixDebugInfo>")
     writer.newline_if_text()
@@ -317,7 +337,8 @@ def _write_command(writer: TokenWriter, command: Command) -> None:
         writer.integer_vector(command.args[:max(used, default=0)])
     else:
         writer.raw(COMMANDS[command.type].name.encode() + b"\n")
-        writer.tagged("<Alpha>", TokenWriter.float32, command.alpha)
+        writer.token("<Alpha>")
+        writer.float32(command.alpha)
         writer.token("<Args>")
         for arg in command.args:
             writer.integer(arg)
@@ -385,7 +406,8 @@ def read_cache(reader: TokenReader, options: OptimizeOptions) -> list[Pair] | No
     theirs = read_optimize_options(reader)
     if dataclasses.replace(theirs, extend_matrices=options.extend_matrices, fuse=options.fuse) != options:
         return None
-    count = reader.tagged("<ComputationCacheSize>", TokenReader.integer)
+    reader.expect("<ComputationCacheSize>")
+    count = reader.integer()
     reader.expect("<ComputationCache>")
     reader.check_count(count, SMALLEST_PAIR, "computations")
     return [(read_request(reader), read_computation(reader)) for _ in range(count)]
@@ -395,7 +417,8 @@ def write_cache(writer: TokenWriter, options: OptimizeOptions, pairs: Iterable[P
     """Write a cache file: the optimizer's options, then requests and computations. Kaldi: ``--write-cache``."""
     kept = list(pairs)
     write_optimize_options(writer, options)
-    writer.tagged("<ComputationCacheSize>", TokenWriter.integer, len(kept))
+    writer.token("<ComputationCacheSize>")
+    writer.integer(len(kept))
     writer.token("<ComputationCache>")
     for request, computation in kept:
         write_request(writer, request)
