@@ -249,15 +249,19 @@ class ConvolutionComputation:
         height_in, height_out = (read_dim(reader, "<HeightInOut>") for _ in range(2))
         reader.expect("<NumTInOut>")
         num_t_in, num_t_out = (read_dim(reader, "<NumTInOut>") for _ in range(2))
-        num_images = reader.tagged("<NumImages>", read_dim, "<NumImages>")
+        reader.expect("<NumImages>")
+        num_images = read_dim(reader, "<NumImages>")
         reader.expect("<TempRowsCols>")
         temp_rows, temp_cols = reader.integer(), reader.integer()
-        num_steps = reader.tagged("<NumSteps>", TokenReader.integer)
+        reader.expect("<NumSteps>")
+        num_steps = reader.integer()
         reader.check_count(num_steps, 1, "steps")
         steps = []
         for _ in range(num_steps):
-            shift = reader.tagged("<TimeShift>", TokenReader.integer)
-            start = reader.tagged("<ParamsStartCol>", TokenReader.integer)
+            reader.expect("<TimeShift>")
+            shift = reader.integer()
+            reader.expect("<ParamsStartCol>")
+            start = reader.integer()
             reader.expect("<HeightMap>")
             steps.append(ConvolutionStep(shift, start, np.ascontiguousarray(reader.integer_vector(), dtype=np.int32)))
         reader.expect("</ConvComputation>")
@@ -279,9 +283,12 @@ class ConvolutionComputation:
             for size in sizes:
                 writer.integer(size)
         for step in self.steps:
-            writer.tagged("<TimeShift>", TokenWriter.integer, step.time_shift)
-            writer.tagged("<ParamsStartCol>", TokenWriter.integer, step.params_start_col)
-            writer.tagged("<HeightMap>", TokenWriter.integer_vector, step.height_map)
+            writer.token("<TimeShift>")
+            writer.integer(step.time_shift)
+            writer.token("<ParamsStartCol>")
+            writer.integer(step.params_start_col)
+            writer.token("<HeightMap>")
+            writer.integer_vector(step.height_map)
         writer.token("</ConvComputation>")
 
 

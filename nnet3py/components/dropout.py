@@ -335,7 +335,8 @@ class SpecAugmentTimeMaskComponentPrecomputedIndexes:
     def write(self, writer: TokenWriter) -> None:
         """Write the opening tag, the fields and the closing tag."""
         writer.token(f"<{type(self).__name__}>")
-        writer.tagged("<Indexes>", TokenWriter.integer, len(self.starts) - 1)
+        writer.token("<Indexes>")
+        writer.integer(len(self.starts) - 1)
         for begin, end in zip(self.starts[:-1], self.starts[1:], strict=True):
             writer.integer_vector(self.rows[begin:end])
         writer.token(f"</{type(self).__name__}>")
