@@ -17,6 +17,7 @@ from nnet3py import log
 from nnet3py.engine.threads import VARIABLE, bind_libraries
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "benchmarks"))      # tests import them by their names
 
 # Examples follow from the test's own code, so a failure repeats; no deadline, because a first call compiles.
 settings.register_profile("nnet3py", deadline=None, derandomize=True)
