@@ -55,7 +55,7 @@ def memory_bound(ops: Any, rng: np.random.Generator, shape: tuple[int, int]) -> 
     """Operations that take as long as their matrices are large."""
     rows, cols = shape
     dst, a, b = (rng.standard_normal((rows, cols + 32)).astype(np.float32)[:, :cols] for _ in range(3))
-    scratch, sums, doubles = np.empty(shape, np.float32), np.empty(cols, np.float32), np.zeros(cols)
+    scratch, sums = np.empty(shape, np.float32), np.empty(cols, np.float32)
     vec = rng.standard_normal(cols).astype(np.float32)
     indexes = rng.permutation(rows).astype(np.int32)
     generator = np.random.default_rng(0)
@@ -69,13 +69,9 @@ def memory_bound(ops: Any, rng: np.random.Generator, shape: tuple[int, int]) -> 
         ("mul_elements", lambda: ops.mul_elements(dst, a, b), lambda: np.multiply(a, b, out=dst), 3),
         ("mul_cols_vec", lambda: ops.mul_cols_vec(dst, a, vec), lambda: np.multiply(a, vec, out=dst), 2),
         ("add_row_sum", lambda: ops.add_row_sum(sums, a, 1.0, 0.0), lambda: np.sum(a, axis=0, out=sums), 1),
-        ("add_row_sum_sq_double", lambda: ops.add_row_sum_sq_double(doubles, a, 1.0),
-         lambda: np.add(doubles, np.sum(np.multiply(a, a, out=scratch), axis=0, dtype=np.float64), out=doubles), 1),
-        ("sum_sq", lambda: ops.sum_sq(a), lambda: np.einsum("ij,ij->", a, a), 1),
+        ("sum_product", lambda: ops.sum_product(a, a), lambda: np.einsum("ij,ij->", a, a), 1),
         ("random.fill_uniform", lambda: ops.random.fill_uniform(dst),
          lambda: generator.random(out=scratch, dtype=np.float32), 1),
-        ("random.fill_normal", lambda: ops.random.fill_normal(dst),
-         lambda: generator.standard_normal(out=scratch, dtype=np.float32), 1),
     ]
     for name, ours, numpys, passes in cases:
         yield Case(f"{name} {rows} x {cols}", ours, numpys, passes * size, "GB/s")

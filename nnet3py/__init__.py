@@ -63,7 +63,6 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.network.whole_model import set_dropout_test_mode as set_dropout_test_mode
     from nnet3py.network.whole_model import set_learning_rate as set_learning_rate
     from nnet3py.network.whole_model import unfreeze as unfreeze
-    from nnet3py.recognition.aligning import AlignedText as AlignedText
     from nnet3py.recognition.aligning import Aligner as Aligner
     from nnet3py.recognition.aligning import align as align
     from nnet3py.recognition.decode_arrays import DecodedPhones as DecodedPhones
@@ -80,6 +79,7 @@ if TYPE_CHECKING:      # for editors and type checkers, which do not run __getat
     from nnet3py.recognition.model_folder import read_model_folder as read_model_folder
     from nnet3py.recognition.options import DiarizationOptions as DiarizationOptions
     from nnet3py.recognition.recognizer import Recognizer as Recognizer
+    from nnet3py.recognition.results import AlignedText as AlignedText
     from nnet3py.recognition.results import Result as Result
     from nnet3py.recognition.results import Word as Word
     from nnet3py.recognition.stream import Stream as Stream
@@ -173,7 +173,7 @@ _PUBLIC = {
     "DiarizationOptions": "nnet3py.recognition.options",
     "Turn": "nnet3py.recognition.diarization",
     "Aligner": "nnet3py.recognition.aligning",
-    "AlignedText": "nnet3py.recognition.aligning",
+    "AlignedText": "nnet3py.recognition.results",
     "Recognizer": "nnet3py.recognition.recognizer",
     "Stream": "nnet3py.recognition.stream",
     "Result": "nnet3py.recognition.results",

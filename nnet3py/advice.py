@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 
-from nnet3py.config_line import did_you_mean
 from nnet3py.errors import NoSuchAttribute, UsageError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -64,6 +63,8 @@ class Advising:
         """Return the hint for a missing attribute; None if there is none."""
         if name.startswith("_"):
             return None
+        from nnet3py.config_line import did_you_mean  # commands start earlier without this module
+
         in_lower_case = re.sub("(?<=[a-z])(?=[A-Z])", "_", name).lower()         # Kaldi's names are like NumParameters
         public = [each for each in dir(self) if not each.startswith("_")]
         return (self._ELSEWHERE.get(name) or self._ELSEWHERE.get(in_lower_case)
@@ -99,6 +100,8 @@ def arguments_elsewhere(*settings: Any, **table: str) -> Callable[[Function], Fu
         def call(*arguments: Any, **given: Any) -> Any:
             for name in given:
                 if name not in names:
+                    from nnet3py.config_line import did_you_mean
+
                     raise UsageError(f"{function.__name__} has no argument {name}=",
                                      texts.get(name) or did_you_mean(name, names) or f"it has {', '.join(names)}")
             return function(*arguments, **given)

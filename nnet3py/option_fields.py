@@ -1,16 +1,18 @@
 """Declarations of options: name, type, default and help of an option in one place, for Python and commands. Light.
 
-An option is declared as a field of a dataclass by :func:`opt`, or as a :class:`Setting` in a table. Python code sets
-the field; commands, drivers and conf files of model folders read the declarations with :func:`settings_of`, and build
-the dataclass from a dict of option values with :func:`with_values`. :func:`like` copies a declaration for a program in
-which the option has another name or default.
+An option is declared as a field of a dataclass by :func:`opt`, or as a :class:`Setting` in a table. The decorator
+:func:`options_class` makes such dataclasses, faster than ``dataclass`` does. Python code sets the field; commands,
+drivers and conf files of model folders read the declarations with :func:`settings_of`, and build the dataclass from a
+dict of option values with :func:`with_values`. :func:`like` copies a declaration for a program in which the option has
+another name or default.
 """
 from __future__ import annotations
 
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from nnet3py import option_file
 from nnet3py.errors import UsageError
@@ -35,6 +37,64 @@ class Setting(NamedTuple):
     default: Any
     help: str
     choices: tuple[str, ...] = ()
+
+
+def _init(self: Any, *args: Any, **values: Any) -> None:
+    name, fields = type(self).__name__, dataclasses.fields(self)
+    positional = [field.name for field in fields if not field.kw_only]
+    repeated = values.keys() & set(positional[:len(args)])
+    if repeated or len(args) > len(positional):
+        raise TypeError(f"{name} got {', '.join(sorted(repeated))} twice" if repeated else
+                        f"{name} takes {len(positional)} values without names, {len(args)} were given")
+    values.update(zip(positional, args, strict=False))
+    for field in fields:
+        value = values.pop(field.name, field.default)
+        if value is dataclasses.MISSING:
+            if not callable(field.default_factory):
+                raise TypeError(f"{name} lacks a value for {field.name}")
+            value = field.default_factory()
+        self.__dict__[field.name] = value
+    if values:
+        raise TypeError(f"{name} has no field {', '.join(values)}")
+    if hasattr(self, "__post_init__"):
+        self.__post_init__()
+
+
+def _values(self: Any) -> tuple[Any, ...]:
+    return tuple(getattr(self, field.name) for field in dataclasses.fields(self))
+
+
+def _repr(self: Any) -> str:
+    fields = zip(dataclasses.fields(self), _values(self), strict=True)
+    return f"{type(self).__qualname__}({', '.join(f'{field.name}={value!r}' for field, value in fields)})"
+
+
+def _equal(self: Any, other: object) -> Any:
+    return _values(self) == _values(other) if type(self) is type(other) else NotImplemented
+
+
+def _refuse(self: Any, name: str, *value: Any) -> None:
+    raise dataclasses.FrozenInstanceError(f"{type(self).__name__}.{name} cannot be changed; dataclasses.replace copies")
+
+
+_METHODS = {"__init__": _init, "__repr__": _repr, "__eq__": _equal, "__hash__": None}
+_FROZEN_METHODS = {"__hash__": lambda self: hash(_values(self)), "__setattr__": _refuse, "__delattr__": _refuse}
+
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass as options_class
+else:
+    def options_class(cls: type | None = None, *, frozen: bool = False, kw_only: bool = False) -> Any:
+        """Make a dataclass with methods that all such classes share.
+
+        ``dataclasses.dataclass`` compiles methods for each class, which takes ten times as long: milliseconds, with
+        some classes of many fields, whenever a command is started.
+        """
+        if cls is None:
+            return partial(options_class, frozen=frozen, kw_only=kw_only)
+        for name, method in {**_METHODS, **(_FROZEN_METHODS if frozen else {})}.items():
+            setattr(cls, name, cls.__dict__.get(name) or method)
+        return dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
 
 
 class CheckedOptions:

@@ -54,10 +54,9 @@ class Stream:
 
 
 def api(*kinds: Any) -> Callable[[Any], Any]:
-    """Makes a function of the driver; its arguments are numbers: addresses where none is named."""
+    """Says how long the numbers are that a function of the driver takes."""
     def mark(function: Any) -> Any:
-        count = function.__code__.co_argcount - 1
-        function.kinds = kinds or (ctypes.c_size_t,) * count
+        function.kinds = kinds
         return function
 
     return mark
@@ -67,7 +66,11 @@ UINT, SIZE, INT = ctypes.c_uint, ctypes.c_size_t, ctypes.c_int
 
 
 class Driver:
-    """The functions of the driver that numba, cuda.bindings and nnet3py call, under their names."""
+    """The functions of the driver that numba, cuda.bindings and nnet3py call, under their names.
+
+    Their arguments are addresses and other numbers of 64 bits, unless :func:`api` says otherwise; arguments at the end
+    that play no part here are left out.
+    """
 
     def __init__(self) -> None:
         self.memory = Memory()
@@ -103,7 +106,24 @@ class Driver:
                     return BROKEN
             return 0
 
-        return ctypes.CFUNCTYPE(ctypes.c_int, *method.kinds)(call)
+        kinds = getattr(method, "kinds", (SIZE,) * (method.__code__.co_argcount - 1))
+        return ctypes.CFUNCTYPE(ctypes.c_int, *kinds)(call)
+
+    def _nothing(self):
+        """Do nothing."""
+
+    def _new(self, result):
+        """Answer with a new handle."""
+        self.put(result, self.new_handle())
+
+    def _same(self, result, given):
+        """Answer with what is given."""
+        self.put(result, given)
+
+    cuInit = cuLinkAddData = cuLinkDestroy = cuLibraryUnload = cuModuleUnload = _nothing
+    cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxSetFlags = _nothing
+    cuModuleLoadDataEx = cuLibraryLoadData = _new
+    cuLibraryGetModule = cuKernelGetFunction = cuMemHostGetDevicePointer = _same
 
     def new_handle(self) -> int:
         """A number that stands for something."""
@@ -143,60 +163,50 @@ class Driver:
         for stream in self.streams.values():
             self.finish(stream)
 
+    cuCtxSynchronize = cuDevicePrimaryCtxReset = finish_all
+
     def at_once(self, function: Any, *args: int) -> None:
         """Call a function that queues something in a stream, after all there is, and do it."""
         self.finish_all()
         function(*args, LEGACY)
         self.finish(self.streams[LEGACY])
 
-    @api(SIZE, UINT)
-    def cuStreamCreate(self, result, flags):
+    def cuStreamCreate(self, result):
         handle = self.new_handle()
         self.streams[handle] = Stream()
         self.put(result, handle)
 
-    @api(SIZE, UINT, INT)
-    def cuStreamCreateWithPriority(self, result, flags, priority):
-        self.cuStreamCreate(result, flags)
+    cuStreamCreateWithPriority = cuStreamCreate
 
-    @api()
     def cuStreamDestroy(self, stream):
         self.finish(self.streams.pop(stream))
 
-    @api()
     def cuStreamSynchronize(self, stream):
         if self.streams[stream].captured is not None:
             raise Refused(CAPTURING, "somebody waits for a stream that is capturing")
         self.finish_all() if stream == LEGACY else self.finish(self.streams[stream])
 
-    @api()
     def cuStreamQuery(self, stream):
         if self.streams[stream].waiting:
             raise Refused(NOT_READY, "")
 
-    @api(SIZE, SIZE, UINT)
-    def cuStreamWaitEvent(self, stream, event, flags):
+    def cuStreamWaitEvent(self, stream, event):
         self.queue(stream, lambda: self.cuEventSynchronize(event))
 
-    @api()
     def cuStreamIsCapturing(self, stream, status):
         self.put(status, int(self.streams[stream].captured is not None), INT)
 
-    @api()
     def cuStreamGetCtx(self, stream, result):
         self.put(result, CONTEXT)
 
-    @api(SIZE, UINT)
-    def cuEventCreate(self, result, flags):
+    def cuEventCreate(self, result):
         handle = self.new_handle()
         self.events[handle] = self.streams[LEGACY], object()
         self.put(result, handle)
 
-    @api()
     def cuEventDestroy(self, event):
         self.events.pop(event)
 
-    @api()
     def cuEventRecord(self, event, stream):
         def mark() -> None:
             pass
@@ -204,11 +214,9 @@ class Driver:
         self.events[event] = self.streams[stream], mark
         self.queue(stream, mark)
 
-    @api()
     def cuEventSynchronize(self, event):
         self.finish(*self.events[event])
 
-    @api()
     def cuEventQuery(self, event):
         stream, mark = self.events[event]
         if mark in stream.waiting:
@@ -216,73 +224,56 @@ class Driver:
 
     # -- graphs --------------------------------------------------------------------------------------------------------
 
-    @api(SIZE, INT)
-    def cuStreamBeginCapture(self, stream, mode):
+    def cuStreamBeginCapture(self, stream):
         if stream == LEGACY or self.streams[stream].captured is not None:
             raise Refused(CAPTURING, "a stream that cannot capture now")
         self.streams[stream].captured = []
 
-    @api()
     def cuStreamEndCapture(self, stream, result):
         captured, self.streams[stream].captured = self.streams[stream].captured, None
         handle = self.new_handle()
         self.graphs[handle] = captured
         self.put(result, handle)
 
-    @api()
     def cuGraphGetNodes(self, graph, nodes, count):
         self.put(count, len(self.graphs[graph]))
 
-    @api(SIZE, SIZE, ctypes.c_ulonglong)
-    def cuGraphInstantiateWithFlags(self, result, graph, flags):
+    def cuGraphInstantiateWithFlags(self, result, graph):
         handle = self.new_handle()
         self.graphs[handle] = list(self.graphs[graph])
         self.put(result, handle)
 
-    @api()
     def cuGraphLaunch(self, graph, stream):
         self.num_graph_launches += 1
         for work in self.graphs[graph]:
             self.queue(stream, work)
 
-    @api()
     def cuGraphDestroy(self, graph):
         self.graphs.pop(graph)
 
-    @api()
-    def cuGraphExecDestroy(self, graph):
-        self.graphs.pop(graph)
+    cuGraphExecDestroy = cuGraphDestroy
 
     # -- memory --------------------------------------------------------------------------------------------------------
 
-    @api()
     def cuMemAlloc(self, result, size):
         self.put(result, self.memory.allocate(size))
 
-    @api()
     def cuMemFree(self, address):
         self.finish_all()
         self.memory.free(address)
 
-    @api()
     def cuMemGetInfo(self, free, total):
         self.put(free, MEMORY // 2)
         self.put(total, MEMORY)
 
-    @api(SIZE, SIZE, UINT)
-    def cuMemHostAlloc(self, result, size, flags):
+    def cuMemHostAlloc(self, result, size):
         array = np.full(size, 255, np.uint8)
         self.pinned[array.ctypes.data] = array
         self.put(result, array.ctypes.data)
 
-    @api()
     def cuMemFreeHost(self, address):
         self.finish_all()
         del self.pinned[address]
-
-    @api(SIZE, SIZE, UINT)
-    def cuMemHostGetDevicePointer(self, result, address, flags):
-        self.put(result, address)
 
     @api(SIZE, INT, SIZE)
     def cuPointerGetAttribute(self, result, attribute, address):
@@ -312,7 +303,6 @@ class Driver:
         """Memory of the host as bytes."""
         return np.frombuffer((ctypes.c_ubyte * size).from_address(address), np.uint8)
 
-    @api()
     def cuMemcpyHtoDAsync(self, dst, src, size, stream):
         self.memory.part(dst, size)
         source = self.on_host(src, size)
@@ -324,7 +314,6 @@ class Driver:
 
         self.queue(stream, copy)
 
-    @api()
     def cuMemcpyDtoHAsync(self, dst, src, size, stream):
         self.memory.part(src, size)
 
@@ -337,22 +326,18 @@ class Driver:
                 raise Refused(CAPTURING, "a copy to memory that is not pinned, in a capture")
             self.finish(self.streams[stream])
 
-    @api()
     def cuMemcpyDtoDAsync(self, dst, src, size, stream):
         def copy() -> None:
             self.memory.part(dst, size)[:] = self.memory.part(src, size)
 
         self.queue(stream, copy)
 
-    @api()
     def cuMemcpyHtoD(self, dst, src, size):
         self.at_once(self.cuMemcpyHtoDAsync, dst, src, size)
 
-    @api()
     def cuMemcpyDtoH(self, dst, src, size):
         self.at_once(self.cuMemcpyDtoHAsync, dst, src, size)
 
-    @api()
     def cuMemcpyDtoD(self, dst, src, size):
         self.at_once(self.cuMemcpyDtoDAsync, dst, src, size)
 
@@ -366,65 +351,27 @@ class Driver:
 
     # -- modules and kernels -------------------------------------------------------------------------------------------
 
-    @api(UINT, SIZE, SIZE, SIZE)
     def cuLinkCreate(self, count, options, values, result):
         self.put(result, self.new_handle())
 
-    @api(SIZE, INT, SIZE, SIZE, SIZE, UINT, SIZE, SIZE)
-    def cuLinkAddData(self, state, kind, data, size, name, count, options, values):
-        pass
-
-    @api()
     def cuLinkComplete(self, state, result, size):
         self.kept.append(ctypes.create_string_buffer(b"\0" * 64))
         self.put(result, ctypes.addressof(self.kept[-1]))
         self.put(size, 64)
 
-    @api()
-    def cuLinkDestroy(self, state):
-        pass
-
-    @api(SIZE, SIZE, UINT, SIZE, SIZE)
-    def cuModuleLoadDataEx(self, result, image, count, options, values):
-        self.put(result, self.new_handle())
-
-    @api(SIZE, SIZE, SIZE, SIZE, UINT, SIZE, SIZE, UINT)
-    def cuLibraryLoadData(self, result, code, options, values, count, more, others, more_count):
-        self.put(result, self.new_handle())
-
-    @api()
-    def cuLibraryUnload(self, library):
-        pass
-
-    @api()
-    def cuLibraryGetModule(self, result, library):
-        self.put(result, library)
-
-    @api()
     def cuLibraryGetKernel(self, result, library, name):
         self.cuModuleGetFunction(result, library, name)
 
-    @api()
-    def cuKernelGetFunction(self, result, kernel):
-        self.put(result, kernel)
-
-    @api(SIZE, INT, SIZE, INT)
-    def cuKernelGetAttribute(self, result, attribute, kernel, device):
-        self.cuFuncGetAttribute(result, attribute, kernel)
-
-    @api()
-    def cuModuleUnload(self, module):
-        pass
-
-    @api()
     def cuModuleGetFunction(self, result, module, name):
         handle = self.new_handle()
         self.functions[handle] = ctypes.string_at(name).decode()
         self.put(result, handle)
 
-    @api(SIZE, INT, SIZE)
-    def cuFuncGetAttribute(self, result, attribute, function):
-        self.put(result, {0: 1024}.get(attribute, 0), INT)
+    @api(SIZE, INT)
+    def cuFuncGetAttribute(self, result, attribute):
+        self.put(result, 0 if attribute else 1024, INT)      # attribute 0: threads of a block at most
+
+    cuKernelGetAttribute = cuFuncGetAttribute
 
     @api(SIZE, UINT, UINT, UINT, UINT, UINT, UINT, UINT, SIZE, SIZE, SIZE)
     def cuLaunchKernel(self, function, grid_x, grid_y, grid_z, x, y, z, shared, stream, params, extra):
@@ -435,18 +382,12 @@ class Driver:
         self.kernels.check(arguments)
         self.queue(stream, lambda: self.kernels.run(name, (grid_x, grid_y), (x, y), arguments))
 
-    @api()
     def cuLaunchKernelEx(self, config, function, params, extra):
         sizes = (UINT * 7).from_address(config)
         self.cuLaunchKernel(function, *sizes, SIZE.from_address(config + 32).value, params, extra)
 
     # -- devices and contexts ------------------------------------------------------------------------------------------
 
-    @api(UINT)
-    def cuInit(self, flags):
-        pass
-
-    @api()
     def cuDriverGetVersion(self, result):
         self.put(result, 13000, INT)
 
@@ -457,43 +398,25 @@ class Driver:
 
     cuGetErrorString = cuGetErrorName
 
-    @api()
     def cuDeviceGetCount(self, result):
         self.put(result, 1, INT)
 
-    @api(SIZE, INT)
     def cuDeviceGet(self, result, number):
         self.put(result, number, INT)
 
-    @api(SIZE, INT, INT)
-    def cuDeviceGetName(self, result, size, device):
+    def cuDeviceGetName(self, result):
         ctypes.memmove(result, b"a card in place of a card\0", 26)
 
-    @api(SIZE, INT, INT)
-    def cuDeviceGetAttribute(self, result, attribute, device):
+    @api(SIZE, INT)
+    def cuDeviceGetAttribute(self, result, attribute):
         self.put(result, ATTRIBUTES.get(attribute, 0), INT)
 
-    @api(SIZE, INT)
-    def cuDeviceGetUuid(self, result, device):
+    def cuDeviceGetUuid(self, result):
         ctypes.memset(result, 7, 16)
 
-    @api(SIZE, INT)
-    def cuDevicePrimaryCtxRetain(self, result, device):
+    def cuDevicePrimaryCtxRetain(self, result):
         self.put(result, CONTEXT)
 
-    @api(INT)
-    def cuDevicePrimaryCtxRelease(self, device):
-        pass
-
-    @api(INT)
-    def cuDevicePrimaryCtxReset(self, device):
-        self.finish_all()
-
-    @api(INT, UINT)
-    def cuDevicePrimaryCtxSetFlags(self, device, flags):
-        pass
-
-    @api(INT, SIZE, SIZE)
     def cuDevicePrimaryCtxGetState(self, device, flags, active):
         self.put(flags, 0, UINT)
         self.put(active, 1, INT)
@@ -501,39 +424,27 @@ class Driver:
     def _stack(self) -> list[int]:
         return self.contexts.__dict__.setdefault("stack", [])
 
-    @api()
     def cuCtxGetCurrent(self, result):
         self.put(result, self._stack()[-1] if self._stack() else 0)
 
-    @api()
     def cuCtxSetCurrent(self, context):
         self._stack()[-1:] = [context]
 
-    @api()
     def cuCtxPushCurrent(self, context):
         self._stack().append(context)
 
-    @api()
     def cuCtxPopCurrent(self, result):
         self.put(result, self._stack().pop())
 
-    @api()
     def cuCtxGetDevice(self, result):
         self.put(result, 0, INT)
 
-    @api()
     def cuCtxGetApiVersion(self, context, result):
         self.put(result, 13000, UINT)
 
-    @api()
-    def cuCtxSynchronize(self):
-        self.finish_all()
-
-    @api()
     def cuIpcOpenMemHandle(self):
         raise Refused(NOT_SUPPORTED, "memory of other processes")
 
-    @api(SIZE, SIZE, INT, ctypes.c_uint64, SIZE)
     def cuGetProcAddress(self, symbol, result, version, flags, status):
         name = ctypes.string_at(symbol).decode()
         there = name in self.callbacks

@@ -12,6 +12,7 @@ from paths import DATA
 
 from nnet3py.components.registry import component_class
 from nnet3py.config_line import ConfigLine
+from nnet3py.index import NO_TIME
 from nnet3py.io.tokens import TokenReader
 
 CASES = DATA / "cases"
@@ -36,6 +37,29 @@ def read_text(kind, text: str | bytes):
     reader = TokenReader(io.BytesIO(data), size=len(data))
     reader.read_header()
     return kind.read(reader)
+
+
+def indexes_of(times, sequences=((0, 0), (1, 0))) -> np.ndarray:
+    """Indexes (n, t, x) of the pairs (n, x) in the compiler's order: t, then x, then n."""
+    return np.array([(n, t, x) for t in times for n, x in sequences], np.int32).reshape(-1, 3)
+
+
+def arranged(component, outputs: np.ndarray, exists=None, more: np.ndarray | None = None):
+    """Input and output rows as the component wants them, and its precomputed indexes.
+
+    Outputs without their inputs, of which those exist whose time ``exists`` says, are left out; None where all are.
+    """
+    wanted = component.input_indexes(outputs)
+    available = wanted[..., 1] != NO_TIME
+    if exists is not None:
+        available &= exists(wanted[..., 1])
+    computable, used = component.is_computable(outputs, available)
+    if not computable.any():
+        return None
+    inputs = wanted[computable][used[computable]]
+    inputs = np.unique(inputs if more is None else np.concatenate([inputs, more]), axis=0)
+    inputs, outputs = component.reorder_indexes(inputs, outputs[computable])
+    return inputs, outputs, component.precompute_indexes(inputs, outputs, True)
 
 
 class Draws:
@@ -113,8 +137,6 @@ def read_ark(path: Path) -> dict[str, np.ndarray]:
         out[key] = np.frombuffer(data, "<f4", rows * cols, end + 16).reshape(rows, cols).copy()
     return out
 
-
-# -- finite differences ----------------------------------------------------------------------------------------------
 
 STEP = 1e-6          # of the differences, in float64
 FINITE_DIFFERENCE = 1e-7   # relative: rounding 1e-16 / STEP, and STEP squared

@@ -74,9 +74,6 @@ def as_gradient(component: Component) -> Component:
     return gradient
 
 
-# -- rows --------------------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Rows:
     """What a component is given to know of its rows: their numbers and its own precomputed indexes."""
@@ -138,8 +135,6 @@ def _statistics(x: np.ndarray) -> None:
 
 # Components that are given more than any numbers: type -> what makes such inputs of normal numbers, in place.
 MEANINGFUL_INPUTS = {"StatisticsPoolingComponent": _statistics}
-
-# -- passes --------------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
+from command_lines import write_table
 
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR, read_matrices
 from nnet3py.io.tables import SequentialReader, TableWriter
@@ -52,9 +53,8 @@ def write_recipe_data(folder: Path, utterances: dict[str, int]) -> None:
     for part, count in utterances.items():
         source, target = RECIPE / "data" / part, folder / part
         target.mkdir(parents=True)
-        with TableWriter(f"ark:{target / 'feats.ark'}", FLOAT_MATRIX) as writer:
-            for key, feats in islice(read_matrices(f"ark:{source / 'feats.ark'}"), count):
-                writer.write(key, np.asarray(feats))
+        write_table(f"ark:{target / 'feats.ark'}", FLOAT_MATRIX, {
+            key: np.asarray(feats) for key, feats in islice(read_matrices(f"ark:{source / 'feats.ark'}"), count)})
         for name in ("ali.txt", "utt2spk", "text", "utt2num_frames"):
             lines = (source / name).read_text(encoding="utf-8").splitlines(keepends=True)
             (target / name).write_text("".join(lines[:count]), encoding="utf-8")

@@ -5,10 +5,10 @@ import gzip
 from pathlib import Path
 
 import numpy as np
+from command_lines import write_table
 from paths import DATA
 
 from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo, read_egs
-from nnet3py.io.tables import TableWriter
 
 FEAT_DIM, FRAMES_PER_EG, LEFT, RIGHT = 40, 8, 4, 3        # of tests/data/egs/compressed.ark
 NUM_CLASSES = 28
@@ -76,9 +76,7 @@ def write_egs(folder: Path, num_archives: int = 3, classes: int = NUM_CLASSES) -
     archives = {f"egs.{number + 1}.ark": examples[number:15:num_archives] for number in range(num_archives)}
     for name, held in {**archives, "combine.egs": examples[:6], "train_diagnostic.egs": examples[:5],
                        "valid_diagnostic.egs": examples[15:]}.items():
-        with TableWriter(f"ark:{folder / name}", EXAMPLE) as writer:
-            for key, eg in held:
-                writer.write(key, eg)
+        write_table(f"ark:{folder / name}", EXAMPLE, dict(held))
     info = {"num_archives": num_archives, "frames_per_eg": FRAMES_PER_EG, "feat_dim": FEAT_DIM, "ivector_dim": 0,
             "left_context": LEFT, "right_context": RIGHT, "left_context_initial": -1, "right_context_final": -1,
             "num_frames": 160, "egs_per_archive": 5}

@@ -64,10 +64,10 @@ def main(programs: str, folder: str, kind: str = "raw") -> None:
     """Train in ``folder`` with the stand-ins in ``programs``: a raw network, or a chain model (kind "chain")."""
     from nnet3py.drivers import executor as job_process
     from nnet3py.drivers.chain_training import ChainTraining
-    from nnet3py.drivers.frame_level import RawDnnTraining
+    from nnet3py.drivers.frame_level import RawTraining
     from nnet3py.drivers.options import ChainOptions, RawDnnOptions
 
-    class Training(RawDnnTraining):
+    class Training(RawTraining):
         def has_report(self) -> bool:
             return True
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import time
 import weakref
@@ -21,6 +22,15 @@ RATE = 8000
 WORD = RATE // 2             # samples
 DIGITS = "zero one two three four five six seven eight nine".split()
 living: weakref.WeakSet[FakeStream] = weakref.WeakSet()
+
+
+def in_loop(test: Callable[..., Any]) -> Callable[..., None]:
+    """Make a test of a coroutine function, which runs in an event loop."""
+    @functools.wraps(test)
+    def run(*args: Any, **values: Any) -> None:
+        asyncio.run(test(*args, **values))
+
+    return run
 
 
 class FakeResult(NamedTuple):

@@ -19,6 +19,22 @@ from nnet3py.network.nnet import Nnet
 
 NUM_PDFS = 28
 NO_NORMALIZATION = "--norm-means=false --norm-vars=false"
+CONFIG = """
+input-node name=input dim=40
+component name=affine type=NaturalGradientAffineComponent input-dim=40 output-dim=28
+component name=softmax type=LogSoftmaxComponent dim=28
+component-node name=affine component=affine input=input
+component-node name=softmax component=softmax input=affine
+output-node name=output input=softmax
+"""
+PREPARE_LANG = r"""
+mkdir -p dict
+(cat kaldi/lang/lexicon.txt; echo "<UNK> SIL") | sort -u > dict/lexicon.txt
+echo SIL | tee dict/silence_phones.txt > dict/optional_silence.txt
+awk '$2 > 0 && $1 != "SIL" { print $1 }' kaldi/lang/phones.txt > dict/nonsilence_phones.txt
+: > dict/extra_questions.txt
+utils/prepare_lang.sh --position-dependent-phones false dict "<UNK>" dict/tmp lang_words
+"""
 _TIMEOUT = 900           # seconds
 _SCRIPT = re.compile(r"(?:steps|utils)/[\w/.\-]+\.(?:sh|py|pl)")
 # Where the name of a program can stand in a shell script, also in a string that becomes a command; names have hyphens,
@@ -56,7 +72,7 @@ def write_scripts(folder: Path) -> None:
         f"export LC_ALL=C\nexport PATH={folder}/utils:{ROOT}/bin:{folder}/tools:/usr/bin:/bin\n")
 
 
-def write_work_folder(folder: Path, utterances: dict[str, int], jobs: int, config: str) -> Path:
+def write_work_folder(folder: Path, utterances: dict[str, int], jobs: int, config: str = CONFIG) -> Path:
     """Scripts, path.sh, data, a lang folder and a model, ``exp/tdnn``, with random parameters; returns ``folder``."""
     write_scripts(folder)
     write_kaldi_dirs(folder / "kaldi", utterances, jobs)
@@ -82,6 +98,11 @@ def run(work: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
                           env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     return done
+
+
+def shell(work: Path, script: str) -> str:
+    """What a script prints; it stops at the first command that fails."""
+    return run(work, "bash", "-euc", f". ./path.sh\n{script}").stdout
 
 
 def named_programs(text: str, is_python: bool = False) -> set[str]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from io_samples import read_table
 from paths import DATA
 
 from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.tables import SequentialReader
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
@@ -29,14 +29,12 @@ class Way(NamedTuple):
 
 def kaldi_lattices(name: str) -> dict[str, CompactLattice]:
     """Compact lattices of a step, such as ``decode/lat.ark``."""
-    with SequentialReader(f"ark:{LATTICE_DATA / name}", COMPACT_LATTICES) as reader:
-        return dict(reader)
+    return read_table(f"ark:{LATTICE_DATA / name}", COMPACT_LATTICES)
 
 
 def kaldi_raw_lattices(name: str):    # type: ignore[no-untyped-def]
     """Lattices of a step with a transition-id on each arc."""
-    with SequentialReader(f"ark:{LATTICE_DATA / name}", LATTICES) as reader:
-        return dict(reader)
+    return read_table(f"ark:{LATTICE_DATA / name}", LATTICES)
 
 
 def transition_model() -> TransitionModel:

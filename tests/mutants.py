@@ -36,7 +36,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -55,6 +55,7 @@ ALSO = {"cli": ("tests/test_cli_bin_files.py",),
 OF_OPTIONS = "tests/test_defaults.py"      # of each file that declares options
 LEFT_OUT = ("test_cuda_operations.py", "test_mutants.py")     # runs other test files; has sources in it
 MOST_TEST_FILES = 4       # of a module, besides those of its name
+MOST_OF_COMMANDS = 6      # of a module of commands: files that name them
 MOST_ENTERING = 16        # of a function, besides those of its module
 # A test file may take so much processor time on the unchanged copy.
 MOST_SECONDS = 150.0
@@ -200,13 +201,20 @@ def function_at(source: str, line: int) -> str:
 
 
 def own_tests(path: Path, tests: Sequence[Path], root: Path) -> list[Path]:
-    """The tests of a module's name, and those of operations that name some which it defines: most of them first."""
-    names = {node.name for node in ast.walk(ast.parse(text_of(path))) if isinstance(node, ast.FunctionDef)
-             and any("operation" in ast.unparse(decorator) for decorator in node.decorator_list)}
-    counts = {test: len(names & set(re.findall(r"\w+", text_of(test)))) for test in tests
-              if names and str(test.relative_to(root)).startswith(OF_OPERATIONS)}
-    of_operations = sorted(filter(counts.get, counts), key=lambda test: -counts[test])
-    return list(dict.fromkeys([*named_tests(module_name(str(path.relative_to(root))), root), *of_operations[:2]]))
+    """The tests of a module's name, and those that name most of its operations or of its commands."""
+    operations = {node.name for node in ast.walk(ast.parse(text_of(path))) if isinstance(node, ast.FunctionDef)
+                  and any("operation" in ast.unparse(decorator) for decorator in node.decorator_list)}
+    commands = set(re.findall(r'@kaldi_command\("([^"]+)', text_of(path)))
+    return list(dict.fromkeys([
+        *named_tests(module_name(str(path.relative_to(root))), root),
+        *_naming(operations, [test for test in tests if str(test.relative_to(root)).startswith(OF_OPERATIONS)])[:2],
+        *_naming(commands, tests)[:MOST_OF_COMMANDS]]))
+
+
+def _naming(names: Set[str], tests: Sequence[Path]) -> list[Path]:
+    """The tests in which some of the names stand, those with most of them first, and of these the shortest."""
+    counts = {test: len(names & set(re.findall(r"[\w-]+", text_of(test)))) for test in tests if names}
+    return sorted(filter(counts.get, counts), key=lambda test: -counts[test])
 
 
 def module_name(path: str) -> str:

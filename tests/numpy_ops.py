@@ -30,9 +30,6 @@ class NumpyRandom:
     def fill_uniform(self, dst: np.ndarray) -> None:
         dst[...] = self._rng.random(dst.shape)
 
-    def fill_normal(self, dst: np.ndarray) -> None:
-        dst[...] = self._rng.standard_normal(dst.shape)
-
     def begin_minibatch(self, seed: int, minibatch: int) -> None:
         self._rng = np.random.default_rng([seed, minibatch])
 

@@ -40,6 +40,12 @@ def trees() -> dict[Path, ast.Module]:
         gc.enable()
 
 
+def is_command(function: ast.FunctionDef) -> bool:
+    """Whether a function is decorated as a command, by ``kaldi_command`` or by a function that calls it."""
+    return any(isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id.endswith("command")
+               for call in function.decorator_list)
+
+
 def shared_folder(name: str) -> Path:
     """A folder of the reference material (``golden``, ``data``, ``bench``, ``check``); skips the test if absent."""
     base = Path(os.environ.get("NNET3PY_SHARED", ROOT.parent / "shared"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from command_lines import write_table
 from egs_source import DIM, NAMES, make_source
 
 from nnet3py.cli.main import load
@@ -12,7 +13,7 @@ from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader
 
 NUM_PHONES = 28
 
@@ -29,9 +30,7 @@ def _write_features(source: Path, model: TransitionModel) -> None:
             means = own[phones] + left[np.concatenate(([0], phones[:-1]))]
             frames = np.repeat(means, np.diff([*starts, len(ids)]), axis=0)
             found[key] = (frames + rng.normal(size=frames.shape)).astype(np.float32)
-    with TableWriter(f"ark,scp:{source}/own.ark,{source}/data/feats.scp", FLOAT_MATRIX) as writer:
-        for key in NAMES:
-            writer.write(key, found[key])
+    write_table(f"ark,scp:{source}/own.ark,{source}/data/feats.scp", FLOAT_MATRIX, {key: found[key] for key in NAMES})
 
 
 def make_data(path: Path) -> Path:

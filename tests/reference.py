@@ -11,8 +11,6 @@ from reference_pooling import *  # noqa: F403
 from reference_statistics_pooling import *  # noqa: F403
 from reference_structural import *  # noqa: F403
 
-# -- rows -------------------------------------------------------------------------------------------------------------
-
 
 def set_const(dst, value):
     dst[...] = value
@@ -69,9 +67,6 @@ def add_row_ranges(dst, src, ranges, alpha):
         dst[i] += alpha * src[begin:end].sum(axis=0) if begin >= 0 else 0
 
 
-# -- products ---------------------------------------------------------------------------------------------------------
-
-
 def keep(beta, dst):
     """beta dst, and zeros for beta 0 whatever dst holds."""
     return beta * dst.astype(np.float64) if beta else np.zeros(dst.shape)
@@ -92,9 +87,6 @@ def spliced_affine(dst, sums, src, weights, bias, scale, offset, starts, stride,
 def add_mat_mat(dst, a, b, alpha, beta, trans_a=False, trans_b=False):
     left, right = (a.T if trans_a else a), (b.T if trans_b else b)
     dst[...] = alpha * (left.astype(np.float64) @ right) + keep(beta, dst)
-
-
-# -- elementwise ------------------------------------------------------------------------------------------------------
 
 
 def add_vec_to_rows(dst, vec, alpha, beta):
@@ -125,58 +117,16 @@ def add_mat_elements(dst, a, b, alpha, beta):
     dst[...] = alpha * a * b + keep(beta, dst)
 
 
-def set_vec(dst, value):
-    dst[...] = value
-
-
-def copy_vec(dst, src, alpha):
-    dst[...] = alpha * src
-
-
-def add_vec(dst, src, alpha, beta):
-    dst[...] = alpha * src + keep(beta, dst)
-
-
-# -- reductions -------------------------------------------------------------------------------------------------------
-
-
 def add_row_sum(dst, src, alpha, beta):
     dst[...] = alpha * src.sum(axis=0, dtype=np.float64) + keep(beta, dst)
-
-
-def add_row_sum_sq(dst, src, alpha, beta):
-    add_row_sum_product(dst, src, src, alpha, beta)
 
 
 def add_row_sum_product(dst, a, b, alpha, beta):
     dst[...] = alpha * (a.astype(np.float64) * b).sum(axis=0) + keep(beta, dst)
 
 
-def add_row_sum_double(dst, src, alpha):
-    dst += alpha * src.sum(axis=0, dtype=np.float64)
-
-
-def add_row_sum_sq_double(dst, src, alpha):
-    dst += alpha * (src.astype(np.float64) ** 2).sum(axis=0)
-
-
-def add_col_sum_product(dst, a, b, alpha, beta):
-    dst[...] = alpha * (a.astype(np.float64) * b).sum(axis=1) + keep(beta, dst)
-
-
-def sum_sq(src):
-    return float((src.astype(np.float64) ** 2).sum())
-
-
 def sum_product(a, b):
     return float((a.astype(np.float64) * b).sum())
-
-
-def dot(a, b):
-    return float(a.astype(np.float64) @ b)
-
-
-# -- eigen ------------------------------------------------------------------------------------------------------------
 
 
 def symmetric_eigen(values, vectors, matrix, work):
@@ -185,9 +135,6 @@ def symmetric_eigen(values, vectors, matrix, work):
         return
     values[:], columns = np.linalg.eigh(matrix)
     vectors[:] = columns.T
-
-
-# -- random -----------------------------------------------------------------------------------------------------------
 
 
 def philox_words(count, seed, block, minibatch, component):
@@ -204,16 +151,6 @@ def philox_uniform(dst, seed, block, minibatch, component):
     dst[...] = ((words >> 8) * 2.0 ** -24)[:dst.size].reshape(dst.shape)
 
 
-def philox_normal(dst, seed, block, minibatch, component):
-    unit = (philox_words(dst.size, seed, block, minibatch, component) >> 8) * 2.0 ** -24
-    radius, angle = np.sqrt(-2 * np.log(unit[0::2] + 2.0 ** -25)), 2 * np.pi * unit[1::2]
-    pairs = np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=1)
-    dst[...] = pairs.reshape(-1)[:dst.size].reshape(dst.shape)
-
-
-# -- per_element ------------------------------------------------------------------------------------------------------
-
-
 def away_from_zero(scales, smallest):
     return np.where(np.abs(scales) >= smallest, scales, np.where(scales >= 0, smallest, -smallest))
 
@@ -224,9 +161,6 @@ def scale_and_offset(dst, src, scales, offsets, smallest):
 
 def scale_gradient_from_output(dst, y, dy, scales, offsets, smallest):
     dst[...] = dy * (y - offsets) / away_from_zero(scales, smallest)
-
-
-# -- objective ---------------------------------------------------------------------------------------------------------
 
 
 def copy_from_sparse(dst, row_starts, columns, values):
@@ -242,9 +176,6 @@ def sum_product_sparse(src, row_starts, columns, values):
         for k in range(row_starts[i], row_starts[i + 1]):
             total += float(src[i, columns[k]]) * float(values[k])
     return total
-
-
-# -- orthonormal ------------------------------------------------------------------------------------------------------
 
 
 def orthonormal_step(p, ratio, constraint):

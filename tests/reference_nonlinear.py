@@ -118,9 +118,6 @@ def relu_repair(repair, updated_counters, deriv_sum, counters, block_dim, lower,
     updated_counters[NUM_PROCESSED] += block_dim
 
 
-# -- recurrent --------------------------------------------------------------------------------------------------------
-
-
 def _lstm(src, params):
     """Parts, masks (rows, 1), and the nonlinearities' values i, f, g, o, u, with the cell c."""
     cells = params.shape[1]

@@ -3,8 +3,6 @@ from __future__ import annotations
 
 import numpy as np
 
-# -- structural -------------------------------------------------------------------------------------------------------
-
 
 def copy_cols(dst, src, indexes):
     for j, c in enumerate(indexes):
@@ -93,8 +91,6 @@ def truncate_gradient(dx, counters, dy, zeroing, scale, clipping_threshold, zero
     counters += np.array([(ratio >= 1).sum(), zeroed.sum(), len(dy), -zeroing.sum()]) * store
 
 
-# -- normalize --------------------------------------------------------------------------------------------------------
-
 FLOOR = 2.0 ** -66
 
 
@@ -162,9 +158,6 @@ def batch_norm_store_stats(count, total, total_square, memo, num_rows):
     count += num_rows
     total += num_rows * memo[0]
     total_square += num_rows * memo[1]
-
-
-# -- dropout ----------------------------------------------------------------------------------------------------------
 
 
 def dropout_elements(dst, src, draws, proportion):

@@ -6,9 +6,9 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+from io_samples import read_table
 from paths import DATA
 
-from nnet3py.io.tables import SequentialReader
 from nnet3py.network.model_file import read_nnet
 from nnet3py.rnnlm.folder import RnnlmOptions
 from nnet3py.rnnlm.network import RnnlmNetwork
@@ -59,5 +59,4 @@ def sentences(name: str = "text.int") -> dict[str, list[int]]:
 
 def rnnlm_lattices(name: str) -> dict[str, CompactLattice]:
     """Compact lattices of three utterances: decoded, without the old model's costs, or as Kaldi's programs rescored."""
-    with SequentialReader(f"ark:{RNNLM_DATA / name}.ark", COMPACT_LATTICES) as reader:
-        return dict(reader)
+    return read_table(f"ark:{RNNLM_DATA / name}.ark", COMPACT_LATTICES)

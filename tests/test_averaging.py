@@ -181,9 +181,6 @@ def test_what_cannot_be_compared():
         objective_changes(old, new, [eg])       # without context
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def folder(here):
     """The current folder, with old.raw, new.raw, p.raw and egs."""

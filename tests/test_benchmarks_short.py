@@ -106,7 +106,7 @@ FORMS = [
            rf".*sgemm {NUMBER} GFLOP/s .*": 1}, is_slow=True),
     Short("ops", ("--quick", "--runs=1", "--rounds=1", "--threads=2"),
           {r"cpu \(\S+, \w+, 2 threads\); microseconds, medians of 1 rounds": 1,
-           rf"\S+ .* +{NUMBER} +{NUMBER} +{NUMBER} +\d+\.\d G(?:FLOP|B)/s": 2 * 2 + 12}),
+           rf"\S+ .* +{NUMBER} +{NUMBER} +{NUMBER} +\d+\.\d G(?:FLOP|B)/s": 2 * 2 + 10}),
     Short("compile_kernels", ("--only=small_matrices",),
           {rf"(?:LLVM: optimizing|LLVM: machine code|numba: types) +{NUMBER} s +{NUMBER} %": 3,
            rf"1 kernels .besides {NUMBER} s for importing numba. +{NUMBER} s": 1}),

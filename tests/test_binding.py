@@ -58,13 +58,25 @@ output-node name=output input=d
 """
 
 
+def bind(nnet: Nnet, computation: Computation | ComputationRequest, update: Nnet | None = None,
+         stats: Nnet | None = None, arena: Arena | None = None) -> BoundComputation:
+    ops = get_ops("cpu")
+    if isinstance(computation, ComputationRequest):
+        computation = compile(nnet, computation)
+    return BoundComputation(computation, nnet, ops, arena or Arena(ops), update, stats)
+
+
+def exchanges(bound: BoundComputation) -> list[tuple[list[str], list[str]]]:
+    """The inputs and outputs of each stage."""
+    return [(list(stage.inputs), list(stage.outputs)) for stage in bound.stages()]
+
+
 @pytest.mark.parametrize("optimize", [True, False])
 @pytest.mark.parametrize("natural_gradient", [False, True])
 def test_a_run_allocates_nothing(optimize, natural_gradient):
     nnet, request = Nnet.from_config(LARGER), training_request(8, range(-4, 14), range(9))
     update = nnet if natural_gradient else nnet.as_gradient()
-    bound = BoundComputation(compile(nnet, request, optimize), nnet, get_ops("cpu"), Arena(get_ops("cpu")),
-                             update, nnet)
+    bound = bind(nnet, compile(nnet, request, optimize), update, nnet)
     given = matrices_for(nnet, request)
 
     def run() -> None:
@@ -93,82 +105,62 @@ def test_a_run_allocates_nothing(optimize, natural_gradient):
 
 
 def test_every_view_lies_in_the_arena():
-    nnet, request = Nnet.from_config(LSTM), training_request()
-    arena = Arena(get_ops("cpu"))
-    computation = compile(nnet, request)
-    bound = BoundComputation(computation, nnet, get_ops("cpu"), arena, nnet.as_gradient(), None)
+    nnet, arena = Nnet.from_config(LSTM), Arena(get_ops("cpu"))
+    bound = bind(nnet, training_request(), nnet.as_gradient(), arena=arena)
     assert arena.buffer.dtype == np.float32 and arena.buffer.size >= bound.plan.size > 0
-    for s, sub in enumerate(computation.submatrices):
+    assert bound.view(0) is None
+    for s, sub in enumerate(bound.computation.submatrices[1:], 1):
         view = bound.view(s)
-        if s == 0:
-            assert view is None
-            continue
         assert view.shape == (sub.num_rows, sub.num_cols) and view.base is not None
         assert np.shares_memory(view, arena.buffer)
 
 
 def test_stages_are_the_forward_and_the_backward_pass():
     nnet = Nnet.from_config(TDNN)
-    bound = BoundComputation(compile(nnet, training_request()), nnet, get_ops("cpu"), Arena(get_ops("cpu")),
-                             nnet.as_gradient(), None)
-    assert [(list(s.inputs), list(s.outputs)) for s in bound.stages()] == [(["input"], ["output"]),
-                                                                           (["output"], ["input"])]
+    bound = bind(nnet, training_request(), nnet.as_gradient())
+    assert exchanges(bound) == [(["input"], ["output"]), (["output"], ["input"])]
     assert all(stage.calls for stage in bound.stages())
-    ops = get_ops("cpu")
-    forward = BoundComputation(compile(nnet, forward_request()), nnet, ops, Arena(ops), None, None)
-    assert [(list(s.inputs), list(s.outputs)) for s in forward.stages()] == [(["input"], ["output"])]
+    assert exchanges(bind(nnet, forward_request())) == [(["input"], ["output"])]
 
 
-def test_an_output_is_read_before_what_follows_runs():
-    nnet, ops = Nnet.from_config(TDNN), get_ops("cpu")
+@pytest.mark.parametrize(("kind", "further", "expected"), [
+    (CommandType.PROVIDE_OUTPUT, 1, [(["input"], ["output"]), ([], [])]),      # read before the rest runs
+    (CommandType.ACCEPT_INPUT, 0, [([], []), (["input"], ["output"])])])       # taken after what comes before it
+def test_exchanges_are_in_the_order_of_commands(kind, further, expected):
+    nnet = Nnet.from_config(TDNN)
     computation = compile(nnet, forward_request())
     commands = list(computation.commands)
-    output = next(c for c, provide in enumerate(commands) if provide.type == CommandType.PROVIDE_OUTPUT)
-    commands.insert(output + 1, command(CommandType.SET_CONST, commands[output].args[0], alpha=7.0))
+    place = next(c for c, exchange in enumerate(commands) if exchange.type == kind)
+    commands.insert(place + further, command(CommandType.SET_CONST, commands[place].args[0], alpha=7.0))
     computation.set_commands(commands)
-    stages = BoundComputation(computation, nnet, ops, Arena(ops), None, None).stages()
-    assert [(list(stage.inputs), list(stage.outputs)) for stage in stages] == [(["input"], ["output"]), ([], [])]
-    assert len(stages[1].calls) == 1
-
-
-def test_an_input_is_taken_after_what_comes_before_it_has_run():
-    nnet, ops = Nnet.from_config(TDNN), get_ops("cpu")
-    computation = compile(nnet, forward_request())
-    commands = list(computation.commands)
-    accept = next(c for c, taking in enumerate(commands) if taking.type == CommandType.ACCEPT_INPUT)
-    commands.insert(accept, command(CommandType.SET_CONST, commands[accept].args[0], alpha=7.0))
-    computation.set_commands(commands)
-    stages = BoundComputation(computation, nnet, ops, Arena(ops), None, None).stages()
-    assert [(len(stage.calls) == 1, list(stage.inputs)) for stage in stages] == [(True, []), (False, ["input"])]
+    bound = bind(nnet, computation)
+    assert exchanges(bound) == expected
+    assert [len(stage.calls) for stage in bound.stages() if not stage.inputs] == [1]
 
 
 def test_an_input_that_is_an_output_is_given_back_before_its_derivative_comes():
-    nnet, ops = Nnet.from_config("input-node name=input dim=2\noutput-node name=output input=input\n"), get_ops("cpu")
+    nnet = Nnet.from_config("input-node name=input dim=2\noutput-node name=output input=input\n")
     given, wanted = (IoSpecification(name, grid(1, range(3)), True) for name in ("input", "output"))
-    bound = BoundComputation(compile(nnet, ComputationRequest([given], [wanted])), nnet, ops, Arena(ops), None, None)
-    assert [(list(s.inputs), list(s.outputs)) for s in bound.stages()] == [(["input"], ["output"]),
+    assert exchanges(bind(nnet, ComputationRequest([given], [wanted]))) == [(["input"], ["output"]),
                                                                            (["output"], ["input"])]
 
 
 def test_commands_without_effect_make_no_calls():
     nnet = Nnet.from_config(TDNN)
-    computation = compile(nnet, forward_request())
-    bound = BoundComputation(computation, nnet, get_ops("cpu"), Arena(get_ops("cpu")), None, None)
+    bound = bind(nnet, forward_request())
     silent = {CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX,
               CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT, CommandType.NO_OPERATION_PERMANENT,
               CommandType.NO_OPERATION, CommandType.NO_OPERATION_MARKER}
-    working = [c for c in computation.commands if c.type not in silent]
+    working = [c for c in bound.computation.commands if c.type not in silent]
     assert sum(len(stage.calls) for stage in bound.stages()) == len(working)
 
 
 def test_binding_again_after_the_arena_grew():
-    nnet = Nnet.from_config(TDNN)
-    ops = get_ops("cpu")
-    arena = Arena(ops)
-    small = BoundComputation(compile(nnet, forward_request(1)), nnet, ops, arena, None, None)
+    nnet, arena = Nnet.from_config(TDNN), Arena(get_ops("cpu"))
+    small = bind(nnet, forward_request(1), arena=arena)
     first = small.stages()
     assert small.stages() is first
-    BoundComputation(compile(nnet, forward_request(9)), nnet, ops, arena, None, None)
+    bind(nnet, forward_request(9), arena=arena)
     assert not vars(small)["_views"] and vars(small)["_buffer"].size == 0, "else it would keep the old block"
     second = small.stages()
     assert second is not first

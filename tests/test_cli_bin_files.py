@@ -42,15 +42,15 @@ def test_declarations_are_read_in_the_order_of_lists(tmp_path: Path) -> None:
     assert declared(tmp_path, """
 raise AssertionError("this module must not be imported")
 
-def wrapped(name, group, help):
-    return kaldi_command(name, group=group, help=help, usage="")
+def _command(name, group, help):
+    return kaldi_command(name, group, help, "")
 
-@wrapped("zebra", group="Models", help="Z.")
-@kaldi_command("nnet3-antelope", group="Models", help="A.", usage="", launcher=False)
+@_command("zebra", "Models", "Z.")
+@kaldi_command("nnet3-antelope", "Models", "A.", "", launcher=False)
 def first(args, options): ...
 
-second = kaldi_command("nnet3-copy", usage="", group="Models", help="C.")(first)
-lion = kaldi_command("lion", usage="", group="Start here", help="Roar: "
+second = kaldi_command("nnet3-copy", "Models", "C.", "")(first)
+lion = kaldi_command("lion", "Start here", "Roar: "
                      '"R".')(first)
 """) == [
         ("lion", "Start here", "room.module", 'Roar: "R".', True),
@@ -62,15 +62,15 @@ lion = kaldi_command("lion", usage="", group="Start here", help="Roar: "
 
 def test_a_damaged_table_is_not_read(tmp_path: Path) -> None:
     (tmp_path / TABLE_FILE.name).write_text("<<<<<<< HEAD\n")
-    assert declared(tmp_path, '@kaldi_command("a", group="Models", help="A.")\ndef a(): ...') == [
+    assert declared(tmp_path, '@kaldi_command("a", "Models", "A.")\ndef a(): ...') == [
         ("a", "Models", "room.module", "A.", True)]
 
 
 @pytest.mark.parametrize(("text", "message"), [
-    ('@kaldi_command("a", group="Modles", help="A.")\ndef a(): ...', "module.py, line 1: there is no heading 'Modles'"),
-    ('@kaldi_command("a", group="Models", help="A.")\n@kaldi_command("a", group="Models", help="B.")\ndef a(): ...',
+    ('@kaldi_command("a", "Modles", "A.")\ndef a(): ...', "module.py, line 1: there is no heading 'Modles'"),
+    ('@kaldi_command("a", "Models", "A.")\n@kaldi_command("a", "Models", "B.")\ndef a(): ...',
      "line 2: a is declared in room.module as well"),
-    ('@kaldi_command("a", group="Models", help=HELP)\ndef a(): ...', "line 1: .* must be literals"),
+    ('@kaldi_command("a", "Models", HELP)\ndef a(): ...', "line 1: .* must be literals"),
 ])
 def test_wrong_declarations(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(SystemExit, match=message):
@@ -78,8 +78,8 @@ def test_wrong_declarations(tmp_path: Path, text: str, message: str) -> None:
 
 
 def test_a_function_with_two_names_is_two_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    @kaldi_command("one", group="Models", help="Count.", usage="Usage: one", arguments=(0, 0))
-    @kaldi_command("two", group="Models", help="Count.", usage="Usage: two", arguments=(1, 1))
+    @kaldi_command("one", "Models", "Count.", "Usage: one", arguments=(0, 0))
+    @kaldi_command("two", "Models", "Count.", "Usage: two", arguments=(1, 1))
     def one(args: list[str], options: Options) -> int:
         return len(args)
 

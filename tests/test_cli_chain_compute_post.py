@@ -6,13 +6,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chain_graphs import three_phones
+from command_lines import write_table
 from graph_sums import denominator_log_prob
+from io_samples import read_table
 
 from nnet3py.cli.main import load
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.formats.matrices import write_matrix
 from nnet3py.io.object_files import write_object
-from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.transducers.fst_text import write_fst_file
 
@@ -27,15 +28,13 @@ TOLERANCE = 1e-5      # outputs and posteriors are float32
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> None:
     Nnet.from_config(CONFIG, seed=1).write("raw")
     write_fst_file("den.fst", three_phones())
     rng = np.random.default_rng(0)
-    with TableWriter("ark:feats", FLOAT_MATRIX) as writer:
-        writer.write("u1", rng.normal(size=(7, 4)).astype(np.float32))
-        writer.write("empty", np.zeros((0, 0), dtype=np.float32))
-        writer.write("u2", rng.normal(size=(12, 4)).astype(np.float32))
+    write_table("ark:feats", FLOAT_MATRIX, {
+        "u1": rng.normal(size=(7, 4)).astype(np.float32), "empty": np.zeros((0, 0), dtype=np.float32),
+        "u2": rng.normal(size=(12, 4)).astype(np.float32)})
 
 
 def run(name: str, *words: str) -> int:
@@ -43,8 +42,7 @@ def run(name: str, *words: str) -> int:
 
 
 def matrices(name: str) -> dict[str, np.ndarray]:
-    with SequentialReader(f"ark:{name}", FLOAT_MATRIX) as reader:
-        return dict(reader)
+    return read_table(f"ark:{name}", FLOAT_MATRIX)
 
 
 def test_posteriors_are_derivatives(capsys):

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chain_graphs import acceptor, three_phones
+from command_lines import write_table
 from graph_systems import SYSTEMS
 from io_samples import damaged
 from paths import DATA, ROOT
@@ -43,17 +44,15 @@ def egs(table: str) -> dict[str, NnetChainExample]:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """A folder with the three-phone system, its normalization FST, and features of one utterance."""
-    monkeypatch.chdir(tmp_path)
     tree, model = SYSTEMS["chain"]()
     write_object("tree", tree.write, True)
     write_object("0.trans_mdl", model.write, True)
     write_object("norm.fst", lambda writer: write_fst(writer, normalization_fst(three_phones())), True)
     Path("len").write_text(LENGTHS + "\n")
-    with TableWriter("ark:feats", FLOAT_MATRIX) as writer:
-        writer.write("u", np.arange(27 * 2, dtype=np.float32).reshape(27, 2))
-    return tmp_path
+    write_table("ark:feats", FLOAT_MATRIX, {"u": np.arange(27 * 2, dtype=np.float32).reshape(27, 2)})
+    return here
 
 
 @pytest.fixture
@@ -169,10 +168,8 @@ def test_frames_are_weighted_once_over_all_pieces() -> None:
 
 def test_given_weights_and_ivectors(errors: Errors) -> None:
     assert supervise() == 0
-    with TableWriter("ark:w", FLOAT_VECTOR) as writer:
-        writer.write("u", np.linspace(0.0, 1.0, 8).astype(np.float32))
-    with TableWriter("ark:iv", FLOAT_MATRIX) as writer:
-        writer.write("u", np.arange(9, dtype=np.float32).reshape(3, 3))
+    write_table("ark:w", FLOAT_VECTOR, {"u": np.linspace(0.0, 1.0, 8).astype(np.float32)})
+    write_table("ark:iv", FLOAT_MATRIX, {"u": np.arange(9, dtype=np.float32).reshape(3, 3)})
     cut = ["--num-frames=15", "--frame-subsampling-factor=3"]
     rest = ["norm.fst", "ark:feats", "ark:sup", "ark:out"]
     more = ["--deriv-weights-rspecifier=ark:w", "--online-ivectors=ark:iv", "--online-ivector-period=10"]
@@ -244,9 +241,8 @@ def test_unconstrained_examples(errors: Errors) -> None:
 def test_feat_that_are_no_numbers_and_broken_supervision(errors: Errors) -> None:
     assert supervise() == 0
     good = dict(read_supervisions("ark:sup"))["u"]
-    with TableWriter("ark:feats2", FLOAT_MATRIX) as writer:
-        writer.write("u", np.full((27, 2), np.nan, dtype=np.float32))
-        writer.write("v", np.zeros((27, 2), dtype=np.float32))
+    write_table("ark:feats2", FLOAT_MATRIX, {
+        "u": np.full((27, 2), np.nan, dtype=np.float32), "v": np.zeros((27, 2), dtype=np.float32)})
     with TableWriter("ark:sup2", SUPERVISION) as writer:
         writer.write("u", good)
         good.fst = acceptor(2, 0, [(0, 1, 1, 0.0)], {1: 0.0})
@@ -297,8 +293,7 @@ def test_damaged_files_give_one_clear_error(words: tuple[str, ...], folder: Path
     (folder / "lat").write_bytes(LATTICE)
     assert run("chain-get-supervision", "tree", "0.trans_mdl", "ark:len", "ark:sup1") == 0
     assert run("nnet3-chain-get-egs", "--num-frames=9", "ark:feats", "ark:sup1", "ark:raw") == 0
-    with TableWriter("ark:fsts", FST) as writer:
-        writer.write("u", training_graph())
+    write_table("ark:fsts", FST, {"u": training_graph()})
     found = re.search("<(.*)>", " ".join(words))
     assert found is not None
     filled = [word.replace(f"<{found[1]}>", "bad") for word in words]
@@ -316,9 +311,7 @@ def test_damaged_files_give_one_clear_error(words: tuple[str, ...], folder: Path
 
 
 def test_end_to_end_examples(errors: Errors) -> None:
-    with TableWriter("ark:fsts", FST) as writer:
-        for key in ("u", "v"):
-            writer.write(key, training_graph())
+    write_table("ark:fsts", FST, {key: training_graph() for key in ("u", "v")})
     cut = ["--frame-subsampling-factor=3", "--left-context=1", "--right-context=2", "--left-context-initial=0"]
     rest = ["norm.fst", "ark:feats", "ark:fsts", "0.trans_mdl", "ark:out"]
     assert run("nnet3-chain-e2e-get-egs", *cut, "--num-frames=27,28", "--compress=false", *rest) == 0

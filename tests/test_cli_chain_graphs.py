@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chain_graphs import acceptor, three_phones
+from command_lines import write_table
 from paths import DATA
 
 from nnet3py.chain.normalization import normalization_fst
@@ -13,7 +14,7 @@ from nnet3py.cli.main import load
 from nnet3py.hmm.topology import HmmTopology, chain_topology
 from nnet3py.hmm.tree import initial_transition_model, monophone_tree
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import FST, read_fst, write_fst_file
 
@@ -23,9 +24,7 @@ FATAL, USAGE = 255, 1
 SHEET = 2e-6          # costs are given with six decimals
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def run(name: str, *words: str) -> int:
@@ -94,9 +93,7 @@ def system():
 
 
 def convert(graphs: dict[str, Fst]) -> tuple[int, dict[str, Fst]]:
-    with TableWriter("ark:graphs", FST) as writer:
-        for key, graph in graphs.items():
-            writer.write(key, graph)
+    write_table("ark:graphs", FST, graphs)
     status = run("chain-make-num-fst-e2e", "model", "norm.fst", "ark:graphs", "ark:out")
     with SequentialReader("ark:out", FST) as reader:
         return status, dict(reader)
@@ -132,8 +129,7 @@ def test_no_graph_at_all():
 
 @pytest.mark.usefixtures("system")
 def test_graphs_of_another_model(capsys):
-    with TableWriter("ark:graphs", FST) as writer:
-        writer.write("u1", linear_graph(4))
+    write_table("ark:graphs", FST, {"u1": linear_graph(4)})
     assert run("chain-make-num-fst-e2e", "model", "norm.fst", "ark:graphs", "ark:out") == FATAL
     assert "utterance u1: expected a graph of transition-ids, 1 to 6, found labels from" in capsys.readouterr().err
     assert not Path("out").exists()

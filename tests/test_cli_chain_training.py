@@ -6,6 +6,7 @@ import re
 import numpy as np
 import pytest
 from chain_graphs import acceptor, chain_example, random_graph
+from command_lines import write_table
 from paths import shared_golden
 from runtime_cases import parameters
 from test_chain_trainer import NET, PDFS
@@ -15,7 +16,6 @@ from nnet3py.cli.egs.outputs import chain_acc_lda_stats
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import TableWriter
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.transducers.fst_text import write_fst
@@ -28,9 +28,7 @@ def write_fst_file(path, fst):
 
 
 def write_egs(name, examples):
-    with TableWriter(f"ark:{name}", CHAIN_EXAMPLE) as writer:
-        for key, eg in examples:
-            writer.write(key, eg)
+    write_table(f"ark:{name}", CHAIN_EXAMPLE, dict(examples))
 
 
 def example(seed, num_sequences=2, **settings):
@@ -38,14 +36,13 @@ def example(seed, num_sequences=2, **settings):
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with two networks, den.fst and merged examples."""
-    monkeypatch.chdir(tmp_path)
     for seed in (1, 2):
         Nnet.from_config(NET, seed=seed).write(f"{seed}.raw")
     write_fst_file("den.fst", random_graph(np.random.default_rng(1), 6, PDFS))
     write_egs("1.cegs", [(f"eg{seed}", example(seed)) for seed in range(5)])
-    return tmp_path
+    return here
 
 
 def lines(capfd):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import run, write_table
 
-from nnet3py.cli.main import load
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX, read_matrix_file
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader
 
 FLOAT = 1e-5        # float32 features of size around 10, normalized in float32
 DOUBLE = 1e-12
@@ -20,9 +20,8 @@ DIM = 3
 
 
 @pytest.fixture
-def feats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+def feats(here: Path) -> dict[str, np.ndarray]:
     """Features in feats.ark, and the maps of speakers."""
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     matrices = {key: (rng.standard_normal((length, DIM)) * [1, 4, 0.1] + [5, -3, 0]).astype(np.float32)
                 for key, length in LENGTHS.items()}
@@ -33,17 +32,11 @@ def feats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarr
 
 
 def write(name: str, matrices: dict[str, np.ndarray]) -> None:
-    with TableWriter(f"ark:{name}", FLOAT_MATRIX) as writer:
-        for key, matrix in matrices.items():
-            writer.write(key, matrix)
+    write_table(f"ark:{name}", FLOAT_MATRIX, matrices)
 
 
 def read(name: str, holder: object = FLOAT_MATRIX) -> dict[str, np.ndarray]:
     return dict(SequentialReader(f"ark:{name}", holder))    # type: ignore[arg-type]
-
-
-def run(name: str, *words: str, status: int = 0) -> None:
-    assert load(name).execute([*words]) == status
 
 
 def stats_of(frames: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -83,9 +76,7 @@ def test_statistics_of_everything_are_float(feats: dict[str, np.ndarray], capsys
 
 def test_weights(feats: dict[str, np.ndarray], capsys: pytest.CaptureFixture[str]) -> None:
     weights = {"a": np.linspace(0, 1, 9, dtype="f"), "b": np.ones(3, dtype="f")}
-    with TableWriter("ark:weights", FLOAT_VECTOR) as writer:
-        for key, vector in weights.items():
-            writer.write(key, vector)
+    write_table("ark:weights", FLOAT_VECTOR, weights)
     run("compute-cmvn-stats", "--weights=ark:weights", "ark:feats.ark", "ark:stats")
     found = read("stats", DOUBLE_MATRIX)
     assert list(found) == ["a"]
@@ -164,9 +155,8 @@ def test_a_constant_feature_is_floored(feats: dict[str, np.ndarray], capsys: pyt
 
 def test_without_means_features_are_copied_as_they_are(feats: dict[str, np.ndarray],
                                                        capsys: pytest.CaptureFixture[str]) -> None:
-    with TableWriter("ark:compressed", GENERAL_MATRIX) as writer:
-        for key, matrix in feats.items():
-            writer.write(key, CompressedMatrix.compress(matrix))
+    write_table("ark:compressed", GENERAL_MATRIX, {
+        key: CompressedMatrix.compress(matrix) for key, matrix in feats.items()})
     run("apply-cmvn", "--norm-means=false", "ark:is-not-read", "ark:compressed", "ark:out")
     assert Path("out").read_bytes() == Path("compressed").read_bytes()
     assert "Copied 3 utterances." in capsys.readouterr().err

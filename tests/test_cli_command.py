@@ -26,8 +26,8 @@ from nnet3py.errors import ArgumentsError, DeviceError, FormatError, UsageError
 
 
 def make(body: Callable[[list[str], Options], Any], arguments: tuple[int, int | None] = (2, 2)) -> KaldiCommand:
-    decorate = kaldi_command("nnet3-copy", group="Models", help="Copy it.",
-                             usage="\nCopy it.\nUsage: nnet3-copy [options] <in> <out>\n", arguments=arguments,
+    decorate = kaldi_command("nnet3-copy", "Models", "Copy it.",
+                             "\nCopy it.\nUsage: nnet3-copy [options] <in> <out>\n", arguments=arguments,
                              options=[BINARY, option("scale", float, 1.0, "Factor"), *DEVICE])
     return decorate(body)
 
@@ -120,7 +120,7 @@ def test_interrupt() -> None:
 def test_broken_pipe_is_quiet(run_launcher: Callable[..., Any], tmp_path: Any) -> None:
     script = tmp_path / "many.py"
     script.write_text("from nnet3py.cli.process.command import kaldi_command\n"
-                      "@kaldi_command('many', group='', help='', usage='', arguments=(0, 0))\n"
+                      "@kaldi_command('many', '', '', '', arguments=(0, 0))\n"
                       "def many(args, options):\n"
                       "    for i in range(200000):\n"
                       "        print(i)\n"

@@ -1,18 +1,24 @@
-"""nnet3-compute: outputs of utterances, i-vectors, priors, and what happens when something fails on the way."""
+"""nnet3-compute, nnet3-compute-batch and nnet3-compile: outputs, options, what goes wrong, reports."""
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import write_table
+from compiler_cases import CASES, RNN, read_request
+from compiler_cases import TDNN as COMPILED_TDNN
 from paths import DATA, shared_golden
 from runtime_cases import TDNN, assert_close, parameters
 
 import nnet3py
+from nnet3py import compile as compile_request
 from nnet3py.acoustic_model import read_model
-from nnet3py.cli.nnet.compute import compute
+from nnet3py.cli.main import load
+from nnet3py.cli.nnet.compute import compute, compute_batch
+from nnet3py.compiler.generate import generate_computation
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, read_matrices
-from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 
 KALDI_OUTPUT = 2e-4       # of the largest value: float32 sums in another order than Kaldi's
@@ -33,20 +39,17 @@ def features(frames: int, seed: int = 0, dim: int = 3) -> np.ndarray:
 FEATS = {"u1": features(23), "u2": features(7, 1), "u3": features(60, 2)}
 
 
-def write(path: str, matrices: dict[str, np.ndarray]) -> None:
-    with TableWriter(f"ark:{path}", FLOAT_MATRIX) as writer:
-        for key, matrix in matrices.items():
-            writer.write(key, matrix)
+def write(path: str, items: dict[str, np.ndarray], holder=FLOAT_MATRIX) -> None:
+    write_table(f"ark:{path}", holder, items)
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder, with n.raw, i.raw (with i-vectors) and feats.ark."""
-    monkeypatch.chdir(tmp_path)
     Nnet.from_config(TDNN).write("n.raw")
     Nnet.from_config(WITH_IVECTOR).write("i.raw")
     write("feats.ark", FEATS)
-    return tmp_path
+    return here
 
 
 def read(path: str = "out.ark") -> dict[str, np.ndarray]:
@@ -96,9 +99,7 @@ def test_priors_need_an_acoustic_model(folder, capfd):
 def test_ivectors_of_speakers(folder, capfd):
     (folder / "utt2spk").write_text("u1 s1\nu2 s2\nu3 s1\n")
     ivectors = {"s1": np.array([1, 2], np.float32), "s2": np.array([-3, 0.5], np.float32)}
-    with TableWriter("ark:iv.ark", FLOAT_VECTOR) as writer:
-        for key, vector in ivectors.items():
-            writer.write(key, vector)
+    write_table("ark:iv.ark", FLOAT_VECTOR, ivectors)
     assert compute.execute(["--ivectors=ark:iv.ark", "--utt2spk=ark:utt2spk", "i.raw", "ark:feats.ark",
                             "ark:out.ark"]) == 0
     affine = parameters(Nnet.from_config(WITH_IVECTOR))
@@ -178,3 +179,187 @@ def test_kaldi_s_numbers(tmp_path, monkeypatch):
     expected = next(path for path in golden.iterdir() if path.suffix == ".ark")
     for key, matrix in read_matrices(f"ark:{expected}"):
         assert_close(read(str(out))[key], np.asarray(matrix), KALDI_OUTPUT)
+
+
+MODEL = str(DATA / "network" / "am-priors.mdl")
+
+
+def utterances(dim: int = 3) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return {f"u{i}": rng.standard_normal((n, dim), dtype=np.float32) for i, n in enumerate((23, 7, 60, 23, 131))}
+
+
+@pytest.fixture
+def batch_folder(folder):
+    """The folder, with the features of five utterances, feats."""
+    write("feats", utterances())
+    return folder
+
+
+def outputs(path: str = "out") -> dict[str, np.ndarray]:
+    return dict(read_matrices(f"ark:{path}"))
+
+
+@pytest.mark.parametrize("options", [
+    [], ["--frames-per-chunk=10", "--minibatch-size=2"], ["--frame-subsampling-factor=3", "--apply-exp=true"],
+    ["--acoustic-scale=0.5", "--extra-left-context-initial=2", "--edge-minibatch-size=1"],
+    ["--ensure-exact-final-context=true", "--partial-minibatch-factor=0"]])
+def test_output_of_nnet3_compute(batch_folder, options):
+    assert compute_batch.execute([*options, "n.raw", "ark:feats", "ark:out"]) == 0
+    known = [word for word in options if not re.match("--(.*minibatch|ensure)", word)]
+    assert compute.execute([*known, "n.raw", "ark:feats", "ark:expected"]) == 0
+    found, expected = outputs(), outputs("expected")
+    assert list(found) == list(expected) == list(utterances())
+    for key, value in expected.items():
+        assert_close(found[key], value)
+
+
+def test_priors(batch_folder):
+    write("feats", utterances(read_model(MODEL).nnet.input_dim("input")))
+    assert compute_batch.execute(["--use-priors=true", MODEL, "ark:feats", "ark:out"]) == 0
+    assert compute.execute(["--use-priors=true", MODEL, "ark:feats", "ark:expected"]) == 0
+    for key, value in outputs("expected").items():
+        assert_close(outputs()[key], value)
+
+
+def test_lines(batch_folder, capfd):
+    assert compute_batch.execute(["n.raw", "ark:feats", "ark:out"]) == 0
+    err = capfd.readouterr().err
+    assert re.search(r"^LOG \(nnet3-compute-batch\[5\.5\]:main\(\):\S+\) Time taken [0-9.e+-]+s$", err, re.MULTILINE)
+    assert re.search(r"\) Done 5 utterances, failed for 0$", err, re.MULTILINE)
+
+
+def test_utterances_that_fail(batch_folder, capfd):
+    feats = utterances()
+    feats["u1"][3, 2] = np.inf
+    feats["empty"] = np.zeros((0, 0), dtype=np.float32)
+    write("feats", feats)
+    write("iv", {key: np.ones(2, dtype=np.float32) for key in feats if key != "u3"}, FLOAT_VECTOR)
+    words = ["--ivectors=ark:iv", "i.raw", "ark:feats"]
+    assert compute_batch.execute([*words, "ark:out"]) == compute.execute([*words, "ark:expected"]) == 0
+    err = capfd.readouterr().err
+    assert list(outputs()) == list(outputs("expected")) == ["u0", "u2", "u4"]
+    assert err.count(") Done 3 utterances, failed for 3\n") == err.count("Zero-length utterance: empty") == 2
+    assert err.count("No iVector available for utterance u3") == 2 and "Skipping utterance u1: " in err
+
+
+def test_online_ivectors_in_batches(batch_folder, capfd):
+    write("iv", {key: np.tile(np.arange(len(feats) // 10 + 1, dtype=np.float32)[:, None], 2)
+                 for key, feats in utterances().items() if key != "u1"})
+    assert compute_batch.execute(["--online-ivectors=ark:iv", "--online-ivector-period=10", "--frames-per-chunk=10",
+                                  "i.raw", "ark:feats", "ark:out"]) == 0
+    assert list(outputs()) == ["u0", "u2", "u3", "u4"]
+    assert "No online iVector available for utterance u1" in capfd.readouterr().err
+    assert compute.execute(["--online-ivectors=ark:iv", "--online-ivector-period=10", "--frames-per-chunk=10",
+                            "i.raw", "ark:feats", "ark:expected"]) == 0
+    # Chunks of nnet3-compute take the row of their frame 4, those of the other of their frame 5: the same one here.
+    assert_close(outputs()["u2"], outputs("expected")["u2"])
+
+
+@pytest.mark.parametrize(("words", "status", "message"), [
+    (["--minibatch-size=0", "n.raw", "ark:feats"], 255, "--minibatch-size=0 must be 1 or more"),
+    (["--partial-minibatch-factor=2", "n.raw", "ark:feats"], 255, "--partial-minibatch-factor=2"),
+    (["i.raw", "ark:feats"], 255, "utterance u0: Neural net expects 'ivector' features with dimension 2 but you"),
+    (["--use-priors=true", "n.raw", "ark:feats"], 255, "found a raw network"),
+    (["--ivectors=ark:feats", "--online-ivectors=ark:feats", "i.raw", "ark:feats"], 255, "cannot both be given"),
+    (["n.raw", "ark:missing"], 255, "missing")])
+def test_errors_of_batches_leave_no_output(batch_folder, capfd, words, status, message):
+    assert compute_batch.execute([*words, "ark:out"]) == status
+    assert message in capfd.readouterr().err and not (batch_folder / "out").exists()
+
+
+def test_nothing_done(batch_folder):
+    write("feats", {})
+    assert compute_batch.execute(["n.raw", "ark:feats", "ark:out"]) == 1
+
+
+COMMAND = load("nnet3-compile")
+
+
+@pytest.fixture
+def model(here: Path) -> str:
+    Nnet.from_config(COMPILED_TDNN).write("tdnn.raw")
+    return "tdnn.raw"
+
+
+def report(words: list[str], capfd: pytest.CaptureFixture[str]) -> str:
+    assert COMMAND.execute(words) == 0
+    return capfd.readouterr().out
+
+
+def test_the_natural_request(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    text = report(["--frames=6", "--frame-subsampling-factor=3", "--num-sequences=2", "--train", model], capfd)
+    assert "input-0: name=input, has-deriv=false, indexes=[(0,-4:7), (1,-4:7)]" in text
+    assert "output-0: name=output, has-deriv=true, indexes=[(0,0), (0,3), (1,0), (1,3)]" in text
+    for heading in ("# Passes", "# Commands by kind", "# Listing: optimized", "# Matrices", "# Peak memory",
+                    "# Operations"):
+        assert f"\n{heading}" in text
+    assert "need-model-derivative: true" in text and "\nmove-sizing-commands " in text
+    short = report(["--summary", "--frames=6", model], capfd)
+    assert "# Passes" in short and "# Listing" not in short and "# Matrices" not in short
+
+
+def test_recorded_requests(capfd: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    nnet = Nnet.from_config((CASES / "rnn-simple" / "config.txt").read_text())
+    nnet.write(str(tmp_path / "raw"))
+    asked = CASES / "rnn-simple" / "request.txt"
+    text = report(["--passes=unoptimized", f"--request={asked}", str(tmp_path / "raw")], capfd)
+    assert generate_computation(nnet, read_request(asked)).describe(nnet) in text
+    assert compile_request(nnet, read_request(asked), shortcut=False).describe(nnet) in text
+
+
+def test_ranges_passes_and_drawings(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["--input=input:-4:4", "--output=output:0:2", "--input-derivs=input", "--svg=drawn"]
+    text = report([*words, "--passes=convert-addition,unoptimized", model], capfd)
+    assert "# Listing: unoptimized\n" in text and "# Listing: convert-addition\n" in text
+    assert "name=input, has-deriv=true" in text and "need-model-derivative: false" in text
+    assert sorted(path.name for path in Path("drawn").iterdir()) == ["graph.svg", "memory.svg", "network.svg"]
+    COMMAND.execute([*words, "--summary", model])
+    said = capfd.readouterr().err
+    assert all(f"Wrote drawn/{name}.svg\n" in said for name in ("network", "graph", "memory"))
+    everything = report([*words, "--verbose-passes", model], capfd)
+    assert everything.count("# Listing: ") > text.count("# Listing: ") and "(it changed nothing)" in everything
+
+
+def test_passes_can_be_switched_off(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    text = report(["--train", "--optimization.convert-addition=false", model], capfd)
+    assert "convert-addition" not in text and "optimize-row-ops" in text
+    assert "optimize-row-ops" not in report(["--optimization.optimize=false", model], capfd)
+
+
+def test_statistics_are_asked_for(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "store-component-stats: true" in report(["--store-stats", model], capfd)
+
+
+@pytest.mark.parametrize("words, message", [
+    (["--passes=nonsense"], "no pass 'nonsense' ran"), (["--input=input:0:5"], "give --output"),
+    (["--input=input:5:0", "--output=output:0"], "holds no times"), (["--frames=0"], "1 is the least"),
+    (["--output=output:0"], "has a range of frames, but --input was not given"), (["--request=nowhere"], "nowhere"),
+    (["--request=tdnn.raw"], "line 1 of the request is not understood"),
+    (["--request=nowhere", "--frames=3"], "--frames has no effect with --request"),
+    (["--input=input:0:9", "--output=output:4", "--frames=3"], "--frames has no effect with --input"),
+    (["--input=x:0", "--output=output:0"], "no input with name x"), (["--output=x"], "no output with name x"),
+    (["--input=input:0:3", "--output=output:0:5"], "output(0,0) needs b(0,0) needs r(0,-3) needs a(0,-3) needs input"),
+    (["--train", "--input-derivs=x"], "is not an input of the request"), (["--num-sequences=0"], "1 is the least"),
+    (["--num-sequences=2000000000"], "are the most"), (["--frames=2000000000"], "are the most"),
+    (["--svg=tdnn.raw/x"], "cannot be made"), (["--svg=tdnn.raw"], "cannot be made"),
+    (["--extra-left-context=-1"], "--extra-right-context=0: expected 0 or more")])
+def test_what_is_refused(model: str, words: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert COMMAND.execute([*words, model]) == 255
+    captured = capfd.readouterr()
+    errors = [line for line in captured.err.splitlines() if line.startswith("ERROR")]
+    assert len(errors) == 1 and message in errors[0] and "Traceback" not in captured.err and not captured.out
+
+
+def test_files_that_are_no_model(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("text").write_text("hello\n")
+    for name in ("text", "nowhere"):
+        assert COMMAND.execute([name]) == 255
+    assert COMMAND.execute([]) == 1
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_recurrent_networks(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    Nnet.from_config(RNN).write("rnn.raw")
+    text = report(["--frames=4", "--extra-left-context=3", "--train", "rnn.raw"], capfd)
+    assert "indexes=[(0,-3:3)]" in text and "kBackpropNoModelUpdate" in text

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import nnet3py.ops
-import nnet3py.ops.cuda
 from nnet3py.cli.machine.installation import cuda_compiled, cuda_gpu_available
 from nnet3py.cli.process import option_groups
 from nnet3py.errors import DeviceError
@@ -28,21 +27,10 @@ def test_a_gpu_that_does_not_work(monkeypatch, capfd):
         raise DeviceError("the driver is too old")
 
     monkeypatch.setattr(option_groups, "has_gpu_files", lambda: True)
-    monkeypatch.setattr(nnet3py.ops.cuda, "why_not_usable", lambda: None)
     monkeypatch.setattr(nnet3py.ops, "get_ops", broken)
     assert cuda_gpu_available.execute([]) == 255
     err = capfd.readouterr().err
     assert "### WE DID NOT GET A CUDA GPU!!! ###" in err and "the driver is too old" in err
-    assert cuda_compiled.execute([]) == 1
-
-
-def test_a_gpu_for_which_kernels_are_missing(monkeypatch, capfd):
-    monkeypatch.setattr(option_groups, "has_gpu_files", lambda: True)
-    monkeypatch.setattr(nnet3py.ops.cuda, "why_not_usable", lambda: "7 of 9 operations have no CUDA kernel")
-    monkeypatch.setattr(nnet3py.ops, "get_ops", lambda device: _Device(0.0))
-    assert cuda_gpu_available.execute([]) == 1
-    assert "7 of 9 operations have no CUDA kernel" in capfd.readouterr().err
-    assert option_groups.why_no_gpu() == "7 of 9 operations have no CUDA kernel"
     assert cuda_compiled.execute([]) == 1
 
 
@@ -68,7 +56,6 @@ class _Device:
 @pytest.mark.parametrize(("error", "status"), [(0.0, 0), (0.1, 255), (np.nan, 255)])
 def test_the_computation_is_looked_at(monkeypatch, capfd, error, status):
     monkeypatch.setattr(option_groups, "has_gpu_files", lambda: True)
-    monkeypatch.setattr(nnet3py.ops.cuda, "why_not_usable", lambda: None)
     monkeypatch.setattr(nnet3py.ops, "get_ops", lambda device: _Device(error))
     assert cuda_gpu_available.execute([]) == status
     err = capfd.readouterr().err

@@ -5,7 +5,9 @@ import re
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from graph_paths import path_costs
+from io_samples import read_table
 
 from nnet3py.acoustic_model import AcousticModel
 from nnet3py.cli.alignments.align_compiled import align_compiled, compile_train_graphs, compile_train_graphs_fsts
@@ -25,7 +27,6 @@ from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTO
 from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.tree import initial_transition_model, monophone_tree
 from nnet3py.io.object_files import write_object
-from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import FST
@@ -53,17 +54,6 @@ def features(words: str, seed: int) -> np.ndarray:
     numbers = np.repeat([PHONES.index(phone) for phone in phones], FRAMES_PER_PHONE)
     return (3.0 * np.eye(4)[numbers] + 0.3 * np.random.default_rng(seed).standard_normal((len(numbers), 4))).astype(
         np.float32)
-
-
-def write_table(path: str, holder, values) -> None:
-    with TableWriter(path, holder) as writer:
-        for key, value in values.items():
-            writer.write(key, value)
-
-
-def read_table(path: str, holder) -> dict:
-    with SequentialReader(path, holder) as reader:
-        return dict(reader)
 
 
 @pytest.fixture

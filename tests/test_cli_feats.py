@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import run, write_table
 
-from nnet3py.cli.main import load
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX, read_matrix_file
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader
 
 FLOAT = 1e-5        # relative to the values, which are around 1: sums of a few float32 numbers
 LENGTHS = {"a": 7, "b": 1, "c": 12}
@@ -17,9 +17,8 @@ DIM = 3
 
 
 @pytest.fixture
-def feats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+def feats(here: Path) -> dict[str, np.ndarray]:
     """Features in feats.ark and feats.scp of the current folder."""
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     matrices = {key: rng.standard_normal((length, DIM)).astype(np.float32) for key, length in LENGTHS.items()}
     write("ark,scp:feats.ark,feats.scp", matrices)
@@ -27,17 +26,11 @@ def feats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarr
 
 
 def write(wspecifier: str, matrices: dict[str, np.ndarray]) -> None:
-    with TableWriter(wspecifier, FLOAT_MATRIX) as writer:
-        for key, matrix in matrices.items():
-            writer.write(key, matrix)
+    write_table(wspecifier, FLOAT_MATRIX, matrices)
 
 
 def read(name: str) -> dict[str, np.ndarray]:
     return dict(SequentialReader(f"ark:{name}", FLOAT_MATRIX))
-
-
-def run(name: str, *words: str, status: int = 0) -> None:
-    assert load(name).execute([*words]) == status
 
 
 def row(matrix: np.ndarray, t: int) -> np.ndarray:
@@ -161,8 +154,7 @@ def test_paste_files(feats: dict[str, np.ndarray], capsys: pytest.CaptureFixture
 
 
 def test_append_vector(feats: dict[str, np.ndarray], capsys: pytest.CaptureFixture[str]) -> None:
-    with TableWriter("ark:vecs", FLOAT_VECTOR) as writer:
-        writer.write("c", np.array([5, 6], dtype=np.float32))
+    write_table("ark:vecs", FLOAT_VECTOR, {"c": np.array([5, 6], dtype=np.float32)})
     run("append-vector-to-feats", "ark:feats.ark", "ark:vecs", "ark:out")
     found = read("out")
     assert list(found) == ["c"]
@@ -248,9 +240,8 @@ def test_empty_matrices_are_skipped(feats: dict[str, np.ndarray], capsys: pytest
 
 
 def test_ranges_compressed_features_and_permissive_tables(feats: dict[str, np.ndarray]) -> None:
-    with TableWriter("ark,scp:c.ark,c.scp", GENERAL_MATRIX) as writer:
-        for key, matrix in feats.items():
-            writer.write(key, CompressedMatrix.compress(matrix, 3))
+    write_table("ark,scp:c.ark,c.scp", GENERAL_MATRIX, {
+        key: CompressedMatrix.compress(matrix, 3) for key, matrix in feats.items()})
     lines = Path("c.scp").read_text().splitlines()
     Path("range.scp").write_text(f"{lines[0]}[2:4]\nz missing\n{lines[2]}[0:1,1:2]\n")
     run("shift-feats", "--shift=0", "scp,p:range.scp", "ark:out")

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import run, write_table
+from io_samples import read_table
 from paths import DATA
 
-from nnet3py.cli.main import load
 from nnet3py.feat.cmvn import normalize_sliding
 from nnet3py.feat.frames import add_shifted_deltas
 from nnet3py.formats.foreign_files import HTK_MATRIX, SPHINX_DIM
 from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, read_matrix_file
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.io.tokens import TokenReader
 
 FLOAT = 1e-5
@@ -24,9 +24,8 @@ DIM = 3
 
 
 @pytest.fixture
-def feats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+def feats(here: Path) -> dict[str, np.ndarray]:
     """Features in feats.ark and feats.scp of the current folder."""
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     matrices = {key: rng.standard_normal((length, DIM)).astype(np.float32) for key, length in LENGTHS.items()}
     write("ark,scp:feats.ark,feats.scp", matrices)
@@ -34,18 +33,11 @@ def feats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarr
 
 
 def write(wspecifier: str, values: dict, holder=FLOAT_MATRIX) -> None:
-    with TableWriter(wspecifier, holder) as writer:
-        for key, value in values.items():
-            writer.write(key, value)
+    write_table(wspecifier, holder, values)
 
 
 def read(name: str, holder=FLOAT_MATRIX) -> dict[str, np.ndarray]:
-    with SequentialReader(f"ark:{name}", holder) as reader:
-        return dict(reader)
-
-
-def run(name: str, *words: str, status: int = 0) -> None:
-    assert load(name).execute([*words]) == status
+    return read_table(f"ark:{name}", holder)
 
 
 def place(part: np.ndarray, whole: np.ndarray) -> tuple[int, int]:

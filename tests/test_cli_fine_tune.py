@@ -47,28 +47,26 @@ def test_check_tries_what_comes_later(tmp_path: Path, capfd: pytest.CaptureFixtu
     (["--demo", "data", "--out=new", "--layers=first"], "expected last, upper, lower or all"),
     (["--demo", "data", "--out=new", "--lm-order=0"], "--lm-order=0: expected 1 or more"),
     (["--demo", "nothing", "--out=new"], "there is no nothing"), (["nothing", "data", "--check"], "no model folder")])
-def test_what_it_refuses(args: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_what_it_refuses(args: list[str], message: str, here: Path,
                          capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "data").mkdir()
+    (here / "data").mkdir()
     assert fine_tune.execute(args) != 0
     assert message in capfd.readouterr().err
 
 
 @pytest.mark.slow
-def test_what_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+def test_what_the_page_shows(here: Path,
                              capfd: pytest.CaptureFixture[str]) -> None:
     if shutil.which("espeak-ng") is None:
         pytest.skip("there is no espeak-ng")
-    monkeypatch.chdir(tmp_path)
     recipe = ROOT / "egs" / "english_digits_and_commands" / "local" / "make_new_voice.py"
     counts = "--num-train", "40", "--num-test", "1", "--num-old", "1"
     subprocess.run([sys.executable, str(recipe), "--out", "voice", *counts], check=True)
-    texts = dict(line.split(" ", 1) for line in (tmp_path / "voice/train/text").read_text().splitlines())
-    sounds = dict(line.split(" ", 1) for line in (tmp_path / "voice/train/wav.scp").read_text().splitlines())
-    rows = [f"{tmp_path / place},{texts[key]},child\n" for key, place in sounds.items()]
-    (tmp_path / "recordings.csv").write_text("file,text,speaker\n" + "".join(rows))
-    (tmp_path / "vosk-model-small-ko-0.22").symlink_to(demo_folder())
+    texts = dict(line.split(" ", 1) for line in (here / "voice/train/text").read_text().splitlines())
+    sounds = dict(line.split(" ", 1) for line in (here / "voice/train/wav.scp").read_text().splitlines())
+    rows = [f"{here / place},{texts[key]},child\n" for key, place in sounds.items()]
+    (here / "recordings.csv").write_text("file,text,speaker\n" + "".join(rows))
+    (here / "vosk-model-small-ko-0.22").symlink_to(demo_folder())
     shutil.copy(SOUNDS[0], "a.wav")
     for line in re.findall(r"^nnet3py (.*)$", PAGE, re.MULTILINE):
         name, *args = line.split()

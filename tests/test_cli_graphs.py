@@ -1,4 +1,4 @@
-"""Kaldi's and OpenFst's programs on graphs: Kaldi's own graph, stage by stage; what is refused; tables."""
+"""Commands that make graphs: lexicons, grammars, HCLG and its parts, phone loops, grammars of several graphs."""
 from __future__ import annotations
 
 import dataclasses
@@ -8,9 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from graph_systems import SYSTEMS, context_system
 from paths import DATA, ROOT, shared_folder
 
-from nnet3py.cli.fst.make_graph import arpa_to_fst
+import nnet3py
+from nnet3py.acoustic_model import AcousticModel
+from nnet3py.cli.fst.make_graph import arpa_to_fst, make_phone_loop
 from nnet3py.cli.fst.openfst import (
     fst_arc_sort,
     fst_compile,
@@ -44,11 +47,20 @@ from nnet3py.cli.fst.programs import (
     fst_table_compose,
     make_h_transducer,
 )
+from nnet3py.cli.main import load
+from nnet3py.decoding.graph import read_lang
+from nnet3py.decoding.lexicon import GraphBuilder, Silence, make_lang, read_lexicon
+from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.fst.operations import changed
 from nnet3py.fst.text import symbols_of
+from nnet3py.hmm.topology import HmmTopology, chain_topology
+from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.network.nnet import Nnet
+from nnet3py.recognition.model_folder import demo_folder
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_operations import breadth_first
-from nnet3py.transducers.fst_text import read_fst_file
+from nnet3py.transducers.fst_text import read_fst_file, write_fst_file
 
 pytest.importorskip("kaldifst", reason="composition and determinization are kaldifst's (nnet3py[decode])")
 
@@ -278,3 +290,225 @@ def write_dict(folder: Path, digits: Path, phones: Path) -> None:
                        ("optional_silence.txt", silence), ("nonsilence_phones.txt", "\n".join(others)),
                        ("extra_questions.txt", "")):
         (folder / name).write_text(text.rstrip("\n") + "\n" * bool(text))
+
+
+pytest.importorskip("kaldifst", reason="graphs are made with kaldifst (nnet3py[decode])")
+
+NAME = "#nonterm:name"
+NUM_UTTERANCES = 4
+ARPA = f"""\\data\\
+ngram 1=5
+ngram 2=5
+
+\\1-grams:
+-99 <s> 0
+-1 </s>
+-1 call 0
+-1 please 0
+-1 {NAME} 0
+
+\\2-grams:
+-0.3 <s> call
+-0.3 <s> {NAME}
+-0.01 call {NAME}
+-0.01 {NAME} please
+-0.01 please </s>
+
+\\end\\
+"""
+
+
+def run(*words: object, status: int = 0) -> None:
+    name, *args = map(str, words)
+    assert load(name).execute(args) == status
+
+
+@pytest.fixture
+def grammar_folder(here: Path) -> Path:
+    """A folder to work in: lexicon, names of nonterminals, a model of left biphones, features."""
+    Path("lexicon").write_text("anna a c a\nbob b b\ncall a b\nplease b c\n")
+    Path("nonterminals").write_text(f"{NAME}\n")
+    Path("names").write_text("u1 anna\nu2 bob\n")
+    tree, transitions = context_system(chain_topology([1, 2, 3, 4]), 2, 1, 0)
+    write_object("tree", tree.write)
+    network = Nnet.from_config(f"input-node name=input dim={transitions.num_pdfs}\n"
+                               "output-node name=output input=input objective=linear\n", seed=0)
+    AcousticModel(transitions, network, np.zeros(0, np.float32)).write("final.mdl")
+    random = np.random.default_rng(2)
+    with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
+        for number in range(NUM_UTTERANCES):
+            writer.write(f"u{number}", random.normal(0.0, 3.0, (14, transitions.num_pdfs)).astype(np.float32))
+    return here
+
+
+def decoded(program: str, graph: str) -> dict[str, list[int]]:
+    run(program, "--acoustic-scale=1.0", "--beam=30", "final.mdl", graph, "ark:feats.ark", "ark:lat", "ark:words")
+    with SequentialReader("ark:words", INT_VECTOR) as reader:
+        return {key: words.tolist() for key, words in reader}
+
+
+def test_from_a_lexicon_to_words(grammar_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run("prepare-lang", "--nonterminals=nonterminals", "lexicon", "lang")
+    offset = Path("lang/phones/nonterm_phones_offset.int").read_text().strip()
+    number = Path("lang/phones/nonterminals.int").read_text().strip()
+    assert int(number) == int(offset) + 4 and Path("lang/phones/nonterminals.txt").read_text() == f"{NAME}\n"
+    phones = dict(line.split() for line in Path("lang/phones.txt").read_text().splitlines())
+    words = dict(line.split() for line in Path("lang/words.txt").read_text().splitlines())
+    assert phones[NAME] == number and {"#nonterm_begin", "#nonterm_end", NAME} <= {*words}
+    # An n-gram of text has the nonterminal among its words, which comes out with them.
+    Path("top.arpa").write_text(ARPA)
+    run("make-graph", "--self-loop-scale=1.0", "lang", "top.arpa", "tree", "final.mdl", "top")
+    Path("name.txt").write_text(f"0 1 {words['anna']} {words['anna']}\n0 1 {words['bob']} {words['bob']}\n1\n")
+    run("fstcompile", "name.txt", "name.fst")
+    run("make-graph", "--self-loop-scale=1.0", "--as-nonterminal=true", "lang", "name.fst", "tree", "final.mdl", "name")
+    run("make-graph", "--self-loop-scale=1.0", "--as-nonterminal=true", "lang", "text:names", "tree", "final.mdl",
+        "silent")
+    option = f"--nonterm-phones-offset={offset}"
+    run("make-grammar-fst", option, "top/HCLG.fst", number, "name/HCLG.fst", "HCLG.gra")
+    run("make-grammar-fst", option, "--write-as-grammar=false", "top/HCLG.fst", number, "name/HCLG.fst", "HCLG.fst")
+    found = decoded("nnet3-latgen-grammar", "HCLG.gra")
+    assert len(found) == NUM_UTTERANCES and found == decoded("nnet3-latgen-faster", "HCLG.fst")
+    names = {int(value): key for key, value in words.items()}
+    for sequence in found.values():
+        text = [names[word] for word in sequence]
+        place = text.index(NAME)
+        assert text[place + 1] in ("anna", "bob")
+    assert "accepts the empty sequence" not in capfd.readouterr().err
+    run("make-grammar-fst", option, "top/HCLG.fst", number, "silent/HCLG.fst", "silent.gra")
+    assert f"Nonterminal {number} accepts the empty sequence" in capfd.readouterr().err
+    run("nnet3-latgen-faster", "final.mdl", "top/HCLG.fst", "ark:feats.ark", "ark:lat", status=255)
+    assert "but the model's transition-ids are 1 to" in capfd.readouterr().err
+    run("make-grammar-fst", option, "top/HCLG.fst", "twelve", "name/HCLG.fst", "x.gra", status=255)
+    assert "expected the number of a nonterminal, found 'twelve'" in capfd.readouterr().err
+    run("make-grammar-fst", option, "top/HCLG.fst", "name/HCLG.fst", "x.gra", status=255)
+    run("make-grammar-fst", "top/HCLG.fst", "x.fst", status=255)
+    assert "--nonterm-phones-offset=-1" in capfd.readouterr().err
+    run("nnet3-latgen-grammar", "final.mdl", "HCLG.fst", "ark:feats.ark", "ark:lat", status=255)
+    assert "<GrammarFst>" in capfd.readouterr().err and not Path("x.gra").exists()
+    run("make-graph", "--as-nonterminal=true", "lexicon", "loop", "tree", "final.mdl", "x", status=255)
+    assert "has no nonterminals" in capfd.readouterr().err
+
+
+QUIET = "--print-args=false"
+
+
+def test_the_recognizer_hears_phones(tmp_path: Path) -> None:
+    """With times and confidences, and about the same as decode_phones, which has all frames at once."""
+    folder, sound = demo_folder(), str(DATA / "demo.wav")
+    graph = tmp_path / "graph_phones"
+    assert make_phone_loop.execute([QUIET, f"--phones={folder}/graph/phones.txt", f"{folder}/am/final.mdl",
+                                    str(graph)]) == 0
+    assert {path.name for path in graph.iterdir()} == {"HCLG.fst", "words.txt", "phones"}
+    result = nnet3py.Recognizer(folder, graph).transcribe(sound)
+    phones = nnet3py.decode_phones(folder, sound)
+    assert nnet3py.wer([phones.names], [result.text.split()]).wer < 15.0
+    assert result.words[0].word == "SIL" and result.words[0].end == pytest.approx(phones.phones[0].end, abs=0.1)
+    assert all(0.0 < word.confidence <= 1.0 for word in result.words)
+    assert nnet3py.decode(folder, nnet3py.compute(folder, *nnet3py.front_end(folder)(sound)), graph / "HCLG.fst",
+                          options={"lattice-beam": 4}).text == phones.text
+
+
+def test_with_tree_and_phone_language_model(here: Path,
+                                            capfd: pytest.CaptureFixture[str]) -> None:
+    tree, model = SYSTEMS["left-biphone"]()
+    write_object("tree", tree.write)
+    write_object("final.mdl", model.write)
+    grammar = GraphBuilder()
+    grammar.arc(0, 2, 2, 0.5, grammar.state())
+    grammar.arc(1, 3, 3, 0.5, 0)
+    grammar.final(0)
+    write_fst_file("phone_lm.fst", grammar.fst())
+    sizes = []
+    for options in ([], ["--tree=tree"], ["--tree=tree", "--phone-lm=phone_lm.fst"]):
+        assert make_phone_loop.execute([QUIET, *options, "final.mdl", "graph"]) == 0
+        graph = read_fst_file("graph/HCLG.fst")
+        assert f"of {graph.num_states} states and {graph.num_arcs} arcs, with 3 phones" in capfd.readouterr().err
+        sizes.append(sorted({label for label in graph.output_labels.tolist() if label}))
+    assert sizes == [[1, 2, 3], [1, 2, 3], [2, 3]]
+    assert Path("graph/words.txt").read_text(encoding="utf-8") == "<eps> 0\n1 1\n2 2\n3 3\n"
+    assert Path("graph/phones/word_boundary.int").read_text(encoding="utf-8").startswith("1 singleton\n")
+    assert make_phone_loop.execute([QUIET, "--phone-lm=phone_lm.fst", "final.mdl", "x"]) == 255
+    assert "needs the tree" in capfd.readouterr().err and not Path("x").exists()
+    Path("file").write_text("", encoding="utf-8")
+    assert make_phone_loop.execute([QUIET, "final.mdl", "file"]) == 255
+    assert "cannot be made" in capfd.readouterr().err
+
+
+LEXICON = "one W AH N\ntwo T UW\ntwo T AH\n<UNK> SPN\n"
+PHONES = ["<eps>", "SIL", "SPN", "AH", "N", "T", "UW", "W"]
+
+
+@pytest.fixture
+def lexicon(here: Path) -> Path:
+    Path("lexicon").write_text(LEXICON)
+    return here / "lexicon"
+
+
+def prepare(*words: str, status: int = 0) -> None:
+    assert load("prepare-lang").execute([*words]) == status
+
+
+def lines_of(name: str) -> list[str]:
+    return Path("lang", name).read_text().splitlines()
+
+
+def test_the_folder(lexicon: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    prepare("--silence-phones=SIL,SPN", "--unknown-word=<UNK>", "lexicon", "lang")
+    assert "of 4 pronunciations and 7 phones" in capfd.readouterr().err
+    assert [line.split()[0] for line in lines_of("phones.txt")][:8] == PHONES
+    assert lines_of("phones/silence.csl") == lines_of("phones/context_indep.csl") == ["1:2"]
+    assert lines_of("phones/optional_silence.txt") == ["SIL"] and lines_of("phones/nonsilence.csl") == ["3:4:5:6:7"]
+    assert lines_of("phones/sets.int") == list("1234567")
+    assert lines_of("phones/roots.txt")[2] == "shared split AH"
+    assert lines_of("phones/extra_questions.int") == ["1 2", "3 4 5 6 7"]
+    words = dict(map(str.split, lines_of("words.txt")))
+    assert lines_of("oov.txt") == ["<UNK>"] and lines_of("oov.int") == [words["<UNK>"]]
+    assert {"<s>", "</s>", "#0"} <= {*words}
+    assert lines_of("lexicon.txt") == LEXICON.splitlines()
+
+
+def test_those_who_read_it(lexicon: Path) -> None:
+    prepare("lexicon", "lang")
+    topology = read_object("lang/topo", HmmTopology.read)
+    assert topology.phones == [1, 2, 3, 4, 5, 6, 7] and len(topology.entries[0]) == 2
+    found, expected = read_lang("lang"), make_lang(read_lexicon("lexicon"), silence=Silence("SIL", 0.5))
+    assert found.words.names == expected.words.names
+    for one, other in ((found.lexicon, expected.lexicon), (found.plain_lexicon, expected.plain_lexicon)):
+        assert len(one.weights) == len(other.weights)
+        np.testing.assert_array_equal(one.output_labels, other.output_labels)
+    prepare("--chain=false", "lexicon", "lang3")
+    speech = read_object("lang3/topo", HmmTopology.read)
+    assert len(speech.entries[speech.entry_of_phone[3]]) == 4
+
+
+def test_phones_that_depend_on_their_position(lexicon: Path) -> None:
+    Path("lexicon").write_text("one W AH N\ntwo T UW\noh UW\n<SIL> SIL\n")
+    prepare("--position-dependent-phones=true", "lexicon", "lang")
+    table = {name: int(number) for name, number in map(str.split, lines_of("phones.txt"))}
+    assert list(table)[:8] == ["<eps>", "SIL", "SIL_B", "SIL_E", "SIL_I", "SIL_S", "AH_B", "AH_E"]
+    assert lines_of("lexicon.txt") == ["one W_B AH_I N_E", "two T_B UW_E", "oh UW_S", "<SIL> SIL_S"]
+    assert lines_of("phones/silence.csl") == lines_of("phones/context_indep.csl") == ["1:2:3:4:5"]
+    assert lines_of("phones/optional_silence.csl") == ["1"]
+    assert lines_of("phones/sets.txt")[:2] == ["SIL SIL_B SIL_E SIL_I SIL_S", "AH_B AH_E AH_I AH_S"]
+    assert lines_of("phones/roots.int")[1] == "shared split 6 7 8 9"
+    boundaries = dict(map(str.split, lines_of("phones/word_boundary.int")))
+    assert {name: boundaries[str(table[name])] for name in ("SIL", "SIL_S", "W_B", "AH_I", "N_E", "UW_S")} == {
+        "SIL": "nonword", "SIL_S": "singleton", "W_B": "begin", "AH_I": "internal", "N_E": "end", "UW_S": "singleton"}
+    assert len(boundaries) == 5 + 4 * 5 == len(read_object("lang/topo", HmmTopology.read).phones)
+    questions = lines_of("phones/extra_questions.txt")
+    assert "AH_B N_B T_B UW_B W_B" in questions and len(questions) == 11
+
+
+def test_probabilities_are_kept(lexicon: Path) -> None:
+    Path("lexicon").write_text("one 1.0 W AH N\ntwo 0.75 T UW\ntwo 0.25 T AH\n")
+    prepare("lexicon", "lang")
+    assert lines_of("lexicon.txt") == ["one 1 W AH N", "two 0.75 T UW", "two 0.25 T AH"]
+
+
+def test_what_goes_wrong(lexicon: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    for words, message in ((["--silence-phones="], "at least one phone"), (["--unknown-word=x"], "is not in lexicon"),
+                           (["--silence-phones=W,AH,N,T,UW,SPN"], "no phones"), (["--silence-prob=1.5"], "1.5")):
+        prepare(*words, "lexicon", "lang", status=255)
+        assert message in capfd.readouterr().err
+    prepare("missing", "lang", status=255)
+    assert not Path("lang").exists()

@@ -5,22 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import run, write_table
 from paths import shared_golden
 
-from nnet3py.cli.main import load
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 SINGLE = 1e-4          # of the largest value: single precision, and another order of sums
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(name: str, *words: object, status: int = 0) -> None:
-    assert load(name).execute([str(word) for word in words]) == status
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def write_speech(num_speakers: int = 6, each: int = 4) -> None:
@@ -85,9 +79,8 @@ def test_from_features_to_scores(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_small_programs(capfd: pytest.CaptureFixture[str]) -> None:
-    with TableWriter("ark:vectors", FLOAT_VECTOR) as writer:
-        writer.write("a", np.array([3.0, 4.0], dtype=np.float32))
-        writer.write("b", np.array([0.0, 2.0], dtype=np.float32))
+    write_table("ark:vectors", FLOAT_VECTOR, {
+        "a": np.array([3.0, 4.0], dtype=np.float32), "b": np.array([0.0, 2.0], dtype=np.float32)})
     run("ivector-normalize-length", "--scaleup=false", "ark:vectors", "ark,t:out")
     assert Path("out").read_text() == "a  [ 0.6 0.8 ]\nb  [ 0 1 ]\n"
     run("ivector-subtract-global-mean", "ark:vectors", "ark,t:out")
@@ -103,8 +96,7 @@ def test_small_programs(capfd: pytest.CaptureFixture[str]) -> None:
     run("ivector-compute-dot-products", "trials", "ark:vectors", "ark:vectors", "out")
     assert Path("out").read_text() == "a b 8\n" and "Processed 1 trials 1 had errors." in capfd.readouterr().err
     rows = np.arange(12, dtype=np.float32).reshape(6, 2)
-    with TableWriter("ark:rows", FLOAT_MATRIX) as matrices:
-        matrices.write("u", rows)
+    write_table("ark:rows", FLOAT_MATRIX, {"u": rows})
     run("ivector-randomize", "ark:rows", "ark:changed")
     with SequentialReader("ark:changed", FLOAT_MATRIX) as table:
         ((_, changed),) = table

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from io_samples import read_table
 from lattice_cases import LATTICE_DATA, best_by_words, check_same_words, kaldi_lattices
 
 from nnet3py.cli.main import load
@@ -100,16 +101,15 @@ INSIDE = 0.9         # of the beam: closer to it rounding decides
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(here: Path) -> Path:
     """A folder with the data, the current one."""
     for step in LATTICE_DATA.iterdir():
         if step.name != "ctm":                     # that is the name of what commands write
-            (tmp_path / step.name).symlink_to(step)
+            (here / step.name).symlink_to(step)
     for name in ("G.fst", "G3.fst"):               # as by fstproject --project_type=output: back-off becomes epsilon
         fst = read_object(str(LATTICE_DATA / "graph-grammar" / name), read_fst)
-        write_fst_file(tmp_path / name, dataclasses.replace(fst, input_labels=fst.output_labels, stored=None))
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+        write_fst_file(here / name, dataclasses.replace(fst, input_labels=fst.output_labels, stored=None))
+    return here
 
 
 def run(commands: list[str]) -> None:
@@ -150,8 +150,7 @@ def test_lattices_within_a_beam(folder: Path, step: str, commands: list[str], na
 
 
 def compare(name: str, expected: str, inside: float) -> None:
-    with SequentialReader(f"ark:{name}", COMPACT_LATTICES) as reader:
-        found = dict(reader)
+    found = read_table(f"ark:{name}", COMPACT_LATTICES)
     kaldis = kaldi_lattices(expected)
     assert [key for key in found if key in kaldis] == list(kaldis)
     for key, lattice in kaldis.items():
@@ -222,11 +221,15 @@ def test_what_another_table_has_comes_from_there(folder: Path, capfd: pytest.Cap
             np.testing.assert_array_equal(lattice.ids, expected.ids)
 
 
-def test_a_sorted_archive_is_read_up_to_the_last_that_is_wanted(folder: Path) -> None:
-    Path("list").write_text(f"{KEYS[0]}\n")
+def damage_second_lattice() -> None:
     archive = (LATTICE_DATA / "decode" / "lat.ark").read_bytes()
     second = archive.index(KEYS[1].encode())
     Path("damaged").write_bytes(archive[:second + len(KEYS[1]) + 1] + b"damage")
+
+
+def test_a_sorted_archive_is_read_up_to_the_last_that_is_wanted(folder: Path) -> None:
+    Path("list").write_text(f"{KEYS[0]}\n")
+    damage_second_lattice()
     assert load("lattice-copy").execute(["--include=list", "ark,s:damaged", "ark:out"]) == 0
     assert keys_of("out") == [KEYS[0]]
 
@@ -294,8 +297,12 @@ def test_the_difference_with_the_best_path_lacks_it(folder: Path) -> None:
     "lattice-align-words-lexicon data/words.txt data/trans.mdl ark:decode/lat.ark ark:out",
     "lattice-lmrescore-const-arpa ark:decode/lat.ark graph-grammar/G.fst ark:out",
     "lattice-oracle ark:data/text.int ark:data/text.int ark:out",
+    "lattice-interp ark:decode/lat.ark ark:damaged ark:out",
+    "lattice-combine ark:decode/lat.ark ark:damaged ark:out",
+    "lattice-compose ark:decode/lat.ark ark:damaged ark:out",
 ])
 def test_what_cannot_be_done_is_one_error(folder: Path, capfd: pytest.CaptureFixture[str], command: str) -> None:
+    damage_second_lattice()
     name, *words = command.split()
     assert load(name).execute(words) == 255
     assert capfd.readouterr().err.count("ERROR (") == 1

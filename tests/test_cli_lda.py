@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.linalg
+from command_lines import run, write_table
 from paths import DATA, shared_golden
 
-from nnet3py.cli.main import load
 from nnet3py.feat.transforms import estimate_lda
 from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR, read_matrix_file
 from nnet3py.formats.lda_stats import LdaStats
@@ -24,9 +24,8 @@ DIM, FRAMES = 4, 300
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, np.ndarray]:
+def data(here: Path) -> tuple[np.ndarray, np.ndarray]:
     """Frames (FRAMES, DIM) and their pdfs; feats, post and stats hold them, in utterances of 100 frames."""
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     ids = rng.integers(1, 17, FRAMES).astype(np.int32)         # two pdfs have no frames
     pdfs = (ids - 1) // 2
@@ -38,10 +37,6 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, n
             posts.write(f"u{start}", posterior_of_alignment(ids[start:start + 100]))
     run("acc-lda", TRANS, "ark:feats", "ark:post", "stats")
     return frames.astype(np.float64), pdfs
-
-
-def run(name: str, *words: str, status: int = 0) -> None:
-    assert load(name).execute([*words]) == status
 
 
 def covariances(frames: np.ndarray, pdfs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -74,11 +69,8 @@ def test_statistics(data: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureF
 
 
 def test_utterances_that_do_not_fit(data: tuple[np.ndarray, np.ndarray], capsys: pytest.CaptureFixture[str]) -> None:
-    with TableWriter("ark:some", FLOAT_MATRIX) as writer:
-        writer.write("u0", data[0][:100])
-        writer.write("u100", data[0][:99])
-        writer.write("u200", data[0][:100, :2])
-        writer.write("u300", data[0][:100])
+    write_table("ark:some", FLOAT_MATRIX, {
+        "u0": data[0][:100], "u100": data[0][:99], "u200": data[0][:100, :2], "u300": data[0][:100]})
     capsys.readouterr()
     run("acc-lda", TRANS, "ark:some", "ark:post", "some.stats")
     err = capsys.readouterr().err

@@ -6,35 +6,27 @@ from pathlib import Path
 import feature_cases as cases
 import numpy as np
 import pytest
+from command_lines import run, write_table
+from io_samples import read_table
 
-from nnet3py.cli.process.command import load
 from nnet3py.feat.pitch import compute_pitch
 from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
 from nnet3py.feat.process_pitch import interpolate_linearly, interpolate_pitch, process_pitch
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.random_sequence import CRandom
 
 
 @pytest.fixture(autouse=True)
-def sounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def sounds(here: Path) -> None:
     samples, rate = cases.sound()
-    with TableWriter("ark:wav.ark", WAVE) as writer:
-        writer.write("a", Wave(rate, samples[None]))
-        writer.write("b", Wave(rate, np.stack((0 * samples, samples))))
-        writer.write("c", Wave(8000, samples[None]))
-        writer.write("d", Wave(rate, samples[None, :100]))
-
-
-def run(name: str, *words: str, status: int = 0) -> None:
-    assert load(name).execute([*words]) == status
+    write_table("ark:wav.ark", WAVE, {
+        "a": Wave(rate, samples[None]), "b": Wave(rate, np.stack((0 * samples, samples))),
+        "c": Wave(8000, samples[None]), "d": Wave(rate, samples[None, :100])})
 
 
 def read(name: str) -> dict[str, np.ndarray]:
-    with SequentialReader(f"ark:{name}", FLOAT_MATRIX) as reader:
-        return dict(reader)
+    return read_table(f"ark:{name}", FLOAT_MATRIX)
 
 
 def test_pitch_then_what_is_made_of_it(capfd: pytest.CaptureFixture[str]) -> None:
@@ -66,9 +58,7 @@ def test_options_that_cannot_be_used(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_interpolation(capfd: pytest.CaptureFixture[str]) -> None:
     pitch = np.array([[0.9, 100], [0.1, 0], [0.1, 0], [0.9, 130], [0.2, 0]], dtype=np.float32)
-    with TableWriter("ark:pitch", FLOAT_MATRIX) as writer:
-        writer.write("a", pitch)
-        writer.write("b", pitch[:, :1])
+    write_table("ark:pitch", FLOAT_MATRIX, {"a": pitch, "b": pitch[:, :1]})
     run("interpolate-pitch", "--linear-interpolation=true", "ark:pitch", "ark:out")
     assert "Failed to interpolate the pitch of b: expected voicing and pitch" in capfd.readouterr().err
     # Kaldi takes a sound's first frame for none.

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from io_samples import read_table
 from lattice_cases import LATTICE_DATA, check_same_words, ways
 from rnnlm_cases import BOS, EOS, RNNLM_DATA, rnnlm_lattices, scores
 
@@ -20,12 +21,11 @@ SYMBOLS = f"--bos-symbol={BOS} --eos-symbol={EOS}"
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(RNNLM_DATA, tmp_path, dirs_exist_ok=True)
-    shutil.copy(LATTICE_DATA / "graph-grammar" / "G.fst", tmp_path)
-    shutil.copy(LATTICE_DATA / "const-arpa" / "G.carpa", tmp_path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def work(here: Path) -> Path:
+    shutil.copytree(RNNLM_DATA, here, dirs_exist_ok=True)
+    shutil.copy(LATTICE_DATA / "graph-grammar" / "G.fst", here)
+    shutil.copy(LATTICE_DATA / "const-arpa" / "G.carpa", here)
+    return here
 
 
 def run(command: str) -> int:
@@ -92,8 +92,7 @@ def test_test_mode_is_the_default(work: Path, capsys: pytest.CaptureFixture[str]
 def test_lattices(work: Path, capsys: pytest.CaptureFixture[str], command: str, result: str, inside: float) -> None:
     name, rest = command.split(" ", 1)
     assert run(f"{name} --config=special_symbol_opts.conf {rest} ark:out.ark") == 0
-    with SequentialReader("ark:out.ark", COMPACT_LATTICES) as reader:
-        found = dict(reader)
+    found = read_table("ark:out.ark", COMPACT_LATTICES)
     expected = rnnlm_lattices(result)
     assert found.keys() == expected.keys()
     for key, lattice in expected.items():

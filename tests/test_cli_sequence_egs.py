@@ -4,12 +4,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from command_lines import write_table
 from sequence_samples import MERGED, SINGLE, discriminative
 
 from nnet3py.cli.main import load
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE, read_discriminative_egs
-from nnet3py.io.tables import TableWriter
 
 EGS = f"ark:{SINGLE}"
 KEYS = [key for key, _ in read_chain_egs(EGS)]
@@ -24,16 +24,13 @@ def keys(path: str) -> list[str]:
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+def folder(here: Path) -> Path:
+    return here
 
 
 @pytest.fixture
 def degs() -> str:
-    with TableWriter("ark:degs", DISCRIMINATIVE_EXAMPLE) as writer:
-        for i in range(7):
-            writer.write(f"d{i}", discriminative())
+    write_table("ark:degs", DISCRIMINATIVE_EXAMPLE, {f"d{i}": discriminative() for i in range(7)})
     return "ark:degs"
 
 
@@ -77,9 +74,8 @@ def test_chain_merge(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_chain_merge_of_several_languages(folder: Path) -> None:
-    with TableWriter("ark:in", CHAIN_EXAMPLE) as writer:
-        for i, (key, example) in enumerate(read_chain_egs(EGS)):
-            writer.write(f"{key}?lang={'xy'[i % 2]}", example)
+    write_table("ark:in", CHAIN_EXAMPLE, {
+        f"{key}?lang={'xy'[i % 2]}": example for i, (key, example) in enumerate(read_chain_egs(EGS))})
     assert run("nnet3-chain-merge-egs", "--multilingual-eg=true", "--minibatch-size=8", "ark:in", "ark:out") == 0
     found = dict(read_chain_egs("ark:out"))
     assert {key: one.outputs[0].name for key, one in found.items()} == {

@@ -3,14 +3,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from command_lines import run, write_table
+from io_samples import read_table
 from test_feat_speech import FBANK_TOLERANCE, MFCC_TOLERANCE, reference
 
-from nnet3py.cli.main import load
 from nnet3py.formats.foreign_files import HTK_MATRIX, WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import open_input
-from nnet3py.io.tables import SequentialReader, TableWriter
 
 RATE = 16000
 DIGITS_CONF = """--use-energy=false   # as egs/digits/conf/mfcc.conf
@@ -23,26 +23,18 @@ DIGITS_CONF = """--use-energy=false   # as egs/digits/conf/mfcc.conf
 
 
 @pytest.fixture
-def sounds(tmp_path, monkeypatch):
+def sounds(here):
     """wav.ark and wav.scp in the current folder; c has two channels, e is shorter than a window."""
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(5)
     shapes = {"a": (1, 8000), "b": (1, 5000), "c": (2, 6000), "d": (1, 16000), "e": (1, 300)}
     made = {key: Wave(RATE, np.rint(rng.normal(0, 2000, shape)).astype(np.float32)) for key, shape in shapes.items()}
-    with TableWriter("ark,scp:wav.ark,wav.scp", WAVE) as writer:
-        for key, sound in made.items():
-            writer.write(key, sound)
-    (tmp_path / "mfcc.conf").write_text(DIGITS_CONF)
+    write_table("ark,scp:wav.ark,wav.scp", WAVE, made)
+    (here / "mfcc.conf").write_text(DIGITS_CONF)
     return made
 
 
-def run(name: str, *words: str, status: int = 0) -> None:
-    assert load(name).execute([*words]) == status
-
-
 def read(name: str, holder=FLOAT_MATRIX):
-    with SequentialReader(f"ark:{name}", holder) as reader:
-        return dict(reader)
+    return read_table(f"ark:{name}", holder)
 
 
 # -- features --------------------------------------------------------------------------------------------------------

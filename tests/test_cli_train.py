@@ -1,4 +1,4 @@
-"""nnet3-train: on examples through a pipe, and directly on features and targets of the digits recipe."""
+"""nnet3-train, nnet3-compute-prob and others: lines, exit statuses, files; compiled computations that are kept."""
 from __future__ import annotations
 
 import math
@@ -10,32 +10,33 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import write_table
 from digits_cases import CONFIG, NUM_PHONES, write_digits
-from runtime_cases import assert_close, class_example, parameters, plain
+from runtime_cases import PLAIN, TDNN, TDNN_CONTEXT, assert_close, class_example, dense_example, parameters, plain
 
 from nnet3py.cli.egs.get import get_egs
-from nnet3py.cli.training.train import train
+from nnet3py.cli.nnet.compute import compute
+from nnet3py.cli.training.train import compute_prob, train
+from nnet3py.compiler import disk_cache
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR, POSTERIOR
 from nnet3py.formats.posteriors import posterior_of_alignment
 from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
+from nnet3py.training.diagnostics import NnetDiagnostics
 
 ROOT = Path(__file__).resolve().parent.parent
 OBJECTIVE = re.compile(r"Overall average objective function for 'output' is (-?[\d.]+) over (\d+) frames\.")
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(here):
     """The current folder: 0.raw and plain.raw, and a few merged examples plain.egs for the latter."""
-    monkeypatch.chdir(tmp_path)
     Nnet.from_config(CONFIG).write("0.raw")
     plain(objective="linear").write("plain.raw")
-    with TableWriter("ark:plain.egs", EXAMPLE) as writer:
-        for i in range(6):
-            writer.write(f"eg{i}", class_example(seed=i))
-    return tmp_path
+    write_table("ark:plain.egs", EXAMPLE, {f"eg{i}": class_example(seed=i) for i in range(6)})
+    return here
 
 
 def objective(text: str) -> float:
@@ -163,8 +164,7 @@ def test_examples_of_another_network(folder, capfd):
 
 def test_bad_numbers_in_features(folder, capfd):
     names = write_digits(folder, 2)
-    with TableWriter("ark:feats.ark", FLOAT_MATRIX) as writer:
-        writer.write(names[0], np.full((250, 40), np.nan, dtype=np.float32))
+    write_table("ark:feats.ark", FLOAT_MATRIX, {names[0]: np.full((250, 40), np.nan, dtype=np.float32)})
     assert train.execute(["--feats=ark:feats.ark", "--targets=ark:ali.ark", "0.raw", "1.raw"]) == 255
     assert "no examples could be made: 0 utterances were used, 1 failed" in capfd.readouterr().err
 
@@ -202,9 +202,7 @@ def test_a_missing_or_damaged_cache_is_a_warning(folder, capfd, content, message
 
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="pseudo-terminals are POSIX's")
 def test_on_a_terminal_it_shows_examples_a_second_and_the_time_left(folder):
-    with TableWriter("ark,scp:many.egs,many.scp", EXAMPLE) as writer:
-        for i in range(300):
-            writer.write(f"eg{i}", class_example(seed=i))
+    write_table("ark,scp:many.egs,many.scp", EXAMPLE, {f"eg{i}": class_example(seed=i) for i in range(300)})
     (folder / "long.scp").write_text((folder / "many.scp").read_text() * 10)
     for rspecifier in ("ark:many.egs", "scp:long.scp"):
         main, other = os.openpty()
@@ -229,3 +227,186 @@ def read_until_closed(descriptor: int) -> str:
         pass
     os.close(descriptor)
     return data.decode()
+
+
+NORMALIZED = TDNN.replace("component name=s type=SigmoidComponent dim=4",
+                          "component name=s type=BatchNormComponent dim=4")
+
+
+def examples() -> list:
+    left, right = TDNN_CONTEXT
+    return [class_example(4, 3, seed=i, left=left, right=right) for i in range(3)]
+
+
+@pytest.fixture
+def prob_folder(here):
+    """The current folder, with n.raw and its examples n.egs."""
+    Nnet.from_config(TDNN).write("n.raw")
+    write_table("ark:n.egs", EXAMPLE, {f"eg{i}": eg for i, eg in enumerate(examples())})
+    return here
+
+
+def numbers(err: str, what: str) -> tuple[float, float]:
+    match = re.search(r"^LOG \(nnet3-compute-prob\[\S+\]:PrintTotalStats\(\):nnet-diagnostics.cc:\d+\) Overall "
+                      rf"{what} for 'output' is (\S+) per frame, over (\S+) frames\.$", err, re.MULTILINE)
+    assert match, err
+    return float(match[1]), float(match[2])
+
+
+@pytest.mark.parametrize("collapse", ["true", "false"])
+def test_lines(prob_folder, capfd, collapse):
+    diagnostics = NnetDiagnostics(Nnet.from_config(TDNN))
+    for eg in examples():
+        diagnostics.compute(eg)
+    totals = diagnostics.outputs["output"]
+    assert compute_prob.execute([f"--collapse-model={collapse}", "n.raw", "ark:n.egs"]) == 0
+    err = capfd.readouterr().err
+    assert numbers(err, "log-likelihood") == (pytest.approx(totals.objective / 36, rel=1e-5), 36)
+    assert numbers(err, "accuracy") == (pytest.approx(totals.num_correct / 36, rel=1e-5), 36)
+
+
+def test_accuracy_is_optional(prob_folder, capfd):
+    assert compute_prob.execute(["--compute-accuracy=false", "n.raw", "ark:n.egs"]) == 0
+    assert "accuracy for" not in capfd.readouterr().err
+    assert compute_prob.execute(["--compute-per-dim-accuracy=true", "n.raw", "ark:n.egs"]) == 0
+    err = capfd.readouterr().err
+    assert re.search(r"Overall per-dim accuracy vector for 'output' is  \[( \S+){4} \]\n per frame, over 36 frames\.$",
+                     err, re.MULTILINE)
+
+
+def test_a_quadratic_output_has_an_objective(prob_folder, capfd):
+    plain().write("q.raw")
+    write_table("ark:q.egs", EXAMPLE, {"eg": dense_example()})
+    assert compute_prob.execute(["q.raw", "ark:q.egs"]) == 0
+    err = capfd.readouterr().err
+    assert numbers(err, "objective")[0] < 0 and numbers(err, "objective")[1] == 6
+    assert "Overall accuracy for 'output'" in err
+
+
+def test_batchnorm_test_mode_uses_stored_statistics(prob_folder, capfd):
+    nnet = Nnet.from_config(NORMALIZED)
+    norm = vars(nnet.component("s"))
+    norm["count"][:], norm["sum"][:], norm["sumsq"][:] = 10.0, 50.0, 300.0
+    nnet.write("b.raw")
+    found = []
+    for mode in ("true", "false"):
+        assert compute_prob.execute([f"--batchnorm-test-mode={mode}", "b.raw", "ark:n.egs"]) == 0
+        found.append(numbers(capfd.readouterr().err, "log-likelihood")[0])
+    assert abs(found[0] - found[1]) > 0.05
+
+
+def test_exit_status_without_weight(prob_folder, capfd):
+    (prob_folder / "empty.egs").write_bytes(b"")
+    assert compute_prob.execute(["n.raw", "ark:empty.egs"]) == 1
+    eg = examples()[0]
+    eg.io[1].features = np.zeros((12, 4), dtype=np.float32)
+    write_table("ark:zero.egs", EXAMPLE, {"eg": eg})
+    assert compute_prob.execute(["n.raw", "ark:zero.egs"]) == 1
+    assert "Overall log-likelihood for 'output' is nan per frame, over 0 frames." in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "status"), [
+    (["n.raw"], 1), (["n.raw", "ark:n.egs", "x"], 1), (["n.raw", "ark:missing"], 255), (["missing", "ark:n.egs"], 255),
+    (["n.raw", "ark:cut.egs"], 255), (["p.raw", "ark:n.egs"], 255)])
+def test_errors(prob_folder, capfd, words, status):
+    (prob_folder / "cut.egs").write_bytes((prob_folder / "n.egs").read_bytes()[:-9])
+    Nnet.from_config(PLAIN.format(settings="", objective="linear").replace("dim=4", "dim=5")).write("p.raw")
+    assert compute_prob.execute(words) == status
+    err = capfd.readouterr().err
+    assert "internal error" not in err and (status == 1 or err.count("ERROR (nnet3-compute-prob") == 1)
+
+
+FOLDER = "--compiler.cache-dir=computations"
+TIMES = re.compile(r"breakdown: (\S+) compilation, (\S+) optimization, (\S+) shortcut expansion, (\S+) checking")
+
+
+@pytest.fixture
+def cache_folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with plain.raw, examples plain.egs for it, and feats.ark for nnet.raw."""
+    monkeypatch.delenv(disk_cache.ENVIRONMENT, raising=False)
+    disk_cache._disk_cache.cache_clear()
+    plain(objective="linear").write("plain.raw")
+    Nnet.from_config(CONFIG).write("nnet.raw")
+    write_table("ark:plain.egs", EXAMPLE, {f"eg{i}": class_example(seed=i) for i in range(6)})
+    rng = np.random.default_rng(0)
+    write_table("ark:feats.ark", FLOAT_MATRIX, {
+        f"u{i}": rng.standard_normal((20 + 9 * i, 40), dtype=np.float32) for i in range(3)})
+    return here
+
+
+def times(text: str) -> list[float]:
+    """Seconds that the last command took for compiling, optimizing, expanding and checking what it compiled."""
+    return [float(number) for number in TIMES.findall(text)[-1]]
+
+
+def test_training(cache_folder: Path, capfd) -> None:
+    """Also on from the model that the first run made: parameters and statistics play no part."""
+    words = [FOLDER, "plain.raw", "ark:plain.egs"]
+    assert train.execute([*words, "1.raw"]) == 0
+    assert sum(times(capfd.readouterr().err)) > 0.0
+    assert train.execute([*words, "2.raw"]) == 0
+    err = capfd.readouterr().err
+    assert times(err) == [0.0] * 4 and "WARNING" not in err
+    assert (cache_folder / "1.raw").read_bytes() == (cache_folder / "2.raw").read_bytes()
+    assert train.execute([FOLDER, "1.raw", "ark:plain.egs", "3.raw"]) == 0
+    assert times(capfd.readouterr().err) == [0.0] * 4
+
+
+def test_training_a_whole_network_on(cache_folder: Path, capfd) -> None:
+    """With statistics, batch normalization and natural gradient; every iteration begins with the last one's model."""
+    write_digits(cache_folder)
+    for number, model in enumerate(("nnet.raw", "1.raw", "2.raw")):
+        assert train.execute([FOLDER, "--feats=ark:feats.ark", "--targets=ark:ali.ark", "--minibatch-size=32",
+                              f"--learning-rate={0.01 / (number + 1)}", f"--srand={number}", model,
+                              f"{number + 1}.raw"]) == 0
+        assert (sum(times(capfd.readouterr().err)) > 0.0) == (number == 0)
+
+
+@pytest.mark.parametrize("by_environment", [True, False])
+def test_computing(cache_folder: Path, capfd, monkeypatch: pytest.MonkeyPatch, by_environment: bool) -> None:
+    if by_environment:
+        monkeypatch.setenv(disk_cache.ENVIRONMENT, str(cache_folder / "computations"))
+    options = [] if by_environment else [FOLDER]
+    for number in (1, 2):
+        assert compute.execute([*options, "nnet.raw", "ark:feats.ark", f"ark:{number}.ark"]) == 0
+        assert (sum(times(capfd.readouterr().err)) > 0.0) == (number == 1)
+    assert (cache_folder / "1.ark").read_bytes() == (cache_folder / "2.ark").read_bytes()
+    assert len(os.listdir("computations")) == 3
+
+
+def test_computing_objectives(cache_folder: Path, capfd) -> None:
+    logs = []
+    for number in (1, 2):
+        assert compute_prob.execute([FOLDER, "plain.raw", "ark:plain.egs"]) == 0
+        err = capfd.readouterr().err
+        assert (sum(times(err)) > 0.0) == (number == 1)
+        logs.append(re.findall(r"Overall .*", err))
+    assert logs[0] == logs[1] and logs[0]
+
+
+def test_the_shortcut_can_be_switched_off(cache_folder: Path, capfd) -> None:
+    """And has entries of its own."""
+    for number, value in enumerate(("true", "false"), 1):
+        assert train.execute([FOLDER, f"--compiler.use-shortcut={value}", "plain.raw", "ark:plain.egs",
+                              f"{number}.raw"]) == 0
+        expansion = times(capfd.readouterr().err)[2]
+        assert (expansion > 0.0) == (value == "true")
+    assert len(os.listdir("computations")) == 2
+    assert (cache_folder / "1.raw").read_bytes() == (cache_folder / "2.raw").read_bytes()
+
+
+def test_a_real_second_process(cache_folder: Path, run_launcher, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands of their own, with the folder in the environment; the second writes the same and nothing new."""
+    monkeypatch.setenv(disk_cache.ENVIRONMENT, str(cache_folder / "computations"))
+    for number in (1, 2):
+        done = run_launcher("nnet3-compute", "nnet.raw", "ark:feats.ark", f"ark:{number}.ark")
+        assert done.returncode == 0, done.stderr
+        assert (sum(times(done.stderr)) > 0.0) == (number == 1)
+    assert (cache_folder / "1.ark").read_bytes() == (cache_folder / "2.ark").read_bytes()
+    assert len(os.listdir("computations")) == 3
+
+
+def test_a_folder_that_cannot_be_made_is_a_warning(cache_folder: Path, capfd) -> None:
+    assert train.execute(["--compiler.cache-dir=plain.raw/x", "plain.raw", "ark:plain.egs", "1.raw"]) == 0
+    err = capfd.readouterr().err
+    assert err.count("WARNING") == 1 and "computations in" in err

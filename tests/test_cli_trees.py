@@ -5,22 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import run, write_table
 from paths import DATA
 
-from nnet3py.cli.main import load
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader, TableWriter
 
 TREES = DATA / "trees"
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-
-
-def run(name: str, *words: object, status: int = 0) -> None:
-    assert load(name).execute([str(word) for word in words]) == status
+pytestmark = pytest.mark.usefixtures("here")
 
 
 def test_from_statistics_to_a_model(capfd: pytest.CaptureFixture[str]) -> None:
@@ -47,9 +41,8 @@ def test_from_statistics_to_a_model(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_gathering_counts_what_was_used(capfd: pytest.CaptureFixture[str]) -> None:
-    with TableWriter("ark:feats", FLOAT_MATRIX) as feats:
-        for key, frames in (("a", 3), ("b", 4), ("c", 3)):
-            feats.write(key, np.ones((frames, 2), dtype=np.float32))
+    write_table("ark:feats", FLOAT_MATRIX, {
+        key: np.ones((frames, 2), dtype=np.float32) for key, frames in (("a", 3), ("b", 4), ("c", 3))})
     Path("ali").write_text("a 2 1 1\nb 2 1 1\n")
     run("acc-tree-stats", "--binary=false", TREES / "mono.mdl", "ark:feats", "ark:ali", "acc")
     err = capfd.readouterr().err

@@ -244,7 +244,7 @@ def test_compiling_does_not_load_all_of_scipy_but_functions_that_need_it_still_w
 import sys
 import numba, numpy
 from nnet3py.ops.cpu import load
-load("set_vec")
+load("set_const")
 assert "scipy.linalg" not in sys.modules
 product = numba.njit(lambda a, b: numpy.dot(a, b))(numpy.eye(2), numpy.ones((2, 2)))
 assert product.sum() == 4.0 and "scipy.linalg" in sys.modules
@@ -259,9 +259,9 @@ def test_a_kernel_on_disk_needs_no_numba(tmp_path: Path) -> None:
 import sys
 import numpy
 from nnet3py.ops import get_ops
-vector = numpy.zeros(3, numpy.float32)
-get_ops("cpu").set_vec(vector, 2.0)
-print(vector.sum(), "numba" in sys.modules, "scipy.linalg" in sys.modules)
+matrix = numpy.zeros((1, 3), numpy.float32)
+get_ops("cpu").set_const(matrix, 2.0)
+print(matrix.sum(), "numba" in sys.modules, "scipy.linalg" in sys.modules)
 """
     environment = {**os.environ, "NNET3PY_CACHE": str(tmp_path)}
     environment.pop("NUMBA_CACHE_DIR", None)

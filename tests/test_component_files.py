@@ -42,9 +42,6 @@ def used(type_name: str, line: str) -> Component:
     return component
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("binary", [True, False], ids=["binary", "text"])
 @EVERY_FORM
 def test_files(type_name, line, binary):
@@ -129,9 +126,6 @@ def test_kaldis_files_are_written_back_alike(case):
         assert_same_info(read_components(CASES / case / "nnet.raw")[key][0].info(), expected)
 
 
-# -- arithmetic and copies -----------------------------------------------------------------------------------------
-
-
 @EVERY_FORM
 def test_scaling_by_zero(type_name, line):
     """Zeros, even of what is not finite, in parameters and statistics."""
@@ -195,9 +189,6 @@ def test_parameters_as_one_vector(type_name, line):
     component.scale(0.0)
     component.unvectorize(vector)
     assert written(component, True) == data
-
-
-# -- information and config lines ------------------------------------------------------------------------------------
 
 
 @EVERY_FORM

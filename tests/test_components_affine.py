@@ -1,8 +1,6 @@
 """Affine and linear components: natural gradient, blocks, damaged files and config lines."""
 from __future__ import annotations
 
-import io
-
 import numpy as np
 import pytest
 from component_cases import CASES, from_config, normal, read_text, reread
@@ -22,27 +20,14 @@ from nnet3py.components.affine import (
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.components.updatable import UpdateSettings
 from nnet3py.errors import ConfigError, FormatError, NumericError
-from nnet3py.io.tokens import TokenReader
 from nnet3py.network.model_file import read_nnet
 
 
-def make(kind: str, **settings):
+def make(kind: str):
     preconditioners = OnlineNaturalGradient(3, 4), OnlineNaturalGradient(2, 4)
-    made = {"affine": lambda: AffineComponent(normal(3, 4), normal(3)),
+    return {"affine": lambda: AffineComponent(normal(3, 4), normal(3)),
             "ng-affine": lambda: NaturalGradientAffineComponent(normal(3, 4), normal(3), *preconditioners, -1.0),
-            "linear": lambda: LinearComponent(normal(3, 4), *preconditioners, 0.5, False),
-            "fixed": lambda: FixedAffineComponent(normal(3, 4), normal(3))}[kind]()
-    return made
-
-
-KINDS = ("affine", "ng-affine", "linear", "fixed")
-
-
-# -- each component --------------------------------------------------------------------------------------------------
-
-
-def test_flags():
-    assert [int(make(kind).properties) for kind in KINDS] == [0x63, 0x63, 0x6B, 0x21]
+            "linear": lambda: LinearComponent(normal(3, 4), *preconditioners, 0.5, False)}[kind]()
 
 
 def test_a_gradient_is_updated_plainly():
@@ -72,8 +57,6 @@ def test_singular_values_are_shown_when_verbose():
         assert f"{name}-singular-values" not in make(kind).info(verbose=1)
 
 
-# -- older and damaged files -----------------------------------------------------------------------------------------
-
 HEAD = b"<LearningRate> 0.1 <LinearParams> [ 1 2\n 3 4 ] <BiasParams> [ 5 6 ] "
 
 
@@ -98,9 +81,6 @@ def test_settings_of_a_copy_are_its_own():
     other = component.copy()
     other.learning_rate, other.linear_params[...] = 0.1, 0
     assert component.learning_rate == 0.5 and component.linear_params.any()
-
-
-# -- config lines ----------------------------------------------------------------------------------------------------
 
 
 def test_default_ranks_and_spread():
@@ -196,13 +176,6 @@ def single_block(component, k: int) -> AffineComponent:
     return AffineComponent(component.linear_params[rows].copy(), component.bias_params[rows].copy())
 
 
-# -- computing ---------------------------------------------------------------------------------------------------------
-
-
-def test_flags_of_blocks():
-    assert [int(make().properties) for make in MAKERS.values()] == [0xC63, 0xC63, 0x63]
-
-
 @kinds
 def test_every_block_is_an_affine_map(kind, ops):
     """Output, input derivative and gradient are those of single blocks; a shared map has the gradients' sum."""
@@ -259,9 +232,6 @@ def test_what_is_not_finite_does_not_reach_the_parameters(ops):
     np.testing.assert_array_equal(component.vectorize(), before)
 
 
-# -- conversion --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["repeated", "ng-repeated"])
 def test_as_block_affine(kind, ops):
     component, x = MAKERS[kind](), normal(5, 12)
@@ -290,14 +260,6 @@ def test_the_command_that_converts(case, tmp_path, capsys):
     capsys.readouterr()
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
-def blocks_read_text(kind, text: str):
-    data = (f"{text} </{kind.__name__}> ").encode()
-    return kind.read(TokenReader(io.BytesIO(data), size=len(data)))
-
-
 def count_tag(kind) -> str:
     return "<NumBlocks>" if kind is BlockAffineComponent else "<NumRepeats>"
 
@@ -315,8 +277,8 @@ def count_tag(kind) -> str:
     ("2", "[ 1 2\n 3 4 ]", "[ 1 2 ] <Alpha> 4", "expected </")])
 def test_damaged_files(kind, count, matrix, bias, message):
     with pytest.raises(FormatError, match=message):
-        blocks_read_text(kind, f"<LearningRate> 0.1 {count_tag(kind)} {count} <LinearParams> {matrix} "
-                               f"<BiasParams> {bias}")
+        read_text(kind, f"<LearningRate> 0.1 {count_tag(kind)} {count} <LinearParams> {matrix} <BiasParams> {bias} "
+                        f"</{kind.__name__}> ")
 
 
 @pytest.mark.parametrize(("kind", "text", "message"), [
@@ -329,10 +291,7 @@ def test_damaged_files(kind, count, matrix, bias, message):
      "16000000 repeats of a matrix of 1 x 2 make more than")])
 def test_damaged_fields_of_one_type(kind, text, message):
     with pytest.raises(FormatError, match=message):
-        blocks_read_text(kind, text)
-
-
-# -- config lines ------------------------------------------------------------------------------------------------------
+        read_text(kind, f"{text} </{kind.__name__}> ")
 
 
 def test_defaults():
@@ -358,19 +317,6 @@ def test_keys(kind, count):
     assert made.bias_params.mean() == pytest.approx(3, abs=0.05)
     assert made.bias_params.std() == pytest.approx(0.25, rel=0.1)
     assert (made.learning_rate, made.learning_rate_factor, made.max_change) == pytest.approx((0.1, 0.5, 2))
-
-
-@pytest.mark.parametrize("kind", [RepeatedAffineComponent, NaturalGradientRepeatedAffineComponent,
-                                  BlockAffineComponent])
-@pytest.mark.parametrize("text", [
-    "input-dim=6 output-dim=4", "input-dim=6 {}=2", "output-dim=4 {}=2", "input-dim=6 output-dim=4 {}=0",
-    "input-dim=6 output-dim=4 {}=-2", "input-dim=6 output-dim=4 {}=3", "input-dim=6 output-dim=4 {}=4",
-    "input-dim=0 output-dim=4 {}=2", "input-dim=6 output-dim=4 {}=2 param-stddev=-1",
-    "input-dim=6 output-dim=4 {}=2 bias-stddev=-1", "input-dim=6 output-dim=4 {}=2 max-change=-1"])
-def test_impossible_config_lines_of_blocks(kind, text):
-    text = text.format("num-blocks" if kind is BlockAffineComponent else "num-repeats")
-    with pytest.raises(ConfigError, match=f"Bad initializer {text}"):
-        from_config(kind, text)
 
 
 def test_there_is_no_orthonormal_constraint():

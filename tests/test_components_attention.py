@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from component_cases import Draws, from_config, read_text, reread, written
+from component_cases import Draws, arranged, from_config, indexes_of, read_text, reread, written
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy_ops import NumpyOps
@@ -16,9 +16,8 @@ from nnet3py.components.attention import (
     RestrictedAttentionComponentPrecomputedIndexes,
 )
 from nnet3py.components.time_grid import TimeGrid
-from nnet3py.errors import CompileError, ConfigError, FormatError, ShapeError
+from nnet3py.errors import CompileError, FormatError, ShapeError
 from nnet3py.index import NO_TIME
-from nnet3py.ops import get_ops
 
 FLOAT32 = 1e-5       # sums of some ten products of numbers near 1, and an exponential function
 FLOAT64 = 1e-12
@@ -31,21 +30,6 @@ def make(left: int = 2, right: int = 1, required: tuple[int, int] | None = None,
     required = (left, right) if required is None else required
     return RestrictedAttentionComponent(
         AttentionShape(heads, key_dim, value_dim, left, right, stride, *required, output_context, key_scale))
-
-
-def indexes_of(times, sequences=((0, 0), (1, 0))) -> np.ndarray:
-    return np.array([(n, t, x) for t in times for n, x in sequences], np.int32)
-
-
-def arranged(component, outputs, exists=lambda t: True):
-    """Input and output rows as the compiler gives them, of the inputs whose time exists, and precomputed indexes."""
-    wanted = component.input_indexes(outputs)
-    available = np.array([[exists(t) for t in row] for row in wanted[..., 1]])
-    computable, used = component.is_computable(outputs, available)
-    assert computable.all() and (used == available).all()
-    inputs = np.unique(wanted[used], axis=0)
-    inputs, outputs = component.reorder_indexes(inputs, outputs)
-    return inputs, outputs, component.precompute_indexes(inputs, outputs, True)
 
 
 def features(indexes: np.ndarray, dim: int, seed: int = 0) -> np.ndarray:
@@ -79,9 +63,6 @@ def defined(component, inputs, outputs, x) -> tuple[np.ndarray, np.ndarray]:
     return np.array(results), np.array(all_weights)
 
 
-# -- indexes -----------------------------------------------------------------------------------------------------------
-
-
 def test_wanted_inputs():
     component = make(2, 1, stride=3, required=(1, 0))
     wanted = component.input_indexes(np.array([[0, 5, 1], [3, NO_TIME, 0]], np.int32))
@@ -95,7 +76,7 @@ def test_wanted_inputs():
 
 def test_rows_that_do_not_exist_become_padding():
     component = make(2, 1, required=(0, 0))
-    inputs, outputs, indexes = arranged(component, indexes_of(range(3)), lambda t: 0 <= t < 3)
+    inputs, outputs, indexes = arranged(component, indexes_of(range(3)), lambda t: (t >= 0) & (t < 3))
     assert inputs[:, 1].tolist() == [NO_TIME] * 4 + [0, 0, 1, 1, 2, 2] + [NO_TIME] * 2
     assert inputs[:, 0].tolist() == [0, 1] * 6 and outputs.tolist() == indexes_of(range(3)).tolist()
     assert indexes.grid == TimeGrid(2, -2, 1, 6, 0, 1, 3, 1)
@@ -124,9 +105,6 @@ def test_inputs_that_do_not_fit(times):
         make(2, 1).reorder_indexes(indexes_of(times), indexes_of([0]))
 
 
-# -- computing ---------------------------------------------------------------------------------------------------------
-
-
 @given(left=st.integers(0, 3), right=st.integers(0, 3), stride=st.integers(1, 3), step=st.integers(1, 4),
        num=st.integers(1, 4), heads=st.integers(1, 3), context=st.booleans(), edges=st.booleans())
 def test_equals_the_definition(left, right, stride, step, num, heads, context, edges):
@@ -134,7 +112,7 @@ def test_equals_the_definition(left, right, stride, step, num, heads, context, e
     component = make(left, right, (0, 0) if edges else None, stride, heads, output_context=context)
     wanted = indexes_of(range(5, 5 + num * step, step), [(0, 0), (2, 0), (0, 1)])
     last = 5 + (num - 1) * step
-    inputs, outputs, indexes = arranged(component, wanted, lambda t: not edges or 5 <= t <= last)
+    inputs, outputs, indexes = arranged(component, wanted, (lambda t: (t >= 5) & (t <= last)) if edges else None)
     x, ops = features(inputs, component.input_dim), NumpyOps(np.float64)
     start = features(outputs, component.output_dim, seed=1)
     y, memo = start.copy(), component.new_memo(ops, len(outputs))
@@ -143,29 +121,6 @@ def test_equals_the_definition(left, right, stride, step, num, heads, context, e
     real = outputs[:, 1] != NO_TIME
     np.testing.assert_allclose((y - start)[real], expected[real], atol=FLOAT64)       # it adds
     np.testing.assert_allclose(memo.reshape(weights.shape)[real], weights[real], atol=FLOAT64)
-
-
-FORMS = pytest.mark.parametrize("component", [
-    make(), make(1, 2, stride=2, output_context=False), make(2, 1, required=(0, 0)), make(0, 1, heads=1, key_dim=1)],
-    ids=["plain", "no-context", "edges", "small"])
-
-
-@FORMS
-def test_kernels_equal_the_reference(component):
-    outputs = indexes_of(range(0, 6, 2))
-    inputs, outputs, indexes = arranged(component, outputs)
-    x, dy = features(inputs, component.input_dim), features(outputs, component.output_dim, seed=1)
-    results = []
-    for ops, dtype in ((get_ops("cpu"), np.float32), (NumpyOps(np.float64), np.float64)):
-        given_x, given_dy = x.astype(dtype), dy.astype(dtype)
-        y, dx = np.zeros_like(given_dy), np.ones_like(given_x)
-        memo = component.new_memo(ops, len(outputs))
-        ops.reset_scratch()
-        component.propagate(ops, indexes, given_x, y, memo)
-        component.backprop(ops, indexes, given_x, None, given_dy, memo, None, dx)
-        results.append((y, dx))
-    for found, expected in zip(*results, strict=True):
-        np.testing.assert_allclose(found, expected, atol=FLOAT32)
 
 
 def test_rows_that_were_compiled_for_others():
@@ -178,14 +133,6 @@ def test_rows_that_were_compiled_for_others():
                  TimeGrid(2, -2, 0, 7, 0, 0, 2), TimeGrid(-2, -2, 1, -6, 0, 1, -3), TimeGrid(0, 0, 0, 0, 0, 0, 0)):
         with pytest.raises(ShapeError, match="compiled for other dimensions"):
             component.propagate(ops, RestrictedAttentionComponentPrecomputedIndexes(grid), x, y, memo)
-
-
-def test_flags():
-    assert int(make().properties) == 0x1278
-    assert make().parameters() == {} and make().num_parameters() == 0
-
-
-# -- statistics --------------------------------------------------------------------------------------------------------
 
 
 def test_statistics(ops, monkeypatch):
@@ -220,19 +167,6 @@ def test_arithmetic_of_statistics():
     np.testing.assert_array_equal(component.posterior, 1.5 * np.arange(8).reshape(2, 4))
     component.zero_stats()
     assert component.stored[0] and not component.count.any() and not component.posterior.any()
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_files(binary):
-    for component in (make(), counted(), make(1, 2, (0, 1), 3, output_context=False)):
-        again = reread(component, binary)
-        assert written(again, binary) == written(component, binary)
-        assert again.shape == component.shape
-        assert again.stored.tolist() == component.stored.tolist()
-        np.testing.assert_array_equal(again.posterior, component.posterior)
 
 
 def test_statistics_are_sums_in_double():
@@ -279,9 +213,6 @@ def test_a_count_without_statistics():
         read_text(RestrictedAttentionComponent, text.replace(b"<StatsCount> 0", b"<StatsCount> 5"))
 
 
-# -- config lines and information --------------------------------------------------------------------------------------
-
-
 def test_config_defaults():
     shape = configured("key-dim=40 value-dim=60 num-left-inputs=5 num-right-inputs=2").shape
     assert shape == AttentionShape(1, 40, 60, 5, 2, 1, 5, 2, True, float(np.float32(40 ** -0.5)))
@@ -293,18 +224,6 @@ def test_every_config_key():
                             "num-left-inputs-required=1 num-right-inputs-required=0 output-context=false key-scale=1")
     assert component.shape == AttentionShape(3, 4, 6, 5, 2, 2, 1, 0, False, 1.0)
     assert (component.input_dim, component.output_dim) == (3 * (4 + 6 + 4 + 8), 18)
-
-
-@pytest.mark.parametrize("text", [
-    "value-dim=2 num-left-inputs=1 num-right-inputs=1", "key-dim=2 num-left-inputs=1 num-right-inputs=1",
-    "key-dim=2 value-dim=2 num-left-inputs=1", "key-dim=2 value-dim=2 num-right-inputs=1",
-    "key-dim=2 value-dim=2 num-left-inputs=0 num-right-inputs=0",
-    *(f"key-dim=2 value-dim=2 num-left-inputs=1 num-right-inputs=1 {wrong}" for wrong in (
-        "num-heads=0", "time-stride=0", "num-left-inputs-required=2", "num-right-inputs-required=2", "key-scale=0",
-        "key-scale=1.5", "num-heads=100000000"))])
-def test_impossible_config_lines(text):
-    with pytest.raises(ConfigError, match="Invalid initializer for layer of type RestrictedAttentionComponent"):
-        configured(text)
 
 
 def test_information():

@@ -52,9 +52,6 @@ def matrices(component, rows=5):
     return normal(rows, component.input_dim), normal(rows, component.output_dim, seed=1)
 
 
-# -- computation -------------------------------------------------------------------------------------------------------
-
-
 def test_flags():
     """Of the last child whether the output is added to, needed or contiguous; of the first the same of the input."""
     always = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
@@ -171,9 +168,6 @@ def test_nothing_is_asked_of_a_child_that_has_nothing_to_give(ops):
     assert not update.children[0].stored[2] and update.children[0].stored[0]
 
 
-# -- what the trainer asks ---------------------------------------------------------------------------------------------
-
-
 def test_parameters():
     component = make(AFFINE, RELU, NATURAL)
     assert list(component.parameters()) == ["0.linear_params", "0.bias_params", "2.linear_params", "2.bias_params"]
@@ -261,9 +255,6 @@ def test_repeated_becomes_block_affine(ops):
         np.testing.assert_allclose(one, other, atol=SAME)
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
-
-
 def body(*children, rows=2):
     """The text of a composite in a file, after the opening tag."""
     return written(make(*children, rows=rows), False).decode().partition("> ")[2]
@@ -320,9 +311,6 @@ def test_children_in_files_that_do_not_fit():
     child = other[other.index("<TanhComponent>"):]
     with pytest.raises(FormatError, match="component 2 takes 3 columns, the one before it gives 4"):
         read_text(CompositeComponent, text.replace("</CompositeComponent>", child))
-
-
-# -- config lines ------------------------------------------------------------------------------------------------------
 
 
 def test_config():

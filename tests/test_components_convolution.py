@@ -6,14 +6,12 @@ from functools import partial
 
 import numpy as np
 import pytest
-from component_cases import from_config, read_text, reread, written
+from component_cases import arranged, from_config, indexes_of, read_text, written
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy_ops import NumpyOps
 
-from nnet3py.components.convolution import (
-    TimeHeightConvolutionComponent,
-)
+from nnet3py.components.convolution import TimeHeightConvolutionComponent
 from nnet3py.components.convolution_geometry import ConvolutionModel
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
 from nnet3py.errors import CompileError, ConfigError, FormatError, ShapeError
@@ -35,21 +33,6 @@ def make(offsets, required=None, filters=(2, 3), heights=(4, 4), subsample: int 
     preconditioners = (OnlineNaturalGradient(rank, 1, num_minibatches_history=4.0) for rank in (3, 2))
     return TimeHeightConvolutionComponent(model, linear.astype(dtype), bias.astype(dtype), *preconditioners,
                                           max_memory_mb, natural)
-
-
-def indexes_of(times, sequences=((0, 0), (1, 0))) -> np.ndarray:
-    return np.array([(n, t, x) for t in times for n, x in sequences], np.int32)
-
-
-def arranged(component, outputs: np.ndarray, exists=lambda t: np.full(t.shape, True)):
-    """Input and output rows as the component wants them, and its computation; outputs without input are left out."""
-    wanted = component.input_indexes(outputs)
-    computable, used = component.is_computable(outputs, exists(wanted[:, :, 1]))
-    if not computable.any():
-        return None
-    outputs, inputs = outputs[computable], np.unique(wanted[computable][used[computable]], axis=0)
-    inputs, outputs = component.reorder_indexes(inputs, outputs)
-    return inputs, outputs, component.precompute_indexes(inputs, outputs, True)
 
 
 class DirectSum:
@@ -178,9 +161,6 @@ def test_unit_filters_copy_the_input():
     np.testing.assert_array_equal(y, x[2:])      # the first time is there for the offset -1
 
 
-# -- indexes ---------------------------------------------------------------------------------------------------------
-
-
 def test_wanted_inputs():
     component = make([(-1, 0), (0, 0), (0, 1), (2, 0)], [0])
     wanted = component.input_indexes(np.array([[0, 5, 1], [3, NO_TIME, 0]], np.int32))
@@ -203,10 +183,6 @@ def test_arranging_twice_changes_nothing():
         component.precompute_indexes(inputs, outputs[::-1], True)
 
 
-def test_flags():
-    assert int(make([(0, 0)]).properties) == 0xC72
-
-
 @pytest.mark.parametrize("other", [
     make([(0, 0), (0, 1)]), make([(0, 0)], filters=(2, 2)), make([(0, 0)], heights=(4, 3)),
     make([(0, 0)], heights=(5, 4)), make([(0, 0)], filters=(4, 3), heights=(2, 2))])
@@ -216,9 +192,6 @@ def test_a_computation_of_other_dimensions(other):
     with pytest.raises(ShapeError, match="compiled for other dimensions"):
         component.propagate(get_ops("cpu"), precomputed, np.zeros((len(inputs), 8), np.float32),
                             np.zeros((len(outputs), 12), np.float32), None)
-
-
-# -- Kaldi's cases and updates ---------------------------------------------------------------------------------------
 
 
 def test_natural_gradient_takes_the_gradient_twice():
@@ -254,19 +227,6 @@ def test_learning_rate_zero_changes_nothing():
                        np.ones((len(outputs), 12), np.float32), None, component, None)
     np.testing.assert_array_equal(component.vectorize(), before)
     assert component.preconditioner_in.t == 0
-
-
-# -- files and config lines ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("binary", [True, False])
-def test_files(binary):
-    component = make([(-1, 0), (0, 1)], [-1], max_memory_mb=20.0)
-    again = reread(component, binary)
-    assert written(again, binary) == written(component, binary)
-    assert again.max_memory_mb == 20.0 and not again.use_natural_gradient
-    assert [p.num_minibatches_history for p in again.preconditioners()] == [4.0, 4.0]
-    assert [p.update_period for p in again.preconditioners()] == [1, 1]
 
 
 @pytest.mark.parametrize("damage, message", [

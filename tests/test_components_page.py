@@ -28,9 +28,6 @@ NUMBERED = re.compile(r"^component\d+$")     # keys of a composite, which the pa
 types = pytest.mark.parametrize("name", sorted(COMPONENT_MODULES))
 
 
-# -- the page ----------------------------------------------------------------------------------------------------------
-
-
 class Option(NamedTuple):
     key: str
     type: str
@@ -64,9 +61,6 @@ def options(heading: str) -> dict[str, Option]:
     found = [Option(row[0].strip("`"), *row[1:]) for row in rows]
     assert len({option.key for option in found}) == len(found)
     return {option.key: option for option in found}
-
-
-# -- what the code asks for --------------------------------------------------------------------------------------------
 
 
 class RecordingLine(ConfigLine):
@@ -173,9 +167,6 @@ def default_fault(name: str, option: Option) -> str:
         if not right:
             return f"the code takes {default} in '{form}'"
     return ""
-
-
-# -- tests -------------------------------------------------------------------------------------------------------------
 
 
 def test_every_type_has_its_section_in_its_family():

@@ -52,11 +52,6 @@ def test_scaled_backprop(ops):
         np.testing.assert_array_equal(dx, expected)
 
 
-def test_flags():
-    assert {name: int(component.properties) for name, component in COMPONENTS.items()} == {
-        "no-op": 0x105, "product": 0x41, "block": 0x29, "group": 0x1, "permute": 0x1, "scale": 0x105, "bias": 0x105}
-
-
 @pytest.mark.parametrize("kind, text, message", [
     (NoOpComponent, b"<Dim> -3 ", "dimension"),
     (NoOpComponent, b"<Dim> 3 <BackpropScale> 1 <Dim> ", "</NoOpComponent>"),
@@ -101,25 +96,8 @@ def test_configs(tmp_path):
         from_config(FixedBiasComponent, f"bias={tmp_path}/v dim=3")
 
 
-@pytest.mark.parametrize("kind, text", [
-    (NoOpComponent, "backprop-scale=1"), (NoOpComponent, "dim=0"), (ElementwiseProductComponent, "input-dim=6"),
-    (ElementwiseProductComponent, "input-dim=6 output-dim=6"),
-    (ElementwiseProductComponent, "input-dim=6 output-dim=4"),
-    (SumBlockComponent, "input-dim=6 output-dim=4"), (SumBlockComponent, "output-dim=4"),
-    (SumGroupComponent, "sizes=1,0"), (SumGroupComponent, "sizes=1,x"),
-    (SumGroupComponent, "input-dim=6 output-dim=4"),
-    (SumGroupComponent, ""), (PermuteComponent, "column-map=0,2"), (PermuteComponent, ""),
-    (PermuteComponent, "column-map=0,0"), (FixedScaleComponent, ""), (FixedBiasComponent, "dim=-1")])
-def test_impossible_lines(kind, text):
-    with pytest.raises(ConfigError, match=f"Invalid initializer for layer of type {kind.__name__}"):
-        from_config(kind, text)
-
-
 def grid(extra, times=(0, 1), sequences=(0, 1)) -> np.ndarray:
     return np.array([(n, t, x) for t in times for x in extra for n in sequences], np.int32)
-
-
-# -- indexes ---------------------------------------------------------------------------------------------------------
 
 
 def test_wanted_inputs():
@@ -162,9 +140,6 @@ def test_rows_that_do_not_fit(ops):
             component.backprop(ops, indexes, None, None, np.zeros((1, 2), np.float32), None, None, x)
 
 
-# -- files and config lines --------------------------------------------------------------------------------------------
-
-
 def test_damaged_files_of_distribute():
     text = written(DistributeComponent(6, 2), False)
     assert read_text(DistributeComponent, (text.split(b" ", 1)[1])).input_dim == 6    # the opening tag may be missing
@@ -193,12 +168,3 @@ def test_files_of_precomputed_indexes(binary):
     np.testing.assert_array_equal(again.places, indexes.places)
     assert again.places.dtype == np.int32 and again.places.flags.c_contiguous
     assert (again.last_row, again.last_col) == (1, 4)
-
-
-def test_config_lines():
-    assert (from_config(DistributeComponent, "input-dim=12 output-dim=4").info()
-            == "DistributeComponent, input-dim=12, output-dim=4")
-    for text in ("", "input-dim=12", "output-dim=4", "input-dim=12 output-dim=5", "input-dim=0 output-dim=4",
-                 "input-dim=12 output-dim=-4"):
-        with pytest.raises(ConfigError, match="Invalid initializer for layer of type DistributeComponent"):
-            from_config(DistributeComponent, text)

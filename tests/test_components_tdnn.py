@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from component_cases import from_config, written
+from component_cases import arranged, from_config, indexes_of, written
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy_ops import NumpyOps
@@ -31,20 +31,6 @@ def make(offsets, input_dim: int = 3, output_dim: int = 2, bias: bool = True, **
                          OnlineNaturalGradient(3, 4), OnlineNaturalGradient(2, 4), **kwargs)
 
 
-def indexes_of(times, sequences) -> np.ndarray:
-    """Indexes (n, t, x) in the compiler's order: t, then x, then n."""
-    return np.array([(n, t, x) for t in times for n, x in sequences], dtype=np.int32)
-
-
-def arranged(component: TdnnComponent, outputs: np.ndarray, more_inputs: np.ndarray | None = None):
-    """Input and output rows as the component wants them, and its precomputed indexes."""
-    wanted = component.input_indexes(outputs).reshape(-1, 3)
-    if more_inputs is not None:
-        wanted = np.concatenate([wanted, more_inputs])
-    inputs, outputs = component.reorder_indexes(np.unique(wanted, axis=0), outputs)
-    return inputs, outputs, component.precompute_indexes(inputs, outputs, True)
-
-
 def features(indexes: np.ndarray, dim: int) -> np.ndarray:
     """Rows that depend on the index alone, 0 for padding."""
     rows = np.stack([np.sin(1.0 + 0.7 * c + indexes @ [1.3, 0.9, 2.1]) for c in range(dim)], axis=1)
@@ -59,9 +45,8 @@ def features(indexes: np.ndarray, dim: int) -> np.ndarray:
 def test_rows_are_found_wherever_they_lie(offsets, start, step, num, sequences, more, bias):
     component = make(offsets, bias=bias)
     outputs = indexes_of(range(start, start + step * num, step), sorted(sequences))
-    extra = indexes_of(sorted(more), sorted(sequences)) if more else None
     try:
-        inputs, outputs, precomputed = arranged(component, outputs, extra)
+        inputs, outputs, precomputed = arranged(component, outputs, more=indexes_of(sorted(more), sorted(sequences)))
     except CompileError:   # steps of input and output that do not go together
         assert num > 1
         return
@@ -124,9 +109,6 @@ def test_time_grid_files():
     assert stream.getvalue() == b"<ConvCompIo> 2 -1 1 9 0 3 3 3 </ConvCompIo> "
 
 
-# -- computing -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("natural", [True, False])
 def test_equals_splicing_and_an_affine_layer(natural):
     component, ops = make([-1, 0, 2], use_natural_gradient=natural), NumpyOps()
@@ -155,13 +137,6 @@ def test_learning_rate_zero_changes_nothing():
                        component, None)
     np.testing.assert_array_equal(component.vectorize(), before)
     assert component.preconditioner_in.t == 0
-
-
-def test_flags():
-    assert int(make([0]).properties) == 0x072 and int(make([0], bias=False).properties) == 0x07A
-
-
-# -- files and config lines ------------------------------------------------------------------------------------------
 
 
 def test_older_and_damaged_files():

@@ -10,16 +10,13 @@ from nnet3py.components.truncation import (
     BackpropTruncationComponentPrecomputedIndexes,
     ClipGradientComponent,
 )
-from nnet3py.errors import ConfigError, FormatError
+from nnet3py.errors import FormatError
 
 FLOAT32 = 2e-6
 
 
 def norms(matrix):
     return np.sqrt((matrix.astype(float) ** 2).sum(axis=1))
-
-
-# -- ClipGradientComponent -----------------------------------------------------------------
 
 
 def test_clipping_by_norm(ops):
@@ -90,14 +87,11 @@ def test_counters_are_whole_numbers():
     assert not component.counters.any()
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_clip_gradient_files(binary):
-    component = repairing()
-    again = reread(component, binary)
-    assert written(again, binary) == written(component, binary)
-    assert again.info() == ("ClipGradientComponent, dim=6, norm-based-clipping=true, clipping-threshold=2, "
-                            "clipped-proportion=0.454545, self-repair-clipped-proportion-threshold=0.01, "
-                            "self-repair-target=0.1, self-repair-scale=0.5")
+def test_clip_gradient_files():
+    assert reread(repairing()).info() == (
+        "ClipGradientComponent, dim=6, norm-based-clipping=true, clipping-threshold=2, "
+        "clipped-proportion=0.454545, self-repair-clipped-proportion-threshold=0.01, "
+        "self-repair-target=0.1, self-repair-scale=0.5")
 
 
 def test_clip_gradient_config():
@@ -108,13 +102,6 @@ def test_clip_gradient_config():
     component = from_config(ClipGradientComponent, "dim=6 clipping-threshold=0 norm-based-clipping=true "
                             "self-repair-clipped-proportion-threshold=0.5 self-repair-target=1 self-repair-scale=2")
     assert (component.clipping_threshold, component.self_repair_target, component.self_repair_scale) == (0, 1, 2)
-    for text in ("", "dim=6 clipping-threshold=-1", "dim=6 self-repair-scale=-1", "dim=6 self-repair-target=-1",
-                 "dim=6 self-repair-clipped-proportion-threshold=-1"):
-        with pytest.raises(ConfigError, match="Invalid initializer for layer of type ClipGradientComponent"):
-            from_config(ClipGradientComponent, text)
-
-
-# -- BackpropTruncationComponent -----------------------------------------------------------------
 
 
 def test_where_the_intervals_end():
@@ -156,14 +143,12 @@ def counted():
     return component
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_truncation_files(binary):
+def test_truncation_files():
     component = counted()
-    again = reread(component, binary)
-    assert written(again, binary) == written(component, binary)
-    assert again.info() == ("BackpropTruncationComponent, dim=4, scale=0.5, count=40, recurrence-interval=2, "
-                            "clipping-threshold=1, clipped-proportion=0.125, zeroing-threshold=1.5, "
-                            "zeroing-interval=3, zeroed-proportion=0.25, count-zeroing-boundaries=8")
+    assert reread(component).info() == (
+        "BackpropTruncationComponent, dim=4, scale=0.5, count=40, recurrence-interval=2, "
+        "clipping-threshold=1, clipped-proportion=0.125, zeroing-threshold=1.5, "
+        "zeroing-interval=3, zeroed-proportion=0.25, count-zeroing-boundaries=8")
     text = written(component, False).decode().replace("<Scale> 0.5 ", "")
     assert read_text(BackpropTruncationComponent, text).value_scale == 1.0
     with pytest.raises(FormatError, match="at least 1"):
@@ -185,8 +170,3 @@ def test_truncation_config():
     plain = from_config(BackpropTruncationComponent, "dim=4")
     assert (plain.value_scale, plain.clipping_threshold, plain.zeroing_threshold) == (1.0, 30.0, 15.0)
     assert (plain.zeroing_interval, plain.recurrence_interval) == (20, 1)
-    assert int(plain.properties) == 0x104 and int(ClipGradientComponent(4).properties) == 0x145
-    for text in ("", "dim=4 scale=0", "dim=4 clipping-threshold=-1", "dim=4 zeroing-interval=0",
-                 "dim=4 recurrence-interval=0"):
-        with pytest.raises(ConfigError, match="Invalid initializer for layer of type BackpropTruncationComponent"):
-            from_config(BackpropTruncationComponent, text)

@@ -40,9 +40,6 @@ def compiled(of: ConvolutionModel, outputs: np.ndarray, inputs: np.ndarray | Non
     return compile_convolution(of, convolution_grid(of, inputs, outputs), max_memory_mb)
 
 
-# -- the model -------------------------------------------------------------------------------------------------------
-
-
 def brute_force_fault(of: ConvolutionModel) -> bool:
     """Whether the heights of a model do not go together, by looking at each pair of output height and offset."""
     inputs = of.height_subsample_out * np.arange(of.height_out)[:, None] + of.offsets[:, 1]
@@ -104,9 +101,6 @@ def test_what_a_model_says_of_itself():
                             "input-dim=8, output-dim=12")
 
 
-# -- files -----------------------------------------------------------------------------------------------------------
-
-
 MODEL_TEXT = (b"<ConvolutionModel> <NumFiltersIn> 2 <NumFiltersOut> 3 <HeightIn> 4 <HeightOut> 2 "
               b"<HeightSubsampleOut> 2 <Offsets> [ -1,0 0,0 0,1 ]\n<RequiredTimeOffsets> [ 0 ]\n</ConvolutionModel> ")
 
@@ -161,9 +155,6 @@ def test_damaged_computations(damage):
     assert damage[0] in COMPUTATION_TEXT
     with pytest.raises(FormatError):
         read_text(ConvolutionComputation, COMPUTATION_TEXT.replace(*damage, 1))
-
-
-# -- compilation -----------------------------------------------------------------------------------------------------
 
 
 def test_steps_without_subsampling():

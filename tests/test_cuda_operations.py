@@ -17,7 +17,7 @@ TESTS = Path(__file__).resolve().parent
 # what of the CPU's test files runs in one process, whose operations it calls, and which of the elementwise ones
 GROUPS = [("rows elementwise reductions random products", "rows reductions random products",
            "set_const copy_mat add_mat sum_mats mul_elements add_mat_elements add_vec_to_rows mul_cols_vec "
-           "mul_rows_vec add_mat_diag_vec add_diag_vec_mat set_vec copy_vec add_vec dropout_elements dropout_backprop "
+           "mul_rows_vec add_mat_diag_vec add_diag_vec_mat dropout_elements dropout_backprop "
            "binary_mask continuous_mask"),
           ("nonlinear structural", "nonlinear recurrent normalize structural",
            "sigmoid tanh relu sigmoid_backprop tanh_backprop relu_backprop"),
@@ -25,7 +25,7 @@ GROUPS = [("rows elementwise reductions random products", "rows reductions rando
            "pooling convolution small_matrices natural_gradient numerators",
            "scale_and_offset scale_gradient_from_output")]
 FAMILIES = [family for family in table.FAMILIES if family not in ("products", "chain")]
-IN_DOUBLE = set("""_double_values _double_squares _add_double_sums add_col_sum_product _products _normal _sigmoid_sums
+IN_DOUBLE = set("""_products _sigmoid_sums
     _tanh_sums _relu_sums _value_sums _square_sums _add_one _add_two low_slope_repair relu_repair batch_norm_store_stats
     _count_rows _clip_rows clip_gradient_repair _truncate _count_truncated lstm_self_repair lstm_store_stats
     specaugment_mask time_mask _add_weights _add_count orthogonalize natural_gradient_moments

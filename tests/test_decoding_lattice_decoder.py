@@ -10,7 +10,7 @@ import pytest
 from graph_paths import path_costs
 from io_samples import read_table
 
-from nnet3py.decoding import lattice_decoder
+from nnet3py.decoding import lattice_decoder, layout
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
@@ -130,8 +130,14 @@ def test_partial_lattices_are_sorted_and_connected_to_their_frames(graph, likes)
 def test_the_lattice_of_the_first_frames_ends_in_the_last_of_them(graph, likes):
     search = LatticeDecoder(graph, NARROW)
     search.advance(likes[0][:30])
+    firsts = search._first_tokens()
     for num_frames in (12, 29, 30):
-        lattice = trimmed(search.raw_lattice(False, num_frames))
+        lattice = search.raw_lattice(False, num_frames)
+        tokens = slice(*firsts[num_frames:num_frames + 2])
+        extra = search._token_costs[tokens, layout.EXTRA]
+        offsets = search._offsets[:num_frames].sum()
+        assert lattice_cost(lattice) == pytest.approx(float(extra.min() - offsets), abs=COST)
+        lattice = trimmed(lattice)
         times = np.zeros(lattice.num_states, dtype=int)
         for source, to, label in zip(lattice.sources, lattice.next_states, lattice.input_labels, strict=True):
             times[to] = times[source] + (label != 0)

@@ -28,7 +28,8 @@ def option_classes() -> list[str]:
     for path in sources():
         for node in tree(path).body:
             if isinstance(node, ast.ClassDef) and node.name.endswith("Options") and not node.name.startswith("_") \
-                    and any("dataclass" in ast.unparse(decorator) for decorator in node.decorator_list):
+                    and any(ast.unparse(decorator).startswith(("dataclass", "options_class"))
+                            for decorator in node.decorator_list):
                 parts = path.relative_to(ROOT).with_suffix("").parts
                 found.append(".".join([*(part for part in parts if part != "__init__"), node.name]))
     return found

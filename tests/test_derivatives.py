@@ -112,9 +112,6 @@ def cpu(monkeypatch):
     return ops
 
 
-# -- completeness ------------------------------------------------------------------------------------------------------
-
-
 def test_every_type_is_tested():
     assert set(CONFIGS) == set(COMPONENT_MODULES) and all(CONFIGS.values())
     assert set(NOT_THE_DERIVATIVE) | set(SELF_REPAIR_OFF) <= set(CONFIGS)
@@ -130,9 +127,6 @@ def test_every_form_is_tested_on_several_rows(type_name, line):
         assert names == {"simple"}
     else:
         assert names >= {"frames", "one", "subsampled", "edges"} and names <= set(PATTERNS)
-
-
-# -- derivatives -------------------------------------------------------------------------------------------------------
 
 
 @EVERY_FORM
@@ -174,9 +168,6 @@ def _results(run: Pass, dtype) -> dict[str, np.ndarray]:
     x, dy, gradient = run.inputs(dtype), run.outputs(dtype), as_gradient(run.component)
     y = run.forward(x, np.zeros_like(dy))
     return {"y": y, "dx": run.backward(x, y, dy, np.zeros_like(x), gradient), **gradient.parameters()}
-
-
-# -- flags -------------------------------------------------------------------------------------------------------------
 
 
 @EVERY_FORM

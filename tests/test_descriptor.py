@@ -143,9 +143,6 @@ def test_any_tokens_parse_or_are_refused(tokens: list[str]) -> None:
     assert parse_descriptor(descriptor.text(NAMES), NODE_INDEXES) == descriptor
 
 
-# -- meaning -----------------------------------------------------------------------------------------------------------
-
-
 def value_at(e: Leaf, n: int, t: int, x: int) -> tuple[int, tuple[int, int, int]]:
     """Which node and index the expression takes for one index, by its definition."""
     if isinstance(e, Source):

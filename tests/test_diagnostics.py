@@ -280,9 +280,6 @@ def test_what_cannot_be_combined():
         combine_nnets(iter([("a", target), ("other.raw", Nnet.from_config(TDNN))]), 2, fitted_examples(target))
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def folder(here):
     """The current folder, with 0.raw, 1.raw, 2.raw and examples."""

@@ -147,7 +147,7 @@ def test_a_network_that_does_not_fit_is_refused_at_once(prepared: Path) -> None:
     network = nnet3py.Nnet.from_config(
         (prepared / "exp" / "configs" / "final.config").read_text().replace("=56", "=57"), seed=0)
     network.write(str(prepared / "exp" / "configs" / "ref.raw"))
-    with pytest.raises(UsageError, match=r"has 57 outputs, the tree in .*/tree 56 pdfs"):
+    with pytest.raises(UsageError, match=r"has 57 outputs at 'output', the tree in .*/tree 56 pdfs"):
         refused(prepared)
     network = nnet3py.Nnet.from_config((prepared / "exp" / "configs" / "final.config").read_text().replace(
         "output-xent", "other"), seed=0)

@@ -133,8 +133,6 @@ def test_what_comes_first(egs: EgsFolder) -> None:
     assert ChainCommands.phone_lm(options, "exp/t/final.mdl", "ark:gunzip -c exp/t/ali.1.gz |") == (
         'ali-to-phones exp/t/final.mdl "ark:gunzip -c exp/t/ali.1.gz |" ark:- | chain-est-phone-lm '
         "--num-extra-lm-states=200 --ngram-order=4 ark:- exp/c/phone_lm.fst")
-    assert ChainCommands.den_fsts("exp/c") == ("chain-make-den-fst exp/c/tree exp/c/0.trans_mdl exp/c/phone_lm.fst "
-                                               "exp/c/den.fst exp/c/normalization.fst")
     assert commands(egs).lda_stats(2) == (
         "nnet3-chain-acc-lda-stats --rand-prune=4.0 exp/c/init.raw "
         f'"ark:nnet3-chain-copy-egs ark:{egs.path}/cegs.2.ark ark:- |" exp/c/2.lda_stats')

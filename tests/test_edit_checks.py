@@ -66,9 +66,6 @@ def test_every_edit_is_a_method_with_an_example() -> None:
         assert ">>>" in (getattr(Nnet, name).__doc__ or ""), name
 
 
-# -- looking -----------------------------------------------------------------------------------------------------------
-
-
 def test_iterating(nnet: Nnet) -> None:
     assert [(name, type(c).__name__) for name, c in nnet.named_components()] == [
         ("affine1", "NaturalGradientAffineComponent"), ("relu1", "RectifiedLinearComponent"),
@@ -87,9 +84,6 @@ def test_what_feeds_what(nnet: Nnet) -> None:
     assert (nnet.node_input("output"), nnet.node_input("half"), nnet.node_input("input")) == ("affine2", "relu1", "")
     assert nnet.users_of("relu1") == ["affine2", "half"]
     assert nnet.users_of("output") == []
-
-
-# -- parameters --------------------------------------------------------------------------------------------------------
 
 
 def test_setting_parameters_in_place_and_as_float32(nnet: Nnet) -> None:
@@ -137,9 +131,6 @@ def test_arrays_of_every_type(type_name: str) -> None:
         assert sum(value.size for value in arrays.values()) >= nnet.component("c").num_parameters()
 
 
-# -- components --------------------------------------------------------------------------------------------------------
-
-
 def test_components_from_text_are_those_of_a_config(nnet: Nnet) -> None:
     line = "type=NaturalGradientAffineComponent input-dim=32 output-dim=7"
     nnet.add_component("extra", line, seed=5)
@@ -172,9 +163,6 @@ def test_renaming_and_removing_components(nnet: Nnet) -> None:
     nnet.remove_node("relu1")
     nnet.remove_component("relu1")
     assert nnet.config_lines()[-1] == "component-node name=again component=first input=Const(1, 3)"
-
-
-# -- nodes -------------------------------------------------------------------------------------------------------------
 
 
 def test_putting_a_layer_in_between_and_writing(nnet: Nnet, tmp_path: Any) -> None:
@@ -246,9 +234,6 @@ def test_removing_orphans(nnet: Nnet, caplog: pytest.LogCaptureFixture) -> None:
         nnet.remove_orphans(remove_inputs=True)
     assert nnet.component_names == ["affine1", "relu1"]
     assert nnet.node_names == ["input", "affine1_input", "affine1", "relu1_input", "relu1", "output"]
-
-
-# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 REFUSED: list[tuple[Callable[[Nnet], Any], str]] = [

@@ -43,7 +43,7 @@ def test_what_a_folder_says_is_read(tmp_path: Path) -> None:
 def test_chain_examples_have_names_of_their_own(tmp_path: Path) -> None:
     folder = EgsFolder(make(tmp_path / "egs", kind="cegs", frame_subsampling_factor="3"))
     assert (folder.kind, folder.frame_subsampling_factor) == ("cegs", 3)
-    assert folder.valid_diagnostic.name == "valid_diagnostic.cegs"
+    assert folder.diagnostic("valid_diagnostic").name == "valid_diagnostic.cegs"
     folder.verify(**FITTING)
 
 
@@ -109,7 +109,7 @@ def test_removing_follows_links_and_keeps_the_diagnostics(tmp_path: Path) -> Non
     (folder.path / ".nodelete").unlink()
     folder.remove()
     assert not elsewhere.exists() and not list(folder.path.glob("egs.*.ark"))
-    assert folder.valid_diagnostic.exists() and (folder.path / "info" / "num_archives").exists()
+    assert folder.diagnostic("valid_diagnostic").exists() and (folder.path / "info" / "num_archives").exists()
 
 
 def test_lists_into_other_folders_are_read_as_such(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from job_recorder import Recorder
 
-from nnet3py.drivers.data_folder import ArchivePlan, Steps, check_plain, choose_subsets, plan_archives, split
+from nnet3py.drivers.data_folder import ArchivePlan, Steps, choose_subsets, plan_archives, split
 from nnet3py.drivers.executor import Job, JobsFailed
-from nnet3py.drivers.options import EgsOptions
+from nnet3py.drivers.options import EgsOptions, check_plain
 from nnet3py.errors import UsageError
 
 NAMES = [f"s{number // 10:02d}-u{number % 10}" for number in range(200)]

@@ -178,8 +178,6 @@ def test_a_quantized_file_is_refused(tmp_path: Path) -> None:
         from_onnx(tmp_path / "a.onnx")
 
 
-# -- acoustic models ---------------------------------------------------------------------------------------------------
-
 def model_of(nnet: Nnet) -> AcousticModel:
     transitions = read_object(DATA / "network" / "trans.mdl", TransitionModel.read)
     assert transitions.num_pdfs == PDFS
@@ -223,8 +221,6 @@ def test_graphs_of_other_programs(caplog: pytest.LogCaptureFixture) -> None:
         from_onnx(DATA / "onnx" / "same_length.onnx", padding="replicate")
         assert "is recurrent" in caplog.text and "pads with zeros" not in caplog.text
 
-
-# -- the command -------------------------------------------------------------------------------------------------------
 
 def test_an_acoustic_model_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
                                      capfd: pytest.CaptureFixture[str]) -> None:

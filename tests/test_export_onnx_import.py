@@ -100,8 +100,6 @@ def test_random_convolutions(seeds: range, tmp_path: Path) -> None:
     assert refused < len(seeds) / 2
 
 
-# -- one operator after the other --------------------------------------------------------------------------------------
-
 def make_flatten(g: GraphMaker) -> str:
     rows = g.add("Reshape", "x", g.constant([-1, 4]))
     gemm = g.add("Gemm", g.add("Flatten", rows), g.numbers(5, 4), g.numbers(5), transB=1, alpha=0.5, beta=2.0)
@@ -232,8 +230,6 @@ def test_an_old_opset_is_converted(tmp_path: Path) -> None:
     path = g.write(tmp_path / "a.onnx", g.add("Relu", y), opset=11)
     assert difference_from_onnx(foreign(path), str(path)) < CLOSE
 
-
-# -- what no network has -----------------------------------------------------------------------------------------------
 
 def wrong_attention(g: GraphMaker) -> str:
     return g.add("MatMul", "x", g.add("Transpose", "x", perm=[0, 2, 1]))

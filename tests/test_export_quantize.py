@@ -22,7 +22,7 @@ from nnet3py.decoding.lattice_decoder import LatticeDecoder  # noqa: E402
 from nnet3py.decoding.options import DecoderOptions  # noqa: E402
 from nnet3py.errors import ShapeError, UsageError  # noqa: E402
 from nnet3py.export.onnx_stream import session, utterance_output  # noqa: E402
-from nnet3py.export.quantize import BLOCK, Loss, keep_as_integers, quantize, rounded, utterances_for  # noqa: E402  # noqa: E402
+from nnet3py.export.quantize import BLOCK, Loss, keep_as_integers, quantize, rounded, utterances_for  # noqa: E402
 from nnet3py.network.nnet import Nnet  # noqa: E402
 from nnet3py.option_fields import with_values  # noqa: E402
 from nnet3py.recognition.model_folder import read_model_folder  # noqa: E402

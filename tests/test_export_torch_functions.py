@@ -104,9 +104,6 @@ def test_other_types_of_numbers(name: str) -> None:
     assert double.dtype == torch.float64 and torch.allclose(double.float(), expected, atol=1e-3)
 
 
-# -- tracing -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["chain", "nets/rnn-simple"])
 def test_compiles_without_a_break(name: str) -> None:
     nnet = network(name)
@@ -189,9 +186,6 @@ def test_graphs_of_fx_have_the_checks() -> None:
     assert torch.equal(graph(*given), module(*given))
     with pytest.raises(Nnet3Error, match="transpose"):
         graph(given[0].transpose(1, 2), given[1])
-
-
-# -- sums and recurrences ----------------------------------------------------------------------------------------------
 
 
 def test_windows() -> None:

@@ -87,9 +87,9 @@ def make():
         code_files.find_or_make(Key(Path(sys.argv[1]) / "slow.py", "slow", frozenset()), compile_slowly)
 
 def use_another():
-    vector = np.zeros(3, np.float32)
-    get_ops("cpu").set_vec(vector, 2.0)
-    assert vector.sum() == 6.0
+    matrix = np.zeros((1, 3), np.float32)
+    get_ops("cpu").set_const(matrix, 2.0)
+    assert matrix.sum() == 6.0
     from nnet3py.formats.compressed_code import LOOPS
     LOOPS[0].prepare()
 

@@ -14,7 +14,7 @@ from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader
 from nnet3py.transducers.fst import MAGIC, NO_WEIGHT, Fst, Stored
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
-from nnet3py.transducers.fst_operations import fst_properties, is_top_sorted, top_sorted
+from nnet3py.transducers.fst_operations import fst_properties, top_sorted
 from nnet3py.transducers.fst_text import read_fst, read_text_fst, write_fst, write_text_fst
 from nnet3py.transducers.lattice import read_lattice, write_lattice
 
@@ -107,10 +107,10 @@ def test_properties_of_cycles_and_strings() -> None:
 
 def test_states_are_sorted() -> None:
     fst = fst_of([(0, 2, 1), (2, 1, 2), (0, 1, 3)], [1], 3)
-    assert not is_top_sorted(fst)
+    assert not fst.is_top_sorted
     made = top_sorted(fst)
     assert made is not None
-    assert is_top_sorted(made)
+    assert made.is_top_sorted
     assert made.start == 0
     arcs = sorted(zip(made.sources.tolist(), made.next_states.tolist(), made.input_labels.tolist(), strict=True))
     assert arcs == [(0, 1, 1), (0, 2, 3), (1, 2, 2)]

@@ -7,13 +7,15 @@ from graph_paths import path_costs
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from io_samples import reader_of
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.transducers import fst_operations
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_operations import breadth_first, concatenated, connected, without_epsilons
 from nnet3py.transducers.fst_text import read_text_fst
 from nnet3py.transducers.lattice import read_lattice
+from nnet3py.transducers.state_graphs import starts_by, strong_parts
 
 COST_TOLERANCE = 1e-4        # float32 sums of a few costs in another order
 
@@ -106,11 +108,8 @@ def test_the_accepted_sequences_and_their_costs_stay(first: Fst, second: Fst) ->
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=25))
 def test_small_graphs_have_the_same_strong_parts_as_by_scipy(pairs: list[tuple[int, int]]) -> None:
-    sources, targets = np.array(sorted(pairs), dtype=np.int64).reshape(-1, 2).T
-    ones = np.ones(len(pairs), dtype=np.int32)
-    graph = Fst.from_arcs(0, np.zeros(10, np.float32), sources, ones, ones, ones.astype(np.float32), targets)
-    small = fst_operations.strong_parts(graph)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fst_operations, "_FEW_ARCS", -1)
-        large = fst_operations.strong_parts(graph)
-    np.testing.assert_array_equal(small[:, None] == small, large[:, None] == large)
+    sources, targets = np.array(sorted(pairs), dtype=np.int32).reshape(-1, 2).T
+    parts = strong_parts(starts_by(sources, 10), np.ascontiguousarray(targets))
+    graph = csr_matrix((np.ones(len(pairs)), (sources, targets)), (10, 10))
+    expected = connected_components(graph, connection="strong")[1]
+    np.testing.assert_array_equal(parts[:, None] == parts, expected[:, None] == expected)

@@ -11,7 +11,7 @@ import pytest
 from paths import ROOT
 from runtime_cases import TDNN, class_example
 
-from nnet3py.cli.egs import MERGE
+from nnet3py.cli.egs.options import MERGE
 from nnet3py.cli.process.command import kaldi_command, load
 from nnet3py.cli.process.option_groups import OPTIM, unprefixed
 from nnet3py.cli.process.options import option
@@ -105,7 +105,7 @@ def test_words_for_doing_nothing() -> None:
 ])
 def test_who_gives_an_idle_option_is_warned_once(idle, words: list[str], warnings: list[str],
                                                  capfd: pytest.CaptureFixture) -> None:
-    @kaldi_command("some", group="Models", help="Do nothing.", usage="Usage: some", arguments=(0, 0), options=[
+    @kaldi_command("some", "Models", "Do nothing.", "Usage: some", arguments=(0, 0), options=[
         option("idle", int, 0, "No effect", idle=idle), option("other", bool, False, "More")])
     def some(args, options):
         return 0

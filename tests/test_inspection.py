@@ -80,9 +80,6 @@ def missing(ready: Any) -> str:
     return "\n".join(f"{lack.what} -> {lack.do}" for lack in ready.missing)
 
 
-# -- facts -------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("binary", [True, False])
 def test_facts_of_a_network(nnet: Nnet, tmp_path: Path, binary: bool) -> None:
     nnet.write(str(tmp_path / "x.raw"), binary=binary)
@@ -154,9 +151,6 @@ def test_every_type_of_component(type_name: str, line: str, tmp_path: Path) -> N
     assert (layer.frames is not None) == counts_rows
     assert found.model.network.memory_bytes >= 4 * layer.num_parameters
     json.dumps(found.as_dict(), allow_nan=False)
-
-
-# -- what is missing ---------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_missing_of_a_trained_acoustic_model(tmp_path: Path) -> None:
@@ -242,9 +236,6 @@ def test_priors_and_pdfs(tmp_path: Path) -> None:
     found = inspect(str(tmp_path / "x.mdl"))
     assert "'output' has 20, the transition model 10" in missing(found.decoding)
     assert "the priors are odd: they sum to 0.5, the least is 0" in found.decoding.notes
-
-
-# -- folders -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -424,9 +415,6 @@ def test_folders_without_a_model(tmp_path: Path) -> None:
     assert "a model folder" in inspect(str(tmp_path)).text()
 
 
-# -- text, JSON, command -----------------------------------------------------------------------------------------------
-
-
 def golden_models() -> list[str]:
     return sorted(str(path) for path in [*NETWORK.glob("*/nnet.raw"), *NETWORK.glob("*.mdl")])
 
@@ -482,9 +470,6 @@ def test_it_needs_no_numba() -> None:
             f"nnet3py.inspect({str(NETWORK / 'am.mdl')!r}).text(); "
             "sys.exit(sorted({'numba', 'scipy', 'json'} & (set(sys.modules) - before)) != [])")
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, timeout=60).returncode == 0
-
-
-# -- wrong input -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", b"\0B", b"<Nnet3>", b"\0B<Nnet3> \n", b"<TransitionModel> "])

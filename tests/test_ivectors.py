@@ -27,7 +27,7 @@ from nnet3py.ivectors.online import (
 )
 from nnet3py.ivectors.options import EstimationOptions, StatsOptions
 from nnet3py.ivectors.scoring import Plda, PldaTraining, dense_ratios, equal_error_rate, linear_discriminants
-from nnet3py.ivectors.training import ExtractorStats, _new_projections, estimate, utterance_auxf
+from nnet3py.ivectors.training import ExtractorStats, _maximize_quadratic, _new_projections, estimate, utterance_auxf
 from nnet3py.random_sequence import CRandom
 
 GAUSSIANS, DIM, IVECTOR_DIM = 4, 3, 5
@@ -155,6 +155,32 @@ def test_after_training_ivectors_have_the_prior(diagonalize: bool) -> None:
     np.testing.assert_allclose(move @ mean, made.prior_mean(), atol=1e-6 * made.offset)
     np.testing.assert_allclose(move @ covariance @ move.T, np.eye(IVECTOR_DIM), atol=1e-6)
     assert made.offset > 0
+
+
+def test_a_maximum_stays_near_its_start_where_the_matrix_is_small() -> None:
+    """The eigenvalues of the matrix with a diagonal of ones are 2 - 1e-6 and 1e-6; the smaller is floored."""
+    scale, close = np.array([3.0, 1.0]), 1 - 1.0e-6
+    quadratic = np.array([[1.0, close], [close, 1.0]]) * np.outer(scale, scale)
+    start, linear = np.array([[0.5, -2.0]]), np.array([[1.0, 0.25]])
+    moved = (_maximize_quadratic(quadratic, linear, start) - start) * scale
+    steep, flat = np.array([1.0, 1.0]) / np.sqrt(2), np.array([1.0, -1.0]) / np.sqrt(2)
+    slope = (linear - start @ quadratic) / scale
+    np.testing.assert_allclose(moved @ steep, slope @ steep / (1 + close))
+    np.testing.assert_allclose(moved @ flat, slope @ flat / ((1 + close) * 1.0e-4))
+
+
+def test_gaussians_with_little_data_stay(caplog: pytest.LogCaptureFixture) -> None:
+    extractor, options = extractor_of(), StatsOptions()
+    total = ExtractorStats.zeros(extractor, options)
+    for number in range(12):
+        stats = UtteranceStats.of(GAUSSIANS, *utterance_of(50 + number, 40), need_second=True)
+        total.add(extractor, stats, extractor.distribution(stats), 0.0, options, CRandom())
+    rare = int(total.gamma.argmin())
+    made = estimate(extractor, total, EstimationOptions(gaussian_min_count=float(total.gamma[rare]) + 1e-3,
+                                                        diagonalize=False))
+    stays = [np.array_equal(made.inverses[i], extractor.inverses[i]) for i in range(GAUSSIANS)]
+    assert stays == [i == rare for i in range(GAUSSIANS)]
+    assert f"Skipping Gaussian index {rare}" in caplog.text
 
 
 def test_bad_files_and_statistics(tmp_path: Path) -> None:

@@ -11,21 +11,13 @@ from nnet3py.io.tables import SequentialReader
 
 UTTERANCES = {"train": 4, "test": 4}
 JOBS = 1             # their first utterances are of one speaker, and Kaldi splits by speakers
-CONFIG = """
-input-node name=input dim=40
-component name=affine type=AffineComponent input-dim=40 output-dim=28
-component name=softmax type=LogSoftmaxComponent dim=28
-component-node name=affine component=affine input=input
-component-node name=softmax component=softmax input=affine
-output-node name=output input=softmax
-"""
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A work folder: scripts, path.sh, data, a model with random parameters, a lang folder."""
     pytest.importorskip("kaldifst", reason="graphs are made with kaldifst")
-    return write_work_folder(tmp_path_factory.mktemp("work"), UTTERANCES, JOBS, CONFIG)
+    return write_work_folder(tmp_path_factory.mktemp("work"), UTTERANCES, JOBS)
 
 
 def test_align(work: Path) -> None:

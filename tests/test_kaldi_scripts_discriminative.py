@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kaldi_scripts import run, write_work_folder
+from kaldi_scripts import PREPARE_LANG, shell, write_work_folder
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.egs.discriminative_example import read_discriminative_egs
@@ -19,22 +19,7 @@ from nnet3py.egs.discriminative_example import read_discriminative_egs
 pytestmark = pytest.mark.slow
 
 UTTERANCES = {"train": 24, "test": 1}
-CONFIG = """
-input-node name=input dim=40
-component name=affine type=NaturalGradientAffineComponent input-dim=40 output-dim=28
-component name=softmax type=LogSoftmaxComponent dim=28
-component-node name=affine component=affine input=input
-component-node name=softmax component=softmax input=affine
-output-node name=output input=softmax
-"""
-PREPARE = r"""
-mkdir -p dict
-(cat kaldi/lang/lexicon.txt; echo "<UNK> SIL") | sort -u > dict/lexicon.txt
-echo SIL | tee dict/silence_phones.txt > dict/optional_silence.txt
-awk '$2 > 0 && $1 != "SIL" { print $1 }' kaldi/lang/phones.txt > dict/nonsilence_phones.txt
-: > dict/extra_questions.txt
-utils/prepare_lang.sh --position-dependent-phones false dict "<UNK>" dict/tmp lang_words
-echo 0.01 > kaldi/data/train/frame_shift
+PREPARE = PREPARE_LANG + r"""echo 0.01 > kaldi/data/train/frame_shift
 steps/nnet3/align.sh --nj 1 --cmd run.pl --use-gpu false kaldi/data/train lang_words exp/tdnn exp/ali
 steps/nnet3/make_denlats.sh --nj 1 --cmd run.pl kaldi/data/train lang_words exp/tdnn exp/denlats
 """
@@ -53,14 +38,9 @@ steps/nnet3/train_discriminative.sh --cmd run.pl --use-gpu false --num-epochs 1 
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A work folder with alignments, denominator lattices and examples."""
     pytest.importorskip("kaldifst", reason="graphs are made with kaldifst")
-    folder = write_work_folder(tmp_path_factory.mktemp("work"), UTTERANCES, 1, CONFIG)
+    folder = write_work_folder(tmp_path_factory.mktemp("work"), UTTERANCES, 1)
     shell(folder, PREPARE + EGS)
     return folder
-
-
-def shell(work: Path, script: str) -> str:
-    """What a script prints; it stops at the first command that fails."""
-    return run(work, "bash", "-euc", f". ./path.sh\n{script}").stdout
 
 
 def test_examples(work: Path) -> None:

@@ -9,11 +9,12 @@ from pathlib import Path
 import feature_cases as cases
 import numpy as np
 import pytest
+from command_lines import write_table
+from io_samples import read_table
 from kaldi_scripts import run, write_scripts
 
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import SequentialReader, TableWriter
 from nnet3py.recognition.front_end import features
 
 CONFS = {"mfcc": "--use-energy=false\n--dither=0\n", "fbank": "--num-mel-bins=40\n--dither=0\n", "plp": "--dither=0\n",
@@ -41,8 +42,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         data = folder / "data" / name
         data.mkdir(parents=True)
         for key, sound in sounds.items():
-            with TableWriter(f"ark:{data}/{key}.ark", WAVE) as writer:
-                writer.write(key, Wave(rate, sound[None]))
+            write_table(f"ark:{data}/{key}.ark", WAVE, {key: Wave(rate, sound[None])})
             run(folder, "wav-copy", f"{data}/{key}.ark:{len(key) + 1}", data / f"{key}.wav")
         (data / "wav.scp").write_text("".join(f"{key} {data}/{key}.wav\n" for key in sounds))
         (data / "utt2spk").write_text("".join(f"{key} {key}\n" for key in sounds))
@@ -58,8 +58,7 @@ def test_features(work: Path, script: str) -> None:
     data = work / "data" / script
     run(work, "cp", "-r", "data/all", data)
     run(work, "bash", f"steps/{script}", "--nj", "2", "--cmd", "utils/run.pl", data)
-    with SequentialReader(f"scp:{data}/feats.scp", FLOAT_MATRIX) as reader:
-        found = dict(reader)
+    found = read_table(f"scp:{data}/feats.scp", FLOAT_MATRIX)
     assert list(found) == ["a", "b"] and {frames.shape[1] for frames in found.values()} == {SCRIPTS[script]}
     kind = script.removeprefix("make_").removesuffix(".sh").partition("_")[0]
     expected = features(cases.DATA / "utt2.wav", kind=kind, config=work / "conf" / f"{kind}.conf")
@@ -74,8 +73,7 @@ def test_augmentation(work: Path) -> None:
         run(work, "python", "steps/data/augment_data_dir.py", "--utt-suffix", name, *words,
             "data/all", f"data/{name}")
         run(work, "wav-copy", f"scp:data/{name}/wav.scp", f"ark:{name}.ark")
-        with SequentialReader(f"ark:{work}/{name}.ark", WAVE) as reader:
-            sounds = dict(reader)
+        sounds = read_table(f"ark:{work}/{name}.ark", WAVE)
         assert list(sounds) == [f"a-{name}", f"b-{name}"]
         samples = cases.sound()[0]
         noisy = sounds[f"a-{name}"].samples[0]

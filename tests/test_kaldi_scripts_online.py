@@ -24,7 +24,7 @@ from kaldi_scripts import (
 )
 from online_cases import KEYS, PACKAGE
 from paths import ROOT, shared_folder, shared_golden
-from test_cli_online_decode import write_inputs
+from test_cli_online import write_inputs
 
 import nnet3py
 from nnet3py.cli.process.kaldi_programs import missing_programs

@@ -9,7 +9,8 @@ import re
 from pathlib import Path
 
 import pytest
-from kaldi_scripts import NO_NORMALIZATION, run, write_work_folder
+from io_samples import read_table
+from kaldi_scripts import NO_NORMALIZATION, PREPARE_LANG, shell, write_work_folder
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR
@@ -23,22 +24,7 @@ JOBS = 1
 LEAVES = 40
 FACTOR = 3                                   # of frame rates, in chain models
 ROUNDING = 1e-3                              # of sums of posteriors in float32
-CONFIG = """
-input-node name=input dim=40
-component name=affine type=AffineComponent input-dim=40 output-dim=28
-component name=softmax type=LogSoftmaxComponent dim=28
-component-node name=affine component=affine input=input
-component-node name=softmax component=softmax input=affine
-output-node name=output input=softmax
-"""
-PREPARE = r"""
-mkdir -p dict
-(cat kaldi/lang/lexicon.txt; echo "<UNK> SIL") | sort -u > dict/lexicon.txt
-echo SIL | tee dict/silence_phones.txt > dict/optional_silence.txt
-awk '$2 > 0 && $1 != "SIL" { print $1 }' kaldi/lang/phones.txt > dict/nonsilence_phones.txt
-: > dict/extra_questions.txt
-utils/prepare_lang.sh --position-dependent-phones false dict "<UNK>" dict/tmp lang_words
-cp -r lang_words lang_chain
+PREPARE = PREPARE_LANG + r"""cp -r lang_words lang_chain
 steps/nnet3/chain/gen_topo.py $(cat lang_words/phones/nonsilence.csl) $(cat lang_words/phones/silence.csl) \
   > lang_chain/topo
 echo 0.01 > kaldi/data/train/frame_shift
@@ -58,14 +44,9 @@ CHAIN = ("--trainer.frames-per-iter=20000 --chain.leaky-hmm-coefficient=0.1 "
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A work folder: scripts, path.sh, data, lang folders, a tree for chain models, alignments and lattices."""
     pytest.importorskip("kaldifst", reason="graphs are made with kaldifst")
-    folder = write_work_folder(tmp_path_factory.mktemp("work"), UTTERANCES, JOBS, CONFIG)
+    folder = write_work_folder(tmp_path_factory.mktemp("work"), UTTERANCES, JOBS)
     shell(folder, PREPARE)
     return folder
-
-
-def shell(work: Path, script: str) -> str:
-    """What a script prints; it stops at the first command that fails."""
-    return run(work, "bash", "-euc", f". ./path.sh\n{script}").stdout
 
 
 def num_pdfs(work: Path, tree: str) -> int:
@@ -130,8 +111,7 @@ def test_weights_of_frames(work: Path) -> None:
 cp exp/tdnn/tree exp/lats
 echo "{NO_NORMALIZATION}" > exp/lats/cmvn_opts
 steps/best_path_weights.sh --cmd run.pl --acwt 0.1 kaldi/data/train exp/lats exp/weights""")
-    with SequentialReader(f"scp:{work}/exp/weights/weights.scp", FLOAT_VECTOR) as reader:
-        found = dict(reader)
+    found = read_table(f"scp:{work}/exp/weights/weights.scp", FLOAT_VECTOR)
     assert {key: len(weights) for key, weights in found.items()}.items() <= frames(work).items() and found
     assert all(0.0 < float(weights.min()) and float(weights.max()) <= 1.0 + ROUNDING for weights in found.values())
 

@@ -18,10 +18,11 @@ from thinned import thinned
 from nnet3py.compiler.check import check_computation
 from nnet3py.compiler.computation import CommandType as C
 from nnet3py.compiler.computation import Computation
+from nnet3py.compiler.fuse import fuse
 from nnet3py.compiler.generate import generate_segments
 from nnet3py.compiler.looped import (
     _extrapolated,
-    compile_looped,
+    find_looped,
     looped_chunk_size,
     looped_requests,
     with_ivector_period,
@@ -316,7 +317,7 @@ def test_chunk_sizes() -> None:
 
 def test_several_sequences_at_once() -> None:
     nnet = network("lstm")
-    computation = compile_looped(nnet, looped_requests(nnet, 4, 0, 0, num_sequences=3))
+    computation = fuse(find_looped(nnet, looped_requests(nnet, 4, 0, 0, num_sequences=3)), nnet)
     computer = Computer(computation, nnet)
     feats = np.stack([features(nnet, 24, seed) for seed in range(3)])
     found = []
@@ -339,13 +340,13 @@ def test_what_cannot_be_looped() -> None:
     nnet = network("tdnn")
     requests = looped_requests(nnet, 4, 5, 3)
     with pytest.raises(CompileError, match="differ by more than their time"):
-        compile_looped(nnet, requests[:2])
+        find_looped(nnet, requests[:2])
     with pytest.raises(NotComputableError, match="output"):
-        compile_looped(nnet, looped_requests(nnet, 4, 5, 2))
+        find_looped(nnet, looped_requests(nnet, 4, 5, 2))
     trained = [ComputationRequest(one.inputs, [IoSpecification("output", one.outputs[0].indexes, True)], True)
                for one in requests]
     with pytest.raises(CompileError, match="forward only"):
-        compile_looped(nnet, trained)
+        find_looped(nnet, trained)
     other = [requests[0], *looped_requests(nnet, 4, 5, 3, num_sequences=2)[1:]]
     with pytest.raises(CompileError, match="different sequences"):
         generate_segments(nnet, other)
@@ -355,7 +356,7 @@ def test_chunks_that_never_repeat_are_given_up(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("nnet3py.compiler.looped.NUM_REQUESTS", (3,))
     nnet = network("two-speeds")                     # needs more chunks of one frame than these until they are alike
     with pytest.raises(CompileError, match="Looped compilation failed with 3 requests"):
-        compile_looped(nnet, looped_requests(nnet, 1, 5, 7))
+        find_looped(nnet, looped_requests(nnet, 1, 5, 7))
 
 
 # What all frames use of one frame stays where it is; the first chunks' output shares its matrix with other rows.
@@ -371,7 +372,7 @@ output-node name=output input=Sum(Offset(a, -2), ReplaceIndex(a, t, 1))
 def test_what_is_needed_for_ever_is_kept(chunk: int) -> None:
     nnet = Nnet.from_config(ONE_FRAME)
     requests = looped_requests(nnet, chunk, 4, 3)
-    computation = compile_looped(nnet, requests)
+    computation = fuse(find_looped(nnet, requests), nnet)
     requests = _extrapolated(requests, 25)
     straight = consolidate_io(generate_segments(nnet, requests))
     assert_close(run_chunks(computation, nnet, requests), run_chunks(straight, nnet, requests), ROUNDING)
@@ -433,7 +434,7 @@ def test_random_networks(text: str, frames_per_chunk: int, left: int, right: int
     requests = looped_requests(nnet, chunk, left, right)
     try:
         with few_waves():
-            computation = compile_looped(nnet, requests)
+            computation = fuse(find_looped(nnet, requests), nnet)
     except (NotComputableError, CompileError):
         return
     requests = _extrapolated(requests, 16)

@@ -45,11 +45,11 @@ def test_examples_of_alignments_by_the_command(source: Path, tmp_path: Path) -> 
     valid = (egs / "valid_uttlist").read_text().split()
     training = examples(folder.archive(1))
     assert training and {key[:5] for key in training} <= set(NAMES) - set(valid)
-    for key, eg in (training | examples(folder.valid_diagnostic)).items():
+    for key, eg in (training | examples(folder.diagnostic("valid_diagnostic"))).items():
         assert eg.inputs[0].features.shape == (3 + 15 + 4, DIM), key
         assert eg.outputs[0].supervision.frames_per_sequence == 5
         assert eg.outputs[0].supervision.label_dim == NUM_PDFS
-    assert len(examples(folder.valid_diagnostic)) == 3
+    assert len(examples(folder.diagnostic("valid_diagnostic"))) == 3
 
 
 def recorded(source: Path, folder: Path, labels: Path, **changed: object) -> list[str]:

@@ -86,10 +86,10 @@ def test_every_frame_of_training_is_in_the_archives_with_its_label(source: Path,
 def test_the_diagnostics_are_of_the_right_utterances(made: EgsFolder) -> None:
     valid, diagnostic = ((made.path / f"{name}_uttlist").read_text().split() for name in ("valid", "train_subset"))
     assert len(valid) == len(diagnostic) == NUM_UTTERANCES // 10 and not set(valid) & set(diagnostic)
-    assert {key[:5] for key in examples(made.valid_diagnostic)} <= set(valid)
-    assert {key[:5] for key in examples(made.train_diagnostic)} <= set(diagnostic)
-    assert {key[:5] for key in examples(made.combine)} <= set(diagnostic)
-    assert len(examples(made.valid_diagnostic)) == 5 and len(examples(made.combine)) == 10
+    held, train, combine = (examples(made.diagnostic(name)) for name in ("valid_diagnostic", "train_diagnostic",
+                                                                         "combine"))
+    assert {key[:5] for key in held} <= set(valid) and {key[:5] for key in train + combine} <= set(diagnostic)
+    assert len(held) == 5 and len(combine) == 10
 
 
 class Failing(LocalExecutor):

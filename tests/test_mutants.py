@@ -119,6 +119,8 @@ def test_tests_of_a_module():
     assert (mutants.tests_of("nnet3py/ops/cuda/small_matrices.py")[0]
             == "tests/test_ops_small_matrices.py in the simulator")
     assert all(Path(mutants.ROOT, test).is_file() for test in mutants.tests_of("nnet3py/runtime/binding.py"))
+    of_commands = mutants.tests_of("nnet3py/cli/chain/examples.py")
+    assert of_commands[0] == mutants.OF_OPTIONS and "tests/test_cli_chain_egs.py" in of_commands
 
 
 def test_tests_that_enter_a_function(tmp_path):

@@ -25,7 +25,7 @@ from nnet3py.compiler.check import check_loaded
 from nnet3py.compiler.computation import COMMANDS, CommandType, Computation, command
 from nnet3py.compiler.computation_file import read_cache, write_cache
 from nnet3py.compiler.fuse import fuse
-from nnet3py.compiler.looped import compile_looped, looped_requests
+from nnet3py.compiler.looped import find_looped, looped_requests
 from nnet3py.compiler.optimize import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX
@@ -212,7 +212,7 @@ def test_a_jump_is_refused() -> None:
     nnet = Nnet.from_config(LSTM)
     requests = [ComputationRequest([IoSpecification("input", grid(1, range(4 * k, 4 * k + 4)))],
                                    [IoSpecification("output", grid(1, range(4 * k, 4 * k + 4)))]) for k in range(2)]
-    looped = compile_looped(nnet, looped_requests(nnet, 4, 0, 0, 1))
+    looped = find_looped(nnet, looped_requests(nnet, 4, 0, 0, 1))
     assert looped.commands[-1].type == CommandType.GOTO_LABEL
     for computation in (looped, CachingCompiler(nnet).compile(requests[0])):
         read = loaded(text_of(requests[0], computation))[1]

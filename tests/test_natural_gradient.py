@@ -204,9 +204,6 @@ def test_history_in_minibatches():
     assert OnlineNaturalGradient(num_samples_history=10.0)._forgetting(1000) == np.float32(0.9)
 
 
-# -- layers ----------------------------------------------------------------------------------------------------------
-
-
 def step(monkeypatch, gradient_first: bool, parts, dy, has_bias: bool, calls: int = 4):
     ops, num_cols = NumpyOps(), sum(part.shape[1] for part in parts)
     weights = np.zeros((dy.shape[1], num_cols), dtype=np.float32)

@@ -167,9 +167,6 @@ def test_orphans_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
         "Component d is never used by any node.", "Node c is never used to compute any output."]
 
 
-# -- parameters --------------------------------------------------------------------------------------------------------
-
-
 def test_scale_add_and_dot_product(nnet: Nnet) -> None:
     other = Nnet.from_config(CONFIG, seed=8)
     mine = {name: nnet.component(name).parameters() for name in ("a", "o")}
@@ -204,8 +201,6 @@ def test_copies_are_independent(nnet: Nnet) -> None:
     assert np.any(nnet.component("a").parameters()["linear_params"])
     assert "quadratic" in nnet.config_lines()[-1]
 
-
-# -- orphans -----------------------------------------------------------------------------------------------------------
 
 WITH_ORPHANS = """
 input-node name=x1 dim=4

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from runtime_cases import ROUNDING, TDNN, TDNN_CONTEXT, assert_close, class_example, dense_example, parameters, plain
 
-import nnet3py
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.formats.compressed import CompressedMatrix
@@ -42,31 +41,20 @@ def output() -> np.ndarray:
     return np.random.default_rng(0).standard_normal((ROWS, DIM), dtype=np.float32)
 
 
+@pytest.mark.parametrize("objective", ["linear", "quadratic"])
 @pytest.mark.parametrize("kind", kinds())
 @pytest.mark.parametrize("with_deriv", [True, False])
-def test_linear(kind, with_deriv):
+def test_objectives(kind, with_deriv, objective):
     supervision = kinds()[kind]
-    s = to_dense(supervision)
-    y, deriv = output(), np.full((ROWS, DIM), 9.0, dtype=np.float32) if with_deriv else None
-    found = compute_objective(get_ops("cpu"), "linear", supervision, y, deriv)
-    assert found.weight == pytest.approx(float(s.sum(dtype=np.float64)), rel=ROUNDING)
-    assert found.value == pytest.approx(float((y.astype(np.float64) * s).sum()), rel=ROUNDING)
+    s, y = to_dense(supervision), output()
+    deriv = np.full((ROWS, DIM), 9.0, dtype=np.float32) if with_deriv else None
+    found = compute_objective(get_ops("cpu"), objective, supervision, y, deriv)
+    weight, value, wanted = {
+        "linear": (s.sum(dtype=np.float64), (y.astype(np.float64) * s).sum(), s),
+        "quadratic": (ROWS, -0.5 * ((s - y).astype(np.float64) ** 2).sum(), s - y)}[objective]
+    assert (found.weight, found.value) == pytest.approx((float(weight), float(value)), rel=ROUNDING)
     if deriv is not None:
-        np.testing.assert_array_equal(deriv, s)
-    np.testing.assert_array_equal(y, output())
-
-
-@pytest.mark.parametrize("kind", kinds())
-@pytest.mark.parametrize("with_deriv", [True, False])
-def test_quadratic(kind, with_deriv):
-    supervision = kinds()[kind]
-    s = to_dense(supervision)
-    y, deriv = output(), np.full((ROWS, DIM), 9.0, dtype=np.float32) if with_deriv else None
-    found = compute_objective(get_ops("cpu"), "quadratic", supervision, y, deriv)
-    assert found.weight == ROWS
-    assert found.value == pytest.approx(-0.5 * float(((s - y).astype(np.float64) ** 2).sum()), rel=ROUNDING)
-    if deriv is not None:
-        assert_close(deriv, s - y)
+        assert_close(deriv, wanted)
     np.testing.assert_array_equal(y, output())
 
 
@@ -192,16 +180,6 @@ def test_losses_of_torch() -> None:
         mine = Nnet.from_config(TWO_OUTPUTS, seed=2)
         trained(mine, examples, loss)
         check_same(theirs, mine, MEANS)
-
-
-def test_frozen_components_stay() -> None:
-    nnet = Nnet.from_config(TDNN, seed=2)
-    nnet3py.freeze(nnet, ["a", "c"])
-    before = parameters(nnet)
-    left, right = TDNN_CONTEXT
-    trained(nnet, [class_example(4, 3, left=left, right=right)] * 3, SUM, momentum=0.5)
-    changed = {name.split(".")[0] for name, value in parameters(nnet).items() if (value != before[name]).any()}
-    assert changed == {"b"}
 
 
 def test_several_outputs() -> None:
@@ -334,68 +312,35 @@ def test_wanted_of_arrays() -> None:
         assert LossTarget.of_array(frames, other).weights is None
 
 
-def test_whole_phases(caplog):
-    caplog.set_level(logging.INFO)
-    stats = ObjectiveStats("output", 3)
-    for minibatch in range(7):
-        stats.add(minibatch, 8.0, -8.0 * (minibatch + 1))
-        assert len(caplog.messages) == minibatch // 3
-    assert caplog.messages == [
+TOTAL = "[this line is to be parsed by a script:] log-prob-per-frame="
+
+
+@pytest.mark.parametrize(("name", "interval", "minibatches", "messages"), [
+    pytest.param("output", 3, [(minibatch, 8.0, -8.0 * (minibatch + 1)) for minibatch in range(7)], [
         "Average objective function for 'output' for minibatches 0-2 is -2 over 24 frames.",
-        "Average objective function for 'output' for minibatches 3-5 is -5 over 24 frames."]
-    assert [record.kaldi_place[2] for record in caplog.records] == [278, 278]       # lines of nnet-training.cc
-
-
-def test_a_phase_with_gaps_lacks_the_closing_quote(caplog):
-    caplog.set_level(logging.INFO)
-    stats = ObjectiveStats("out-2", 10)
-    stats.add(0, 2.0, -1.0)
-    stats.add(7, 2.0, -1.0)
-    stats.add(31, 2.0, -3.0)      # the next minibatch with this output: three phases later
-    stats.add(32, 2.0, -3.0)
-    stats.add(45, 1.0, 0.0)
-    assert caplog.messages == [
+        "Average objective function for 'output' for minibatches 3-5 is -5 over 24 frames.",
+        "Overall average objective function for 'output' is -4 over 56 frames.", f"{TOTAL}-4"], id="whole phases"),
+    # a minibatch with this output after three phases; Kaldi leaves out the closing quote
+    pytest.param("out-2", 10, [(0, 2.0, -1.0), (7, 2.0, -1.0), (31, 2.0, -3.0), (32, 2.0, -3.0), (45, 1.0, 0.0)], [
         "Average objective function for 'out-2 using 2 minibatches in minibatch range 0-29 is -0.5 over 4 frames.",
-        "Average objective function for 'out-2 using 2 minibatches in minibatch range 30-39 is -1.5 over 4 frames."]
-
-
-def test_first_seen_in_a_later_phase(caplog):
-    """Kaldi reports the empty phase 0 then."""
+        "Average objective function for 'out-2 using 2 minibatches in minibatch range 30-39 is -1.5 over 4 frames.",
+        "Overall average objective function for 'out-2' is -0.888889 over 9 frames.", f"{TOTAL}-0.888889"], id="gaps"),
+    # Kaldi reports the empty phase 0
+    pytest.param("output", 5, [(12, 1.0, -1.0)], [
+        "Average objective function for 'output using 0 minibatches in minibatch range 0-9 is nan over 0 frames.",
+        "Overall average objective function for 'output' is -1 over 1 frames.", f"{TOTAL}-1"], id="later phase"),
+    pytest.param("output", 100, [(0, 1000000.0, -1234567.0), (1, 500000.0, -765433.0)], [
+        "Overall average objective function for 'output' is -1.33333 over 1.5e+06 frames.", f"{TOTAL}-1.33333"],
+        id="large numbers"),
+    pytest.param("output", 100, [(0, 0.0, 0.0)], [
+        "Overall average objective function for 'output' is nan over 0 frames.", f"{TOTAL}nan"], id="no weight")])
+def test_lines_of_the_log(caplog, name, interval, minibatches, messages):
     caplog.set_level(logging.INFO)
-    stats = ObjectiveStats("output", 5)
-    stats.add(12, 1.0, -1.0)
-    assert caplog.messages == [
-        "Average objective function for 'output using 0 minibatches in minibatch range 0-9 is nan over 0 frames."]
-
-
-def test_totals_and_their_form(caplog):
-    caplog.set_level(logging.INFO)
-    stats = ObjectiveStats("output", 100)
-    stats.add(0, 1000000.0, -1234567.0)
-    stats.add(1, 500000.0, -765433.0)
+    stats = ObjectiveStats(name, interval)
+    for minibatch, weight, objective in minibatches:
+        stats.add(minibatch, weight, objective)
     stats.log_total()
-    assert caplog.messages == [
-        "Overall average objective function for 'output' is -1.33333 over 1.5e+06 frames.",
-        "[this line is to be parsed by a script:] log-prob-per-frame=-1.33333"]
-    assert [record.kaldi_place[2] for record in caplog.records] == [317, 324]       # lines of nnet-training.cc
-    assert stats.average() == pytest.approx(-4 / 3)
-
-
-def test_no_weight_is_nan(caplog):
-    caplog.set_level(logging.INFO)
-    stats = ObjectiveStats("output", 100)
-    stats.add(0, 0.0, 0.0)
-    stats.log_total()
-    assert caplog.messages == ["Overall average objective function for 'output' is nan over 0 frames.",
-                               "[this line is to be parsed by a script:] log-prob-per-frame=nan"]
-
-
-def test_lines_name_kaldi_s_functions(caplog):
-    caplog.set_level(logging.INFO)
-    stats = ObjectiveStats("output", 1)
-    for minibatch in range(2):
-        stats.add(minibatch, 1.0, -1.0)
-    stats.log_total()
-    places = [vars(record) for record in caplog.records]
-    text = [" ".join(str(value) for value in place.values()) for place in places]
-    assert "PrintStatsForThisPhase" in text[0] and "PrintTotalStats" in text[1] and "nnet-training.cc" in text[1]
+    assert caplog.messages == messages
+    places = [("PrintStatsForThisPhase", "nnet-training.cc", 278)] * (len(messages) - 2)
+    assert [record.kaldi_place for record in caplog.records] == [
+        *places, ("PrintTotalStats", "nnet-training.cc", 317), ("PrintTotalStats", "nnet-training.cc", 324)]

@@ -35,14 +35,6 @@ def test_accumulating(rng, size, factors):
     check(ops, "add_mat_elements", dst, a, b, *factors, scale=4)
 
 
-@pytest.mark.parametrize("dim", [0, 1, 9, 65])
-def test_vectors(rng, dim):
-    check(ops, "set_vec", vector(rng, dim), -3.0)
-    check(ops, "copy_vec", vector(rng, dim), vector(rng, dim), 0.5)
-    for factors in FACTORS:
-        check(ops, "add_vec", vector(rng, dim), vector(rng, dim), *factors)
-
-
 def test_beta_zero_forgets_nan(rng):
     nan = np.full((3, 4), np.nan, np.float32)
     a, b, v, w = matrix(rng, 3, 4), matrix(rng, 3, 4), vector(rng, 4), vector(rng, 3)
@@ -51,9 +43,6 @@ def test_beta_zero_forgets_nan(rng):
         dst = nan.copy()
         getattr(ops, name)(dst, *sources, 1.0, 0.0)
         assert np.isfinite(dst).all(), name
-    dst = nan[0].copy()
-    ops.add_vec(dst, v, 2.0, 0.0)
-    np.testing.assert_array_equal(dst, 2 * v)
 
 
 def test_destination_may_be_a_source(rng):
@@ -63,6 +52,3 @@ def test_destination_may_be_a_source(rng):
         x = a.copy()
         getattr(ops, name)(x, x, *sources)
         np.testing.assert_array_equal(x, expected)
-    x = v.copy()
-    ops.copy_vec(x, x, 4.0)
-    np.testing.assert_array_equal(x, 4 * v)

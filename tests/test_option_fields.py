@@ -2,21 +2,44 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, field, replace
 
 import pytest
 from command_lines import read
 
 from nnet3py.cli.process.options import OptionError, declared, fields_from
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import CheckedOptions, Setting, defaults, field_values, like, opt, settings_of, with_values
+from nnet3py.option_fields import (
+    CheckedOptions,
+    Setting,
+    defaults,
+    field_values,
+    like,
+    opt,
+    options_class,
+    settings_of,
+    with_values,
+)
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class Width:
     beam: float = opt("beam", 16.0, "How wide")
     phones: Sequence[int] = opt("silence-phones", (), "Which")
     hidden: dict[str, int] = field(default_factory=dict)
+
+
+def test_option_classes_are_dataclasses() -> None:
+    width = Width(9.0, phones=(1,))
+    assert repr(width) == "Width(beam=9.0, phones=(1,), hidden={})" and width == replace(Width(phones=(1,)), beam=9.0)
+    assert hash(opaque := replace(width, hidden=None)) == hash(replace(opaque)) and width != opaque
+    with pytest.raises(FrozenInstanceError, match=r"Width\.beam cannot be changed"):
+        width.beam = 3.0                                                                        # type: ignore
+    for arguments, values in (((1, 2, 3, 4), {}), ((1,), {"beam": 2}), ((), {"bean": 2})):
+        with pytest.raises(TypeError, match="takes 3 values|got beam twice|has no field bean"):
+            Width(*arguments, **values)
+    with pytest.raises(TypeError, match="unhashable"):
+        hash(Search())
 
 
 def test_fields_are_options() -> None:
@@ -38,7 +61,7 @@ def test_commands_have_the_same() -> None:
     assert phones.type.name == "string" and phones.default == ""
 
 
-@dataclass
+@options_class
 class Search(CheckedOptions):
     beam: float = like(Width, "beam", "decode.beam", 13.0, least=1.0)
     stage: int | None = opt("stage", None, "Where to begin", harmless=True)

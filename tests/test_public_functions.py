@@ -7,13 +7,12 @@ from __future__ import annotations
 import ast
 import re
 from collections import Counter
-from pathlib import Path
 
 import entered
+from paths import ROOT, is_command, tree
 
-ROOT = Path(__file__).resolve().parent.parent
 FOR_OTHERS = {
-    "allowed_phones", "log10_prob", "num_launches", "forced_launch", "disconnect_logging",
+    "allowed_phones", "log10_prob", "forced_launch", "disconnect_logging",
     "intervals_of",                                                                           # what tests look at
     "num_streams", "predict_proba", "predict_log_proba",                                     # scikit-learn's names
     "read_discriminative_egs", "read_supervisions", "set_learning_rate_factor",               # as their siblings
@@ -30,11 +29,9 @@ def words_of(*patterns: str) -> Counter[str]:
 
 
 def functions_of_commands() -> set[str]:
-    """The functions that are decorated by a call with a command's heading, which users call by the command's name."""
+    """The functions that are decorated as commands, which users call by the command's name."""
     return {node.name for path in (ROOT / "nnet3py" / "cli").rglob("*.py")
-            for node in ast.parse(path.read_text(encoding="utf-8")).body if isinstance(node, ast.FunctionDef)
-            for call in node.decorator_list if isinstance(call, ast.Call)
-            for keyword in call.keywords if keyword.arg == "group"}
+            for node in tree(path).body if isinstance(node, ast.FunctionDef) and is_command(node)}
 
 
 def test_public_functions_are_used() -> None:

@@ -24,6 +24,7 @@ from fake_recognition import (
     converse,
     fake_models,
     http_get,
+    in_loop,
     living,
     serving,
     speech,
@@ -57,63 +58,56 @@ async def close_code(connection: Any) -> int:
         return closed.rcvd.code if closed.rcvd else 0
 
 
-def test_a_conversation() -> None:
-    async def body() -> None:
-        async with serving() as running, connect(running.url) as client:
-            answers = await converse(client, CONFIG, speech("4"), speech("2"), speech(" "), speech("7"), EOF)
-            assert answers[:2] == [{"partial": "four"}, {"partial": "four two"}]
-            assert answers[2] == {"text": "four two", "result": [
-                {"conf": 0.75, "end": 0.5, "start": 0.0, "word": "four"},
-                {"conf": 0.75, "end": 1.0, "start": 0.5, "word": "two"}]}
-            assert answers[3:] == [{"partial": "seven"}, {"text": "seven", "result": [
-                {"conf": 0.75, "end": 2.0, "start": 1.5, "word": "seven"}]}]
-            assert await close_code(client) == 1000
-            assert running.server.metrics.value("sound_seconds_total") == 2.0
-            assert running.server.metrics.value("words_total") == 3
-
-    asyncio.run(body())
+@in_loop
+async def test_a_conversation() -> None:
+    async with serving() as running, connect(running.url) as client:
+        answers = await converse(client, CONFIG, speech("4"), speech("2"), speech(" "), speech("7"), EOF)
+        assert answers[:2] == [{"partial": "four"}, {"partial": "four two"}]
+        assert answers[2] == {"text": "four two", "result": [
+            {"conf": 0.75, "end": 0.5, "start": 0.0, "word": "four"},
+            {"conf": 0.75, "end": 1.0, "start": 0.5, "word": "two"}]}
+        assert answers[3:] == [{"partial": "seven"}, {"text": "seven", "result": [
+            {"conf": 0.75, "end": 2.0, "start": 1.5, "word": "seven"}]}]
+        assert await close_code(client) == 1000
+        assert running.server.metrics.value("sound_seconds_total") == 2.0
+        assert running.server.metrics.value("words_total") == 3
 
 
-def test_without_a_config_and_without_sound() -> None:
-    async def body() -> None:
-        async with serving() as running:
-            async with connect(running.url) as client:
-                assert await converse(client, speech("5"), EOF) == [{"partial": "five"}, {
-                    "text": "five", "result": [{"conf": 0.75, "end": 0.5, "start": 0.0, "word": "five"}]}]
-            async with connect(running.url + "/any/path") as client:
-                assert await converse(client, b"", EOF) == [{"partial": ""}, {"text": ""}]
-            async with connect(running.url) as client:
-                assert await converse(client, EOF) == [{"text": ""}]
-
-    asyncio.run(body())
+@in_loop
+async def test_without_a_config_and_without_sound() -> None:
+    async with serving() as running:
+        async with connect(running.url) as client:
+            assert await converse(client, speech("5"), EOF) == [{"partial": "five"}, {
+                "text": "five", "result": [{"conf": 0.75, "end": 0.5, "start": 0.0, "word": "five"}]}]
+        async with connect(running.url + "/any/path") as client:
+            assert await converse(client, b"", EOF) == [{"partial": ""}, {"text": ""}]
+        async with connect(running.url) as client:
+            assert await converse(client, EOF) == [{"text": ""}]
 
 
-def test_reset_and_alternatives() -> None:
-    async def body() -> None:
-        async with serving() as running, connect(running.url) as client:
-            config = '{"config": {"words": false, "max_alternatives": 2}}'
-            answers = await converse(client, config, speech("3"), '{"reset": 1}', speech("1"), EOF)
-            assert answers[1] == {"alternatives": [{"text": "three", "confidence": 2.5},
-                                                   {"text": "three or so", "confidence": -4.0}]}
-            assert answers[3]["alternatives"][0] == {"text": "one", "confidence": 2.5}
-
-    asyncio.run(body())
+@in_loop
+async def test_reset_and_alternatives() -> None:
+    async with serving() as running, connect(running.url) as client:
+        config = '{"config": {"words": false, "max_alternatives": 2}}'
+        answers = await converse(client, config, speech("3"), '{"reset": 1}', speech("1"), EOF)
+        assert answers[1] == {"alternatives": [{"text": "three", "confidence": 2.5},
+                                               {"text": "three or so", "confidence": -4.0}]}
+        assert answers[3]["alternatives"][0] == {"text": "one", "confidence": 2.5}
 
 
-def test_half_frames() -> None:
+@in_loop
+async def test_half_frames() -> None:
     """Messages that end within a sample give what whole ones do."""
-    async def body() -> None:
-        sound = speech("314 15")
-        async with serving() as running, connect(running.url) as client:
-            pieces = [sound[first:first + 2001] for first in range(0, len(sound), 2001)]
-            answers = await converse(client, CONFIG, *pieces, EOF)
-            words = [word["word"] for answer in answers if "text" in answer for word in answer.get("result", [])]
-            assert words == ["three", "one", "four", "one", "five"]
-
-    asyncio.run(body())
+    sound = speech("314 15")
+    async with serving() as running, connect(running.url) as client:
+        pieces = [sound[first:first + 2001] for first in range(0, len(sound), 2001)]
+        answers = await converse(client, CONFIG, *pieces, EOF)
+        words = [word["word"] for answer in answers if "text" in answer for word in answer.get("result", [])]
+        assert words == ["three", "one", "four", "one", "five"]
 
 
-def test_200_connections_at_once() -> None:
+@in_loop
+async def test_200_connections_at_once() -> None:
     async def client(url: str, number: int) -> None:
         digits = f"{number:03d}"
         async with connect(url, ping_interval=None) as connection:
@@ -121,33 +115,28 @@ def test_200_connections_at_once() -> None:
             assert last["text"] == partials[-1]["partial"] == " ".join(
                 "zero one two three four five six seven eight nine".split()[int(digit)] for digit in digits)
 
-    async def body() -> None:
-        async with serving(limits=Limits(max_connections=NUM_CONNECTIONS)) as running:
-            await asyncio.gather(*(client(running.url, number) for number in range(NUM_CONNECTIONS)))
-            await until(lambda: not running.server.metrics.connections)
-            assert running.server.metrics.value("connections_total") == NUM_CONNECTIONS
-            assert running.service.num_streams == 0
-            gc.collect()
-            assert len(living) == 0
-
-    asyncio.run(body())
+    async with serving(limits=Limits(max_connections=NUM_CONNECTIONS)) as running:
+        await asyncio.gather(*(client(running.url, number) for number in range(NUM_CONNECTIONS)))
+        await until(lambda: not running.server.metrics.connections)
+        assert running.server.metrics.value("connections_total") == NUM_CONNECTIONS
+        assert running.service.num_streams == 0
+        gc.collect()
+        assert len(living) == 0
 
 
-def test_one_connection_more_than_allowed() -> None:
-    async def body() -> None:
-        async with serving(limits=Limits(max_connections=2)) as running:
-            async with connect(running.url) as one, connect(running.url) as two:
-                assert await converse(one, speech("1")) + await converse(two, speech("2")) == [
-                    {"partial": "one"}, {"partial": "two"}]
-                with pytest.raises(InvalidStatus, match="503"):
-                    await connect(running.url)
-                assert (await converse(one, EOF))[0]["text"] == "one"
-                await until(lambda: running.server.metrics.connections == 1)
-                async with connect(running.url) as three:
-                    assert await converse(three, speech("3")) == [{"partial": "three"}]
-            assert running.server.metrics.value("refused_total", "full") >= 1        # older clients ask twice
-
-    asyncio.run(body())
+@in_loop
+async def test_one_connection_more_than_allowed() -> None:
+    async with serving(limits=Limits(max_connections=2)) as running:
+        async with connect(running.url) as one, connect(running.url) as two:
+            assert await converse(one, speech("1")) + await converse(two, speech("2")) == [
+                {"partial": "one"}, {"partial": "two"}]
+            with pytest.raises(InvalidStatus, match="503"):
+                await connect(running.url)
+            assert (await converse(one, EOF))[0]["text"] == "one"
+            await until(lambda: running.server.metrics.connections == 1)
+            async with connect(running.url) as three:
+                assert await converse(three, speech("3")) == [{"partial": "three"}]
+        assert running.server.metrics.value("refused_total", "full") >= 1        # older clients ask twice
 
 
 MISTAKES = {
@@ -159,7 +148,8 @@ MISTAKES = {
 }
 
 
-def test_wrong_messages_end_their_own_connection_only() -> None:
+@in_loop
+async def test_wrong_messages_end_their_own_connection_only() -> None:
     async def wrong(running: Any, message: str, code: int) -> None:
         async with connect(running.url) as client:
             await converse(client, speech("1"))
@@ -168,15 +158,12 @@ def test_wrong_messages_end_their_own_connection_only() -> None:
             assert list(answer) == ["error"] and "expected" in answer["error"] or "reset" in answer["error"], answer
             assert await close_code(client) == code, message
 
-    async def body() -> None:
-        async with serving() as running, connect(running.url) as other:
-            await converse(other, speech("6"))
-            await asyncio.gather(*(wrong(running, message, code) for message, code in MISTAKES.items()))
-            assert (await converse(other, speech("6"), EOF))[1]["text"] == "six six"
-            metrics = running.server.metrics
-            assert metrics.value("errors_total", "text") == 6 and metrics.value("errors_total", "config") == 9
-
-    asyncio.run(body())
+    async with serving() as running, connect(running.url) as other:
+        await converse(other, speech("6"))
+        await asyncio.gather(*(wrong(running, message, code) for message, code in MISTAKES.items()))
+        assert (await converse(other, speech("6"), EOF))[1]["text"] == "six six"
+        metrics = running.server.metrics
+        assert metrics.value("errors_total", "text") == 6 and metrics.value("errors_total", "config") == 9
 
 
 def test_an_error_within_a_stream_ends_it_only(caplog: pytest.LogCaptureFixture) -> None:
@@ -192,84 +179,74 @@ def test_an_error_within_a_stream_ends_it_only(caplog: pytest.LogCaptureFixture)
     assert "ValueError: thirteen" in caplog.text
 
 
-def test_a_setting_that_the_model_refuses() -> None:
+@in_loop
+async def test_a_setting_that_the_model_refuses() -> None:
     def begin(settings: Any) -> FakeStream:
         if settings.phrases:
             raise Nnet3Error("this model has no lookahead graph")
         return FakeStream()
 
-    async def body() -> None:
-        async with serving(begin) as running:
-            async with connect(running.url) as client:
-                answers = await converse(client, '{"config": {"phrase_list": ["yes"]}}', speech("1"))
-                assert answers == [{"error": "this model has no lookahead graph"}]
-                assert await close_code(client) == 1008
-
-    asyncio.run(body())
+    async with serving(begin) as running:
+        async with connect(running.url) as client:
+            answers = await converse(client, '{"config": {"phrase_list": ["yes"]}}', speech("1"))
+            assert answers == [{"error": "this model has no lookahead graph"}]
+            assert await close_code(client) == 1008
 
 
-def test_limits_of_size_length_and_time() -> None:
-    async def body() -> None:
-        limits = Limits(max_message_bytes=16000, max_seconds=2.0, idle_timeout=0.3)
-        async with serving(limits=limits) as running:
-            async with connect(running.url) as client:
-                await client.send(bytes(16002))
-                assert await close_code(client) == 1009
-            async with connect(running.url) as client:
-                answers = await converse(client, speech("1"), speech("2"), speech("3"), speech("4"), speech("5"))
-                assert answers[4]["text"] == "one two three four"         # what was said is not lost
-                assert json.loads(await client.recv()) == {"error": "more than 2 seconds of sound on one connection"}
-                assert await close_code(client) == 1008
-            async with connect(running.url) as client:
-                await converse(client, speech("1"))
-                assert json.loads(await client.recv()) == {"error": "no message for 0.3 seconds"}
-                assert await close_code(client) == 1008
-            for kind in ("size", "length", "idle"):
-                await until(lambda kind=kind: running.server.metrics.value("errors_total", kind) == 1)
-
-    asyncio.run(body())
+@in_loop
+async def test_limits_of_size_length_and_time() -> None:
+    limits = Limits(max_message_bytes=16000, max_seconds=2.0, idle_timeout=0.3)
+    async with serving(limits=limits) as running:
+        async with connect(running.url) as client:
+            await client.send(bytes(16002))
+            assert await close_code(client) == 1009
+        async with connect(running.url) as client:
+            answers = await converse(client, speech("1"), speech("2"), speech("3"), speech("4"), speech("5"))
+            assert answers[4]["text"] == "one two three four"         # what was said is not lost
+            assert json.loads(await client.recv()) == {"error": "more than 2 seconds of sound on one connection"}
+            assert await close_code(client) == 1008
+        async with connect(running.url) as client:
+            await converse(client, speech("1"))
+            assert json.loads(await client.recv()) == {"error": "no message for 0.3 seconds"}
+            assert await close_code(client) == 1008
+        for kind in ("size", "length", "idle"):
+            await until(lambda kind=kind: running.server.metrics.value("errors_total", kind) == 1)
 
 
-def test_fast_clients_are_held_back() -> None:
-    async def body() -> None:
-        async with serving(limits=Limits(max_speed=20.0, burst_seconds=0.5)) as running:
-            async with connect(running.url) as client:
-                begun = time.monotonic()
-                await converse(client, *(speech("1"),) * 7, EOF)         # 3.5 seconds, 3 of them too many
-                assert time.monotonic() - begun >= 0.14
-
-    asyncio.run(body())
+@in_loop
+async def test_fast_clients_are_held_back() -> None:
+    async with serving(limits=Limits(max_speed=20.0, burst_seconds=0.5)) as running:
+        async with connect(running.url) as client:
+            begun = time.monotonic()
+            await converse(client, *(speech("1"),) * 7, EOF)         # 3.5 seconds, 3 of them too many
+            assert time.monotonic() - begun >= 0.14
 
 
-def test_a_slow_stream_does_not_stall_others() -> None:
+@in_loop
+async def test_a_slow_stream_does_not_stall_others() -> None:
     def begin(settings: Any) -> FakeStream:
         return SlowStream() if settings.sample_rate == 16000 else FakeStream()
 
-    async def body() -> None:
-        async with serving(begin) as running, connect(running.url) as slow, connect(running.url) as other:
-            await slow.send('{"config": {"sample_rate": 16000}}')
-            await slow.send(speech("1"))
-            await until(lambda: running.service.num_streams == 1)
-            begun = time.monotonic()
-            assert (await converse(other, speech("1"), speech("2")))[1] == {"partial": "one two"}
-            assert (await http_get(running.port, "/health"))[0] == 200
-            assert time.monotonic() - begun < SlowStream.seconds
-            await slow.recv()
-
-    asyncio.run(body())
+    async with serving(begin) as running, connect(running.url) as slow, connect(running.url) as other:
+        await slow.send('{"config": {"sample_rate": 16000}}')
+        await slow.send(speech("1"))
+        await until(lambda: running.service.num_streams == 1)
+        begun = time.monotonic()
+        assert (await converse(other, speech("1"), speech("2")))[1] == {"partial": "one two"}
+        assert (await http_get(running.port, "/health"))[0] == 200
+        assert time.monotonic() - begun < SlowStream.seconds
+        await slow.recv()
 
 
-def test_an_hour_of_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_an_hour_of_silence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stream_threads, "PIECE_SECONDS", 10.0)       # a sixth of a minute at a time, to be quick
 
-    async def body() -> None:
-        async with serving(limits=Limits(max_speed=0.0)) as running, connect(running.url) as client:
-            minute = bytes(60 * 16000)
-            answers = await converse(client, CONFIG, *(minute,) * 60, speech("8"), EOF)
-            assert answers[:60] == [{"partial": ""}] * 60
-            assert answers[-1]["result"] == [{"conf": 0.75, "end": 3600.5, "start": 3600.0, "word": "eight"}]
-
-    asyncio.run(body())
+    async with serving(limits=Limits(max_speed=0.0)) as running, connect(running.url) as client:
+        minute = bytes(60 * 16000)
+        answers = await converse(client, CONFIG, *(minute,) * 60, speech("8"), EOF)
+        assert answers[:60] == [{"partial": ""}] * 60
+        assert answers[-1]["result"] == [{"conf": 0.75, "end": 3600.5, "start": 3600.0, "word": "eight"}]
 
 
 def raw_request(port: int) -> bytes:
@@ -316,26 +293,25 @@ def test_disconnecting_at_every_point() -> None:
     assert len(living) == 0
 
 
-def test_garbage_on_the_port() -> None:
-    async def body() -> None:
-        async with serving() as running:
-            request = raw_request(running.port)
-            for garbage in (b"\x16\x03\x01\x02\x00" * 20, b"POST / HTTP/1.1\r\n\r\n", b"\r\n" * 5,
-                            b"GET /" + b"x" * 20000, request.replace(b"13", b"12"), request + b"\xff" * 50,
-                            request + frame(1, b"\xff\xfe"), request + frame(3, b"")):
-                reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
-                writer.write(garbage)
-                writer.write_eof()
-                await asyncio.wait_for(reader.read(), 5)
-                writer.close()
-            async with connect(running.url) as client:
-                assert await converse(client, speech("1")) == [{"partial": "one"}]
-            await until(lambda: not running.server.metrics.connections)
-
-    asyncio.run(body())
+@in_loop
+async def test_garbage_on_the_port() -> None:
+    async with serving() as running:
+        request = raw_request(running.port)
+        for garbage in (b"\x16\x03\x01\x02\x00" * 20, b"POST / HTTP/1.1\r\n\r\n", b"\r\n" * 5,
+                        b"GET /" + b"x" * 20000, request.replace(b"13", b"12"), request + b"\xff" * 50,
+                        request + frame(1, b"\xff\xfe"), request + frame(3, b"")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+            writer.write(garbage)
+            writer.write_eof()
+            await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+        async with connect(running.url) as client:
+            assert await converse(client, speech("1")) == [{"partial": "one"}]
+        await until(lambda: not running.server.metrics.connections)
 
 
-def test_pages_of_other_servers_may_not_connect() -> None:
+@in_loop
+async def test_pages_of_other_servers_may_not_connect() -> None:
     async def refused(running: Any, origin: str) -> bool:
         try:
             async with connect(running.url, origin=origin):
@@ -343,44 +319,37 @@ def test_pages_of_other_servers_may_not_connect() -> None:
         except InvalidStatus as error:
             return error.response.status_code == 403
 
-    async def body() -> None:
-        async with serving(allowed_origins=["https://example.org"]) as running:
-            assert not await refused(running, f"http://127.0.0.1:{running.port}")
-            assert not await refused(running, "https://example.org")
-            for origin in ("https://elsewhere.org", "null", f"http://127.0.0.1:{running.port + 1}", "http://[::1"):
-                assert await refused(running, origin), origin
-            assert running.server.metrics.value("refused_total", "origin") >= 4
-
-    asyncio.run(body())
+    async with serving(allowed_origins=["https://example.org"]) as running:
+        assert not await refused(running, f"http://127.0.0.1:{running.port}")
+        assert not await refused(running, "https://example.org")
+        for origin in ("https://elsewhere.org", "null", f"http://127.0.0.1:{running.port + 1}", "http://[::1"):
+            assert await refused(running, origin), origin
+        assert running.server.metrics.value("refused_total", "origin") >= 4
 
 
-def test_stopping_lets_conversations_end() -> None:
-    async def body() -> None:
-        async with serving() as running, connect(running.url) as client:
-            await converse(client, speech("1"))
-            running.server.stop()
-            await asyncio.sleep(0.02)
-            assert running.server.health()["status"] == "stopping"
-            with pytest.raises(OSError):
-                await connect(running.url)
-            assert (await converse(client, speech("2"), EOF))[1]["text"] == "one two"
-            await asyncio.wait_for(running.task, 5)
-
-    asyncio.run(body())
+@in_loop
+async def test_stopping_lets_conversations_end() -> None:
+    async with serving() as running, connect(running.url) as client:
+        await converse(client, speech("1"))
+        running.server.stop()
+        await asyncio.sleep(0.02)
+        assert running.server.health()["status"] == "stopping"
+        with pytest.raises(OSError):
+            await connect(running.url)
+        assert (await converse(client, speech("2"), EOF))[1]["text"] == "one two"
+        await asyncio.wait_for(running.task, 5)
 
 
 @pytest.mark.parametrize("seconds, signals", [(0.1, 1), (60.0, 2)])
-def test_stopping_has_a_deadline(seconds: float, signals: int) -> None:
-    async def body() -> None:
-        async with serving(drain_seconds=seconds) as running, connect(running.url) as client:
-            await converse(client, speech("1"))
-            for _ in range(signals):
-                running.server.stop()
-                await asyncio.sleep(0.01)
-            assert await close_code(client) == 1001
-            await asyncio.wait_for(running.task, 5)
-
-    asyncio.run(body())
+@in_loop
+async def test_stopping_has_a_deadline(seconds: float, signals: int) -> None:
+    async with serving(drain_seconds=seconds) as running, connect(running.url) as client:
+        await converse(client, speech("1"))
+        for _ in range(signals):
+            running.server.stop()
+            await asyncio.sleep(0.01)
+        assert await close_code(client) == 1001
+        await asyncio.wait_for(running.task, 5)
 
 
 def test_options_that_cannot_be() -> None:
@@ -392,14 +361,12 @@ def test_options_that_cannot_be() -> None:
         Limits(max_speed=float("nan")).check()
 
 
-def test_a_port_that_is_taken() -> None:
-    async def body() -> None:
-        async with serving() as running:
-            other = RecognitionServer(StreamThreads(FakeStream, 1), ServerOptions(port=running.port))
-            with pytest.raises(Nnet3Error, match=f"cannot listen on port {running.port} of 127.0.0.1"):
-                await other.serve()
-
-    asyncio.run(body())
+@in_loop
+async def test_a_port_that_is_taken() -> None:
+    async with serving() as running:
+        other = RecognitionServer(StreamThreads(FakeStream, 1), ServerOptions(port=running.port))
+        with pytest.raises(Nnet3Error, match=f"cannot listen on port {running.port} of 127.0.0.1"):
+            await other.serve()
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")        # Python 3.10 forgets to close what is under TLS
@@ -424,71 +391,66 @@ def test_connections_with_tls(tmp_path: Path) -> None:
             asyncio.run(RecognitionServer(StreamThreads(FakeStream, 1), options).serve())
 
 
-def test_a_client_far_ahead_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+@in_loop
+async def test_a_client_far_ahead_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its answers to pings wait behind its sound, which takes longer than the time between pings."""
     monkeypatch.setattr(server, "_PING_SECONDS", 0.1)
     monkeypatch.setattr(SlowStream, "seconds", 0.1)
 
-    async def body() -> None:
-        async with serving(SlowStream) as running, connect(running.url, ping_interval=None) as client:
-            for _ in range(15):
-                await client.send(speech("1"))
-            answers = [json.loads(await client.recv()) for _ in range(15)]
-            assert answers[-1] == {"partial": " ".join(["one"] * 15)}
-
-    asyncio.run(body())
+    async with serving(SlowStream) as running, connect(running.url, ping_interval=None) as client:
+        for _ in range(15):
+            await client.send(speech("1"))
+        answers = [json.loads(await client.recv()) for _ in range(15)]
+        assert answers[-1] == {"partial": " ".join(["one"] * 15)}
 
 
 def with_model(name: str) -> str:
     return json.dumps({"config": {"sample_rate": 8000, "model": name}})
 
 
-def test_clients_choose_among_models() -> None:
-    async def body() -> None:
-        async with serving(NamedStream, models=fake_models(ko="Korean", en="English")) as running:
-            async with connect(running.url) as one, connect(running.url) as two, connect(running.url) as three:
-                assert await converse(one, speech("1")) == [{"partial": "Korean: one"}]
-                assert await converse(two, with_model("en"), speech("2")) == [{"partial": "English: two"}]
-                assert await converse(two, '{"reset": 1}', with_model("ko"), speech("3")) == [
-                    {"text": "two", "result": [{"conf": 0.75, "end": 0.5, "start": 0.0, "word": "two"}]},
-                    {"partial": "Korean: three"}]
-                await one.send(with_model("ko"))            # what it has
-                assert await converse(one, speech("1")) == [{"partial": "Korean: one one"}]
-                await one.send(with_model("en"))
-                assert "model can be set before the first sound" in json.loads(await one.recv())["error"]
-                await three.send(with_model("fr"))
-                assert json.loads(await three.recv()) == {"error": "model '\"fr\"': expected one of ko, en"}
-                assert await close_code(three) == 1008
-            assert running.server.metrics.value("streams_total", "ko") == 2
-            assert running.server.metrics.value("streams_total", "en") == 1
-
-    asyncio.run(body())
+@in_loop
+async def test_clients_choose_among_models() -> None:
+    async with serving(NamedStream, models=fake_models(ko="Korean", en="English")) as running:
+        async with connect(running.url) as one, connect(running.url) as two, connect(running.url) as three:
+            assert await converse(one, speech("1")) == [{"partial": "Korean: one"}]
+            assert await converse(two, with_model("en"), speech("2")) == [{"partial": "English: two"}]
+            assert await converse(two, '{"reset": 1}', with_model("ko"), speech("3")) == [
+                {"text": "two", "result": [{"conf": 0.75, "end": 0.5, "start": 0.0, "word": "two"}]},
+                {"partial": "Korean: three"}]
+            await one.send(with_model("ko"))            # what it has
+            assert await converse(one, speech("1")) == [{"partial": "Korean: one one"}]
+            await one.send(with_model("en"))
+            assert "model can be set before the first sound" in json.loads(await one.recv())["error"]
+            await three.send(with_model("fr"))
+            assert json.loads(await three.recv()) == {"error": "model '\"fr\"': expected one of ko, en"}
+            assert await close_code(three) == 1008
+        assert running.server.metrics.value("streams_total", "ko") == 2
+        assert running.server.metrics.value("streams_total", "en") == 1
 
 
-def test_models_read_again_are_for_new_connections() -> None:
+@in_loop
+async def test_models_read_again_are_for_new_connections() -> None:
     later = iter([Reloaded(fake_models(ko="newer"), ["model ko is read again"], []),
                   Reloaded(fake_models(ko="newer"), [], ["model ko: am/final.mdl: no model"])])
 
-    async def body() -> None:
-        async with serving(NamedStream, models=fake_models(ko="older"), read_again=lambda: next(later)) as running:
-            async with connect(running.url) as old:
-                assert await converse(old, speech("1")) == [{"partial": "older: one"}]
-                running.server.reload()
-                await until(lambda: running.server.metrics.value("reloads_total", "ok") == 1)
-                async with connect(running.url) as new:
-                    assert await converse(new, speech("2")) == [{"partial": "newer: two"}]
-                assert await converse(old, speech("3")) == [{"partial": "older: one three"}]
-                await converse(old, '{"reset": 1}')
-                assert await converse(old, with_model("ko"), speech("4")) == [{"partial": "older: four"}]
+    async with serving(NamedStream, models=fake_models(ko="older"), read_again=lambda: next(later)) as running:
+        async with connect(running.url) as old:
+            assert await converse(old, speech("1")) == [{"partial": "older: one"}]
             running.server.reload()
-            await until(lambda: running.server.metrics.value("reloads_total", "failed") == 1)
+            await until(lambda: running.server.metrics.value("reloads_total", "ok") == 1)
             async with connect(running.url) as new:
-                assert await converse(new, speech("5")) == [{"partial": "newer: five"}]
+                assert await converse(new, speech("2")) == [{"partial": "newer: two"}]
+            assert await converse(old, speech("3")) == [{"partial": "older: one three"}]
+            await converse(old, '{"reset": 1}')
+            assert await converse(old, with_model("ko"), speech("4")) == [{"partial": "older: four"}]
+        running.server.reload()
+        await until(lambda: running.server.metrics.value("reloads_total", "failed") == 1)
+        async with connect(running.url) as new:
+            assert await converse(new, speech("5")) == [{"partial": "newer: five"}]
 
-    asyncio.run(body())
 
-
-def test_a_signal_while_models_are_read_is_not_lost() -> None:
+@in_loop
+async def test_a_signal_while_models_are_read_is_not_lost() -> None:
     reads, go_on = [], threading.Event()
 
     def read_again() -> Reloaded:
@@ -496,45 +458,40 @@ def test_a_signal_while_models_are_read_is_not_lost() -> None:
         assert go_on.wait(10)
         return Reloaded(fake_models(ko=f"number {len(reads)}"), [], [])
 
-    async def body() -> None:
-        async with serving(NamedStream, models=fake_models(ko="older"), read_again=read_again) as running:
+    async with serving(NamedStream, models=fake_models(ko="older"), read_again=read_again) as running:
+        running.server.reload()
+        await until(lambda: bool(reads))
+        for _ in range(3):
             running.server.reload()
-            await until(lambda: bool(reads))
-            for _ in range(3):
-                running.server.reload()
-            async with connect(running.url) as client:
-                assert await converse(client, speech("1")) == [{"partial": "older: one"}]      # nobody waits for it
-            go_on.set()
-            await until(lambda: running.server.metrics.value("reloads_total", "ok") == 2)
-            async with connect(running.url) as client:
-                assert await converse(client, speech("1")) == [{"partial": "number 2: one"}]
-        assert reads == [0, 1]
-
-    asyncio.run(body())
+        async with connect(running.url) as client:
+            assert await converse(client, speech("1")) == [{"partial": "older: one"}]      # nobody waits for it
+        go_on.set()
+        await until(lambda: running.server.metrics.value("reloads_total", "ok") == 2)
+        async with connect(running.url) as client:
+            assert await converse(client, speech("1")) == [{"partial": "number 2: one"}]
+    assert reads == [0, 1]
 
 
-def test_paths() -> None:
+@in_loop
+async def test_paths() -> None:
     pytest.importorskip("websockets")
 
-    async def body() -> None:
-        async with serving(models=fake_models(digits=0, letters=1)) as running:
-            status, headers, text = await http_get(running.port, "/health")
-            assert (status, headers["content-type"]) == (200, "application/json")
-            assert json.loads(text) == {"status": "ok", "model": "digits", "models": ["digits", "letters"],
-                                        "version": __version__, "connections": 0, "sample_rate": 8000.0}
-            status, headers, text = await http_get(running.port, "/metrics?all")
-            assert status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4")
-            assert "\nnnet3py_connections 0\n" in text
-            status, headers, text = await http_get(running.port, "/")
-            assert status == 200 and headers["content-type"] == "text/html; charset=utf-8" and text == page_text()
-            assert headers["x-content-type-options"] == "nosniff" and headers["connection"] == "close"
-            assert headers["content-security-policy"] == content_policy(text)
-            status, headers, text = await http_get(running.port, "/../etc/passwd")
-            assert status == 404 and "/health" in text
-            running.server.stop()
-            assert running.server.health()["status"] == "stopping"
-
-    asyncio.run(body())
+    async with serving(models=fake_models(digits=0, letters=1)) as running:
+        status, headers, text = await http_get(running.port, "/health")
+        assert (status, headers["content-type"]) == (200, "application/json")
+        assert json.loads(text) == {"status": "ok", "model": "digits", "models": ["digits", "letters"],
+                                    "version": __version__, "connections": 0, "sample_rate": 8000.0}
+        status, headers, text = await http_get(running.port, "/metrics?all")
+        assert status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4")
+        assert "\nnnet3py_connections 0\n" in text
+        status, headers, text = await http_get(running.port, "/")
+        assert status == 200 and headers["content-type"] == "text/html; charset=utf-8" and text == page_text()
+        assert headers["x-content-type-options"] == "nosniff" and headers["connection"] == "close"
+        assert headers["content-security-policy"] == content_policy(text)
+        status, headers, text = await http_get(running.port, "/../etc/passwd")
+        assert status == 404 and "/health" in text
+        running.server.stop()
+        assert running.server.health()["status"] == "stopping"
 
 
 def test_the_page_loads_nothing() -> None:

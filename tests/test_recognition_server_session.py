@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from fake_recognition import RATE, FakeStream, speech
+from fake_recognition import RATE, FakeStream, in_loop, speech
 
 from nnet3py.recognition.server import session as server_session
 from nnet3py.recognition.server.metrics import Metrics
@@ -84,16 +84,14 @@ def test_a_client_that_goes_while_it_is_held_back() -> None:
         hold(lambda: FakeConnection([speech("1"), speech("2")]), Limits(max_speed=0.001, burst_seconds=0.0), go)
 
 
-def test_without_a_limit_of_time_a_client_may_be_silent() -> None:
-    async def body() -> None:
-        threads = StreamThreads(FakeStream, 1)
-        session = Session(FakeConnection([]), threads, StreamSettings(float(RATE)), Limits(idle_timeout=0.0), Metrics(),
-                          ServedModels())
-        with pytest.raises(asyncio.TimeoutError):
-            await asyncio.wait_for(session.run(), 0.05)
-        threads.shut_down()
-
-    asyncio.run(body())
+@in_loop
+async def test_without_a_limit_of_time_a_client_may_be_silent() -> None:
+    threads = StreamThreads(FakeStream, 1)
+    session = Session(FakeConnection([]), threads, StreamSettings(float(RATE)), Limits(idle_timeout=0.0), Metrics(),
+                      ServedModels())
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(session.run(), 0.05)
+    threads.shut_down()
 
 
 def test_long_reasons_are_cut() -> None:

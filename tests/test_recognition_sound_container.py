@@ -9,6 +9,7 @@ import threading
 import time
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -198,6 +199,14 @@ def test_the_first_of_two_sounds(tmp_path: Path) -> None:
             container.mux(stream.encode(frame))
             container.mux(stream.encode())
     assert np.array_equal(channels_of(open_sound(str(tmp_path / "a.mkv"))), np.full((1, 800), 100 / 32768, np.float32))
+
+
+@pytest.mark.parametrize(("samples", "values"), [
+    (np.array([[0, 255, 128, 64]], np.uint8), [[-1.0, 0.0], [127 / 128, -0.5]]),
+    (np.array([[-32768, 16384, 0, 8192]], np.int16), [[-1.0, 0.0], [0.5, 0.25]])])
+def test_interleaved_samples(samples: np.ndarray, values: list[list[float]]) -> None:
+    frame = SimpleNamespace(to_ndarray=lambda: samples, samples=2, format=SimpleNamespace(is_planar=False))
+    np.testing.assert_array_equal(sound_container._values(frame), np.float32(values))
 
 
 def test_a_form_that_changes(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ KNOWN_ANSWERS = [   # philox4x32 with 10 rounds, from the file kat_vectors of Ra
     ((0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344), (0xA4093822, 0x299F31D0),
      (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1)),
 ]
-BOX_MULLER = 2e-6      # float32 logarithm, sine and cosine
 
 
 @pytest.fixture
@@ -41,21 +40,19 @@ def test_published_vectors_in_the_kernel(ops, counter, key, words):
 def test_kernels_against_the_reference(ops, size, key):
     rng = np.random.default_rng(0)
     check(ops, "philox_uniform", matrix(rng, *size), *key, tolerance=0)
-    check(ops, "philox_normal", matrix(rng, *size), *key, tolerance=BOX_MULLER, scale=6)
 
 
 def test_strides_do_not_matter(ops):
     whole, part = np.zeros((5, 7), np.float32), np.zeros((9, 20), np.float32)[2:7, 3:10]
-    for fill in (ops.random.fill_uniform, ops.random.fill_normal):
-        for dst in (whole, part):
-            ops.random.begin_minibatch(1, 2)
-            ops.random.select(3)
-            fill(dst)
-        np.testing.assert_array_equal(whole, part)
-        vector = np.zeros(35, np.float32)
+    for dst in (whole, part):
+        ops.random.begin_minibatch(1, 2)
         ops.random.select(3)
-        fill(vector)
-        np.testing.assert_array_equal(vector, whole.reshape(-1))
+        ops.random.fill_uniform(dst)
+    np.testing.assert_array_equal(whole, part)
+    vector = np.zeros(35, np.float32)
+    ops.random.select(3)
+    ops.random.fill_uniform(vector)
+    np.testing.assert_array_equal(vector, whole.reshape(-1))
 
 
 def draws(ops, seed, minibatch, component):
@@ -64,7 +61,7 @@ def draws(ops, seed, minibatch, component):
     x, y = np.empty((2, 3), np.float32), np.empty(5, np.float32)
     ops.random.fill_uniform(x)
     first = ops.random.integer(1000)
-    ops.random.fill_normal(y)
+    ops.random.fill_uniform(y)
     return (*x.reshape(-1).tolist(), first, *y.tolist(), ops.random.uniform())
 
 
@@ -91,9 +88,6 @@ def test_distributions(ops):
     ops.random.fill_uniform(x)
     assert x.min() >= 0 and x.max() < 1
     assert abs(x.mean() - 0.5) < 0.005 and abs(x.var() - 1 / 12) < 0.002
-    ops.random.fill_normal(x)
-    assert np.isfinite(x).all() and abs(x.mean()) < 0.015 and abs(x.var() - 1) < 0.025
-    assert abs((x ** 4).mean() - 3) < 0.2
 
 
 def test_the_largest_normal_number():

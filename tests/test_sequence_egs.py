@@ -15,6 +15,7 @@ from paths import shared_golden
 from sequence_samples import MERGED, discriminative, singles
 
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, merge_supervisions, read_chain_egs
+from nnet3py.egs.changes import rename_output
 from nnet3py.egs.example import NnetIo
 from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
 from nnet3py.egs.sequence_egs import (
@@ -23,7 +24,6 @@ from nnet3py.egs.sequence_egs import (
     merge_chain_examples,
     merge_discriminative_examples,
     name_language,
-    rename_supervision,
     scale_supervision,
 )
 from nnet3py.errors import Nnet3Error, ShapeError
@@ -184,7 +184,7 @@ def test_what_cannot_be_cut() -> None:
     example.outputs[0].name = "other"
     with pytest.raises(Nnet3Error, match="'input' and 'output'"):
         SequenceSelector(0, -1, 1)(example)
-    for change in (lambda one: scale_supervision(one, 2.0), lambda one: rename_supervision(one, "x")):
+    for change in (lambda one: scale_supervision(one, 2.0), lambda one: rename_output(one, "x")):
         with pytest.raises(Nnet3Error, match="without 'output'"):
             change(example)
     example.outputs[0].indexes = example.outputs[0].indexes[:1]
@@ -203,5 +203,5 @@ def test_weights_and_names() -> None:
     example = singles()[0]
     scale_supervision(example, 0.1)
     assert example.outputs[0].supervision.weight == float(np.float32(0.1))
-    rename_supervision(example, "output-2")
+    rename_output(example, "output-2")
     assert example.outputs[0].name == "output-2"

@@ -71,7 +71,7 @@ def kept(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
 
 
 def given_back(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:
-    ops.set_const(y, 2.0 * math.sqrt(ops.sum_sq(x) / x.size))
+    ops.set_const(y, 2.0 * math.sqrt(ops.sum_product(x, x) / x.size))
 
 
 def with_a_draw(ops: RecordingOps, y: np.ndarray, x: np.ndarray) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3py.transducers.state_graphs import enlarged, ranges, sources_of, starts_by, starts_of, useful_states
+from nnet3py.transducers.state_graphs import enlarged, ranges, reachable, sources_of, starts_by, starts_of
 
 
 def test_groups_of_different_sizes() -> None:
@@ -20,8 +20,9 @@ def test_states_on_paths_to_the_end() -> None:
     """Of 0 -> 1 -> 2, 1 -> 3 and 4 -> 2, where 2 is final: 3 leads nowhere, nothing leads to 4."""
     starts, targets = np.array([0, 1, 3, 3, 3, 4]), np.array([1, 2, 3, 2], dtype=np.int32)
     is_final = np.arange(5) == 2
-    assert useful_states(0, starts, targets, is_final).tolist() == [True, True, True, False, False]
-    assert not useful_states(-1, starts, targets, is_final).any()
+    from_start, to_end = reachable(0, starts, targets, is_final)
+    assert from_start.tolist() == [True, True, True, True, False] and to_end.tolist() == [True, True, True, False, True]
+    assert not reachable(-1, starts, targets, is_final)[0].any()
 
 
 def test_nothing() -> None:

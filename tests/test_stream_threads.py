@@ -7,7 +7,7 @@ import threading
 from typing import Any
 
 import pytest
-from fake_recognition import RATE, FakeStream, living, speech
+from fake_recognition import RATE, FakeStream, in_loop, living, speech
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.recognition.server.protocol import StreamSettings
@@ -67,31 +67,27 @@ def test_long_blocks_come_in_pieces() -> None:
     asyncio.run(body())
 
 
-def test_segments_that_end_in_one_block_have_one_answer() -> None:
-    async def body() -> None:
-        threads = StreamThreads(FakeStream, 1)
-        stream = await threads.open(SETTINGS)
-        answer = await stream.accept(speech("12 3 4"), StreamSettings(float(RATE), words=False))
-        assert answer == Answer('{"text": "one two three"}', 3)
-        assert await stream.accept(b"", SETTINGS) == Answer('{"partial": "four"}')
-        stream.close()
-        threads.shut_down()
-
-    asyncio.run(body())
+@in_loop
+async def test_segments_that_end_in_one_block_have_one_answer() -> None:
+    threads = StreamThreads(FakeStream, 1)
+    stream = await threads.open(SETTINGS)
+    answer = await stream.accept(speech("12 3 4"), StreamSettings(float(RATE), words=False))
+    assert answer == Answer('{"text": "one two three"}', 3)
+    assert await stream.accept(b"", SETTINGS) == Answer('{"partial": "four"}')
+    stream.close()
+    threads.shut_down()
 
 
-def test_a_stream_that_cannot_begin_leaves_nothing() -> None:
+@in_loop
+async def test_a_stream_that_cannot_begin_leaves_nothing() -> None:
     def begin(settings: StreamSettings) -> Any:
         raise Nnet3Error("no such stream")
 
-    async def body() -> None:
-        threads = StreamThreads(begin, 1)
-        with pytest.raises(Nnet3Error, match="no such stream"):
-            await threads.open(SETTINGS)
-        assert threads.num_streams == 0
-        threads.shut_down()
-
-    asyncio.run(body())
+    threads = StreamThreads(begin, 1)
+    with pytest.raises(Nnet3Error, match="no such stream"):
+        await threads.open(SETTINGS)
+    assert threads.num_streams == 0
+    threads.shut_down()
 
 
 def test_a_stream_that_is_closed_while_it_works() -> None:

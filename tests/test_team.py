@@ -63,7 +63,7 @@ def test_results_do_not_depend_on_the_number_of_threads():
         product, sums = np.empty((700, 330), np.float32), np.empty(500, np.float32)
         ops.add_mat_mat(product, a, b, 1.0, 0.0)
         ops.add_row_sum(sums, a, 1.0, 0.0)
-        found.append((product, sums, ops.sum_sq(a)))
+        found.append((product, sums, ops.sum_product(a, a)))
     for product, sums, total in found[1:]:
         assert np.array_equal(product, found[0][0]) and np.array_equal(sums, found[0][1]) and total == found[0][2]
 

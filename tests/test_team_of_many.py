@@ -115,7 +115,7 @@ def test_results_are_those_of_one_thread(count: int) -> None:
             product, sums = np.empty((m, n), np.float32), np.empty(n, np.float32)
             ops.add_mat_mat(product, a, b, 1.0, 0.0)
             ops.add_row_sum(sums, product, 1.0, 0.0)
-            results.append((product, sums, ops.sum_sq(product)))
+            results.append((product, sums, ops.sum_product(product, product)))
         (product, sums, total), (other, other_sums, other_total) = results
         assert np.array_equal(product, other) and np.array_equal(sums, other_sums) and total == other_total
 

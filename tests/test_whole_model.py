@@ -179,9 +179,6 @@ def test_freezing(nnet: Nnet) -> None:
     assert not component(nnet, "a1").preconditioner_in.frozen
 
 
-# -- orthonormal constraint --------------------------------------------------------------------------------------------
-
-
 def matrix_with(singular_values: np.ndarray, rows: int, cols: int) -> np.ndarray:
     rng = np.random.default_rng(5)
     left = np.linalg.qr(rng.standard_normal((rows, rows)))[0]
@@ -255,9 +252,6 @@ def test_one_draw_per_constrained_component(nnet: Nnet) -> None:
     assert np.array_equal(component(nnet, "l1").params, before["l1"]["params"])
     assert not np.array_equal(component(nnet, "a2").linear_params, before["a2"]["linear_params"])
     assert np.array_equal(component(nnet, "a2").bias_params, before["a2"]["bias_params"])
-
-
-# -- edit directives ---------------------------------------------------------------------------------------------------
 
 
 def messages(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -60,9 +60,6 @@ def test_a_normalized_xconfig_expands_to_the_same(name):
         assert expand(first.normalized).final == first.final
 
 
-# -- lines -------------------------------------------------------------------------------------------------------------
-
-
 def test_a_line_is_a_type_a_name_and_pairs():
     line = XconfigLine(' affine-layer  name=x_1 input=Append(a, b)  ng-affine-options=" a=1  b=2 " l2= dim=3 ')
     assert (line.type, line.name) == ("affine-layer", "x_1")
@@ -147,9 +144,6 @@ def test_a_network_needs_an_output(text):
         expand(text)
 
 
-# -- input expressions -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("text", "normal", "final", "dim"), [
     ("0", "b-1.x", "b-1.x.tanh", 6),
     ("-3", "Offset(b-1.x, -3)", "Offset(b-1.x.tanh, -3)", 6),
@@ -193,9 +187,6 @@ def test_a_residual_block_that_changes_nothing_has_no_convolution_around_it():
 def test_the_bottleneck_of_lstmb_is_orthonormal_by_default():
     text = expand(xconfig("lstmb-layer", "cell-dim=6 bottleneck-dim=4")).ref
     assert "type=LinearComponent" in text and re.search(r"W_all_a .*orthonormal-constraint=1\.0 ", text)
-
-
-# -- single layers' values ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("type", "options", "message"), [
@@ -271,9 +262,6 @@ def type_options(type: str) -> dict[str, object]:
     return dict(layer_class(type).OPTIONS)
 
 
-# -- networks to build on ----------------------------------------------------------------------------------------------
-
-
 def test_nodes_of_an_existing_network_may_be_inputs():
     nnet = Nnet.from_config(expand(f"{TOP}output-layer name=output dim=3 input=a").ref)
     nodes = existing_nodes(nnet)
@@ -287,9 +275,6 @@ def test_nodes_of_an_existing_network_may_be_inputs():
 def test_layers_before_are_those_of_the_file_only():
     with pytest.raises(ConfigError, match=r"no layer before it .*name a layer with input="):
         expand("relu-layer name=c dim=5\noutput name=output", existing=[("a", 3)])
-
-
-# -- damage ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -144,9 +144,6 @@ def test_gru_and_fast_gru_compute_the_same():
     assert_close(outputs(fast), outputs(slow), ROUNDING)
 
 
-# -- what single layers compute ----------------------------------------------------------------------------------------
-
-
 def test_combined_feature_maps():
     expansion, nnet = made(xconfig("combine-feature-maps-layer", "height=2 num-filters1=3 num-filters2=4 "
                                    "num-filters3=5"))

@@ -33,7 +33,7 @@ def operations(ops: Any, rows: int, cols: int) -> dict[str, tuple[Callable[[], A
     """Operations on (rows, cols) matrices, each with the number of matrices that it reads and writes."""
     dst, a, b = (_random(ops, rows, cols) for _ in range(3))
     vector, sums = ops.new_vector(cols), ops.new_vector(cols)
-    ops.set_vec(vector, 1.0)
+    ops.set_const(vector.reshape(1, cols), 1.0)
     rng = np.random.default_rng(0)
     shifted, shuffled = (ops.upload(indexes.astype(np.int32)) for indexes in (
         np.minimum(np.arange(rows) + 3, rows - 1), rng.permutation(rows)))

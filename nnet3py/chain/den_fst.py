@@ -18,7 +18,7 @@ from nnet3py.graphs.hmms import add_self_loops, expand_hmms, to_pdfs
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import ContextDependency
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.fst_operations import connected, renumbered, without_epsilons
+from nnet3py.transducers.fst_operations import connected, without_epsilons
 
 logger = logging.getLogger(__name__)
 
@@ -37,14 +37,9 @@ def make_den_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst)
     tree, model : the tree and the transition model of the chain system
     phone_lm : an acceptor of phones with costs; all states must lie on a path from the start to a final state
 
-    Returns
-    -------
-    An acceptor of pdf-ids + 1 without epsilons. The start may be any state. States with many arcs come first.
-
-    Raises
-    ------
-    FormatError : a language model that cannot be used, phones that the topology does not have
-    Nnet3Error : tree and model have different numbers of pdfs
+    Returns an acceptor of pdf-ids + 1 without epsilons. The start may be any state. States with many arcs come first.
+    Raises FormatError for a language model that cannot be used, phones that the topology does not have; Nnet3Error if
+    tree and model have different numbers of pdfs.
     """
     check_phone_lm(phone_lm, model)
     check_system(tree, model)
@@ -88,7 +83,7 @@ def check_system(tree: ContextDependency, model: TransitionModel) -> None:
     """Raise FormatError if tree and transition model have different numbers of pdfs."""
     if tree.num_pdfs != model.num_pdfs:
         raise FormatError(f"the tree has {tree.num_pdfs} pdfs, but the transition model {model.num_pdfs}",
-                          hint="are tree and model of one system?")
+                          hint="do tree and final.mdl come from the same folder?")
 
 
 def _minimized(fst: Fst) -> Fst:
@@ -109,7 +104,7 @@ def _busiest_first(fst: Fst) -> Fst:
     logger.info("Number of states is %d and arcs %d; number of states with in-degree <= %d is %d and with out-degree "
                 "<= %d is %d", fst.num_states, fst.num_arcs, _FEW_ARCS, (entering <= _FEW_ARCS).sum(), _FEW_ARCS,
                 (leaving <= _FEW_ARCS).sum())
-    return renumbered(fst, np.argsort(-(leaving + entering), kind="stable"))
+    return fst.selected(np.argsort(-(leaving + entering), kind="stable"))
 
 
 def _log_size(what: str, fst: Fst, pass_number: str = "") -> None:

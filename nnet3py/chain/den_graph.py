@@ -45,14 +45,8 @@ def initial_probs(den_fst: Fst) -> np.ndarray:
     ----------
     den_fst : the denominator graph
 
-    Returns
-    -------
-    float32 (states,), with sum 1
-
-    Raises
-    ------
-    Nnet3Error : a graph that cannot be a denominator graph: no states or arcs, epsilons, a transducer, states that
-        cannot be reached, weights that are not costs
+    Returns float32 (states,), with sum 1. Raises Nnet3Error for a graph that cannot be a denominator graph: no states
+    or arcs, epsilons, a transducer, states that cannot be reached, weights that are not costs.
 
     Kaldi: ``DenominatorGraph::SetInitialProbs``.
     """
@@ -123,10 +117,7 @@ class DenominatorGraph:
     pdf_starts : int64 (pdfs + 1,), the place in ``pdf_entries`` where the entries of each pdf begin, and the end
     pdf_entries : int32 (entries,)
 
-    Raises
-    ------
-    Nnet3Error : see :func:`initial_probs`
-    ShapeError : the FST has pdfs that the network's output does not have
+    Raises Nnet3Error as :func:`initial_probs`; ShapeError if the FST has pdfs that the network's output does not have.
     """
 
     initial: np.ndarray
@@ -184,13 +175,8 @@ def read_den_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
     rxfilename : the file
     num_pdfs : the dimension of the network's output
 
-    Returns
-    -------
-    The graph, for :class:`nnet3py.torch.ChainLoss` and :class:`DenominatorComputation`.
-
-    Raises
-    ------
-    Nnet3Error : a file that holds no denominator graph; the message names the file
+    Returns the graph, for :class:`nnet3py.torch.ChainLoss` and :class:`DenominatorComputation`. Raises Nnet3Error for a
+    file that holds no denominator graph; the message names the file.
     """
     fst = read_object(rxfilename, read_fst)
     with within(rxfilename):

@@ -59,9 +59,7 @@ class DenominatorComputation:
     graph : see :class:`DenominatorGraph`
     leaky : the leaky-HMM coefficient, between 0 and 1
 
-    Raises
-    ------
-    UsageError : the coefficient is out of range
+    Raises UsageError if the coefficient is out of range.
     """
 
     def __init__(self, ops: Ops, graph: DenominatorGraph, leaky: float) -> None:
@@ -90,9 +88,7 @@ class DenominatorComputation:
         deriv : device matrix (rows, pdfs) to which ``scale`` times the posteriors are added, or None
         scale : factor of the posteriors, usually minus the supervision's weight
 
-        Raises
-        ------
-        ShapeError : columns other than the graph's pdfs, or rows that are not a multiple of ``num_sequences``
+        Raises ShapeError for columns other than the graph's pdfs, or rows that are not a multiple of ``num_sequences``.
         """
         self._check(output, num_sequences)
         results = scratch_doubles(self.ops, 3, num_sequences)

@@ -75,10 +75,8 @@ class ChainExampleMaker:
         ivectors : float32 (rows, dim)
         deriv_weights : float32 (output frames,), 0 or more; missing ones at the end are 0
 
-        Raises
-        ------
-        SupervisionError : a supervision that cannot be cut, invalid weights
-        NumericError : features or iVectors with NaN or infinity
+        Raises SupervisionError for a supervision that cannot be cut, invalid weights; NumericError for features or
+        iVectors with NaN or infinity.
         """
         self.cutter.check_finite(features, ivectors)
         if deriv_weights is not None and not (np.isfinite(deriv_weights) & (deriv_weights >= 0.0)).all():
@@ -158,8 +156,7 @@ class ChainExampleMaker:
         num_outputs = -(-num_frames // options.frame_subsampling_factor)
         if num_outputs < _LEAST_FRAMES:
             raise SupervisionError(f"the utterance has {num_outputs} output frames, expected {_LEAST_FRAMES} or more")
-        supervision = self._normalized(f"For utterance {utterance}",
-                                       end_to_end_supervision(graph, model, num_outputs))
+        supervision = self._normalized(f"For utterance {utterance}", end_to_end_supervision(graph, model, num_outputs))
         left, right = options.left_context_initial, options.right_context_final
         chunk = Chunk(0, num_frames, left if left >= 0 else options.left_context,
                       right if right >= 0 else options.right_context)

@@ -35,15 +35,9 @@ def normalization_fst(den_fst: Fst) -> Fst:
     ----------
     den_fst : the denominator graph
 
-    Returns
-    -------
-    An acceptor, for :class:`Normalizer`, its arcs sorted by label. The start is a new state, the last one; the former
-    start is kept if an arc leads to it. Of arcs from the new start with equal label and destination the cheapest is
-    kept.
-
-    Raises
-    ------
-    Nnet3Error : an FST that cannot be a denominator graph
+    Returns an acceptor, for :class:`Normalizer`, its arcs sorted by label. The start is a new state, the last one; the
+    former start is kept if an arc leads to it. Of arcs from the new start with equal label and destination the cheapest
+    is kept. Raises Nnet3Error for an FST that cannot be a denominator graph.
     """
     probs = initial_probs(den_fst)
     num_states = den_fst.num_states
@@ -73,9 +67,8 @@ class Normalizer:
     normalization_fst : the graph, as chain-make-den-fst writes it
     scale : factor of its costs
 
-    Raises
-    ------
-    Nnet3Error : an FST that is not a normalization FST: it has no states, epsilons, invalid costs, or is no acceptor
+    Raises Nnet3Error for an FST that is not a normalization FST: it has no states, epsilons, invalid costs, or is no
+    acceptor.
     """
 
     def __init__(self, normalization_fst: Fst, scale: float = 1.0) -> None:

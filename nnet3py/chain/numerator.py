@@ -57,9 +57,7 @@ def check_fst(fst: Fst, label_dim: int) -> None:
 def state_times(fst: Fst) -> np.ndarray:
     """Return the number of arcs from the start to each state, int64 (states,). Kaldi: ``ComputeFstStateTimes``.
 
-    Raises
-    ------
-    Nnet3Error : the FST is not sorted, not connected, or reaches a state or its end at several times
+    Raises Nnet3Error if the FST is not sorted, not connected, or reaches a state or its end at several times.
     """
     sources, nexts = fst.sources, fst.next_states
     if (nexts <= sources).any():
@@ -106,10 +104,8 @@ class TimedGraphs(NamedTuple):
 def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
     """Make the arrays for a supervision with times.
 
-    Raises
-    ------
-    Nnet3Error : an FST that is not valid for a supervision
-    ShapeError : its paths are not as long as all sequences together
+    Raises Nnet3Error for an FST that is not valid for a supervision; ShapeError if its paths are not as long as all
+    sequences together.
     """
     times, num_rows = state_times(fst), num_sequences * num_frames
     if times.max() != num_rows:
@@ -201,9 +197,7 @@ class CyclicGraphs(NamedTuple):
 def cyclic_graphs(fsts: list[Fst], label_dim: int) -> CyclicGraphs:
     """Make the arrays for a supervision without times.
 
-    Raises
-    ------
-    Nnet3Error : an FST that is not valid for a supervision
+    Raises Nnet3Error for an FST that is not valid for a supervision.
     """
     for fst in fsts:
         check_fst(fst, label_dim)
@@ -300,10 +294,8 @@ def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) ->
     supervision : the supervision of all sequences
     output : device matrix (rows, pdfs); row t S + s is frame t of sequence s, of S sequences
 
-    Raises
-    ------
-    ShapeError : supervision and output have different numbers of frames or pdfs
-    Nnet3Error : the FST has epsilons, or is not valid for a supervision
+    Raises ShapeError if supervision and output have different numbers of frames or pdfs; Nnet3Error if the FST has
+    epsilons, or is not valid for a supervision.
     """
     check_supervision(supervision, output.shape)
     compute = _without_times if supervision.is_end_to_end else _with_times
@@ -321,14 +313,9 @@ def compute_numerator(supervision: Supervision, output: np.ndarray) -> Numerator
     supervision : the supervision of all sequences of the minibatch
     output : float32 (frames sequences, pdfs), the network's output: the first frame of all sequences, then the next
 
-    Returns
-    -------
-    Log-probability, and posteriors float32, sparse (frames sequences, pdfs).
-
-    Raises
-    ------
-    ShapeError : supervision and output have different numbers of frames or pdfs
-    Nnet3Error : an FST that is not valid for a supervision
+    Returns the log-probability, and the posteriors, float32, sparse (frames sequences, pdfs). Raises ShapeError if
+    supervision and output have different numbers of frames or pdfs; Nnet3Error for an FST that is not valid for a
+    supervision.
     """
     ops = get_ops("cpu")
     with queued_numerator(ops, supervision, output) as numerators:

@@ -1,13 +1,11 @@
 """Options of the phone language model and of supervisions in chain training. Light."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 
-@dataclass
+@options_class
 class PhoneLmOptions:
     """Options of the phone language model. Kaldi: LanguageModelOptions."""
 
@@ -24,7 +22,7 @@ class PhoneLmOptions:
             raise UsageError(f"expected --num-extra-lm-states of 0 or more, found {self.num_extra_lm_states}")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class SupervisionOptions:
     """Options of chain supervisions. Kaldi: SupervisionOptions.
 

@@ -71,13 +71,8 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
     durations : int (phones,), the number of frames of each phone
     options : tolerances by which phones may be shifted, subsampling factor
 
-    Returns
-    -------
-    The argument of :meth:`SupervisionMaker.make`.
-
-    Raises
-    ------
-    SupervisionError : phones and durations that are no alignment
+    Returns the argument of :meth:`SupervisionMaker.make`. Raises SupervisionError for phones and durations that are no
+    alignment.
     """
     if not len(phones):
         raise SupervisionError("the utterance has no phones")
@@ -100,14 +95,8 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
     lattice : phone-aligned: ``lattice-align-phones --replace-output-symbols``, or :func:`nnet3py.lattices.align_phones`
     options : tolerances by which phones may be shifted, subsampling factor
 
-    Returns
-    -------
-    The argument of :meth:`SupervisionMaker.make`.
-
-    Raises
-    ------
-    SupervisionError : a lattice that is empty, has a cycle or arcs without a phone, or whose paths differ in their
-        number of frames: it is not phone-aligned
+    Returns the argument of :meth:`SupervisionMaker.make`. Raises SupervisionError for a lattice that is empty, has a
+    cycle or arcs without a phone, or whose paths differ in their number of frames: it is not phone-aligned.
     """
     scale = np.float32(options.lm_scale)
     is_final = np.isfinite(lattice.final_weights[:, 0])
@@ -272,10 +261,8 @@ class SupervisionSplitter:
     ----------
     supervision : the supervision of one utterance, with times
 
-    Raises
-    ------
-    SupervisionError : a supervision of several sequences, without times (end-to-end), or whose FST does not match its
-        frames
+    Raises SupervisionError for a supervision of several sequences, without times (end-to-end), or whose FST does not
+    match its frames.
     """
 
     def __init__(self, supervision: Supervision) -> None:
@@ -335,14 +322,8 @@ def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) 
     model : the transition model
     num_frames : the number of frames of the network's output
 
-    Returns
-    -------
-    A supervision with one FST of pdf-ids plus 1.
-
-    Raises
-    ------
-    SupervisionError : the graph has no path, or only paths longer than ``num_frames``
-    FormatError : labels that are not transition-ids of the model
+    Returns a supervision with one FST of pdf-ids plus 1. Raises SupervisionError if the graph has no path, or only
+    paths longer than ``num_frames``; FormatError for labels that are not transition-ids of the model.
     """
     fst = pdf_graph(graph, model)
     if fst.start != 0:
@@ -380,14 +361,8 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
     model : the transition model
     random : generator for the random path that becomes ``alignment_pdfs``
 
-    Returns
-    -------
-    The supervision, of pdf-ids plus 1.
-
-    Raises
-    ------
-    SupervisionError : no path is left, or there are too many states
-    Nnet3Error : labels that are not the model's transition-ids
+    Returns the supervision, of pdf-ids plus 1. Raises SupervisionError if no path is left, or there are too many
+    states; Nnet3Error for labels that are not the model's transition-ids.
     """
     fst = supervision.fst
     if fst is None or supervision.label_dim != model.num_transition_ids:

@@ -9,7 +9,7 @@ for every error; ``completion.py``: completion in shells; ``kaldi_programs.py``:
 with what to use instead. ``machine/``: commands about this installation. Each of the other folders has the commands for
 the package's folder of the same name, or for a task.
 
-A command is declared with ``@kaldi_command(name, group=…, help=…, usage=…, arguments=(least, most), options=[…])`` on
+A command is declared with ``@kaldi_command(name, group, help, usage, arguments=(least, most), options=[…])`` on
 ``function(args, options) -> exit status or None``; options come from ``option(name, type, default, help)`` and the
 groups in ``option_groups.py``, and are read as ``options.minibatch_size``, ``options["optimization.optimize"]`` or
 ``options.group("optimization")``. Nothing heavy is imported outside the function. ``set_up(options)`` of

@@ -101,7 +101,7 @@ TABLE: dict[str, dict[str, tuple[str, str, bool]]] = {
         "transform-feats": ("feat.feats_with", "Multiply features by a matrix, such as LDA's.", True),
     },
     "Examples": {
-        "make-egs": ("egs.make", "Make a folder of training examples from data and alignments.", True),
+        "make-egs": ("drivers.train", "Make a folder of training examples from data and alignments.", True),
         "nnet3-copy-egs": ("egs.copy", "Copy training examples; optionally select, shift or split.", True),
         "nnet3-egs-augment-image": ("egs.copy", "Change the images of training examples at random.", True),
         "nnet3-get-egs": ("egs.get", "Make training examples from features and posteriors.", True),
@@ -126,7 +126,7 @@ TABLE: dict[str, dict[str, tuple[str, str, bool]]] = {
     },
     "Chain training": {
         "train-chain": ("drivers.train", "Train an acoustic model with LF-MMI from alignments.", True),
-        "make-chain-egs": ("egs.make", "Make a folder of chain examples from data and alignments.", True),
+        "make-chain-egs": ("drivers.train", "Make a folder of chain examples from data and alignments.", True),
         "prepare-e2e": ("drivers.preparation", "Make tree, phone language model and graphs for end-to-end chain training.", True),
         "nnet3-chain-acc-lda-stats": ("egs.outputs", "Gather LDA statistics of outputs for chain examples.", True),
         "nnet3-chain-add-post-to-egs": ("chain.train", "Add posteriors of pdfs to chain examples.", True),

@@ -156,18 +156,16 @@ class Accesses:
         self.starts = np.searchsorted(self.owners, np.arange(count + 1))
 
     def of(self, owner: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the commands that access an owner, ascending, and the kind of each access (READ, WRITE or READ_WRITE).
-        """
+        """Return the commands that access an owner, ascending, and whether each reads, writes or does both."""
         chosen = slice(int(self.starts[owner]), int(self.starts[owner + 1]))
         return self.commands[chosen], self.kinds[chosen]
 
     def first(self, chosen: np.ndarray, none: int) -> np.ndarray:
-        """Return for each owner the first command among its accesses that are ``chosen`` (bool); ``none`` without any.
-        """
+        """Return for each owner the first command among its ``chosen`` (bool) accesses; ``none`` without any."""
         return least_at(len(self.starts) - 1, self.owners[chosen], self.commands[chosen], none)
 
     def last(self, chosen: np.ndarray) -> np.ndarray:
-        """Return for each owner the last command among its accesses that are ``chosen`` (bool); -1 without any."""
+        """Return for each owner the last command among its ``chosen`` (bool) accesses; -1 without any."""
         return greatest_at(len(self.starts) - 1, self.owners[chosen], self.commands[chosen])
 
 

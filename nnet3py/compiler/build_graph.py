@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 def build_graph(nnet: Nnet, request: ComputationRequest, share: bool = True) -> Graph:
     """Build the graph of the rows that a request needs; the arguments are those of ``graph_builder``.
 
-    Raises
-    ------
-    NotComputableError : an output row cannot be computed from the inputs; the message says which row and why
-    CompileError : a recurrence without end
-    Nnet3Error : the network has no input or output of a name in the request
+    Raises NotComputableError: an output row cannot be computed from the inputs; the message says which row and why;
+    CompileError: a recurrence without end; Nnet3Error: the network has no input or output of a name in the request.
     """
     builder = graph_builder(nnet, request, share, join=True)
     builder.compute()
@@ -65,11 +62,9 @@ def build_segmented_graph(nnet: Nnet, requests: Sequence[ComputationRequest], ru
                           share: bool = True) -> SegmentedGraph:
     """Build the pruned graph of several requests, each computed after those before it.
 
-    Raises
-    ------
-    NotComputableError : an output row cannot be computed from the inputs of its segment and of earlier ones
-    CompileError : the requests have different sequences, or derivatives are wanted; a recurrence without end
-    Nnet3Error : the network has no input or output of a name in a request
+    Raises NotComputableError: an output row cannot be computed from the inputs of its segment and of earlier ones;
+    CompileError: the requests have different sequences, or derivatives are wanted; a recurrence without end;
+    Nnet3Error: the network has no input or output of a name in a request.
     """
     if any(io.has_deriv for request in requests for io in (*request.inputs, *request.outputs)):
         raise CompileError("derivatives are wanted of a computation with several segments",
@@ -159,11 +154,8 @@ LARGEST_MODULUS = 1000    # for each shift up to the modulus the context is meas
 def compute_simple_nnet_context(nnet: Nnet) -> tuple[int, int]:
     """Measure the left and right context: the input frames needed before and after an output frame.
 
-    Optional inputs (IfDefined and the like) do not count.
-
-    Raises
-    ------
-    Nnet3Error : the network is not simple, computes nothing from fewer than 800 frames, or has a modulus above 1000
+    Optional inputs (IfDefined and the like) do not count. Raises Nnet3Error: the network is not simple, computes
+    nothing from fewer than 800 frames, or has a modulus above 1000.
     """
     if not nnet.is_simple():
         inputs = ", ".join(name for node, name in enumerate(nnet.node_names) if nnet.is_input(node))

@@ -78,10 +78,8 @@ class CachingCompiler:
     def compile(self, request: ComputationRequest) -> Computation:
         """Return the computation for a request: the very same object for an equal request, as long as it is kept.
 
-        Raises
-        ------
-        NotComputableError : an output row cannot be computed from the inputs
-        Nnet3Error : the network has no such inputs or outputs, or cannot be compiled
+        Raises NotComputableError: an output row cannot be computed from the inputs; Nnet3Error: the network has no such
+        inputs or outputs, or cannot be compiled.
         """
         start, io_before = perf_counter(), self.seconds_io
         computation = self._fuse(request, self._find(request))
@@ -198,12 +196,8 @@ class CachingCompiler:
         """Add the computations of a cache file; returns their number. Kaldi: ReadCache.
 
         Computations that do not fit the network are left out with a warning; so are all of them if they were compiled
-        with other options. What is left out is compiled when it is needed.
-
-        Raises
-        ------
-        SpecifierError, Nnet3Error : the file cannot be opened
-        FormatError : the file is not a cache, or one of another version
+        with other options. What is left out is compiled when it is needed. Raises SpecifierError, Nnet3Error: the file
+        cannot be opened; FormatError: the file is not a cache, or one of another version.
         """
         start = perf_counter()
         pairs = read_object(rxfilename, lambda reader: read_cache(reader, self.options))

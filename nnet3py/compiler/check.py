@@ -97,11 +97,8 @@ _Exchange = tuple[CommandType, int, int, int]        # ACCEPT_INPUT or PROVIDE_O
 def check_loaded(computation: Computation, nnet: Nnet, request: ComputationRequest) -> None:
     """Check that a computation from a file can be run with this network, and has the request's inputs and outputs.
 
-    All arguments of its commands are checked; whether it computes the right function cannot be checked.
-
-    Raises
-    ------
-    CheckError : the computation breaks a rule, or differs from the request
+    All arguments of its commands are checked; whether it computes the right function cannot be checked. Raises
+    CheckError: the computation breaks a rule, or differs from the request.
     """
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)
@@ -114,9 +111,7 @@ def check_loaded(computation: Computation, nnet: Nnet, request: ComputationReque
 def check_loaded_loop(computation: Computation, nnet: Nnet, request_of: Callable[[int], ComputationRequest]) -> None:
     """Check a looped computation from a file; ``request_of`` returns the request for a chunk by its number.
 
-    Raises
-    ------
-    CheckError : the computation breaks a rule, or differs from the request
+    Raises CheckError: the computation breaks a rule, or differs from the request.
     """
     _check_sizes(computation, nnet)
     check_computation(computation, nnet, thorough=True)
@@ -148,8 +143,7 @@ def _exchanges_of_chunks(computation: Computation) -> list[list[_Exchange]]:
 
 
 def _check_sizes(computation: Computation, nnet: Nnet) -> None:
-    """Check that the first matrix and sub-matrix are empty, and that no matrix has more columns than the widest node.
-    """
+    """Check that entry 0 of both lists is empty, and that no matrix has more columns than the widest node."""
     matrices, submatrices = computation.matrices, computation.submatrices
     if not matrices or not submatrices or matrices[0][:2] != (0, 0) or submatrices[0] != SubMatrix(0, 0, 0, 0, 0):
         raise CheckError("the first matrix or sub-matrix of the computation is not empty")

@@ -13,7 +13,7 @@ import numpy as np
 
 from nnet3py.compiler.analyze import READ
 from nnet3py.compiler.check_arguments import Subject
-from nnet3py.compiler.computation import BACKPROPS, CommandType
+from nnet3py.compiler.computation import BACKPROPS, NO_OPERATIONS, SIZING, CommandType
 from nnet3py.components.base import Component, Properties
 from nnet3py.components.registry import PRECOMPUTED_MODULES, PRECOMPUTED_SUFFIX
 from nnet3py.errors import ShapeError
@@ -126,8 +126,7 @@ def precomputed_indexes_fit(subject: Subject) -> None:
 
 
 def _read_input(subject: Subject) -> np.ndarray:
-    """Return for each component whether it needs an input matrix, bool: false if it is general and precomputes nothing.
-    """
+    """Return for each component whether it needs an input: not if it is general and precomputes nothing."""
     return np.array([_precomputes(component) or component.has(Properties.SIMPLE)
                      for component in subject.nnet.components], bool)
 
@@ -228,9 +227,6 @@ COMPONENT_RULES = (
     backprop_in_place_is_allowed, contiguous_matrices_have_all_columns, memos_are_made_once_and_used_once)
 
 
-# -- matrices ----------------------------------------------------------------------------------------------------------
-
-
 TAIL = 0.8     # rows from this fraction of a matrix on may be padding of extend_matrices, which nobody uses
 
 
@@ -238,8 +234,7 @@ TAIL = 0.8     # rows from this fraction of a matrix on may be padding of extend
 
 
 def matrices_are_initialized_once(subject: Subject) -> None:
-    """Require that every matrix is allocated, swapped in or accepted as an input, once; inputs may be accepted again.
-    """
+    """Require that every matrix is allocated, swapped in or accepted once; inputs may be accepted again."""
     analysis, args = subject.analysis, subject.analysis.table.args
     _require_once(subject, np.concatenate((args[CommandType.ALLOC_MATRIX][:, 0], args[CommandType.SWAP_MATRIX][:, 0])),
                   "is initialized twice")
@@ -287,8 +282,7 @@ def _require_matrices(subject: Subject, fine: np.ndarray, what: str, commands: n
 
 # -- the parts of a computation ----------------------------------------------------------------------------------------
 
-_SIZING = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX, CommandType.NO_OPERATION,
-           CommandType.NO_OPERATION_PERMANENT, CommandType.NO_OPERATION_LABEL)
+_SIZING = (*SIZING, *NO_OPERATIONS, CommandType.NO_OPERATION_LABEL)
 
 
 def parts_are_in_order(subject: Subject) -> None:

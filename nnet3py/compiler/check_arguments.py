@@ -14,7 +14,10 @@ from nnet3py.compiler.analyze import Analysis
 from nnet3py.compiler.computation import (
     BACKPROPS,
     COMMANDS,
+    MATRIX_COPIES,
     NUM_ARGS,
+    PAIR_COPIES,
+    ROW_COPIES,
     SUBMATRIX_ROLES,
     CommandPrinter,
     CommandType,
@@ -65,11 +68,6 @@ class Subject:
     @cached_property
     def table(self) -> CommandTable:
         return command_table(self.computation)
-
-    @cached_property
-    def alphas(self) -> np.ndarray:
-        """The factor of every command, float64 (commands,)."""
-        return self.table.alphas
 
     @cached_property
     def submatrices(self) -> np.ndarray:
@@ -136,8 +134,7 @@ class Subject:
     # -- errors ----------------------------------------------------------------------------------------------------
 
     def require(self, kind: CommandType, fine: np.ndarray, what: str) -> None:
-        """Fail for the first command of type ``kind`` where ``fine`` (bool, one for each command of the type) is false.
-        """
+        """Fail for the first command of a type where ``fine``, bool (commands of the type,), is false."""
         if not fine.all():
             self.fail(what, int(self.table.numbers[kind][np.argmin(fine)]))
 
@@ -162,9 +159,6 @@ class Subject:
 LARGEST_RANGE = 1000.0      # of values in a compressed matrix
 UINT8 = 2                   # the form of compression that may keep signs only
 INT32 = np.iinfo(np.int32)
-_ROWS = (CommandType.COPY_ROWS, CommandType.ADD_ROWS)
-_PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.COPY_TO_ROWS_MULTI,
-          CommandType.ADD_TO_ROWS_MULTI)
 
 
 # -- existence ---------------------------------------------------------------------------------------------------------
@@ -182,8 +176,8 @@ def commands_have_seven_arguments(subject: Subject) -> None:
     if rows.min(initial=0) < INT32.min or rows.max(initial=0) > INT32.max:
         wrong = ((rows < INT32.min) | (rows > INT32.max)).any(axis=1)
         subject.fail("an argument is no 32-bit integer", int(np.argmax(wrong)))
-    if not np.isfinite(subject.alphas).all():
-        subject.fail("the factor is not finite", int(np.argmin(np.isfinite(subject.alphas))))
+    if not np.isfinite(subject.table.alphas).all():
+        subject.fail("the factor is not finite", int(np.argmin(np.isfinite(subject.table.alphas))))
 
 
 def submatrices_lie_in_their_matrices(subject: Subject) -> None:
@@ -282,7 +276,7 @@ def exchange_is_of_inputs_and_outputs(subject: Subject) -> None:
 def compression_has_a_form(subject: Subject) -> None:
     """Require that compress commands have a valid type, and a range from 0 to 1000; 0 only for uint8."""
     for kind, args in _arguments(subject, CommandType.COMPRESS_MATRIX):
-        alpha, form = subject.alphas[subject.table.numbers[kind]], args[:, 1]
+        alpha, form = subject.table.alphas[subject.table.numbers[kind]], args[:, 1]
         fine = (form >= 1) & (alpha >= 0.0) & (alpha <= LARGEST_RANGE) & ((alpha > 0.0) | (form == UINT8))
         subject.require(kind, fine, "wrong form or range of compression")
 
@@ -301,23 +295,21 @@ def jump_comes_last(subject: Subject) -> None:
 
 def copied_matrices_have_one_size(subject: Subject) -> None:
     """Require that a matrix is copied or added to one of its size; rows to a matrix with as many columns."""
-    for kind, args in _arguments(subject, CommandType.MATRIX_COPY, CommandType.MATRIX_ADD, *_ROWS,
-                                 CommandType.ADD_ROW_RANGES):
+    for kind, args in _arguments(subject, *MATRIX_COPIES, *ROW_COPIES, CommandType.ADD_ROW_RANGES):
         target, source = args[:, 0], args[:, 1]
         fine = subject.cols[target] == subject.cols[source]
-        if kind in (CommandType.MATRIX_COPY, CommandType.MATRIX_ADD):
+        if kind in MATRIX_COPIES:
             fine &= subject.rows[target] == subject.rows[source]
         subject.require(kind, fine, "the sizes of the matrices differ")
 
 
 def nothing_is_copied_to_itself(subject: Subject) -> None:
     """Require that the source of a copy or addition shares no element with its target, except when scaling in place."""
-    for kind, args in _arguments(subject, CommandType.MATRIX_COPY, CommandType.MATRIX_ADD, *_ROWS,
-                                 CommandType.ADD_ROW_RANGES):
+    for kind, args in _arguments(subject, *MATRIX_COPIES, *ROW_COPIES, CommandType.ADD_ROW_RANGES):
         target, source = args[:, 0], args[:, 1]
         fine = ~subject.overlap(target, source)
         if kind == CommandType.MATRIX_COPY:
-            fine |= subject.same_place(target, source) & (subject.alphas[subject.table.numbers[kind]] != 1.0)
+            fine |= subject.same_place(target, source) & (subject.table.alphas[subject.table.numbers[kind]] != 1.0)
         subject.require(kind, fine, "a matrix is copied or added to itself")
 
 
@@ -325,7 +317,7 @@ def row_numbers_fit(subject: Subject) -> None:
     """Require for each row the number of a row of the source, or -1."""
     lengths = np.array([len(entry) for entry in subject.computation.indexes], np.int64)
     last = greatest(subject.computation.indexes)
-    for kind, args in _arguments(subject, *_ROWS):
+    for kind, args in _arguments(subject, *ROW_COPIES):
         target, source, entry = args[:, :3].T
         subject.require(kind, lengths[entry] == subject.rows[target], "the number of rows differs")
         subject.require(kind, last[entry] < subject.rows[source], "a row number is beyond the source")
@@ -372,7 +364,8 @@ def changed_rows_are_distinct(subject: Subject) -> None:
         if len(again):
             subject.fail("the same row is changed twice", int(keys[0, order[again[0]]]))
         if kind == CommandType.COPY_TO_ROWS_MULTI:
-            subject.require(kind, subject.alphas[subject.table.numbers[kind]] == 1.0, "this command has no factor")
+            alphas = subject.table.alphas[subject.table.numbers[kind]]
+            subject.require(kind, alphas == 1.0, "this command has no factor")
 
 
 def _pairs(subject: Subject) -> Iterator[tuple[CommandType, np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
@@ -381,7 +374,7 @@ def _pairs(subject: Subject) -> Iterator[tuple[CommandType, np.ndarray, np.ndarr
     The arrays: the command's own sub-matrix, the number of the command, the pair (pairs, 2), and the row of the
     command's sub-matrix that the pair belongs to.
     """
-    for kind, args in _arguments(subject, *_PAIRS):
+    for kind, args in _arguments(subject, *PAIR_COPIES):
         numbers = subject.table.numbers[kind]
         entries = [subject.computation.indexes_multi[entry] for entry in args[:, 1].tolist()]
         lengths = np.array([len(entry) for entry in entries], np.int64)

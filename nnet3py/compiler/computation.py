@@ -86,6 +86,7 @@ class Role(IntEnum):
 
 
 SUBMATRIX_ROLES = frozenset((Role.SIZE, Role.READ, Role.WRITE, Role.READ_WRITE, Role.PROPAGATED, Role.BACKPROPAGATED))
+PAIR_ROLES = (Role.READ_PAIRS, Role.CHANGED_PAIRS)
 
 
 class CommandInfo(NamedTuple):
@@ -144,6 +145,10 @@ MARKS = frozenset((CommandType.NO_OPERATION_MARKER, CommandType.NO_OPERATION_LAB
 WITHOUT_CALL = SIZING | NO_OPERATIONS | MARKS
 KALDI_TYPES = tuple(kind for kind in CommandType if kind != CommandType.FUSED)
 BACKPROPS = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
+MATRIX_COPIES = (CommandType.MATRIX_COPY, CommandType.MATRIX_ADD)
+ROW_COPIES = (CommandType.COPY_ROWS, CommandType.ADD_ROWS)
+PAIR_COPIES = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.COPY_TO_ROWS_MULTI,
+               CommandType.ADD_TO_ROWS_MULTI)
 
 
 class Command(NamedTuple):
@@ -201,10 +206,6 @@ class MatrixDebugInfo(NamedTuple):
     is_deriv: bool
 
 
-def _no_rows() -> MatrixDebugInfo:
-    return MatrixDebugInfo(np.zeros(0, np.int32), np.zeros((0, 3), np.int32), False)
-
-
 @dataclass(repr=False)
 class Computation(Shown):
     """A list of commands and the lists that their arguments refer to. Kaldi: ``NnetComputation``.
@@ -234,7 +235,8 @@ class Computation(Shown):
     precomputed_indexes: list[Precomputed] = field(default_factory=lambda: [None])
     precomputed_rows: list[tuple[np.ndarray, np.ndarray]] = field(
         default_factory=lambda: [(np.zeros((0, 3), np.int32), np.zeros((0, 3), np.int32))])
-    debug_info: list[MatrixDebugInfo] = field(default_factory=lambda: [_no_rows()])
+    debug_info: list[MatrixDebugInfo] = field(
+        default_factory=lambda: [MatrixDebugInfo(np.zeros(0, np.int32), np.zeros((0, 3), np.int32), False)])
     need_model_derivative: bool = False
     parts: list[Fused] = field(default_factory=list)
     copying: frozenset[int] = frozenset()

@@ -6,7 +6,8 @@ Kaldi: ``ComputationRequest::Read``, ``NnetComputation::Read``, ``NnetOptimizeOp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +38,8 @@ Item = TypeVar("Item")
 _NO_ROWS = np.zeros((0, 3), dtype=np.int32)
 
 _TYPE_OF_NAME = {COMMANDS[kind].name: kind for kind in KALDI_TYPES}
+_MATRIX_TAGS = ("<NumRows>", "<NumCols>")
+_SUBMATRIX_TAGS = ("<MatrixIndex>", "<RowOffset>", "<NumRows>", "<ColOffset>", "<NumCols>")
 
 
 def _read_list(reader: TokenReader, count_tag: str, tag: str, read: Callable[[TokenReader], Item],
@@ -116,17 +119,24 @@ def write_request(writer: TokenWriter, request: ComputationRequest) -> None:
 
 
 def _write_io(writer: TokenWriter, io: IoSpecification) -> None:
-    writer.token("<IoSpecification>")
+    with _element(writer, "IoSpecification"):
+        writer.token(io.name)
+        writer.token("<NumIndexes>")
+        writer.integer(len(io.indexes), "uint64")
+        writer.token("<Indexes>")
+        write_index_vector(writer, io.indexes)
+        writer.token("<HasDeriv>")
+        writer.boolean(io.has_deriv)
+
+
+@contextmanager
+def _element(writer: TokenWriter, name: str) -> Iterator[None]:
+    """Write tags around what is written inside the ``with``, in text on lines of their own."""
+    writer.token(f"<{name}>")
     writer.newline_if_text()
-    writer.token(io.name)
-    writer.token("<NumIndexes>")
-    writer.integer(len(io.indexes), "uint64")
-    writer.token("<Indexes>")
-    write_index_vector(writer, io.indexes)
-    writer.token("<HasDeriv>")
-    writer.boolean(io.has_deriv)
+    yield
     writer.newline_if_text()
-    writer.token("</IoSpecification>")
+    writer.token(f"</{name}>")
     writer.newline_if_text()
 
 
@@ -174,7 +184,7 @@ def _at_least_minus_one(reader: TokenReader, numbers: np.ndarray) -> np.ndarray:
 
 def _read_matrix_info(reader: TokenReader) -> MatrixInfo:
     reader.expect("<MatrixInfo>")
-    rows, cols = _sizes(reader, "<NumRows>", "<NumCols>")
+    rows, cols = _sizes(reader, _MATRIX_TAGS)
     token = reader.token()
     contiguous = token == "<StrideEqualNumCols>"
     if contiguous:
@@ -184,7 +194,7 @@ def _read_matrix_info(reader: TokenReader) -> MatrixInfo:
     return MatrixInfo(rows, cols, contiguous)
 
 
-def _sizes(reader: TokenReader, *tags: str) -> list[int]:
+def _sizes(reader: TokenReader, tags: tuple[str, ...]) -> list[int]:
     """Read a number of 0 or more after each tag."""
     numbers = []
     for tag in tags:
@@ -197,7 +207,7 @@ def _sizes(reader: TokenReader, *tags: str) -> list[int]:
 
 def _read_submatrix(reader: TokenReader) -> SubMatrix:
     reader.expect("<SubMatrixInfo>")
-    result = SubMatrix(*_sizes(reader, "<MatrixIndex>", "<RowOffset>", "<NumRows>", "<ColOffset>", "<NumCols>"))
+    result = SubMatrix(*_sizes(reader, _SUBMATRIX_TAGS))
     reader.expect("</SubMatrixInfo>")
     return result
 
@@ -280,47 +290,34 @@ def write_computation(writer: TokenWriter, computation: Computation) -> None:
 
 
 def _write_matrix_info(writer: TokenWriter, info: MatrixInfo) -> None:
-    writer.token("<MatrixInfo>")
-    writer.newline_if_text()
-    writer.token("<NumRows>")
-    writer.integer(info.num_rows)
-    writer.token("<NumCols>")
-    writer.integer(info.num_cols)
-    if info.contiguous:
-        writer.token("<StrideEqualNumCols>")
-    writer.newline_if_text()
-    writer.token("</MatrixInfo>")
-    writer.newline_if_text()
+    with _element(writer, "MatrixInfo"):
+        _write_sizes(writer, _MATRIX_TAGS, info[:2])
+        if info.contiguous:
+            writer.token("<StrideEqualNumCols>")
 
 
 def _write_submatrix(writer: TokenWriter, info: SubMatrix) -> None:
-    writer.token("<SubMatrixInfo>")
-    writer.newline_if_text()
-    for tag, number in zip(("<MatrixIndex>", "<RowOffset>", "<NumRows>", "<ColOffset>", "<NumCols>"), info,
-                           strict=True):
+    with _element(writer, "SubMatrixInfo"):
+        _write_sizes(writer, _SUBMATRIX_TAGS, info)
+
+
+def _write_sizes(writer: TokenWriter, tags: tuple[str, ...], sizes: tuple[int, ...]) -> None:
+    for tag, size in zip(tags, sizes, strict=True):
         writer.token(tag)
-        writer.integer(number)
-    writer.newline_if_text()
-    writer.token("</SubMatrixInfo>")
-    writer.newline_if_text()
+        writer.integer(size)
 
 
 def _write_debug_info(writer: TokenWriter, info: MatrixDebugInfo) -> None:
-    writer.token("<MatrixDebugInfo>")
-    writer.newline_if_text()
-    writer.token("<IsDeriv>")
-    writer.boolean(info.is_deriv)
-    writer.newline_if_text()
-    writer.token("<Cindexes>")
-    write_cindex_vector(writer, info.nodes, info.indexes)
-    writer.newline_if_text()
-    writer.token("</MatrixDebugInfo>")
-    writer.newline_if_text()
+    with _element(writer, "MatrixDebugInfo"):
+        writer.token("<IsDeriv>")
+        writer.boolean(info.is_deriv)
+        writer.newline_if_text()
+        writer.token("<Cindexes>")
+        write_cindex_vector(writer, info.nodes, info.indexes)
 
 
 def _write_precomputed(writer: TokenWriter, computation: Computation, number: int) -> None:
-    """Write an entry of ``precomputed_indexes``; if it has two sequences also its rows, from which Kaldi can extend it.
-    """
+    """Write precomputed indexes; if they are of two sequences also their rows, from which Kaldi can extend them."""
     computation.precomputed_indexes[number].write(writer)
     rows = computation.precomputed_rows[number]
     kept = all(len(indexes) and indexes[-1, 0] == 1 for indexes in rows)
@@ -397,11 +394,8 @@ def write_optimize_options(writer: TokenWriter, options: OptimizeOptions) -> Non
 def read_cache(reader: TokenReader, options: OptimizeOptions) -> list[Pair] | None:
     """Read a cache file; None if its computations were compiled with other options than ``options``.
 
-    ``extend_matrices`` is not compared, as in Kaldi, nor is ``fuse``, since files hold Kaldi's commands.
-
-    Raises
-    ------
-    FormatError : the file is not a cache
+    ``extend_matrices`` is not compared, as in Kaldi, nor is ``fuse``, since files hold Kaldi's commands. Raises
+    FormatError: the file is not a cache.
     """
     theirs = read_optimize_options(reader)
     if dataclasses.replace(theirs, extend_matrices=options.extend_matrices, fuse=options.fuse) != options:

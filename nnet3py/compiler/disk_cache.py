@@ -44,7 +44,7 @@ from nnet3py.compiler.computation import (
 from nnet3py.compiler.computation_file import read_precomputed_indexes
 from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.compiler.request import ComputationRequest
-from nnet3py.components.base import Component, Precomputed
+from nnet3py.components.base import Precomputed
 from nnet3py.engine.cache_folder import cache_folder
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.io.tokens import TokenReader, TokenWriter
@@ -211,12 +211,10 @@ _TYPES = (*_INTEGERS, "<f8", "|u1")
 _TYPES_OF = {"command_alphas": (3,), "precomputed_indexes": (4,)}      # places in _TYPES; other arrays have integers
 _HEAD = struct.Struct(f"<{len(MAGIC)}s{KEY_LENGTH}sII")
 _ARRAY = struct.Struct("<BQ")
-_COMMAND_TYPES = KALDI_TYPES
 
 
 class _Arrays(NamedTuple):
-    """The arrays of an entry, in this order; ``…_sizes`` has the lengths of the lists that the array before it joins.
-    """
+    """The arrays of an entry; ``…_sizes`` has the lengths of the lists that the array before it joins."""
 
     need_model_derivative: np.ndarray       # one number
     matrices: np.ndarray                    # 3 for each
@@ -319,10 +317,8 @@ def _concatenated(lists: Sequence[np.ndarray], width: int = 0) -> tuple[np.ndarr
 def from_bytes(data: bytes, key: str) -> Computation:
     """Return the computation of an entry.
 
-    Raises
-    ------
-    FormatError : the bytes are not an entry, belong to another key, or are damaged. Other faults are found by
-        ``check_loaded``, which must be called next.
+    Raises FormatError: the bytes are not an entry, belong to another key, or are damaged. Other faults are found by
+    ``check_loaded``, which must be called next.
     """
     arrays = _Arrays(*_read_arrays(data, key))
     if arrays.need_model_derivative.size != 1:
@@ -402,11 +398,11 @@ def _row_lists(array: np.ndarray, sizes: np.ndarray) -> list[np.ndarray]:
 
 def _commands(arrays: _Arrays) -> list[Command]:
     types, args = arrays.command_types, _with_columns(arrays.command_args, NUM_ARGS)
-    if types.min(initial=0) < 0 or types.max(initial=0) >= len(_COMMAND_TYPES):
+    if types.min(initial=0) < 0 or types.max(initial=0) >= len(KALDI_TYPES):
         raise _damaged_entry("a command that does not exist")
     if not len(types) == len(args) == len(arrays.command_alphas):
         raise _damaged_entry("the arrays do not fit each other")
-    return list(map(Command, map(_COMMAND_TYPES.__getitem__, types.tolist()), arrays.command_alphas.tolist(),
+    return list(map(Command, map(KALDI_TYPES.__getitem__, types.tolist()), arrays.command_alphas.tolist(),
                     map(tuple, args.tolist())))
 
 
@@ -471,21 +467,14 @@ def structure_of(nnet: Nnet) -> bytes:
 
 
 def flags_of(nnet: Nnet) -> bytes:
-    """Return a digest of the components' properties and of which are trained: they may change while ``version`` stays.
-    """
-    return repr([_flags(component) for component in nnet.components]).encode()
-
-
-def _flags(component: Component) -> tuple[int, int, int, bool]:
-    is_trained = getattr(component, "learning_rate", 0.0) != 0.0
-    return int(component.properties), component.input_dim, component.output_dim, is_trained
+    """Return a digest of the components' properties and of which are trained; ``version`` does not depend on them."""
+    return repr([(int(component.properties), component.input_dim, component.output_dim,
+                  getattr(component, "learning_rate", 0.0) != 0.0) for component in nnet.components]).encode()
 
 
 @cache
 def sources_digest() -> bytes:
     """Return a digest of the source files whose change may change a computation, and of the package's version."""
-    from pathlib import Path  # slow to load
-
     package = Path(_PACKAGE)
     digest = hashlib.sha256(__version__.encode())
     for pattern in _SOURCES:

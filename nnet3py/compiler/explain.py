@@ -151,8 +151,7 @@ def _shortest_path(builder: GraphBuilder, cindex: int) -> list[int]:
 
 
 def _path_text(builder: GraphBuilder, nnet: Nnet, chain: list[int]) -> str:
-    """Return a path as text: ``output(0,5) needs tdnn3(0,8) needs input(0,11): not given``, without component inputs.
-    """
+    """Return a path, without inputs of components, as text: ``output(0,5) needs input(0,11): not given``."""
     texts, others = [_cindex_text(builder, nnet, chain[0])], ""
     for user, used in zip(chain[:-1], chain[1:], strict=True):
         others = others or _alternatives(builder, nnet, user, used)
@@ -182,8 +181,7 @@ def _cindex_text(builder: GraphBuilder, nnet: Nnet, cindex: int) -> str:
 
 
 def _alternatives(builder: GraphBuilder, nnet: Nnet, user: int, used: int) -> str:
-    """Return the other cindexes from which ``user`` could be computed in place of ``used``, as text: `` (or b(0,3))``.
-    """
+    """Return the alternatives to ``used`` from which ``user`` could be computed, as text: `` (or b(0,3))``."""
     node = int(builder.node[user])
     dependencies, lacks = (rows[0] for rows in lacking(builder, node, np.array([user])))
     indexes = builder.space.indexes(builder.key[user:user + 1])
@@ -262,8 +260,7 @@ def _missing_frames(name: str, given: np.ndarray, missing: np.ndarray) -> tuple[
 
 
 def times_text(times: Iterable[int] | np.ndarray) -> str:
-    """Format distinct times as ranges with inclusive ends, ``-3:9, 12:30:3``; a long list is shortened in the middle.
-    """
+    """Format times as ranges with inclusive ends, ``-3:9, 12:30:3``; a long list is shortened in the middle."""
     values = distinct(np.asarray(times, np.int64)).tolist()
     ranges = []
     while values:

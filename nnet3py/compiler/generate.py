@@ -438,8 +438,7 @@ class _Generator:
         return split_repeated(column, windows[place, 0], windows[place, 1] + rows)
 
     def _add_rows_backward(self, deriv: int, source: int, rows: np.ndarray | None, scale: float) -> None:
-        """Add a command that adds ``deriv`` to rows of the derivative of the step ``source``; None: to all, in order.
-        """
+        """Add a command that adds ``deriv`` to rows (None: all) of the derivative of the step ``source``."""
         target, num_rows = self.infos[source].deriv, len(self.steps[source].indexes)
         if rows is None or _is_identity(rows, num_rows):
             self._add(CommandType.MATRIX_ADD, target, deriv, alpha=scale)

@@ -162,12 +162,7 @@ class GraphBuilder:
     # -- the sweeps ------------------------------------------------------------------------------------------------
 
     def compute(self) -> None:
-        """Find the status of every cindex that the outputs may need.
-
-        Raises
-        ------
-        CompileError : a recurrence without end
-        """
+        """Find the status of every cindex that the outputs may need. Raises CompileError: a recurrence without end."""
         distance, passes = 0, _FIRST_PASSES
         while True:
             self._expand(passes)
@@ -184,8 +179,7 @@ class GraphBuilder:
             passes = min(2 * passes, MAX_DISTANCE - distance)
 
     def _expand(self, passes: int) -> None:
-        """Add possible dependencies of wanted cindexes, and in turn theirs, going ``passes`` times round a recurrence.
-        """
+        """Add possible dependencies of wanted cindexes, and in turn theirs, ``passes`` times round a recurrence."""
         for group, is_recurrence in reversed(self._groups):
             for _ in range(passes):
                 dependencies = [self._expand_node(node) for node in reversed(group)]
@@ -409,11 +403,8 @@ def graph_builder(nnet: Nnet, request: ComputationRequest, share: bool = True,
 def io_node(nnet: Nnet, name: str, kind: str) -> int:
     """Return the node of an input or output (``kind``) of a request.
 
-    An input is an input node, or a component node whose values the caller has from an earlier computation.
-
-    Raises
-    ------
-    Nnet3Error : there is no such node
+    An input is an input node, or a component node whose values the caller has from an earlier computation. Raises
+    Nnet3Error: there is no such node.
     """
     names = nnet.node_names
     fits = nnet.is_input if kind == "input" else nnet.is_output

@@ -204,8 +204,7 @@ class SourceFinder:
         return self._tables[node]
 
     def _keys_of(self, indexes: np.ndarray) -> np.ndarray:
-        """Return the keys of indexes; the last result is kept, since leaves and parts ask for the same indexes in turn.
-        """
+        """Return the keys of indexes; the last result is kept: leaves and parts ask for the same indexes in turn."""
         if self._last_keys is None or self._last_keys[0] is not indexes:
             self._last_keys = indexes, self.space.keys(indexes)
         return self._last_keys[1]

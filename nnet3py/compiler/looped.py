@@ -22,7 +22,6 @@ import numpy as np
 from nnet3py.compiler.check import check_computation, check_loaded_loop
 from nnet3py.compiler.computation import COMMANDS, WITHOUT_CALL, Command, CommandType, Computation, Role, gc_paused
 from nnet3py.compiler.disk_cache import disk_cache, flags_of, looped_key, structure_of
-from nnet3py.compiler.fuse import fuse
 from nnet3py.compiler.generate import generate_segments
 from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
@@ -53,10 +52,7 @@ def with_ivector_period(nnet: Nnet, period: int) -> Nnet:
     """Return a copy of a network that reads rows at the last multiple of ``period`` in place of rows at t = 0.
 
     This lets the i-vector change with each chunk. Parameters and components are shared. Kaldi: ModifyNnetIvectorPeriod.
-
-    Raises
-    ------
-    CompileError : a ``ReplaceIndex`` to another time
+    Raises CompileError: a ``ReplaceIndex`` to another time.
     """
 
     def changed(part: Any) -> Any:
@@ -114,17 +110,6 @@ def _product(times: np.ndarray, num_sequences: int) -> np.ndarray:
     indexes[:, 0] = np.repeat(np.arange(num_sequences), len(times))
     indexes[:, 1] = np.tile(times, num_sequences)
     return indexes
-
-
-def compile_looped(nnet: Nnet, requests: Sequence[ComputationRequest],
-                   options: OptimizeOptions | None = None) -> Computation:
-    """Compile an endless computation, with fused commands, from the requests for its first chunks.
-
-    Parameters and errors are those of :func:`find_looped`.
-    """
-    computation = fuse(_compile(nnet, requests, options or OptimizeOptions()), nnet, options)
-    computation.invalidate_caches()
-    return computation
 
 
 def find_looped(nnet: Nnet, requests: Sequence[ComputationRequest], options: OptimizeOptions | None = None,

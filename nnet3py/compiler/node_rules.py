@@ -42,8 +42,7 @@ class NodeRule:
         return []
 
     def dependencies(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return source nodes int32 (rows, columns), and their indexes int32 (rows, columns, 3), for indexes (rows, 3).
-        """
+        """Return source nodes int32 (rows, columns) and indexes int32 (rows, columns, 3) for indexes (rows, 3)."""
         return np.zeros((len(indexes), 0), np.int32), np.zeros((len(indexes), 0, 3), np.int32)
 
     def computable(self, indexes: np.ndarray, available: Mask) -> tuple[Mask, Mask]:
@@ -64,9 +63,6 @@ class DimRangeRule(NodeRule):
 
     def sources(self) -> list[int]:
         return [self.source]
-
-    def dependencies(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        return np.full((len(indexes), 1), self.source, np.int32), indexes[:, None, :]
 
     def computable(self, indexes: np.ndarray, available: Mask) -> tuple[Mask, Mask]:
         return available[:, 0], available
@@ -132,8 +128,7 @@ class DescriptorRule(NodeRule):
 
 
 def evaluate_part(part: Part, available: Mask) -> tuple[Mask, Mask]:
-    """Return which rows of a descriptor's part are computable (rows,), and which leaves each row uses (rows, leaves).
-    """
+    """Return which rows of a descriptor's part are computable, and which leaves, bool (rows, leaves), each uses."""
     return _evaluate(part, iter(range(available.shape[1])), available)
 
 

@@ -2,16 +2,16 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 INT32_MIN, INT32_MAX = -2147483648, 2147483647
 DEFAULT_CAPACITY = 64      # compiled computations
 OMIT_MARKS = "omit-marks"      # value of ``fuse``: no fusion, but without Kaldi's swaps and memory compression
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class OptimizeOptions:
     """The ``--optimization.*`` options of commands, by the same names, with Kaldi's defaults.
 
@@ -87,7 +87,7 @@ class OptimizeOptions:
                 and (self.allow_left_merge or self.allow_right_merge))
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class CompilerOptions:
     """Options of compiling and of keeping compiled computations. Kaldi: CachingOptimizingCompilerOptions.
 

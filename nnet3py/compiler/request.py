@@ -104,16 +104,13 @@ class ComputationRequest(Shown):
             raise Nnet3Error("You requested model derivatives or input derivatives, but provide no "
                              "derivatives at the output.",
                              "give an output has_deriv=True")
-        self._key = self._make_key()
+        ios = tuple((io.name, io.has_deriv, io.indexes.tobytes()) for io in (*self.inputs, *self.outputs))
+        self._key = len(self.inputs), ios, self.need_model_derivative, self.store_component_stats
         self._hash = hash(self._key)
 
     def needs_derivatives(self) -> bool:
         """Return whether there is a backward pass. Kaldi: NeedDerivatives."""
         return self.need_model_derivative or any(io.has_deriv for io in self.inputs)
-
-    def _make_key(self) -> tuple[object, ...]:
-        ios = tuple((io.name, io.has_deriv, io.indexes.tobytes()) for io in (*self.inputs, *self.outputs))
-        return len(self.inputs), ios, self.need_model_derivative, self.store_component_stats
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ComputationRequest) and self._hash == other._hash and self._key == other._key
@@ -172,8 +169,7 @@ class Sequences:
 
     @classmethod
     def of(cls, request: ComputationRequest, share: bool = True) -> Sequences:
-        """Find the shapes of a request; ``share`` false makes every sequence a shape of its own (slower, same results).
-        """
+        """Find the shapes of a request; without ``share`` every sequence has its own (slower, same results)."""
         ios = [io.indexes for io in (*request.inputs, *request.outputs)]
         by_sequence = [_by_sequence(indexes) for indexes in ios]
         shape_of: dict[object, int] = {}
@@ -213,16 +209,6 @@ class Sequences:
             return [self.expand(indexes[begin:end]) for begin, end in pairs]
         size, joined = len(self.members[0]), self.expand(indexes)
         return [joined[begin * size:end * size] for begin, end in pairs]
-
-    def reduce(self, indexes: np.ndarray) -> np.ndarray:
-        """Return the rows of the first sequence of each shape, without padding, with the shape's number for n."""
-        first = np.array([n[0] for n in self.members], dtype=np.int32)
-        order = np.argsort(first)
-        at = np.minimum(np.searchsorted(first[order], indexes[:, 0]), len(first) - 1)
-        stands = (first[order][at] == indexes[:, 0]) & (indexes[:, 1] != NO_TIME)
-        out = indexes[stands].copy()
-        out[:, 0] = order[at[stands]]
-        return np.asarray(out)
 
     def sizes(self) -> np.ndarray:
         """Return the number of sequences of each shape, int64 (shapes,)."""

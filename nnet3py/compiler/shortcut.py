@@ -16,7 +16,9 @@ from functools import partial
 import numpy as np
 
 from nnet3py.compiler.computation import (
+    BACKPROPS,
     COMMANDS,
+    PAIR_ROLES,
     Command,
     CommandType,
     Computation,
@@ -31,9 +33,7 @@ from nnet3py.compiler.tables import submatrix_table
 from nnet3py.errors import CompileError
 from nnet3py.network.nnet import Nnet
 
-_PAIR_ROLES = (Role.READ_PAIRS, Role.CHANGED_PAIRS)
-_INDEX_ROLES = (Role.ROWS, *_PAIR_ROLES, Role.RANGES)
-_WITH_PRECOMPUTED = frozenset((CommandType.PROPAGATE, CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE))
+_INDEX_ROLES = (Role.ROWS, *PAIR_ROLES, Role.RANGES)
 _HINT = "compile without the shortcut: --use-shortcut=false, or shortcut=False in Python"
 
 
@@ -97,9 +97,7 @@ def expand_indexes(indexes: np.ndarray, stride: int, num_sequences: int) -> np.n
 def expand_computation(small: Computation, nnet: Nnet, num_sequences: int) -> Computation:
     """Return the computation for ``num_sequences`` sequences, from that for two of them. Kaldi: ExpandComputation.
 
-    Raises
-    ------
-    CompileError : the rows of a matrix are not those of two equal sequences, or a row needs another sequence
+    Raises CompileError: the rows of a matrix are not those of two equal sequences, or a row needs another sequence.
     """
     return _Expander(small, nnet, num_sequences).expand()
 
@@ -171,8 +169,7 @@ class _Expander:
         return np.concatenate(([0], first)), np.concatenate(([0], end - first))
 
     def _place(self, rows: np.ndarray, stride: np.ndarray | int) -> np.ndarray:
-        """Return the position in the large matrix of the row of sequence 0 with the same t and x as each of ``rows``.
-        """
+        """Return the row of the large matrix for sequence 0 and the t and x of each of ``rows``."""
         return np.asarray(rows // (2 * stride) * (self.num_sequences * stride) + rows % stride)
 
     # -- commands with index lists ---------------------------------------------------------------------------------
@@ -234,7 +231,7 @@ class _Expander:
         components: dict[int, int] = {}
         with_backprop = set()
         for kind, _, (component, entry, *_) in large.commands:
-            if kind in _WITH_PRECOMPUTED and entry > 0:
+            if (kind == CommandType.PROPAGATE or kind in BACKPROPS) and entry > 0:
                 components[entry] = component
                 if kind != CommandType.PROPAGATE:
                     with_backprop.add(entry)
@@ -253,8 +250,7 @@ class _Expander:
 
 
 class _IndexLists:
-    """The strides of index lists of two sequences, and the expanded lists; cached by identity, since many are shared.
-    """
+    """The strides of index lists of two sequences, and the expanded lists, by identity: many are shared."""
 
     def __init__(self, lists: Sequence[np.ndarray], num_sequences: int) -> None:
         self._num_sequences = num_sequences

@@ -41,8 +41,7 @@ class Step(NamedTuple):
 
 
 class Phase(NamedTuple):
-    """The cindexes of one node that are computed in a phase: their numbers, and their indexes of all sequences, sorted.
-    """
+    """The cindexes of a node that are computed in a phase: numbers, and indexes of all sequences, sorted."""
 
     node: int
     numbers: np.ndarray
@@ -95,8 +94,7 @@ def _phase(graph: Graph, node: int, numbers: np.ndarray) -> Phase:
 
 def _recurrent_phases(graph: Graph, epoch: list[int], computed: list[np.ndarray],
                       hidden: frozenset[int]) -> Iterator[Phase]:
-    """Yield the phases of one recurrence: first cindexes without dependencies in it, then those that need only these.
-    """
+    """Yield the phases of a recurrence: cindexes without dependencies in it, then those that need only these."""
     chains = _chains_of(graph, [node for node in epoch if len(computed[node])])
     if not chains:
         return
@@ -168,11 +166,8 @@ def _layers(graph: Graph, chains: list[list[np.ndarray]]) -> np.ndarray:
 def compute_steps(nnet: Nnet, request: ComputationRequest, graph: Graph, rules: NodeRules) -> list[Step]:
     """Return the steps of a graph in order.
 
-    A component's step directly follows the step of its input, unless its values are given.
-
-    Raises
-    ------
-    CompileError : a recurrence that goes both forward and backward in time
+    A component's step directly follows the step of its input, unless its values are given. Raises CompileError: a
+    recurrence that goes both forward and backward in time.
     """
     organizer = _StepOrganizer(nnet, graph, rules)
     organizer.begin(request)

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from nnet3py.components.base import Component, Properties
-from nnet3py.components.elementwise import blocks
 from nnet3py.components.fields import LARGEST_DIM, OLDER, Field, Fields
 from nnet3py.components.natural_gradient import OnlineNaturalGradient, Rows, natural_gradient_step
+from nnet3py.components.normalize import in_blocks
 from nnet3py.components.updatable import (
     LINEAR_AND_BIAS,
     OLDER_GRADIENT_MARK,
@@ -90,19 +90,14 @@ class AffineComponent(TrainedAffineMap):
     FIELDS: ClassVar[Fields] = (*SETTINGS, *WEIGHTS_AND_BIAS, OLDER_GRADIENT_MARK, ORTHONORMAL_CONSTRAINT)
     INFO: ClassVar[tuple[str, ...]] = ("orthonormal-constraint", "linear-params", "bias")
 
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.BACKPROP_ADDS)
+
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, orthonormal_constraint: float = 0.0,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.linear_params = linear_params
-        self.bias_params = bias_params
+        self.linear_params, self.bias_params = linear_params, bias_params
         self.orthonormal_constraint = orthonormal_constraint
-
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-                | Properties.BACKPROP_ADDS)
-
-    # -- computing ---------------------------------------------------------------------------------------------------
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
@@ -110,8 +105,6 @@ class AffineComponent(TrainedAffineMap):
         if update is not None:
             assert isinstance(update, AffineComponent)
             update._update(ops, x, dy)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -137,10 +130,8 @@ class AffineComponent(TrainedAffineMap):
 class NaturalGradientAffineComponent(AffineComponent):
     """Affine map y = W x + b, trained by natural gradient.
 
-    Attributes
-    ----------
-    preconditioner_in, preconditioner_out : OnlineNaturalGradient
-        Preconditioners of the rows of [x, 1] and of the rows of the output derivative.
+    ``preconditioner_in``, ``preconditioner_out`` : preconditioners of the rows of [x, 1] and of the rows of the output
+    derivative.
     """
 
     FIELDS = (*SETTINGS, *WEIGHTS_AND_BIAS, Field("<RankIn>", "integer", "preconditioner_in.rank", "rank-in"),
@@ -149,16 +140,13 @@ class NaturalGradientAffineComponent(AffineComponent):
               *(Field(tag, "float64", default=OLDER)
                 for tag in ("<UpdateCount>", "<ActiveScalingCount>", "<MaxChangeScaleStats>")))
     INFO = (*AffineComponent.INFO, *PRECONDITIONERS_INFO)
+    FREEZABLE = ("preconditioner_in", "preconditioner_out")
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, preconditioner_in: OnlineNaturalGradient,
                  preconditioner_out: OnlineNaturalGradient, orthonormal_constraint: float = 0.0,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(linear_params, bias_params, orthonormal_constraint, settings)
-        self.preconditioner_in = preconditioner_in
-        self.preconditioner_out = preconditioner_out
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return self.preconditioner_in, self.preconditioner_out
+        self.preconditioner_in, self.preconditioner_out = preconditioner_in, preconditioner_out
 
     def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         if self.is_gradient:
@@ -179,11 +167,8 @@ class NaturalGradientAffineComponent(AffineComponent):
 class LinearComponent(UpdatableComponent):
     """Linear map y += W x, trained by natural gradient.
 
-    Attributes
-    ----------
-    params : float32 (output_dim, input_dim)
-    use_natural_gradient : bool
-        Setting without effect, as in Kaldi: natural gradient is used unless the component is marked as a gradient.
+    ``params`` : float32 (output_dim, input_dim); ``use_natural_gradient`` : setting without effect, as in Kaldi:
+    natural gradient is used unless the component is marked as a gradient.
     """
 
     PARAMETERS = ("params",)
@@ -192,21 +177,18 @@ class LinearComponent(UpdatableComponent):
               Field("<RankInOut>", "integer", "preconditioner_in.rank", "rank-in"),
               Field("", "integer", "preconditioner_out.rank", "rank-out"), *SMOOTHING[::-1])
     INFO = ("params", "orthonormal-constraint", "use-natural-gradient", *PRECONDITIONERS_INFO)
+    FREEZABLE = ("preconditioner_in", "preconditioner_out")
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS)
 
     def __init__(self, params: np.ndarray, preconditioner_in: OnlineNaturalGradient,
                  preconditioner_out: OnlineNaturalGradient, orthonormal_constraint: float = 0.0,
                  use_natural_gradient: bool = True, settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
         self.params = params
-        self.preconditioner_in = preconditioner_in
-        self.preconditioner_out = preconditioner_out
+        self.preconditioner_in, self.preconditioner_out = preconditioner_in, preconditioner_out
         self.orthonormal_constraint = orthonormal_constraint
         self.use_natural_gradient = use_natural_gradient
-
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-                | Properties.PROPAGATE_ADDS | Properties.BACKPROP_ADDS)
 
     @property
     def input_dim(self) -> int:
@@ -215,11 +197,6 @@ class LinearComponent(UpdatableComponent):
     @property
     def output_dim(self) -> int:
         return self.params.shape[0]
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return self.preconditioner_in, self.preconditioner_out
-
-    # -- computing ---------------------------------------------------------------------------------------------------
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.add_mat_mat(y, x, self.params, 1.0, 1.0, trans_b=True)
@@ -237,8 +214,6 @@ class LinearComponent(UpdatableComponent):
             natural_gradient_step(ops, update.params, None, update.learning_rate,
                                   update.preconditioner_in, update.preconditioner_out, (x,), dy)
 
-    # -- files and text ----------------------------------------------------------------------------------------------
-
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
         settings = UpdateSettings.from_config(line)
@@ -251,23 +226,16 @@ class LinearComponent(UpdatableComponent):
 class FixedAffineComponent(AffineMap):
     """Affine map y = W x + b that is never trained, such as a feature transform.
 
-    Attributes
-    ----------
-    linear_params : float32 (output_dim, input_dim)
-    bias_params : float32 (output_dim,)
+    ``linear_params`` : float32 (output_dim, input_dim); ``bias_params`` : float32 (output_dim,).
     """
 
     CONSTANTS = ("linear_params", "bias_params")   # kernels read them
     FIELDS = LINEAR_AND_BIAS
     INFO = ("input-dim", "output-dim", "linear-params", "bias")
+    properties = Properties.SIMPLE | Properties.BACKPROP_ADDS
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray) -> None:
-        self.linear_params = linear_params
-        self.bias_params = bias_params
-
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.BACKPROP_ADDS
+        self.linear_params, self.bias_params = linear_params, bias_params
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -288,28 +256,20 @@ LARGEST_RANK = 40
 class RepeatedAffineComponent(TrainedAffineMap):
     """Affine map y_k = W x_k + b, the same for each block x_k of the input, trained by plain gradient steps.
 
-    Attributes
-    ----------
-    linear_params : float32 (output_dim / num_repeats, input_dim / num_repeats)
-    bias_params : float32 (output_dim / num_repeats,)
-    num_repeats : int
-        Number of blocks of input and output.
+    ``linear_params`` : float32 (output_dim / num_repeats, input_dim / num_repeats); ``bias_params`` : float32
+    (output_dim / num_repeats,); ``num_repeats`` : number of blocks of input and output.
     """
 
     FIELDS = (*SETTINGS, Field("<NumRepeats>", "dim", "num_repeats", "num-repeats"), *LINEAR_AND_BIAS,
               OLDER_GRADIENT_MARK)
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
+                  | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS)
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, num_repeats: int,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.linear_params = linear_params
-        self.bias_params = bias_params
+        self.linear_params, self.bias_params = linear_params, bias_params
         self.num_repeats = num_repeats
-
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS
-                | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS)
 
     @property
     def input_dim(self) -> int:
@@ -326,8 +286,6 @@ class RepeatedAffineComponent(TrainedAffineMap):
         component.copy_settings(self)
         return component
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         super().propagate(ops, indexes, self._input_blocks(x), self._output_blocks(y), memo)
 
@@ -341,12 +299,10 @@ class RepeatedAffineComponent(TrainedAffineMap):
             update._update(ops, self._input_blocks(x), dy)
 
     def _input_blocks(self, matrix: DeviceArray) -> DeviceArray:
-        return blocks(matrix, self.linear_params.shape[1])
+        return in_blocks(matrix, self.linear_params.shape[1])
 
     def _output_blocks(self, matrix: DeviceArray) -> DeviceArray:
-        return blocks(matrix, self.linear_params.shape[0])
-
-    # -- files and text ----------------------------------------------------------------------------------------------
+        return in_blocks(matrix, self.linear_params.shape[0])
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -395,28 +351,20 @@ class NaturalGradientRepeatedAffineComponent(RepeatedAffineComponent):
 class BlockAffineComponent(UpdatableComponent):
     """Affine map y_k = W_k x_k + b_k of each block x_k of the input, trained by plain gradient steps.
 
-    Attributes
-    ----------
-    linear_params : float32 (output_dim, input_dim / num_blocks), the matrices W_k one below the other
-    bias_params : float32 (output_dim,)
-    num_blocks : int
-        Number of blocks of input and output.
+    ``linear_params`` : float32 (output_dim, input_dim / num_blocks), the matrices W_k one below the other;
+    ``bias_params`` : float32 (output_dim,); ``num_blocks`` : number of blocks of input and output.
     """
 
     PARAMETERS = ("linear_params", "bias_params")
     FIELDS = (*SETTINGS, Field("<NumBlocks>", "dim", "num_blocks", "num-blocks"), *LINEAR_AND_BIAS, OLDER_GRADIENT_MARK)
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.BACKPROP_ADDS)
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, num_blocks: int,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.linear_params = linear_params
-        self.bias_params = bias_params
+        self.linear_params, self.bias_params = linear_params, bias_params
         self.num_blocks = num_blocks
-
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-                | Properties.BACKPROP_ADDS)
 
     @property
     def input_dim(self) -> int:
@@ -425,8 +373,6 @@ class BlockAffineComponent(UpdatableComponent):
     @property
     def output_dim(self) -> int:
         return self.linear_params.shape[0]
-
-    # -- computing ---------------------------------------------------------------------------------------------------
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.add_vec_to_rows(y, self.bias_params, 1.0, 0.0)
@@ -447,12 +393,10 @@ class BlockAffineComponent(UpdatableComponent):
             ops.add_mat_mat(update.linear_params[rows], dy[:, rows], x[:, columns], rate, 1.0, trans_a=True)
 
     def _blocks(self) -> list[tuple[slice, slice]]:
-        """Yield each block's columns of the input, and its columns of the output, which are rows of the weights."""
+        """Return each block's columns of the input, and its columns of the output, which are rows of the weights."""
         block_in, block_out = self.linear_params.shape[1], self.linear_params.shape[0] // self.num_blocks
         return [(slice(k * block_in, (k + 1) * block_in), slice(k * block_out, (k + 1) * block_out))
                 for k in range(self.num_blocks)]
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:

@@ -152,8 +152,6 @@ class RestrictedAttentionComponent(Component):
     def output_dim(self) -> int:
         return self.shape.num_heads * self.shape.head_output_dim
 
-    # -- indexes -----------------------------------------------------------------------------------------------------
-
     def _positions(self) -> np.ndarray:
         """Return the distance of each position from the frame itself, in input frames, int32 (positions,)."""
         return np.arange(-self.shape.num_left_inputs, self.shape.num_right_inputs + 1, dtype=np.int32)
@@ -195,8 +193,6 @@ class RestrictedAttentionComponent(Component):
                                f"at least t={left_required} to t={right_required}")
         grid.start_in, grid.num_in = left, 1 + (right - left) // step
         return grid
-
-    # -- computing ---------------------------------------------------------------------------------------------------
 
     def new_memo(self, ops: Memory, num_rows: int) -> DeviceArray:
         """Return storage for the weights, (output rows, heads * positions)."""
@@ -278,14 +274,10 @@ class RestrictedAttentionComponent(Component):
         """Return the weights, or their derivative, as a matrix with a row for each output row and head."""
         return weights.reshape(-1, self.shape.positions)
 
-    # -- arithmetic --------------------------------------------------------------------------------------------------
-
     def add(self, alpha: float, other: Component) -> None:
         assert isinstance(other, RestrictedAttentionComponent)
         super().add(alpha, other)
         self.stored |= other.stored
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> RestrictedAttentionComponent:

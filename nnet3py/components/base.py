@@ -58,6 +58,13 @@ def compiled_for_others(what: str, x: DeviceArray, y: DeviceArray) -> ShapeError
                       "compiled for other dimensions", "compile the request again")
 
 
+def copy_if_apart(ops: Ops, dst: DeviceArray, src: DeviceArray) -> None:
+    """Copy ``src`` to ``dst``, unless they are the same matrix, as they are if the component works in place."""
+    if dst is not src:
+        ops.copy_mat(dst, src, 1.0)
+
+
+
 _ELSEWHERE = elsewhere(**{
     "name": "its network knows: for name, component in nnet.named_components()",
     "type kind layer_type": "type(component).__name__",

@@ -105,8 +105,6 @@ class CompositeComponent(UpdatableComponent):
         component.copy_settings(self)
         return component
 
-    # -- for the trainer --------------------------------------------------------------------------------------
-
     def parameters(self) -> dict[str, np.ndarray]:
         """Return the children's parameters, named after the child's number and a dot: ``0.linear_params``."""
         return {f"{i}.{name}": value for i, child in enumerate(self.children)
@@ -157,8 +155,6 @@ class CompositeComponent(UpdatableComponent):
         for child, theirs in zip(self.children, other.children, strict=True):
             child.add(alpha, theirs)
 
-    # -- computation ------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: Precomputed, x: DeviceArray, y: DeviceArray, memo: Memo) -> None:
         for rows in self._chunks(x.shape[0]):
             mark = ops.mark_scratch()
@@ -181,8 +177,6 @@ class CompositeComponent(UpdatableComponent):
         step = self.max_rows_process if self.max_rows_process > 0 else max(num_rows, 1)
         for start in range(0, num_rows, step):
             yield slice(start, min(start + step, num_rows))
-
-    # -- files and text ---------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> CompositeComponent:

@@ -29,6 +29,7 @@ from nnet3py.components.updatable import (
     UpdateSettings,
     bad_initializer,
     default_rank_out,
+    make_preconditioners,
     normal,
 )
 from nnet3py.errors import CompileError
@@ -103,6 +104,9 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
               Field("<RankInOut>", "integer", "preconditioner_in.rank", "rank-in"),
               Field("", "integer", "preconditioner_out.rank", "rank-out"))
     PRECONDITIONER = {"update_period": UPDATE_PERIOD}
+    FREEZABLE = ("preconditioner_in", "preconditioner_out")
+    properties = (Properties.UPDATABLE | Properties.REORDERS_INDEXES | Properties.BACKPROP_ADDS
+                  | Properties.BACKPROP_NEEDS_INPUT | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS)
 
     def __init__(self, model: ConvolutionModel, linear_params: np.ndarray, bias_params: np.ndarray,
                  preconditioner_in: OnlineNaturalGradient, preconditioner_out: OnlineNaturalGradient,
@@ -116,22 +120,12 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         self.use_natural_gradient = use_natural_gradient
 
     @property
-    def properties(self) -> Properties:
-        return (Properties.UPDATABLE | Properties.REORDERS_INDEXES | Properties.BACKPROP_ADDS
-                | Properties.BACKPROP_NEEDS_INPUT | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS)
-
-    @property
     def input_dim(self) -> int:
         return self.model.input_dim
 
     @property
     def output_dim(self) -> int:
         return self.model.output_dim
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return self.preconditioner_in, self.preconditioner_out
-
-    # -- indexes -----------------------------------------------------------------------------------------------------
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         return at_time_offsets(indexes, self.model.time_offsets)
@@ -152,8 +146,6 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         return TimeHeightConvolutionComponentPrecomputedIndexes(
             compile_convolution(self.model, grid, self.max_memory_mb))
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: TimeHeightConvolutionComponentPrecomputedIndexes, x: DeviceArray,
                   y: DeviceArray, memo: None) -> None:
         ops.add_vec_to_rows(in_blocks(y, self.model.num_filters_out), self.bias_params, 1.0, 0.0)
@@ -168,12 +160,9 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
                 ops.add_mat_mat(piece.inputs(), piece.y, self._weights(piece), 1.0, beta)
                 if piece.temp is not None:
                     ops.add_to_col_blocks(piece.x, piece.temp, piece.step.height_map)
-        if update is None:
-            return
-        assert isinstance(update, TimeHeightConvolutionComponent)
-        if update.learning_rate == 0.0:
-            return
-        update._step(ops, indexes.computation, x, dy)
+        assert update is None or isinstance(update, TimeHeightConvolutionComponent)
+        if update is not None and update.learning_rate != 0.0:
+            update._step(ops, indexes.computation, x, dy)
 
     def _pieces(self, ops: Ops, computation: ConvolutionComputation, x: DeviceArray,
                 y: DeviceArray) -> Iterator[_Piece]:
@@ -240,8 +229,6 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
             inputs, start = piece.gathered(ops), piece.step.params_start_col
             ops.add_mat_mat(dst[:, start:start + inputs.shape[1]], piece.y, inputs, 1.0, 1.0, trans_a=True)
 
-    # -- files and text ----------------------------------------------------------------------------------------------
-
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
         settings = UpdateSettings.from_config(line)
@@ -257,15 +244,12 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
         else:
             linear = normal(rng, (model.num_filters_out, model.param_cols), stddev)
         bias = normal(rng, (model.num_filters_out,), bias_stddev)
-        rank_in, rank_out = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
         history = line.get_float("num-minibatches-history", DEFAULT_HISTORY)
-        try:
-            inner = _preconditioner(default_rank_out(model.param_cols + 1) if rank_in < 0 else rank_in, history,
-                                    line.get_float("alpha-in", 4.0))
-            outer = _preconditioner(default_rank_out(model.num_filters_out) if rank_out < 0 else rank_out, history,
-                                    line.get_float("alpha-out", 4.0))
-        except ValueError as error:
-            raise bad_initializer(line, str(error)) from error
+        if not history > 1.0:
+            raise bad_initializer(line, _TOO_SHORT.format(history))
+        inner, outer = make_preconditioners(
+            line, (default_rank_out(model.param_cols + 1), default_rank_out(model.num_filters_out)),
+            ("alpha-in", "alpha-out"), update_period=UPDATE_PERIOD, num_minibatches_history=history)
         return cls(model, linear, bias, inner, outer, max_memory_mb, line.get_bool("use-natural-gradient", True),
                    settings)
 
@@ -292,12 +276,6 @@ class TimeHeightConvolutionComponent(UpdatableComponent):
                 f"use-natural-gradient={int(self.use_natural_gradient)}")
         names = ("num-minibatches-history", "rank-in", "rank-out", "alpha")
         return text + fields_info(self, self.FIELDS, names) if self.use_natural_gradient else text
-
-
-def _preconditioner(rank: int, history: float, alpha: float) -> OnlineNaturalGradient:
-    if not history > 1.0:
-        raise ValueError(_TOO_SHORT.format(history))
-    return OnlineNaturalGradient(rank, UPDATE_PERIOD, alpha=alpha, num_minibatches_history=history)
 
 
 def _model_from_config(line: ConfigLine) -> ConvolutionModel:

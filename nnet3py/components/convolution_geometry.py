@@ -30,11 +30,6 @@ class ConvolutionModel(InFiles):
 
     y[t, h] = sum over offsets (time, height) of W[offset] x[t + time, height_subsample_out * h + height], where x is 0
     for heights outside the input.
-
-    Attributes
-    ----------
-    offsets : int32 (P, 2), pairs (time, height), each once, in rising order
-    required_time_offsets : int32, rising, times of ``offsets`` at which the input must exist to compute an output
     """
 
     FIELDS = (Field("<NumFiltersIn>", "dim", "num_filters_in"), Field("<NumFiltersOut>", "dim", "num_filters_out"),
@@ -48,7 +43,8 @@ class ConvolutionModel(InFiles):
     height_in: int
     height_out: int
     height_subsample_out: int
-    offsets: np.ndarray
+    offsets: np.ndarray    # int32 (P, 2), pairs (time, height), each once, in rising order
+    # int32, rising, times of ``offsets`` at which the input must exist to compute an output
     required_time_offsets: np.ndarray
 
     @property
@@ -145,20 +141,11 @@ def _first_gap(first: np.ndarray, last: np.ndarray, count: int) -> int | None:
 
 @dataclass
 class ConvolutionStep:
-    """Contribution of the offsets of one time: gathered input columns times columns of the parameters.
+    """Contribution of the offsets of one time: gathered input columns times columns of the parameters."""
 
-    Attributes
-    ----------
-    time_shift : int
-        Input time of the first output time, in rows per sequence.
-    params_start_col : int
-        First column of the parameters.
-    height_map : int32 (height_out * offsets of this time,), input height of each; -1 for padding
-    """
-
-    time_shift: int
-    params_start_col: int
-    height_map: np.ndarray
+    time_shift: int           # input time of the first output time, in rows per sequence
+    params_start_col: int     # first column of the parameters
+    height_map: np.ndarray    # int32 (height_out * offsets of this time,), input height of each; -1 for padding
 
     def is_identity(self, height_in: int) -> bool:
         """Return whether the gathered input is the input itself."""
@@ -298,13 +285,11 @@ class ConvolutionComputation:
 def convolution_grid(model: ConvolutionModel, inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
     """Return the grid of a convolution's rows, with missing times at the edges added and times grouped into blocks.
 
+    Raises CompileError for inputs that the outputs do not use, or required inputs that are missing.
+
     Parameters
     ----------
     inputs, outputs : int32 (rows, 3); padding rows have t = NO_TIME
-
-    Raises
-    ------
-    CompileError : inputs that the outputs do not use, or required inputs that are missing
     """
     grid = TimeGrid.from_indexes(inputs, outputs)
     first = grid.start_out + int(model.time_offsets[0])

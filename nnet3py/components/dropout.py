@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
+from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others, copy_if_apart
 from nnet3py.components.fields import Field, InFiles, as_float32, invalid_initializer, number
 from nnet3py.components.normalize import in_blocks
 from nnet3py.errors import CompileError, NumericError
@@ -71,19 +71,12 @@ class DropoutComponent(SameDimComponent):
 
 @dataclass
 class GeneralDropoutComponentPrecomputedIndexes(InFiles):
-    """Row of the mask matrix for each block of each input row. Kaldi's class of this name.
-
-    Attributes
-    ----------
-    num_mask_rows : int
-        Number of rows of the mask matrix, some of them unused if there are several blocks.
-    indexes : int32 (rows * blocks_per_row,)
-    """
+    """Row of the mask matrix for each block of each input row. Kaldi's class of this name."""
 
     FIELDS = (Field("<NumMaskRows>", "integer", "num_mask_rows"), Field("<Indexes>", "integer_vector", "indexes"))
 
-    num_mask_rows: int
-    indexes: np.ndarray
+    num_mask_rows: int     # number of rows of the mask matrix, some of them unused if there are several blocks
+    indexes: np.ndarray    # int32 (rows * blocks_per_row,)
 
     def check_read(self, reader: TokenReader) -> None:
         if not 0 <= self.indexes.min(initial=0) <= self.indexes.max(initial=-1) < max(self.num_mask_rows, 1) \
@@ -155,8 +148,6 @@ class GeneralDropoutComponent(SameDimComponent):
         if x.shape[0] != y.shape[0] or len(indexes.indexes) != rows or indexes.num_mask_rows > rows:
             raise compiled_for_others("a dropout's masks", x, y)
 
-    # -- computation ----------------------------------------------------------------------------------------
-
     @property
     def copies_its_input(self) -> bool:
         return self.test_mode or (self.dropout_proportion == 0.0 and self.specaugment_max_proportion == 0.0)
@@ -167,8 +158,7 @@ class GeneralDropoutComponent(SameDimComponent):
     def propagate(self, ops: Ops, indexes: GeneralDropoutComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                   memo: _Mask) -> None:
         if self.copies_its_input:
-            if x is not y:
-                ops.copy_mat(y, x, 1.0)
+            copy_if_apart(ops, y, x)
             return
         mask = memo.of_size(ops, indexes.num_mask_rows, self.block_dim)
         self._draw_mask(ops, mask)
@@ -193,13 +183,10 @@ class GeneralDropoutComponent(SameDimComponent):
         if dx is None:
             return
         if self.copies_its_input:
-            if dx is not dy:
-                ops.copy_mat(dx, dy, 1.0)
+            copy_if_apart(ops, dx, dy)
             return
         assert memo.matrix is not None
         ops.mul_mask_rows(in_blocks(dx, self.block_dim), in_blocks(dy, self.block_dim), memo.matrix, indexes.indexes)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> GeneralDropoutComponent:
@@ -246,27 +233,20 @@ class DropoutMaskComponent(Component):
     half they are never both 0. Kaldi: DropoutMaskComponent.
     """
 
-    FIELDS = (Field("<OutputDim>", "dim", "_output_dim", "output-dim"),
+    FIELDS = (Field("<OutputDim>", "dim", "output_dim", "output-dim"),
               Field("<DropoutProportion>", "float32", "dropout_proportion", "dropout-proportion"),
               Field("<TestMode>", "boolean", "test_mode", default=False),
               Field("<Continuous>", "mark", "continuous", "continuous", default=False, omitted=True))
 
     properties = Properties.RANDOM
     SHARED_DRAW_DIMS = (2, 3)       # columns, one per gate of a cell; input and forget gate come first
+    input_dim = output_dim = 0      # no input is read; in config lines the component node itself is the input
 
     def __init__(self, output_dim: int, dropout_proportion: float = 0.5, continuous: bool = False,
                  test_mode: bool = False) -> None:
-        self._output_dim = output_dim
+        self.input_dim = self.output_dim = output_dim
         self.dropout_proportion = as_float32(dropout_proportion)
         self.continuous, self.test_mode = continuous, test_mode
-
-    @property
-    def input_dim(self) -> int:
-        return self._output_dim         # no input is read; in config lines the component node itself is the input
-
-    @property
-    def output_dim(self) -> int:
-        return self._output_dim
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         return np.zeros((len(indexes), 0, 3), dtype=np.int32)
@@ -283,7 +263,7 @@ class DropoutMaskComponent(Component):
             ops.continuous_mask(y, proportion)
             return
         ops.binary_mask(y, proportion, 1.0)
-        if self._output_dim in self.SHARED_DRAW_DIMS:
+        if self.output_dim in self.SHARED_DRAW_DIMS:
             draws = ops.scratch(y.shape[0], 1)
             ops.random.fill_uniform(draws)
             ops.complementary_masks(y, draws, proportion)
@@ -307,16 +287,10 @@ LONGEST_RUN = 1 << 30       # frames, within int32; a tiny proportion would need
 
 @dataclass
 class SpecAugmentTimeMaskComponentPrecomputedIndexes:
-    """Rows of each sequence in the order of their times. Kaldi's class of this name.
+    """Rows of each sequence in the order of their times. Kaldi's class of this name."""
 
-    Attributes
-    ----------
-    rows : int32 (rows,), by sequence, then time
-    starts : int32 (sequences + 1,), begin of each sequence in ``rows``, then the end of the last
-    """
-
-    rows: np.ndarray
-    starts: np.ndarray
+    rows: np.ndarray      # int32 (rows,), by sequence, then time
+    starts: np.ndarray    # int32 (sequences + 1,), begin of each sequence in ``rows``, then the end of the last
 
     # Irregular: the rows are a list of lists.
     @classmethod
@@ -398,8 +372,7 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
     def propagate(self, ops: Ops, indexes: SpecAugmentTimeMaskComponentPrecomputedIndexes, x: DeviceArray,
                   y: DeviceArray, memo: DeviceArray) -> None:
         if self.copies_its_input:
-            if x is not y:
-                ops.copy_mat(y, x, 1.0)
+            copy_if_apart(ops, y, x)
             return
         longest_kept = self._longest_kept
         if longest_kept < 1 or self.time_mask_max_frames < 1:
@@ -415,14 +388,10 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
     def backprop(self, ops: Ops, indexes: SpecAugmentTimeMaskComponentPrecomputedIndexes, x: DeviceArray,
                  y: DeviceArray, dy: DeviceArray, memo: DeviceArray, update: Component | None,
                  dx: DeviceArray | None) -> None:
-        if dx is None:
-            return
-        if not self.copies_its_input:
+        if dx is not None and self.copies_its_input:
+            copy_if_apart(ops, dx, dy)
+        elif dx is not None:
             ops.mul_rows_vec(dx, dy, memo)
-        elif dx is not dy:
-            ops.copy_mat(dx, dy, 1.0)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> SpecAugmentTimeMaskComponent:

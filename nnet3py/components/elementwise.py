@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, SameDimComponent
+from nnet3py.components.base import Component, Properties, SameDimComponent, copy_if_apart
 from nnet3py.components.fields import OLDER, Field, Fields, Values, fields_info
 from nnet3py.components.natural_gradient import OnlineNaturalGradient
+from nnet3py.components.normalize import in_blocks
 from nnet3py.components.updatable import (
     OLDER_GRADIENT_MARK,
     OLDER_SETTINGS,
@@ -52,43 +53,21 @@ def read_block_dim(line: ConfigLine, dim: int) -> int:
     return block_dim
 
 
-def blocks(matrix: DeviceArray, block_dim: int) -> DeviceArray:
-    """Return a view of the matrix with a row for each block of ``block_dim`` columns, (rows * blocks, block_dim)."""
-    if matrix.shape[1] == block_dim:
-        return matrix
-    return matrix.reshape(matrix.shape[0] * (matrix.shape[1] // block_dim), block_dim)
-
-
-class PerElementScaleComponent(UpdatableComponent):
+class PerElementScaleComponent(SameDimComponent, UpdatableComponent):
     """Elementwise scale y = s * x, trained by plain gradient steps.
 
-    Attributes
-    ----------
-    scales : float32 (dim,)
+    ``scales`` : float32 (dim,).
     """
 
     PARAMETERS = ("scales",)
     FIELDS: ClassVar[Fields] = (*SETTINGS, Field("<Params>", "vector", "scales", "scales"), OLDER_GRADIENT_MARK)
     INFO: ClassVar[tuple[str, ...]] = ("scales-min", "scales-max", "scales")
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
+                  | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE)
 
     def __init__(self, scales: np.ndarray, settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.scales = scales
-
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-                | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE)
-
-    @property
-    def input_dim(self) -> int:
-        return self.scales.shape[0]
-
-    @property
-    def output_dim(self) -> int:
-        return self.scales.shape[0]
-
-    # -- computing ---------------------------------------------------------------------------------------------------
+        self.scales, self.dim = scales, scales.size
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.mul_cols_vec(y, x, self.scales)
@@ -103,8 +82,6 @@ class PerElementScaleComponent(UpdatableComponent):
 
     def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         ops.add_row_sum_product(self.scales, x, dy, self.learning_rate, 1.0)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -122,10 +99,7 @@ class PerElementScaleComponent(UpdatableComponent):
 class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
     """Elementwise scale y = s * x, trained by natural gradient: rows of the gradient are preconditioned, then summed.
 
-    Attributes
-    ----------
-    preconditioner : OnlineNaturalGradient
-        Preconditioner of the rows of x * dy.
+    ``preconditioner`` : preconditioner of the rows of x * dy.
     """
 
     FIELDS = (*SETTINGS, Field("<Params>", "vector", "scales", "scales"),
@@ -136,14 +110,12 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
               Field("<Alpha>", "float32", "preconditioner.alpha", "alpha"),
               Field("<MaxChangePerMinibatch>", "float32", default=OLDER))
     INFO = (*PerElementScaleComponent.INFO, "rank", "update-period", "num-samples-history", "alpha")
+    FREEZABLE = ("preconditioner",)
 
     def __init__(self, scales: np.ndarray, preconditioner: OnlineNaturalGradient,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(scales, settings)
         self.preconditioner = preconditioner
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return (self.preconditioner,)
 
     def _update(self, ops: Ops, x: DeviceArray, dy: DeviceArray) -> None:
         if self.is_gradient:
@@ -173,11 +145,7 @@ class NaturalGradientPerElementScaleComponent(PerElementScaleComponent):
 class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
     """Elementwise offset y = x + o, where o may be repeated over blocks of columns.
 
-    Attributes
-    ----------
-    offsets : float32 (block_dim,)
-    dim : int
-        Number of columns of input and output, a multiple of block_dim.
+    ``offsets`` : float32 (block_dim,); ``dim`` : number of columns of input and output, a multiple of block_dim.
     """
 
     PARAMETERS = ("offsets",)
@@ -189,8 +157,7 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
     def __init__(self, offsets: np.ndarray, dim: int, use_natural_gradient: bool = True,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.offsets = offsets
-        self.dim = dim
+        self.offsets, self.dim = offsets, dim
         self.use_natural_gradient = use_natural_gradient
         self.preconditioner = OnlineNaturalGradient(rank=20, update_period=4)   # never frozen, as in Kaldi
 
@@ -200,36 +167,25 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
                  | Properties.PROPAGATE_IN_PLACE)
         return flags if self.offsets.shape[0] == self.dim else flags | Properties.OUTPUT_CONTIGUOUS
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
-        if y is not x:
-            ops.copy_mat(y, x, 1.0)
-        ops.add_vec_to_rows(blocks(y, self.offsets.shape[0]), self.offsets, 1.0, 1.0)
+        copy_if_apart(ops, y, x)
+        ops.add_vec_to_rows(in_blocks(y, self.offsets.shape[0]), self.offsets, 1.0, 1.0)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
-        if dx is not None and dx is not dy:
-            ops.copy_mat(dx, dy, 1.0)
+        if dx is not None:
+            copy_if_apart(ops, dx, dy)
         if update is None:
             return
         assert isinstance(update, PerElementOffsetComponent)
-        gradient = blocks(dy, self.offsets.shape[0])
-        if update.use_natural_gradient and not update.is_gradient:
-            add_preconditioned_sum(ops, update.offsets, gradient, update.preconditioner, update.learning_rate)
-        else:
-            ops.add_row_sum(update.offsets, gradient, update.learning_rate, 1.0)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
+        add_sum(ops, update.offsets, in_blocks(dy, self.offsets.shape[0]), update, update.preconditioner)
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
         settings = UpdateSettings.from_config(line)
         offsets = vector_from_file(line)
-        if offsets is not None:
-            dim = offsets.size
-        else:
-            dim = line.get_int("dim", 0)
+        dim = line.get_int("dim", 0) if offsets is None else offsets.size
+        if offsets is None:
             offsets = initial_vector(line, rng, read_block_dim(line, dim), default_mean=0.0)
         return cls(offsets, dim, line.get_bool("use-natural-gradient", True), settings)
 
@@ -246,12 +202,16 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
         check_blocks(reader, self.dim, self.offsets.size)
 
 
-def add_preconditioned_sum(ops: Ops, dst: DeviceArray, rows: DeviceArray, preconditioner: OnlineNaturalGradient,
-                           rate: float) -> None:
-    """Add ``rate`` times the sum of the preconditioned ``rows`` to ``dst``; ``rows`` are not changed."""
+def add_sum(ops: Ops, dst: DeviceArray, rows: DeviceArray,
+            update: PerElementOffsetComponent | ScaleAndOffsetComponent | TrainedRow,
+            preconditioner: OnlineNaturalGradient) -> None:
+    """Add the learning rate of ``update`` times the sum of ``rows``, preconditioned if it trains so, to ``dst``."""
+    if update.is_gradient or not update.use_natural_gradient:
+        ops.add_row_sum(dst, rows, update.learning_rate, 1.0)
+        return
     copied = ops.scratch(rows.shape[0], rows.shape[1])
     ops.copy_mat(copied, rows, 1.0)
-    ops.add_row_sum_by(dst, copied, preconditioner.precondition(ops, copied, rate))
+    ops.add_row_sum_by(dst, copied, preconditioner.precondition(ops, copied, update.learning_rate))
 
 
 def check_blocks(reader: TokenReader, dim: int, block_dim: int) -> None:
@@ -285,9 +245,7 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
     def __init__(self, scales: np.ndarray, offsets: np.ndarray, dim: int, use_natural_gradient: bool = True,
                  rank: int = 20, update_period: int = 4, settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.scales = scales
-        self.offsets = offsets
-        self.dim = dim
+        self.scales, self.offsets, self.dim = scales, offsets, dim
         self.use_natural_gradient = use_natural_gradient
         self.preconditioner_scale = OnlineNaturalGradient(rank, update_period)   # never frozen,
         self.preconditioner_offset = OnlineNaturalGradient(rank, update_period)  # as in Kaldi
@@ -300,36 +258,29 @@ class ScaleAndOffsetComponent(SameDimComponent, UpdatableComponent):
             return flags
         return flags | Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
-        block_dim = self.scales.shape[0]
-        ops.scale_and_offset(blocks(y, block_dim), blocks(x, block_dim), self.scales, self.offsets, SMALLEST_SCALE)
+        y, x = (in_blocks(matrix, self.scales.size) for matrix in (y, x))
+        ops.scale_and_offset(y, x, self.scales, self.offsets, SMALLEST_SCALE)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
         block_dim = self.scales.shape[0]
-        dy = blocks(dy, block_dim)
+        dy = in_blocks(dy, block_dim)
         if update is not None:   # before dx, which may share the memory of dy
             assert isinstance(update, ScaleAndOffsetComponent)
-            self._update(ops, blocks(y, block_dim), dy, update)
+            self._update(ops, in_blocks(y, block_dim), dy, update)
         if dx is not None:
-            ops.mul_cols_vec(blocks(dx, block_dim), dy, self.scales)
+            ops.mul_cols_vec(in_blocks(dx, block_dim), dy, self.scales)
 
     def _update(self, ops: Ops, y: DeviceArray, dy: DeviceArray, update: ScaleAndOffsetComponent) -> None:
-        rate, natural = update.learning_rate, update.use_natural_gradient and not update.is_gradient
-        if natural:
-            add_preconditioned_sum(ops, update.offsets, dy, update.preconditioner_offset, rate)
-        else:
-            ops.add_row_sum(update.offsets, dy, rate, 1.0)
+        add_sum(ops, update.offsets, dy, update, update.preconditioner_offset)
         gradient = ops.scratch(dy.shape[0], dy.shape[1])
         ops.scale_gradient_from_output(gradient, y, dy, self.scales, self.offsets, SMALLEST_SCALE)
-        if natural:
+        rate = update.learning_rate
+        if update.use_natural_gradient and not update.is_gradient:
             ops.add_row_sum_by(update.scales, gradient, update.preconditioner_scale.precondition(ops, gradient, rate))
         else:
             ops.add_row_sum(update.scales, gradient, rate, 1.0)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -371,13 +322,8 @@ class TrainedRow(UpdatableComponent):
     Kaldi writes ``max-change`` and ``l2-regularize`` into the files of these types but cannot read all of them again
     (ConstantComponent no ``<L2Regularize>``, ConstantFunctionComponent neither). We write the same bytes and read all.
 
-    Attributes
-    ----------
-    output : float32 (output_dim,)
-    is_updatable : bool
-        False if training, ``scale`` and ``add`` leave the vector unchanged.
-    use_natural_gradient : bool
-        Whether the rows of the output derivative are preconditioned.
+    ``output`` : float32 (output_dim,); ``is_updatable`` : False if training, ``scale`` and ``add`` leave the vector
+    unchanged; ``use_natural_gradient`` : whether the rows of the output derivative are preconditioned.
     """
 
     PARAMETERS = ("output",)
@@ -386,12 +332,12 @@ class TrainedRow(UpdatableComponent):
         Field("<IsUpdatable>", "boolean", "is_updatable", "is-updatable"),
         Field("<UseNaturalGradient>", "boolean", "use_natural_gradient", "use-natural-gradient"))
     INFO: ClassVar[tuple[str, ...]] = ("output-dim", "is-updatable", "use-natural-gradient", "output")
+    DIM_KEYS: ClassVar[tuple[str, ...]] = ("output-dim",)       # required keys of config lines
 
     def __init__(self, output: np.ndarray, is_updatable: bool = True, use_natural_gradient: bool = True,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
-        self.output = output
-        self.is_updatable = is_updatable
+        self.output, self.is_updatable = output, is_updatable
         self.use_natural_gradient = use_natural_gradient
         self.preconditioner = OnlineNaturalGradient()   # never frozen, as in Kaldi
 
@@ -402,30 +348,24 @@ class TrainedRow(UpdatableComponent):
     def parameters(self) -> dict[str, np.ndarray]:
         return super().parameters() if self.is_updatable else {}
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.add_vec_to_rows(y, self.output, 1.0, 0.0)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
-        if update is None:
-            return
-        assert isinstance(update, TrainedRow)
-        if not update.is_updatable:
-            return
-        if update.use_natural_gradient and not update.is_gradient:
-            add_preconditioned_sum(ops, update.output, dy, update.preconditioner, update.learning_rate)
-        else:
-            ops.add_row_sum(update.output, dy, update.learning_rate, 1.0)
+        assert update is None or isinstance(update, TrainedRow)
+        if update is not None and update.is_updatable:
+            add_sum(ops, update.output, dy, update, update.preconditioner)
 
-    # -- files and text ----------------------------------------------------------------------------------------------
-
-    @staticmethod
-    def _initial_output(line: ConfigLine, rng: np.random.Generator, output_dim: int) -> np.ndarray:
-        """Return the random initial vector of a config line."""
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
+        settings = UpdateSettings.from_config(line)
+        *input_dim, output_dim = (line.get_int(key, 0) for key in cls.DIM_KEYS)
+        if min(output_dim, *input_dim, 1) <= 0:
+            raise bad_initializer(line, f"{' and '.join(cls.DIM_KEYS)} must be given and above 0")
         mean, stddev = line.get_float("output-mean", 0.0), line.get_float("output-stddev", 0.0)
-        return normal(rng, (output_dim,), stddev, mean)
+        return cls(normal(rng, (output_dim,), stddev, mean), *input_dim,      # type: ignore[arg-type, call-arg]
+                   line.get_bool("is-updatable", True), line.get_bool("use-natural-gradient", True), settings)
 
     def check_read(self, reader: TokenReader) -> None:
         if self.output.size == 0:
@@ -439,21 +379,17 @@ class TrainedRow(UpdatableComponent):
 
 
 class ConstantFunctionComponent(TrainedRow):
-    """Trained vector for each row of an input, whose values are ignored.
+    """Trained vector for each row of an input, whose values are ignored."""
 
-    Attributes
-    ----------
-    input_dim : int
-        Number of columns of the input.
-    """
-
-    FIELDS = (*OLDER_SETTINGS, Field("<InputDim>", "dim", "_input_dim"), *TrainedRow.FIELDS[len(OLDER_SETTINGS):])
+    FIELDS = (*OLDER_SETTINGS, Field("<InputDim>", "dim", "input_dim"), *TrainedRow.FIELDS[len(OLDER_SETTINGS):])
     INFO = ("input-dim", *TrainedRow.INFO)
+    DIM_KEYS = ("input-dim", "output-dim")
+    input_dim = 0
 
     def __init__(self, output: np.ndarray, input_dim: int, is_updatable: bool = True,
                  use_natural_gradient: bool = True, settings: UpdateSettings | None = None) -> None:
         super().__init__(output, is_updatable, use_natural_gradient, settings)
-        self._input_dim = input_dim
+        self.input_dim = input_dim
 
     @property
     def properties(self) -> Properties:
@@ -461,20 +397,6 @@ class ConstantFunctionComponent(TrainedRow):
         if self.is_updatable:
             flags |= Properties.UPDATABLE
         return flags | Properties.PROPAGATE_IN_PLACE if self.input_dim == self.output_dim else flags
-
-    @property
-    def input_dim(self) -> int:
-        return self._input_dim
-
-    @classmethod
-    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
-        settings = UpdateSettings.from_config(line)
-        output_dim, input_dim = line.get_int("output-dim", 0), line.get_int("input-dim", 0)
-        if output_dim <= 0 or input_dim <= 0:
-            raise bad_initializer(line, "input-dim and output-dim must be given and above 0")
-        output = cls._initial_output(line, rng, output_dim)
-        return cls(output, input_dim, line.get_bool("is-updatable", True),
-                   line.get_bool("use-natural-gradient", True), settings)
 
 
 class ConstantComponent(TrainedRow):
@@ -491,12 +413,3 @@ class ConstantComponent(TrainedRow):
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         return np.zeros((len(indexes), 0, 3), dtype=np.int32)
-
-    @classmethod
-    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
-        settings = UpdateSettings.from_config(line)
-        output_dim = line.get_int("output-dim", 0)
-        if output_dim <= 0:
-            raise bad_initializer(line, "output-dim must be given and above 0")
-        output = cls._initial_output(line, rng, output_dim)
-        return cls(output, line.get_bool("is-updatable", True), line.get_bool("use-natural-gradient", True), settings)

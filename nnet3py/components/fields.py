@@ -112,12 +112,7 @@ def invalid_initializer(line: ConfigLine, type_name: str, reason: str) -> Config
 
 
 def read_dim(reader: TokenReader, tag: str) -> int:
-    """Read a dimension, after its tag.
-
-    Raises
-    ------
-    FormatError : a number below 1, or so large that no model has it
-    """
+    """Read a dimension, after its tag. Raises FormatError for a number below 1, or so large that no model has it."""
     dim = reader.integer()
     if not 0 < dim <= LARGEST_DIM:
         raise reader.error(f"expected a dimension between 1 and {LARGEST_DIM} after {tag}, found {dim}")
@@ -143,38 +138,27 @@ AS_DIM = object()          # `Field.default` that stands for the value of the fi
 
 
 class Field(NamedTuple):
-    """Field of a component in model files and in the information text.
+    """Field of a component in model files and in the information text."""
 
-    Attributes
-    ----------
-    tag : the tag before the value, then perhaps ``|`` and the tag in older files; empty if the value follows the one
-        before it under the same tag (but not under that of older files)
-    kind : ``dim``, ``block_dim`` (it divides the field ``dim``), ``mark`` (a tag without a value, there if true),
-        ``vector`` and ``matrix`` (float32), ``weights`` (a matrix whose norms are shown), ``weight_vector`` (one whose
-        root mean square is shown), ``double_vector`` and ``double_matrix``, or a method of reader and writer, such as
-        ``integer``; or a class with ``read`` and ``write``
-    attribute : attribute that holds the value; without its leading ``_``, if any, the name of the constructor's
-        argument. ``part.name`` is an attribute of the attribute ``part``, ``counters.0`` an element of an array; empty
-        for a value that is read and dropped
-    info : name in the information text; empty if the field is not shown
-    default : value if the tag is missing, as in older files
-    omitted : whether the default value is neither written nor shown
-    hidden : value that is not shown
-    needs : attribute; if it is 0, the field is not written
-    size : earlier field that must equal the number of elements of the vector
-    may_be_empty : whether the vector may be empty instead
-    """
-
+    # the tag before the value, then perhaps ``|`` and the tag in older files; empty if the value follows the one before
+    # it under the same tag (but not under that of older files)
     tag: str
+    # ``dim``, ``block_dim`` (it divides the field ``dim``), ``mark`` (a tag without a value, there if true), ``vector``
+    # and ``matrix`` (float32), ``weights`` (a matrix whose norms are shown), ``weight_vector`` (one whose root mean
+    # square is shown), ``double_vector`` and ``double_matrix``, or a method of reader and writer, such as ``integer``;
+    # or a class with ``read`` and ``write``
     kind: str | type
+    # attribute that holds the value; without its leading ``_``, if any, the name of the constructor's argument.
+    # ``part.name`` is an attribute of the attribute ``part``, ``counters.0`` an element of an array; empty for a value
+    # that is read and dropped
     attribute: str = ""
-    info: str = ""
-    default: object = REQUIRED
-    omitted: bool = False
-    hidden: Any = None
-    needs: str = ""
-    size: str = ""
-    may_be_empty: bool = False
+    info: str = ""                # name in the information text; empty if the field is not shown
+    default: object = REQUIRED    # value if the tag is missing, as in older files
+    omitted: bool = False         # whether the default value is neither written nor shown
+    hidden: Any = None            # value that is not shown
+    needs: str = ""               # attribute; if it is 0, the field is not written
+    size: str = ""                # earlier field that must equal the number of elements of the vector
+    may_be_empty: bool = False    # whether the vector may be empty instead
 
     def of(self, holder: object) -> Any:
         """Return the field's value in the object ``holder``."""

@@ -41,16 +41,10 @@ FAULTS = {1: "natural gradient was given NaN or infinity, or numbers too large t
 
 
 class Rows(NamedTuple):
-    """Rows to be preconditioned, as matrices side by side that are never joined.
+    """Rows to be preconditioned, as matrices side by side that are never joined."""
 
-    Attributes
-    ----------
-    parts : float32 matrices with equally many rows, on the device
-    ones : whether a last column of ones follows
-    """
-
-    parts: tuple[DeviceArray, ...]
-    ones: bool = False
+    parts: tuple[DeviceArray, ...]    # float32 matrices with equally many rows, on the device
+    ones: bool = False                # whether a last column of ones follows
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -236,17 +230,14 @@ class OnlineNaturalGradient:
     def check(self, ops: Ops) -> None:
         """Raise an error if the last rows could not be used; the next call then initializes. On a GPU, wait for it.
 
-        Raises
-        ------
-        NumericError : NaN, infinity or too large numbers in the rows of the last call or in the estimate before it
+        Raises NumericError for NaN, infinity or too large numbers in the rows of the last call or in the estimate
+        before it.
         """
         fault = 0 if self.numbers is None else ops.natural_gradient_fault(self.numbers)
         if fault:
             self.t, self.numbers = 0, None
             raise NumericError(FAULTS[fault], "training has diverged or the input is not finite or badly scaled; try a "
                                               "lower learning rate")
-
-    # -- the state ---------------------------------------------------------------------------------------------------
 
     def _lower_rank(self, dim: int) -> None:
         if self.rank >= dim:
@@ -285,8 +276,6 @@ class OnlineNaturalGradient:
         if self.num_minibatches_history > 0.0:
             return f32(1.0 / self.num_minibatches_history)
         return f32(min(MAX_FORGETTING, 1.0 - math.exp(-f32(num_rows) / f32(self.num_samples_history))))
-
-    # -- learning ----------------------------------------------------------------------------------------------------
 
     def _gather(self, ops: Ops, rows: Rows, projected: DeviceArray) -> Projection:
         """Return the projection of ``rows`` with its moments."""

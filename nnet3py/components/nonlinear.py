@@ -85,8 +85,6 @@ class NonlinearComponent(SameDimComponent):
         assert isinstance(other, NonlinearComponent)
         self.stored |= other.stored
 
-    # -- statistics -----------------------------------------------------------------------------------------
-
     def _store_output_deriv(self, ops: Ops, dy: DeviceArray) -> None:
         """Add the squares of ``dy`` to ``oderiv_sumsq``, in the first call and in three of four later ones."""
         ops.output_deriv_stats(self.oderiv_sumsq, self.counters, dy, ops.random.draw_integer(4))
@@ -96,8 +94,6 @@ class NonlinearComponent(SameDimComponent):
         """Add squared output derivatives of ``num_rows`` rows, as partial sums ``squares``, to ``oderiv_sumsq``."""
         ops.output_deriv_stats_of_parts(self.oderiv_sumsq, self.counters, squares, num_rows, ops.random.draw_integer(4))
         self.stored[ODERIV] = True
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> NonlinearComponent:
@@ -159,14 +155,10 @@ class NonlinearComponent(SameDimComponent):
             text += f", oderiv-rms={vector_summary(self.oderiv_rms)}, oderiv-count={number(oderiv_count)}"
         return text
 
-    # -- self-repair ----------------------------------------------------------------------------------------
-
     def _repair_scale(self) -> float:
         """Return the scale of self-repair, 0 while it is off or there are no statistics of derivatives.
 
-        Raises
-        ------
-        ConfigError : a scale that is not between 0 and 0.1
+        Raises ConfigError for a scale that is not between 0 and 0.1.
         """
         if self.self_repair_scale == 0.0 or not self.stored[DERIV]:
             return 0.0
@@ -186,16 +178,14 @@ class _Squashing(NonlinearComponent):
     OPERATION = ""
     DEFAULT_THRESHOLD = 0.0
 
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
-                | Properties.STORES_STATS)
+    properties = (Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.PROPAGATE_IN_PLACE
+                  | Properties.STORES_STATS)
 
     def _repair(self, ops: Ops, update: NonlinearComponent | None) -> DeviceArray:
         """Return the factor by which self-repair pulls each column towards 0: float32 (dim,), scratch."""
         repair = ops.scratch_vector(self.dim)
         if update is None:
-            ops.set_vec(repair, 0.0)
+            ops.set_const(repair.reshape(1, self.dim), 0.0)
             return repair
         scale = self._repair_scale()
         if scale and self.self_repair_upper_threshold != UNSET:
@@ -267,7 +257,7 @@ class RectifiedLinearComponent(NonlinearComponent):
         repair = ops.scratch_vector(self.dim)
         scale = self._repair_scale() if update is not None else 0.0
         if update is None or scale == 0.0:
-            ops.set_vec(repair, 0.0)
+            ops.set_const(repair.reshape(1, self.dim), 0.0)
             return repair
         lower, upper = self.self_repair_lower_threshold, self.self_repair_upper_threshold
         ops.relu_repair(repair, update.counters, self.deriv_sum, self.counters, self.block_dim,
@@ -283,10 +273,8 @@ class RectifiedLinearComponent(NonlinearComponent):
 class SoftmaxComponent(NonlinearComponent):
     """Softmax of each row, exp(x) / sum(exp(x)), at least 1e-20. Kaldi: SoftmaxComponent."""
 
-    @property
-    def properties(self) -> Properties:
-        return (Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
-                | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS)
+    properties = (Properties.SIMPLE | Properties.PROPAGATE_IN_PLACE | Properties.BACKPROP_IN_PLACE
+                  | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS)
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.softmax(y, x)
@@ -310,9 +298,7 @@ class LogSoftmaxComponent(NonlinearComponent):
     As in Kaldi only statistics of output derivatives are stored, although the flags announce those of values.
     """
 
-    @property
-    def properties(self) -> Properties:
-        return Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
+    properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_OUTPUT | Properties.STORES_STATS
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.log_softmax(y, x)

@@ -101,8 +101,6 @@ class NormalizeComponent(Component):
         ops.normalize_rows_backprop(in_blocks(dx, self.block_dim), in_blocks(x, self.block_dim),
                                     in_blocks(dy, self._output_block_dim), self.target_rms, beta)
 
-    # -- files and text -------------------------------------------------------------------------------------
-
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> NormalizeComponent:
         dim = line.get_int("dim", -1)
@@ -160,8 +158,6 @@ class BatchNormComponent(SameDimComponent):
             flags |= Properties.INPUT_CONTIGUOUS | Properties.OUTPUT_CONTIGUOUS
         return flags if self.test_mode else flags | Properties.USES_MEMO | Properties.STORES_STATS
 
-    # -- test mode and statistics ---------------------------------------------------------------------------
-
     def set_test_mode(self, test_mode: bool, rng: np.random.Generator | None = None) -> None:
         """Switch to the stored statistics (True) or to those of the minibatch (False).
 
@@ -201,8 +197,6 @@ class BatchNormComponent(SameDimComponent):
     def store_stats(self, ops: Ops, x: DeviceArray, y: DeviceArray, memo: DeviceArray) -> None:
         num_rows = y.shape[0] * (y.shape[1] // self.block_dim)
         ops.batch_norm_store_stats(self.count, self.sum, self.sumsq, memo, num_rows)
-
-    # -- computation ----------------------------------------------------------------------------------------
 
     def new_memo(self, ops: Memory, num_rows: int) -> DeviceArray | None:
         return None if self.test_mode else ops.new_vector(MEMO_ROWS * self.block_dim).reshape(MEMO_ROWS, self.block_dim)
@@ -244,8 +238,6 @@ class BatchNormComponent(SameDimComponent):
             raise Nnet3Error("Test mode set in BatchNormComponent, but no stats.",
                              "set the test mode with set_test_mode, or use a trained model")
         return self.test_scale, self.test_offset
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> BatchNormComponent:

@@ -195,8 +195,6 @@ class ConvolutionComponent(UpdatableComponent):
         """Number of filters."""
         return self.filter_params.shape[0]
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def _places(self) -> Iterator[tuple[int, slice]]:
         """Yield for each position of the filter a number to add to ``taps``, and its output columns."""
         along_x, along_y, _ = self._strides()
@@ -227,8 +225,6 @@ class ConvolutionComponent(UpdatableComponent):
             ops.copy_cols(patch, x[:, start:], self.taps)
             ops.add_row_sum(update.bias_params, dy[:, columns], update.learning_rate, 1.0)
             ops.add_mat_mat(update.filter_params, dy[:, columns], patch, update.learning_rate, 1.0, trans_a=True)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> ConvolutionComponent:

@@ -42,10 +42,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
     Columns of the input are i_part, f_part, c_part, o_part, c_prev (``cell_dim`` each) and, with ``use_dropout``, a
     mask for each of the gates i, f and o; those of the output are c and m. Kaldi: LstmNonlinearityComponent.
 
-    Parameters
-    ----------
-    params : float32 (3, cell_dim), peephole weights w_ic, w_fc, w_oc
-    self_repair_config : float32 (10,), thresholds of the five nonlinearities' average derivatives, then scales
+    ``params`` : float32 (3, cell_dim), peephole weights w_ic, w_fc, w_oc; ``self_repair_config`` : float32 (10,),
+    thresholds of the five nonlinearities' average derivatives, then scales.
     """
 
     PARAMETERS = ("params",)
@@ -58,7 +56,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
     STATISTICS = ("value_sum", "deriv_sum", "self_repair_total", "count")
     CONSTANTS = ("self_repair_config",)
     properties = Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-
+    CONSTANTS = ("self_repair_config",)
+    FREEZABLE = ("preconditioner",)
     def __init__(self, params: np.ndarray, self_repair_config: np.ndarray, use_dropout: bool = False,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
@@ -83,11 +82,6 @@ class LstmNonlinearityComponent(UpdatableComponent):
     @property
     def output_dim(self) -> int:
         return 2 * self.cell_dim
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return (self.preconditioner,)
-
-    # -- computation ----------------------------------------------------------------------------------------
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.lstm_propagate(y, x, self.params)
@@ -114,8 +108,6 @@ class LstmNonlinearityComponent(UpdatableComponent):
         else:
             factor = update.preconditioner.precondition(ops, gradient, update.learning_rate)
             ops.add_mat_by(update.params, gradient, factor)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> LstmNonlinearityComponent:
@@ -249,8 +241,6 @@ class _GruCore(UpdatableComponent):
     def output_dim(self) -> int:
         return 2 * self.cell_dim
 
-    # -- computation ----------------------------------------------------------------------------------------
-
     def _columns(self, matrix: DeviceArray, part: int) -> DeviceArray:
         """Return columns ``part * cell_dim`` to ``(part + 1) * cell_dim`` of ``matrix``."""
         return matrix[:, part * self.cell_dim:(part + 1) * self.cell_dim]
@@ -301,8 +291,6 @@ class _GruCore(UpdatableComponent):
                        ops.random.draw_uniform())
         ops.add_mat_diag_vec(d_sum, h, repair, -self.self_repair_scale, 1.0)
 
-    # -- files and text -------------------------------------------------------------------------------------
-
     @classmethod
     def from_fields(cls, reader: TokenReader, values: Values) -> Self:
         value, deriv, count = values.pop("value_avg"), values.pop("deriv_avg"), values[f"counters.{COUNT}"]
@@ -349,11 +337,8 @@ class GruNonlinearityComponent(_GruCore):
     r (recurrent_dim), hpart (cell_dim), c_prev (cell_dim) and s_prev (recurrent_dim). The last is left out if both
     dimensions are equal: then s_prev is c_prev. Kaldi: GruNonlinearityComponent.
 
-    Attributes
-    ----------
-    w_h : float32 (cell_dim, recurrent_dim)
-    preconditioner_in, preconditioner_out : OnlineNaturalGradient
-        Preconditioners of the rows r * s_prev and of the derivative of the sum.
+    ``w_h`` : float32 (cell_dim, recurrent_dim); ``preconditioner_in``, ``preconditioner_out`` : preconditioners of the
+    rows r * s_prev and of the derivative of the sum.
     """
 
     FIELDS = (*SETTINGS, Field("<CellDim>", "dim", "cell_dim", "cell-dim"),
@@ -364,6 +349,7 @@ class GruNonlinearityComponent(_GruCore):
               Field("<UpdatePeriod>", "integer", "preconditioner_in.update_period", "update-period"))
     INFO = ("cell-dim", "recurrent-dim", "w_h", "self-repair-threshold", "self-repair-scale")
     LAST_INFO = ("alpha", "rank-in", "rank-out", "update-period")
+    FREEZABLE = ("preconditioner_in", "preconditioner_out")
 
     def __init__(self, w_h: np.ndarray, preconditioner_in: OnlineNaturalGradient,
                  preconditioner_out: OnlineNaturalGradient, self_repair_threshold: float = 0.2,
@@ -381,11 +367,6 @@ class GruNonlinearityComponent(_GruCore):
         if self.recurrent_dim == self.cell_dim:
             return 4 * self.cell_dim
         return 3 * self.cell_dim + 2 * self.recurrent_dim
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return self.preconditioner_in, self.preconditioner_out
-
-    # -- computation ----------------------------------------------------------------------------------------
 
     def _reset_gate(self, matrix: DeviceArray) -> DeviceArray:
         return matrix[:, self.cell_dim:self.cell_dim + self.recurrent_dim]
@@ -426,22 +407,18 @@ class GruNonlinearityComponent(_GruCore):
         ops.add_mat_elements(self._reset_gate(dx), d_gated, self._previous_output(x), 1.0, 1.0)
         ops.add_mat_elements(self._previous_output(dx), d_gated, self._reset_gate(x), 1.0, 1.0)
 
-    # -- files and text -------------------------------------------------------------------------------------
-
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> GruNonlinearityComponent:
         settings = UpdateSettings.from_config(line)
-        cell_dim = _cell_dim(line, cls.__name__)
+        cell_dim, stddev, repair = _gru_values(line, cls.__name__)
         recurrent_dim = line.get_int("recurrent-dim", -1)
         recurrent_dim = cell_dim if recurrent_dim < 0 else recurrent_dim
         if not 0 < recurrent_dim <= cell_dim:
             raise invalid_initializer(line, cls.__name__, "recurrent-dim must be positive and not above cell-dim (its "
                                                           "default)")
-        threshold, scale = _self_repair(line, cls.__name__)
-        stddev = _stddev(line, cls.__name__, 1.0 / np.sqrt(cell_dim))
         inner, outer = _preconditioners(line, cls.__name__, (line.get_int("rank-in", 20), line.get_int("rank-out", 80)),
                                         default_period=4)
-        return cls(normal(rng, (cell_dim, recurrent_dim), stddev), inner, outer, threshold, scale, settings)
+        return cls(normal(rng, (cell_dim, recurrent_dim), stddev), inner, outer, *repair, settings)
 
 
 class OutputGruNonlinearityComponent(_GruCore):
@@ -450,11 +427,8 @@ class OutputGruNonlinearityComponent(_GruCore):
     h = tanh(hpart + w_h * c_prev), c = (1 - z) h + z c_prev. Columns of the input are z, hpart and c_prev (``cell_dim``
     each). Kaldi: OutputGruNonlinearityComponent.
 
-    Attributes
-    ----------
-    w_h : float32 (cell_dim,)
-    preconditioner : OnlineNaturalGradient
-        Preconditioner of the rows of the gradient, one for each row of a minibatch.
+    ``w_h`` : float32 (cell_dim,); ``preconditioner`` : preconditioner of the rows of the gradient, one for each row of
+    a minibatch.
     """
 
     FIELDS = (*SETTINGS, Field("<CellDim>", "dim", "cell_dim", "cell-dim"),
@@ -464,6 +438,7 @@ class OutputGruNonlinearityComponent(_GruCore):
               Field("<UpdatePeriod>", "integer", "preconditioner.update_period", "update-period"))
     INFO = ("cell-dim", "w_h", "self-repair-threshold", "self-repair-scale")
     LAST_INFO = ("alpha", "rank", "update-period")
+    FREEZABLE = ("preconditioner",)
 
     def __init__(self, w_h: np.ndarray, preconditioner: OnlineNaturalGradient, self_repair_threshold: float = 0.2,
                  self_repair_scale: float = 1.0e-5, settings: UpdateSettings | None = None) -> None:
@@ -473,11 +448,6 @@ class OutputGruNonlinearityComponent(_GruCore):
     @property
     def input_dim(self) -> int:
         return 3 * self.cell_dim
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return (self.preconditioner,)
-
-    # -- computation ----------------------------------------------------------------------------------------
 
     def _previous(self, matrix: DeviceArray) -> DeviceArray:
         return self._columns(matrix, 2)
@@ -499,41 +469,33 @@ class OutputGruNonlinearityComponent(_GruCore):
         ops.add_mat(self._columns(dx, 1), d_sum, 1.0)
         ops.add_mat_diag_vec(self._previous(dx), d_sum, self.w_h, 1.0, 1.0)
 
-    # -- files and text -------------------------------------------------------------------------------------
-
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> OutputGruNonlinearityComponent:
         settings = UpdateSettings.from_config(line)
-        cell_dim = _cell_dim(line, cls.__name__)
-        threshold, scale = _self_repair(line, cls.__name__)
-        mean, stddev = line.get_float("param-mean", 0.0), _stddev(line, cls.__name__, 1.0)
+        cell_dim, stddev, repair = _gru_values(line, cls.__name__, default_stddev=1.0)
         preconditioner, = _preconditioners(line, cls.__name__, (line.get_int("rank", 8),), default_period=10)
-        return cls(normal(rng, (cell_dim,), stddev, mean), preconditioner, threshold, scale, settings)
+        weights = normal(rng, (cell_dim,), stddev, line.get_float("param-mean", 0.0))
+        return cls(weights, preconditioner, *repair, settings)
 
 
 # -- config lines ------------------------------------------------------------------------------------------------------
 
 
-def _cell_dim(line: ConfigLine, type_name: str) -> int:
+def _gru_values(line: ConfigLine, type_name: str,
+                default_stddev: float | None = None) -> tuple[int, float, tuple[float, float]]:
+    """Return number of cells, standard deviation of initial weights, and threshold and scale of self-repair.
+
+    The default standard deviation is, if not given, 1 / sqrt(number of cells).
+    """
     cell_dim = line.get_int("cell-dim", 0)
     if not 0 < cell_dim <= LARGEST_DIM:
         raise invalid_initializer(line, type_name, f"cell-dim is required and must be between 1 and {LARGEST_DIM}")
-    return cell_dim
-
-
-def _self_repair(line: ConfigLine, type_name: str) -> tuple[float, float]:
-    """Return threshold and scale of self-repair."""
     threshold, scale = line.get_float("self-repair-threshold", 0.2), line.get_float("self-repair-scale", 1.0e-5)
-    if not threshold >= 0.0 or not scale >= 0.0:
-        raise invalid_initializer(line, type_name, "self-repair-threshold and self-repair-scale must not be negative")
-    return threshold, scale
-
-
-def _stddev(line: ConfigLine, type_name: str, default: float) -> float:
-    stddev = line.get_float("param-stddev", default)
-    if not stddev >= 0.0:
-        raise invalid_initializer(line, type_name, "param-stddev must not be negative")
-    return stddev
+    stddev = line.get_float("param-stddev", default_stddev or float(1.0 / np.sqrt(cell_dim)))
+    if not (threshold >= 0.0 and scale >= 0.0 and stddev >= 0.0):
+        raise invalid_initializer(line, type_name, "self-repair-threshold, self-repair-scale and param-stddev must not "
+                                                   "be negative")
+    return cell_dim, stddev, (threshold, scale)
 
 
 def _preconditioners(line: ConfigLine, type_name: str, ranks: tuple[int, ...],

@@ -85,11 +85,8 @@ def register_component(cls: type[Component]) -> type[Component]:
 def precomputed_indexes_class(name: str) -> type:
     """Return a class of precomputed indexes by its name in files (``"TdnnComponentPrecomputedIndexes"``).
 
-    The class method ``read(reader)`` reads what follows the opening tag; ``write(writer)`` also writes the tag.
-
-    Raises
-    ------
-    FormatError : an unknown name
+    The class method ``read(reader)`` reads what follows the opening tag; ``write(writer)`` also writes the tag. Raises
+    FormatError for an unknown name.
     """
     module = PRECOMPUTED_MODULES.get(name)
     if module is None:
@@ -119,9 +116,7 @@ def component_class(type_name: str) -> type[Component]:
 def read_component_class(reader: TokenReader) -> type[Component]:
     """Read the opening tag of a component, and return its class, whose ``read`` reads the rest.
 
-    Raises
-    ------
-    FormatError : something other than a tag, or an unknown type
+    Raises FormatError for something other than a tag, or an unknown type.
     """
     token = reader.token()
     if not (token.startswith("<") and token.endswith(">")):

@@ -33,21 +33,14 @@ MOST_CHOICES = 1 << 20      # frames of a window; more, hours of speech, must be
 
 @dataclass
 class StatisticsExtractionComponentPrecomputedIndexes(InFiles):
-    """Range of input rows summed by each output row, and the output row of each input row. Kaldi's class of this name.
-
-    Attributes
-    ----------
-    forward : int32 (outputs, 2), begin and end of the input rows of each output row
-    counts : float32 (outputs,), number of these rows
-    backward : int32 (inputs,), output row of each input row; empty without backward pass
-    """
+    """Input rows that each output row sums, and the output row of each input row. Kaldi's class of this name."""
 
     FIELDS = (Field("<ForwardIndexes>", "integer_pairs", "forward"), Field("<Counts>", "vector", "counts"),
               Field("<BackwardIndexes>", "integer_vector", "backward"))
 
-    forward: np.ndarray
-    counts: np.ndarray
-    backward: np.ndarray
+    forward: np.ndarray     # int32 (outputs, 2), begin and end of the input rows of each output row
+    counts: np.ndarray      # float32 (outputs,), number of these rows
+    backward: np.ndarray    # int32 (inputs,), output row of each input row; empty without backward pass
 
     def check_read(self, reader: TokenReader) -> None:
         check_ranges(reader, "<ForwardIndexes>", self.forward)
@@ -89,8 +82,6 @@ class StatisticsExtractionComponent(Component):
     def output_dim(self) -> int:
         return 1 + (2 if self.include_variance else 1) * self.dim
 
-    # -- indexes ---------------------------------------------------------------------------------------------
-
     def _group_starts(self, indexes: np.ndarray) -> np.ndarray:
         """Return the start time of each index's group, int64 (rows,)."""
         return times_of(indexes) // self.output_period * self.output_period
@@ -127,8 +118,6 @@ class StatisticsExtractionComponent(Component):
                 or need_backprop and len(indexes.backward) != x.shape[0]):
             raise compiled_for_others("the ranges of statistics", x, y)
 
-    # -- computing -------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: StatisticsExtractionComponentPrecomputedIndexes, x: DeviceArray,
                   y: DeviceArray, memo: None) -> None:
         ops.extract_statistics(y, x, indexes.forward)
@@ -141,8 +130,6 @@ class StatisticsExtractionComponent(Component):
             ops.extract_statistics_backprop(dx, x, dy, indexes.backward)
         else:
             ops.copy_rows(dx, dy[:, 1:], indexes.backward, 1.0)
-
-    # -- files and text --------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> StatisticsExtractionComponent:
@@ -168,18 +155,13 @@ class StatisticsExtractionComponent(Component):
 
 @dataclass
 class StatisticsPoolingComponentPrecomputedIndexes(InFiles):
-    """Range of input rows used by each output row, and of output rows using each input row. Kaldi's class of this name.
-
-    Attributes
-    ----------
-    forward : int32 (outputs, 2), begin and end of the input rows of each output row
-    backward : int32 (inputs, 2), begin and end of the output rows that use each input row; empty without backward pass
-    """
+    """Input rows that each output row uses, and output rows that use each input row. Kaldi's class of this name."""
 
     FIELDS = (Field("<ForwardIndexes>", "integer_pairs", "forward"),
               Field("<BackwardIndexes>", "integer_pairs", "backward"))
 
-    forward: np.ndarray
+    forward: np.ndarray    # int32 (outputs, 2), begin and end of the input rows of each output row
+    # int32 (inputs, 2), begin and end of the output rows that use each input row; empty without backward pass
     backward: np.ndarray
 
     def check_read(self, reader: TokenReader) -> None:
@@ -205,10 +187,11 @@ class StatisticsPoolingComponent(Component):
               Field("<NumLogCountFeatures>", "integer", "num_log_count_features"),
               Field("<OutputStddevs>", "boolean", "output_stddevs"),
               Field("<VarianceFloor>", "float32", "variance_floor"))
+    input_dim = 0
 
     def __init__(self, input_dim: int, input_period: int = 1, left_context: int = 0, right_context: int = 0,
                  num_log_count_features: int = 0, output_stddevs: bool = False, variance_floor: float = 1e-10) -> None:
-        self._input_dim = input_dim
+        self.input_dim = input_dim
         self.input_period = input_period
         self.left_context, self.right_context = left_context, right_context
         self.num_log_count_features = num_log_count_features
@@ -223,14 +206,8 @@ class StatisticsPoolingComponent(Component):
         return flags | Properties.BACKPROP_NEEDS_INPUT if self.num_log_count_features == 0 else flags
 
     @property
-    def input_dim(self) -> int:
-        return self._input_dim
-
-    @property
     def output_dim(self) -> int:
-        return self._input_dim - 1 + self.num_log_count_features
-
-    # -- indexes ---------------------------------------------------------------------------------------------
+        return self.input_dim - 1 + self.num_log_count_features
 
     def _on_period(self, indexes: np.ndarray) -> np.ndarray:
         return (indexes[:, 1] % self.input_period == 0) & (indexes[:, 1] != NO_TIME)
@@ -264,8 +241,6 @@ class StatisticsPoolingComponent(Component):
                 or indexes.backward.max(initial=0) > y.shape[0]):
             raise compiled_for_others("the ranges of pooling", x, y)
 
-    # -- computing -------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: StatisticsPoolingComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                   memo: None) -> None:
         ops.pool_statistics(y, x, indexes.forward, self.num_log_count_features, self.output_stddevs,
@@ -281,12 +256,10 @@ class StatisticsPoolingComponent(Component):
             counts = ops.scratch(dy.shape[0], 1)
             ops.set_const(counts, 0.0)
             ops.add_row_ranges(counts, x[:, :1], indexes.forward, 1.0)
-        by_sums = ops.scratch(dy.shape[0], self._input_dim - 1)
+        by_sums = ops.scratch(dy.shape[0], self.input_dim - 1)
         ops.pool_statistics_backprop(by_sums, y if self.output_stddevs else dy, dy, counts,
                                      self.num_log_count_features, self.output_stddevs)
         ops.add_row_ranges(dx[:, 1:], by_sums, indexes.backward, 1.0)
-
-    # -- files and text --------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> StatisticsPoolingComponent:
@@ -294,7 +267,7 @@ class StatisticsPoolingComponent(Component):
                         line.get_int("left-context", -1), line.get_int("right-context", -1),
                         line.get_int("num-log-count-features", 0), line.get_bool("output-stddevs", False),
                         line.get_float("variance-floor", 1e-10))
-        wrong = "input-dim must be positive" if component._input_dim <= 0 else component._fault_of_settings()
+        wrong = "input-dim must be positive" if component.input_dim <= 0 else component._fault_of_settings()
         if wrong:
             raise invalid_initializer(line, cls.__name__, wrong)
         return component
@@ -310,7 +283,7 @@ class StatisticsPoolingComponent(Component):
             return f"num-log-count-features must not be negative, and make an output of 1 to {LARGEST_DIM} dimensions"
         if not 0.0 < self.variance_floor < 1.0:
             return "variance-floor must lie between 0 and 1"
-        if self.output_stddevs and self._input_dim % 2 == 0:
+        if self.output_stddevs and self.input_dim % 2 == 0:
             return "with output-stddevs=true, input-dim must be odd: a count, sums and as many sums of squares"
         return ""
 

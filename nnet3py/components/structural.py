@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
+from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others, copy_if_apart
 from nnet3py.components.fields import LARGEST_DIM, OLDER, Field, Fields, InFiles, as_float32, invalid_initializer
 from nnet3py.components.nonlinear import NonlinearComponent
 from nnet3py.components.updatable import normal, read_config_vector
@@ -15,6 +15,8 @@ from nnet3py.formats.matrices import read_vector
 from nnet3py.index import lookup
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from nnet3py.config_line import ConfigLine
     from nnet3py.io.tokens import TokenReader
     from nnet3py.ops.arrays import DeviceArray
@@ -38,8 +40,7 @@ class NoOpComponent(SameDimComponent):
         self.backprop_scale = as_float32(backprop_scale)
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
-        if x is not y:
-            ops.copy_mat(y, x, 1.0)
+        copy_if_apart(ops, y, x)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
@@ -58,19 +59,21 @@ class NoOpComponent(SameDimComponent):
 class BlockComponent(Component):
     """Base of components whose input consists of blocks with as many columns as the output."""
 
-    FIELDS: ClassVar[Fields] = (Field("<InputDim>", "dim", "_input_dim", "input-dim"),
-                                Field("<OutputDim>", "dim", "_output_dim", "output-dim"))
+    FIELDS: ClassVar[Fields] = (Field("<InputDim>", "dim", "input_dim", "input-dim"),
+                                Field("<OutputDim>", "dim", "output_dim", "output-dim"))
+    FEWEST_BLOCKS = 1       # in config lines
+    input_dim = output_dim = 0
 
     def __init__(self, input_dim: int, output_dim: int) -> None:
-        self._input_dim, self._output_dim = input_dim, output_dim
+        self.input_dim, self.output_dim = input_dim, output_dim
 
-    @property
-    def input_dim(self) -> int:
-        return self._input_dim
-
-    @property
-    def output_dim(self) -> int:
-        return self._output_dim
+    @classmethod
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Self:
+        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
+        if output_dim <= 0 or not cls.FEWEST_BLOCKS * output_dim <= input_dim <= LARGEST_DIM or input_dim % output_dim:
+            raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim, "
+                                      f"{cls.FEWEST_BLOCKS} times as large or more")
+        return cls(input_dim, output_dim)
 
     def check_read(self, reader: TokenReader) -> None:
         if self.input_dim % self.output_dim:
@@ -82,6 +85,7 @@ class ElementwiseProductComponent(BlockComponent):
     """Elementwise product of the input's blocks of ``output_dim`` columns. Kaldi: ElementwiseProductComponent."""
 
     properties = Properties.SIMPLE | Properties.BACKPROP_NEEDS_INPUT
+    FEWEST_BLOCKS = 2
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.multiply_blocks(y, x)
@@ -91,12 +95,6 @@ class ElementwiseProductComponent(BlockComponent):
         if dx is not None:
             ops.multiply_blocks_backprop(dx, x, dy)
 
-    @classmethod
-    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> ElementwiseProductComponent:
-        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
-        if output_dim <= 0 or input_dim <= output_dim or input_dim % output_dim:
-            raise invalid_initializer(line, cls.__name__, "input-dim must be a multiple of output-dim, twice or more")
-        return cls(input_dim, output_dim)
 
 
 class SumBlockComponent(BlockComponent):
@@ -119,21 +117,16 @@ class SumBlockComponent(BlockComponent):
             ops.add_to_blocks(dx, dy, self.block_scale)
 
     @classmethod
-    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> SumBlockComponent:
-        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
-        scale = line.get_float("scale", 1.0)
-        if input_dim <= 0 or output_dim <= 0 or input_dim % output_dim:
-            raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim; the "
-                                      "other key is scale")
-        return cls(input_dim, output_dim, scale)
+    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Self:
+        component = super().from_config(line, rng)
+        component.block_scale = as_float32(line.get_float("scale", 1.0))
+        return component
 
 
 class SumGroupComponent(Component):
     """Sums of groups of consecutive input columns. Kaldi: SumGroupComponent.
 
-    Parameters
-    ----------
-    sizes : int32 (output_dim,), number of columns of each group
+    ``sizes`` : int32 (output_dim,), number of columns of each group.
     """
 
     FIELDS = (Field("<Sizes>", "integer_vector", "sizes"),)
@@ -179,12 +172,10 @@ class SumGroupComponent(Component):
             raise reader.error(f"expected positive group sizes that sum to at most {LARGEST_DIM}")
 
 
-class PermuteComponent(Component):
+class PermuteComponent(SameDimComponent):
     """Permutation of columns: output column i is input column ``column_map[i]``. Kaldi: PermuteComponent.
 
-    Parameters
-    ----------
-    column_map : int32 (dim,), a permutation of 0..dim-1
+    ``column_map`` : int32 (dim,), a permutation of 0..dim-1.
     """
 
     FIELDS = (Field("<ColumnMap>", "integer_vector", "column_map"),)
@@ -192,16 +183,8 @@ class PermuteComponent(Component):
     CONSTANTS = ("column_map", "inverse_map")
 
     def __init__(self, column_map: np.ndarray) -> None:
-        self.column_map = np.ascontiguousarray(column_map, dtype=np.int32)
+        self.column_map, self.dim = np.ascontiguousarray(column_map, dtype=np.int32), len(column_map)
         self.inverse_map = np.argsort(self.column_map).astype(np.int32)
-
-    @property
-    def input_dim(self) -> int:
-        return len(self.column_map)
-
-    @property
-    def output_dim(self) -> int:
-        return len(self.column_map)
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
         ops.copy_cols(y, x, self.column_map)
@@ -235,9 +218,8 @@ class PermuteComponent(Component):
         return cls(column_map)
 
     def info(self, verbose: int = 0) -> str:
-        dim = len(self.column_map)
-        entries = "".join(f"{entry} " for entry in self.column_map[:5]) + ("... " if dim > 5 else "")
-        return f"{type(self).__name__}, dim={dim} , column-map=[ {entries}]"
+        entries = "".join(f"{entry} " for entry in self.column_map[:5]) + ("... " if self.dim > 5 else "")
+        return f"{type(self).__name__}, dim={self.dim} , column-map=[ {entries}]"
 
 
 def _integers(text: str) -> np.ndarray:
@@ -253,7 +235,7 @@ def _is_permutation(column_map: np.ndarray) -> bool:
     return column_map.size > 0 and bool(np.array_equal(np.sort(column_map), np.arange(column_map.size)))
 
 
-class _FixedVectorComponent(Component):
+class _FixedVectorComponent(SameDimComponent):
     """Base of components with a vector that is not trained: ``vector``, float32 (dim,)."""
 
     properties = IN_PLACE
@@ -261,15 +243,7 @@ class _FixedVectorComponent(Component):
     CONFIG_KEY = ""       # key of config lines for the file with the vector
 
     def __init__(self, vector: np.ndarray) -> None:
-        self.vector = np.ascontiguousarray(vector, dtype=np.float32)
-
-    @property
-    def input_dim(self) -> int:
-        return self.vector.size
-
-    @property
-    def output_dim(self) -> int:
-        return self.vector.size
+        self.vector, self.dim = np.ascontiguousarray(vector, dtype=np.float32), vector.size
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
@@ -313,14 +287,13 @@ class FixedBiasComponent(_FixedVectorComponent):
     INFO = ("input-dim", "output-dim", "bias")
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
-        if x is not y:
-            ops.copy_mat(y, x, 1.0)
+        copy_if_apart(ops, y, x)
         ops.add_vec_to_rows(y, self.vector, 1.0, 1.0)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
-        if dx is not None and dx is not dy:
-            ops.copy_mat(dx, dy, 1.0)
+        if dx is not None:
+            copy_if_apart(ops, dx, dy)
 
 
 class PnormComponent(BlockComponent):
@@ -336,12 +309,6 @@ class PnormComponent(BlockComponent):
         if dx is not None:
             ops.pnorm_backprop(dx, x, y, dy)
 
-    @classmethod
-    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> PnormComponent:
-        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
-        if input_dim <= 0 or output_dim <= 0 or input_dim % output_dim:
-            raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim")
-        return cls(input_dim, output_dim)
 
 
 @dataclass
@@ -408,12 +375,3 @@ class DistributeComponent(BlockComponent):
         last_row, last_col = indexes.last_row, indexes.last_col + self.output_dim - 1
         if len(indexes.places) != y.shape[0] or y.shape[0] and (last_row >= x.shape[0] or last_col >= x.shape[1]):
             raise compiled_for_others("a distribution", x, y)
-
-    # -- files and text ----------------------------------------------------------------------------------------------
-
-    @classmethod
-    def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> DistributeComponent:
-        input_dim, output_dim = line.get_int("input-dim", 0), line.get_int("output-dim", 0)
-        if output_dim <= 0 or not 0 < input_dim <= LARGEST_DIM or input_dim % output_dim:
-            raise invalid_initializer(line, cls.__name__, "input-dim must be a positive multiple of output-dim")
-        return cls(input_dim, output_dim)

@@ -20,6 +20,7 @@ from nnet3py.components.updatable import (
     bad_initializer,
     default_rank_in,
     default_rank_out,
+    make_preconditioners,
     normal,
     read_dims,
 )
@@ -75,6 +76,7 @@ class TdnnComponent(UpdatableComponent):
               Field("", "integer", "preconditioner_out.rank", "rank-out"))
     INFO = ("orthonormal-constraint", "time-offsets", "linear-params")
     PRECONDITIONER = {"update_period": UPDATE_PERIOD}
+    FREEZABLE = ("preconditioner_in", "preconditioner_out")
 
     def __init__(self, time_offsets: np.ndarray, linear_params: np.ndarray, bias_params: np.ndarray | None,
                  preconditioner_in: OnlineNaturalGradient, preconditioner_out: OnlineNaturalGradient,
@@ -82,10 +84,8 @@ class TdnnComponent(UpdatableComponent):
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
         self.time_offsets = time_offsets
-        self.linear_params = linear_params
-        self.bias_params = bias_params
-        self.preconditioner_in = preconditioner_in
-        self.preconditioner_out = preconditioner_out
+        self.linear_params, self.bias_params = linear_params, bias_params
+        self.preconditioner_in, self.preconditioner_out = preconditioner_in, preconditioner_out
         self.orthonormal_constraint = orthonormal_constraint
         self.use_natural_gradient = use_natural_gradient
 
@@ -102,11 +102,6 @@ class TdnnComponent(UpdatableComponent):
     @property
     def output_dim(self) -> int:
         return self.linear_params.shape[0]
-
-    def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
-        return self.preconditioner_in, self.preconditioner_out
-
-    # -- indexes -----------------------------------------------------------------------------------------------------
 
     def input_indexes(self, indexes: np.ndarray) -> np.ndarray:
         return at_time_offsets(indexes, self.time_offsets)
@@ -138,8 +133,6 @@ class TdnnComponent(UpdatableComponent):
                 or max(offsets) + last >= x.shape[0]):
             raise compiled_for_others("a TdnnComponent's time offsets", x, y)
 
-    # -- computing ---------------------------------------------------------------------------------------------------
-
     def propagate(self, ops: Ops, indexes: TdnnComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                   memo: None) -> None:
         parts, blocks = _input_parts(indexes, x, y.shape[0]), self._blocks()
@@ -155,10 +148,8 @@ class TdnnComponent(UpdatableComponent):
         if dx is not None:
             for part, weights in zip(_input_parts(indexes, dx, dy.shape[0]), self._blocks(), strict=True):
                 ops.add_mat_mat(part, dy, weights, 1.0, 1.0)
-        if update is None:
-            return
-        assert isinstance(update, TdnnComponent)
-        if update.learning_rate == 0.0:
+        assert update is None or isinstance(update, TdnnComponent)
+        if update is None or update.learning_rate == 0.0:
             return
         parts = _input_parts(indexes, x, dy.shape[0])
         if update.use_natural_gradient and not update.is_gradient:
@@ -178,12 +169,12 @@ class TdnnComponent(UpdatableComponent):
         dim = self.input_dim
         return tuple(self.linear_params[:, i * dim:(i + 1) * dim] for i in range(self.time_offsets.size))
 
-    # -- files and text ----------------------------------------------------------------------------------------------
-
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> Component:
         settings = UpdateSettings.from_config(line)
-        offsets = _parse_offsets(line)
+        offsets = np.array(line.get_ints("time-offsets"), dtype=np.int32)
+        if offsets.size == 0 or len(set(offsets.tolist())) != offsets.size:
+            raise bad_initializer(line, "time-offsets must be given, and none of them twice")
         input_dim, output_dim = read_dims(line)
         spliced_dim = input_dim * offsets.size
         stddev = line.get_float("param-stddev", -1.0)
@@ -194,7 +185,9 @@ class TdnnComponent(UpdatableComponent):
             raise bad_initializer(line, "bias-stddev must not be negative")
         linear = normal(rng, (output_dim, spliced_dim), stddev)
         bias = normal(rng, (output_dim,), bias_stddev, bias_mean) if line.get_bool("use-bias", True) else None
-        inner, outer = _preconditioners_from_config(line, spliced_dim, output_dim)
+        inner, outer = make_preconditioners(
+            line, (default_rank_in(spliced_dim), default_rank_out(output_dim)), ("alpha-in", "alpha-out"),
+            update_period=UPDATE_PERIOD, num_samples_history=line.get_float("num-samples-history", 2000.0))
         return cls(offsets, linear, bias, inner, outer, line.get_float("orthonormal-constraint", 0.0),
                    line.get_bool("use-natural-gradient", True), settings)
 
@@ -246,23 +239,3 @@ def _matched_grid(inputs: np.ndarray, outputs: np.ndarray) -> TimeGrid:
     grid.reorder_in = grid.step_out // grid.step_in
     grid.num_in = -(-grid.num_in // grid.reorder_in) * grid.reorder_in
     return grid
-
-
-def _parse_offsets(line: ConfigLine) -> np.ndarray:
-    offsets = np.array(line.get_ints("time-offsets"), dtype=np.int32)
-    if offsets.size == 0 or len(set(offsets.tolist())) != offsets.size:
-        raise bad_initializer(line, "time-offsets must be given, and none of them twice")
-    return offsets
-
-
-def _preconditioners_from_config(line: ConfigLine, spliced_dim: int,
-                                 output_dim: int) -> tuple[OnlineNaturalGradient, OnlineNaturalGradient]:
-    rank_in, rank_out = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
-    history = line.get_float("num-samples-history", 2000.0)
-    try:
-        return (OnlineNaturalGradient(default_rank_in(spliced_dim) if rank_in < 0 else rank_in, UPDATE_PERIOD,
-                                      history, line.get_float("alpha-in", 4.0)),
-                OnlineNaturalGradient(default_rank_out(output_dim) if rank_out < 0 else rank_out, UPDATE_PERIOD,
-                                      history, line.get_float("alpha-out", 4.0)))
-    except ValueError as error:
-        raise bad_initializer(line, str(error)) from error

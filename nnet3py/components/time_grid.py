@@ -134,15 +134,10 @@ def times_of(indexes: np.ndarray) -> np.ndarray:
 def row_ranges(rows: np.ndarray, of: np.ndarray, first: np.ndarray, last: np.ndarray) -> np.ndarray:
     """Return the range of ``rows`` of each index's sequence with times from ``first`` to ``last``: int32 (len(of), 2).
 
-    Parameters
-    ----------
-    rows : int32 (rows, 3), in the order of ``by_sequence``
-    of : int32 (count, 3), indexes whose n and x give the sequence
-    first, last : int64 (count,), the times
+    Raises CompileError for ``rows`` in another order, or with repetitions.
 
-    Raises
-    ------
-    CompileError : ``rows`` in another order, or with repetitions
+    ``rows`` : int32 (rows, 3), in the order of ``by_sequence``; ``of`` : int32 (count, 3), indexes whose n and x give
+    the sequence; ``first``, ``last`` : int64 (count,), the times.
     """
     lowest = int(rows[:, 1].min(initial=0))
     length = int(rows[:, 1].max(initial=0)) - lowest + 1

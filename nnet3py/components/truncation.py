@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others
+from nnet3py.components.base import Component, Properties, SameDimComponent, compiled_for_others, copy_if_apart
 from nnet3py.components.fields import Field, InFiles, as_float32, fields_info, invalid_initializer, number, significant
 
 if TYPE_CHECKING:
@@ -25,9 +25,7 @@ class ClipGradientComponent(SameDimComponent):
     Self-repair pulls inputs towards ``self_repair_target`` when too many rows are clipped. Kaldi:
     ClipGradientComponent.
 
-    Attributes
-    ----------
-    counters : float64 (4,), whole numbers: clipped rows, all rows, calls in which self-repair acted, calls
+    ``counters`` : float64 (4,), whole numbers: clipped rows, all rows, calls in which self-repair acted, calls.
     """
 
     STATISTICS = ("counters",)
@@ -58,8 +56,7 @@ class ClipGradientComponent(SameDimComponent):
         self.counters = np.zeros(4)
 
     def propagate(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, memo: None) -> None:
-        if x is not y:
-            ops.copy_mat(y, x, 1.0)
+        copy_if_apart(ops, y, x)
 
     def backprop(self, ops: Ops, indexes: None, x: DeviceArray, y: DeviceArray, dy: DeviceArray, memo: None,
                  update: Component | None, dx: DeviceArray | None) -> None:
@@ -88,8 +85,6 @@ class ClipGradientComponent(SameDimComponent):
     def add(self, alpha: float, other: Component) -> None:
         assert isinstance(other, ClipGradientComponent)
         self.counters[:2] = np.trunc(self.counters[:2] + np.float32(alpha) * other.counters[:2])
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> ClipGradientComponent:
@@ -132,9 +127,7 @@ class BackpropTruncationComponent(SameDimComponent):
 
     Kaldi: BackpropTruncationComponent.
 
-    Attributes
-    ----------
-    counters : float64 (4,), clipped rows, zeroed rows, all rows, rows at boundaries
+    ``counters`` : float64 (4,), clipped rows, zeroed rows, all rows, rows at boundaries.
     """
 
     STATISTICS = ("counters",)
@@ -183,8 +176,6 @@ class BackpropTruncationComponent(SameDimComponent):
         ops.truncate_gradient(dx, counters, dy, indexes.zeroing, self.value_scale,
                               self.clipping_threshold or self.NO_LIMIT, self.zeroing_threshold or self.NO_LIMIT,
                               update is not None)
-
-    # -- files and text -------------------------------------------------------------------------------------
 
     @classmethod
     def from_config(cls, line: ConfigLine, rng: np.random.Generator) -> BackpropTruncationComponent:

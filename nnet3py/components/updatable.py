@@ -35,12 +35,7 @@ class UpdateSettings:
 
     @classmethod
     def from_config(cls, line: ConfigLine) -> UpdateSettings:
-        """Read the settings from the four keys of a config line.
-
-        Raises
-        ------
-        ConfigError : a negative value
-        """
+        """Read the settings from the four keys of a config line. Raises ConfigError for a negative value."""
         settings = cls(line.get_float("learning-rate", 0.001), line.get_float("learning-rate-factor", 1.0),
                        line.get_float("max-change", 0.0), line.get_float("l2-regularize", 0.0))
         if not all(value >= 0.0 for value in (settings.learning_rate, settings.learning_rate_factor,
@@ -76,11 +71,14 @@ class UpdatableComponent(Component):
     ----------
     PRECONDITIONER : dict
         Arguments of the preconditioner that are not stored in files.
+    FREEZABLE : tuple of str
+        Attributes with the natural-gradient objects that ``freeze_natural_gradient`` freezes.
     before_freezing : BeforeFreezing or None
         Settings that ``unfreeze`` restores; None if the component was not frozen in this process.
     """
 
     PRECONDITIONER: ClassVar[Values] = {}
+    FREEZABLE: ClassVar[tuple[str, ...]] = ()
     before_freezing: BeforeFreezing | None = None
 
     def __init__(self, settings: UpdateSettings | None = None) -> None:
@@ -90,8 +88,6 @@ class UpdatableComponent(Component):
         self.max_change = settings.max_change
         self.l2_regularize = settings.l2_regularize
         self.is_gradient = settings.is_gradient
-
-    # -- for the trainer ---------------------------------------------------------------------------------------------
 
     def set_underlying_learning_rate(self, rate: float) -> None:
         """Set the learning rate to ``rate`` times the learning-rate factor."""
@@ -138,7 +134,7 @@ class UpdatableComponent(Component):
 
     def preconditioners(self) -> tuple[OnlineNaturalGradient, ...]:
         """Return the natural-gradient objects that ``freeze_natural_gradient`` freezes."""
-        return ()
+        return tuple(getattr(self, name) for name in self.FREEZABLE)
 
     def freeze_natural_gradient(self, freeze: bool) -> None:
         """Stop (or with ``freeze`` false resume) the updates of the natural-gradient estimates."""
@@ -167,8 +163,6 @@ class UpdatableComponent(Component):
         for value in self.parameters().values():
             value[...] = vector[start:start + value.size].reshape(value.shape)
             start += value.size
-
-    # -- files and text ----------------------------------------------------------------------------------------------
 
     @classmethod
     def from_fields(cls, reader: TokenReader, values: Values) -> Self:
@@ -243,9 +237,7 @@ def default_rank_out(output_dim: int) -> int:
 def initial_weights(line: ConfigLine, rng: np.random.Generator, extra_columns: int) -> np.ndarray:
     """Return the matrix in the file of key ``matrix``, or a random one of ``output-dim`` x ``input-dim``.
 
-    Parameters
-    ----------
-    extra_columns : 1 if the matrix of a file has the bias as its last column, else 0; ignored for a random matrix
+    ``extra_columns`` : 1 if the matrix of a file has the bias as its last column, else 0; ignored for a random matrix.
 
     Returns
     -------
@@ -276,17 +268,25 @@ def read_dims(line: ConfigLine) -> tuple[int, int]:
 
 def preconditioners_from_config(line: ConfigLine, input_dim: int,
                                 output_dim: int) -> tuple[OnlineNaturalGradient, OnlineNaturalGradient]:
-    """Return the preconditioners of a layer's input and output; a negative rank stands for the default rank."""
-    rank_in, rank_out = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
-    period = line.get_int("update-period", 4)
-    history, alpha = line.get_float("num-samples-history", 2000.0), line.get_float("alpha", 4.0)
-    rank_in = default_rank_in(input_dim) if rank_in < 0 else rank_in
-    rank_out = default_rank_out(output_dim) if rank_out < 0 else rank_out
+    """Return the preconditioners of a layer's input and output, with the keys of affine components."""
+    return make_preconditioners(line, (default_rank_in(input_dim), default_rank_out(output_dim)),
+                                update_period=line.get_int("update-period", 4),
+                                num_samples_history=line.get_float("num-samples-history", 2000.0))
+
+
+def make_preconditioners(line: ConfigLine, default_ranks: tuple[int, int], alphas: tuple[str, str] = ("alpha", "alpha"),
+                         **settings: Any) -> tuple[OnlineNaturalGradient, OnlineNaturalGradient]:
+    """Return the preconditioners of a layer's input and output; negative ranks stand for the default ranks.
+
+    ``alphas`` are the keys of the two alphas, ``settings`` other arguments of both preconditioners.
+    """
+    ranks = line.get_int("rank-in", -1), line.get_int("rank-out", -1)
     try:
-        return (OnlineNaturalGradient(rank_in, period, history, alpha),
-                OnlineNaturalGradient(rank_out, period, history, alpha))
+        inner, outer = (OnlineNaturalGradient(default if rank < 0 else rank, alpha=line.get_float(key, 4.0), **settings)
+                        for rank, default, key in zip(ranks, default_ranks, alphas, strict=True))
     except ValueError as error:
         raise bad_initializer(line, str(error)) from error
+    return inner, outer
 
 
 LINEAR_AND_BIAS = (Field("<LinearParams>", "matrix", "linear_params", "linear-params"),

@@ -27,6 +27,7 @@ from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError, within
 from nnet3py.graphs.grammar_fst import FIRST_LABEL, LEAVES, GrammarFst
 from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.lattices.structures import types_of
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_text import read_fst_file
 from nnet3py.transducers.state_graphs import enlarged
@@ -34,21 +35,16 @@ from nnet3py.transducers.state_graphs import enlarged
 _LAYOUT, _GRAPH_LOOPS = "nnet3py.decoding.layout", "nnet3py.decoding.graph_loops"
 _find_free_arcs = Loop(_GRAPH_LOOPS, "find_free_arcs", "u4* i4* i8 i8 u1[] i4[,]", [_LAYOUT])
 
-_LOOKAHEAD_LOOPS, _LOOKAHEAD_USES = "nnet3py.decoding.lookahead_loops", [_LAYOUT, _GRAPH_LOOPS,
-                                                                         "nnet3py.engine.inline"]
-_COMPOSED = "i8* f4* i4* i4* i8 i4* f4*"            # keys, potentials, ranges, table, states
-_G = "u4* f4* i4* i4* f4* i4* i8 i8 f4* i4* i4* f8* f8"
-_compose = Loop(_LOOKAHEAD_LOOPS, "expand", f"u4* f4* i4* f4* {_G} i4* i4* i8 u1* u1* {_COMPOSED} i8 i4* f4* i8 i8* "
-                                            "i4* i8", _LOOKAHEAD_USES)
-_add_composed_state = Loop(_LOOKAHEAD_LOOPS, "add_state", f"f4* u4* f4* u1* {_COMPOSED} i8* i8 i8 f4 i8 i8",
-                           _LOOKAHEAD_USES)
+_USES = [_LAYOUT, _GRAPH_LOOPS, "nnet3py.lattices.structures"]
+_LOOKAHEAD_LOOPS, _LOOKAHEAD_USES = "nnet3py.decoding.lookahead_loops", [*_USES, "nnet3py.engine.inline"]
+_COMPOSITION = types_of(layout.Hcl, layout.Grammar, layout.Composed)
+_compose = Loop(_LOOKAHEAD_LOOPS, "expand", f"{_COMPOSITION} i4* i8", _LOOKAHEAD_USES)
+_add_composed_state = Loop(_LOOKAHEAD_LOOPS, "add_state", f"{_COMPOSITION} i8 i8 f4 i8 i8", _LOOKAHEAD_USES)
 
-_GRAMMAR_LOOPS, _GRAMMAR_USES = "nnet3py.decoding.grammar_loops", [_LAYOUT, _GRAPH_LOOPS,
-                                                                   "nnet3py.graphs.grammar_fst"]
-_EXPANDED = "i8[] i4[] i4[,] f4[,]"          # keys, table, states
-_expand_grammar = Loop(_GRAMMAR_LOOPS, "expand", f"u4* f4* i4* f4* i4[] i4[] i8[] {_EXPANDED} i4[,] f4[,] i4[,] i4[] "
-                                                 "i8[] i4[]", _GRAMMAR_USES)
-_add_grammar_state = Loop(_GRAMMAR_LOOPS, "add_state", f"f4* {_EXPANDED} i8[] i8", _GRAMMAR_USES)
+_GRAMMAR_LOOPS, _GRAMMAR_USES = "nnet3py.decoding.grammar_loops", [*_USES, "nnet3py.graphs.grammar_fst"]
+_EXPANSION = types_of(layout.Parts, layout.Expanded)
+_expand_grammar = Loop(_GRAMMAR_LOOPS, "expand", f"{_EXPANSION} i4[]", _GRAMMAR_USES)
+_add_grammar_state = Loop(_GRAMMAR_LOOPS, "add_state", f"{_EXPANSION} i8", _GRAMMAR_USES)
 _rebuild_instances = Loop(_GRAMMAR_LOOPS, "rebuild_instances", "i4[,] i4[] i8", _GRAMMAR_USES)
 
 _FIRST_COMPOSED = 20_000        # states near the start: they take 0.05 s and 10 MB
@@ -60,6 +56,8 @@ _LARGEST_TABLE = 1 << 31        # states or arcs: their numbers have 31 bits
 
 class LookaheadGraph:
     """HCL and G, to be composed while decoding. Immutable; decoders share it and each composes states of its own.
+
+    Raises ShapeError for labels or costs that no decoder can use, or a cycle without transition-ids.
 
     Parameters
     ----------
@@ -74,10 +72,6 @@ class LookaheadGraph:
     lookahead : Lookahead, HCL
     grammar : GrammarTables, G
     pdfs, num_columns : as in :class:`~nnet3py.decoding.decoding_graph.DecodingGraph`
-
-    Raises
-    ------
-    ShapeError : labels or costs that no decoder can use, or a cycle without transition-ids
     """
 
     def __init__(self, lookahead: Lookahead, grammar: Fst | GrammarTables, disambig: Iterable[int],
@@ -291,9 +285,10 @@ class ComposedGraph(LazyGraph):
         super().__init__(graph.pdfs, graph.num_columns, most_arcs)
         self._graph = graph
         hcl = graph.lookahead
-        self._hcl = (address(hcl.states), address(hcl.states), address(hcl.arcs), address(hcl.arcs))
-        self._g = graph.grammar.arguments()
-        self._reach = (address(hcl.spans), address(hcl.intervals), hcl.final_label, address(graph.traits))
+        states, arcs = address(hcl.states), address(hcl.arcs)
+        self._hcl = layout.Hcl(states, states, arcs, arcs, address(hcl.spans), address(hcl.intervals), hcl.final_label,
+                               address(graph.traits), address(graph.is_disambig))
+        self._g = graph.grammar.for_loops()
         self.start = self._add_start()
 
     def _add_start(self) -> int:
@@ -301,19 +296,16 @@ class ComposedGraph(LazyGraph):
         return self._add(key, 0, np.float32(0.0), 0, 0)
 
     def _add(self, key: int, label: int, potential: np.float32, first: int, end: int) -> int:
-        return int(_add_composed_state(self._hcl[0], *self._g[:2], self._reach[-1], *self._pools(),
-                                       address(self._counts), key, label, potential, first, end))
+        return int(_add_composed_state(*self._hcl, *self._g, *self._made(), key, label, potential, first, end))
 
-    def _pools(self) -> tuple[int, ...]:
-        states = address(self._states)
-        return (address(self._keys), address(self._potentials), address(self._ranges), address(self._table),
-                len(self._table) - 1, states, states)
+    def _made(self) -> layout.Composed:
+        states, arcs = address(self._states), address(self._arcs)
+        return layout.Composed(address(self._keys), address(self._potentials), address(self._ranges),
+                               address(self._table), len(self._table) - 1, states, states, len(self._states), arcs,
+                               arcs, len(self._arcs), address(self._counts))
 
     def _expand(self, wanted: np.ndarray) -> int:
-        arcs = address(self._arcs)
-        return int(_compose(*self._hcl, *self._g, *self._reach, address(self._graph.is_disambig), *self._pools(),
-                            len(self._states), arcs, arcs, len(self._arcs), address(self._counts), address(wanted),
-                            len(wanted)))
+        return int(_compose(*self._hcl, *self._g, *self._made(), address(wanted), len(wanted)))
 
 
 # -- G of phrases ------------------------------------------------------------------------------------------------------
@@ -382,6 +374,8 @@ def bigram_grammar(phrases: Sequence[Sequence[int]]) -> Fst:
 class GrammarGraph:
     """The graphs of a grammar in one table. Immutable; decoders share it and each expands states of its own.
 
+    Raises ShapeError for labels or costs that no decoder can use, or a cycle without transition-ids.
+
     Parameters
     ----------
     grammar : GrammarFst
@@ -394,10 +388,6 @@ class GrammarGraph:
     states, arcs : int32 (states, 5) and (arcs, 4), the tables of all graphs, one after the other
     starts : int32 (graphs,), start states, the top graph's first; -1: an empty graph
     graph_of : int32, the graph of each user-defined nonterminal; -1: none
-
-    Raises
-    ------
-    ShapeError : labels or costs that no decoder can use, or a cycle without transition-ids
     """
 
     def __init__(self, grammar: GrammarFst, model: TransitionModel | None) -> None:
@@ -467,7 +457,7 @@ class ExpandedGrammar(LazyGraph):
         super().__init__(graph.pdfs, graph.num_columns, most_arcs)
         self._graph = graph
         states, arcs = address(graph.states), address(graph.arcs)
-        self._tables = (states, states, arcs, arcs, graph.starts, graph.graph_of, graph.settings)
+        self._parts = layout.Parts(states, states, arcs, arcs, graph.starts, graph.graph_of, graph.settings)
         self._instances = np.zeros((_FIRST_INSTANCES, layout.INSTANCE_WORDS), dtype=np.int32)
         self._instance_table = np.full(4 * _FIRST_INSTANCES, -1, dtype=np.int32)
         self._counts[layout.NUM_INSTANCES] = 1                # the top graph's
@@ -477,14 +467,14 @@ class ExpandedGrammar(LazyGraph):
         return self._add(int(self._graph.starts[0]), 0, np.float32(0.0), 0, 0)
 
     def _add(self, key: int, label: int, potential: np.float32, first: int, end: int) -> int:
-        return int(_add_grammar_state(self._tables[0], *self._pools(), self._counts, key))
+        return int(_add_grammar_state(*self._parts, *self._made(), key))
 
-    def _pools(self) -> tuple[np.ndarray, ...]:
-        return self._keys, self._table, self._states, self._states.view(np.float32)
+    def _made(self) -> layout.Expanded:
+        return layout.Expanded(self._keys, self._table, self._states, self._states.view(np.float32), self._arcs,
+                               self._arcs.view(np.float32), self._instances, self._instance_table, self._counts)
 
     def _expand(self, wanted: np.ndarray) -> int:
-        return int(_expand_grammar(*self._tables, *self._pools(), self._arcs, self._arcs.view(np.float32),
-                                   self._instances, self._instance_table, self._counts, wanted))
+        return int(_expand_grammar(*self._parts, *self._made(), wanted))
 
     def _make_room(self, status: int) -> None:
         if status == layout.MORE_INSTANCES:

@@ -45,16 +45,9 @@ def as_nonterminal(grammar: Fst, words: SymbolTable) -> Fst:
 
 
 def word_loop(words: SymbolTable, names: Iterable[str] | None = None, penalty: float = 0.0) -> Fst:
-    """Return a grammar of all sequences of words, in which words are equally probable.
+    """Return a grammar of all sequences of words (of ``names``, or all of the table), equally probable.
 
-    Parameters
-    ----------
-    names : the words that may occur; None: all words of the table
-    penalty : cost (nats) that is added for each word
-
-    Raises
-    ------
-    FormatError : a word that the table lacks, or no words
+    ``penalty`` (nats) is added for each word. Raises FormatError for a word that the table lacks, or no words.
     """
     numbers = [words[name] for name in (grammar_words(words) if names is None else names)]
     if not numbers:
@@ -104,16 +97,12 @@ class Ngram:
     def estimate(cls, sentences: Iterable[Sequence[str]], order: int, vocabulary: Iterable[str] = ()) -> Ngram:
         """Estimate a model by Witten-Bell smoothing, interpolated down to a uniform distribution.
 
-        After a history h that was seen c times, with t different words, P(w | h) = (c(h w) + t P(w | shorter)) /
-        (c + t).
+        After a history h that was seen c times, with t different words, P(w | h) = (c(h w) + t P(w | shorter)) / (c +
+        t). Raises UsageError for no text, or an order below 1.
 
         Parameters
         ----------
         vocabulary : words that get a probability even if they do not occur
-
-        Raises
-        ------
-        UsageError : no text, or an order below 1
         """
         if order < 1:
             raise UsageError(f"the order of an n-gram model must be 1 or more, not {order}")
@@ -161,11 +150,8 @@ class Ngram:
 def ngram_fst(model: Ngram, words: SymbolTable) -> Fst:
     """Return the grammar G of a model: an acceptor except for ``#0`` : epsilon on back-off arcs.
 
-    N-grams with words that the table lacks are left out, with a warning that counts them.
-
-    Raises
-    ------
-    FormatError : no n-gram is left, or the table has no ``#0`` although the model backs off
+    N-grams with words that the table lacks are left out, with a warning that counts them. Raises FormatError if no
+    n-gram is left, or the table has no ``#0`` although the model backs off.
     """
     ids = _ids(words)
     return _grammar(ngram_arpa(model, ids), words, ids)
@@ -262,11 +248,7 @@ def mixture(models: Sequence[tuple[Ngram, float]]) -> Ngram:
     """Interpolate models linearly to one back-off model: P = sum of weight * P. SRILM: ``ngram -mix-lm``.
 
     The result has the n-grams of all models; other probabilities come from back-off, whose factors make the
-    probabilities after a history sum to 1.
-
-    Raises
-    ------
-    UsageError : weights that do not sum to 1
+    probabilities after a history sum to 1. Raises UsageError for weights that do not sum to 1.
     """
     if not math.isclose(sum(weight for _, weight in models), 1.0):
         raise UsageError("expected weights of language models that sum to 1, found "

@@ -8,70 +8,39 @@ number is subtracted from the cost.
 """
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
 
 from nnet3py.decoding import layout
 from nnet3py.decoding.graph_loops import place_of
+from nnet3py.decoding.layout import Expanded, Parts
 from nnet3py.engine.inline import inline
 from nnet3py.graphs.grammar_fst import FIRST_LABEL
+from nnet3py.lattices.structures import by_arrays
 
 _INFINITY = np.float32(np.inf)
 _BEGIN, _END, _REENTER, _USER = 1, 2, 3, 4              # added to the offset
 
 
-class Graphs(NamedTuple):
-    """The graphs of a grammar: attributes of ``composed_graphs.GrammarGraph``."""
-
-    states: Any
-    state_costs: Any
-    arcs: Any
-    arc_costs: Any
-    starts: np.ndarray
-    graph_of: np.ndarray
-    settings: np.ndarray
-
-
-class Made(NamedTuple):
-    """States, arcs and instances made so far, and the hash tables of states and instances."""
-
-    keys: np.ndarray
-    table: np.ndarray
-    states: np.ndarray
-    state_costs: np.ndarray
-    arcs: np.ndarray
-    arc_costs: np.ndarray
-    instances: np.ndarray
-    instance_table: np.ndarray
-    counts: np.ndarray
-
-
-def expand(g_states: Any, g_state_costs: Any, g_arcs: Any, g_arc_costs: Any, starts: np.ndarray, graph_of: np.ndarray,
-           settings: np.ndarray, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
-           arcs: np.ndarray, arc_costs: np.ndarray, instances: np.ndarray, instance_table: np.ndarray,
-           counts: np.ndarray, wanted: np.ndarray) -> int:
+@by_arrays
+def expand(graphs: Parts, made: Expanded, wanted: np.ndarray) -> int:
     """Make the arcs of states in ``wanted`` that have none yet; return DONE, the array to enlarge, or an error.
 
     ``counts[PLACE]`` is the position in ``wanted``, from which a further call continues.
     """
-    graphs = Graphs(g_states, g_state_costs, g_arcs, g_arc_costs, starts, graph_of, settings)
-    made = Made(keys, table, states, state_costs, arcs, arc_costs, instances, instance_table, counts)
-    while counts[layout.PLACE] < len(wanted):
-        state = np.int64(wanted[counts[layout.PLACE]])
-        if states[state, layout.NUM_ARCS] == -1:
+    while made.counts[layout.PLACE] < len(wanted):
+        state = np.int64(wanted[made.counts[layout.PLACE]])
+        if made.states[state, layout.NUM_ARCS] == -1:
             status = _expand_one(graphs, made, state)
             if status != layout.DONE:
                 return status
-        counts[layout.PLACE] += 1
+        made.counts[layout.PLACE] += 1
     return layout.DONE
 
 
-def add_state(g_state_costs: Any, keys: np.ndarray, table: np.ndarray, states: np.ndarray, state_costs: np.ndarray,
-              counts: np.ndarray, key: int) -> int:
+@by_arrays
+def add_state(graphs: Parts, made: Expanded, key: int) -> int:
     """Return the number of the state of a key; a new state is added, for which there must be room."""
-    made = Made(keys, table, states, state_costs, states, state_costs, states, table, counts)
-    return _state_of(g_state_costs, made, key)
+    return _state_of(graphs, made, key)
 
 
 def rebuild_instances(instances: np.ndarray, instance_table: np.ndarray, count: int) -> None:
@@ -85,7 +54,7 @@ def rebuild_instances(instances: np.ndarray, instance_table: np.ndarray, count: 
 
 
 @inline
-def _state_of(g_state_costs: Any, made: Made, key: int) -> int:
+def _state_of(graphs: Parts, made: Expanded, key: int) -> int:
     place = place_of(made.keys, made.table, np.int64(len(made.table) - 1), key, np.int64(0))
     if made.table[place] < 0:
         state = made.counts[layout.NUM_STATES]
@@ -93,7 +62,7 @@ def _state_of(g_state_costs: Any, made: Made, key: int) -> int:
         made.table[place], made.keys[2 * state], made.keys[2 * state + 1] = state, key, 0
         final = _INFINITY
         if key >> 32 == 0:                                   # only the top graph can end
-            final = g_state_costs[(key & 0xFFFFFFFF) * layout.STATE_WORDS + layout.FINAL]
+            final = graphs.state_costs[(key & 0xFFFFFFFF) * layout.STATE_WORDS + layout.FINAL]
         made.state_costs[state, layout.FINAL] = final
         made.states[state, layout.FIRST_ARC], made.states[state, layout.NUM_ARCS] = 0, -1
         made.states[state, layout.NUM_EPSILONS] = 1
@@ -117,7 +86,7 @@ def _instance_place(instances: np.ndarray, table: np.ndarray, graph: int, caller
 
 
 @inline
-def _instance_of(made: Made, graph: int, caller: int, back: int) -> int:
+def _instance_of(made: Expanded, graph: int, caller: int, back: int) -> int:
     """Return the number of an instance; a new one is added."""
     place = _instance_place(made.instances, made.instance_table, graph, caller, back)
     if made.instance_table[place] < 0:
@@ -131,7 +100,7 @@ def _instance_of(made: Made, graph: int, caller: int, back: int) -> int:
 
 
 @inline
-def _arc_of(graphs: Graphs, state: int, label: int) -> int:
+def _arc_of(graphs: Parts, state: int, label: int) -> int:
     """Return the position in ``graphs.arcs`` of a state's arc with an input label; -1 if there is none."""
     first = np.int64(graphs.states[state * layout.STATE_WORDS + layout.FIRST_ARC])
     for arc in range(first, first + np.int64(graphs.states[state * layout.STATE_WORDS + layout.NUM_ARCS])):
@@ -141,8 +110,8 @@ def _arc_of(graphs: Graphs, state: int, label: int) -> int:
 
 
 @inline
-def _add_arc(graphs: Graphs, made: Made, state: int, key: int, label: int, output: int, cost: float) -> None:
-    to = _state_of(graphs.state_costs, made, key)
+def _add_arc(graphs: Parts, made: Expanded, state: int, key: int, label: int, output: int, cost: float) -> None:
+    to = _state_of(graphs, made, key)
     arc = made.counts[layout.NUM_MADE_ARCS]
     made.counts[layout.NUM_MADE_ARCS] += 1
     made.arcs[arc, layout.ARC_INPUT], made.arcs[arc, layout.ARC_OUTPUT] = label, output
@@ -152,7 +121,7 @@ def _add_arc(graphs: Graphs, made: Made, state: int, key: int, label: int, outpu
 
 
 @inline
-def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
+def _cross(graphs: Parts, made: Expanded, state: int, arc: int) -> int:
     """Add the arc that replaces an arc with a nonterminal or #nonterm_end; return DONE or the error."""
     instance, counts = made.keys[2 * state] >> 32, made.counts
     offset, multiple = graphs.settings[0], graphs.settings[1]
@@ -185,7 +154,7 @@ def _cross(graphs: Graphs, made: Made, state: int, arc: int) -> int:
 
 
 @inline
-def _expand_one(graphs: Graphs, made: Made, state: int) -> int:
+def _expand_one(graphs: Parts, made: Expanded, state: int) -> int:
     """Make all arcs of a state; if there is no room, make none and return the array to enlarge."""
     key, counts = made.keys[2 * state], made.counts
     instance, words = (key >> 32) << 32, (key & 0xFFFFFFFF) * layout.STATE_WORDS

@@ -35,6 +35,9 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
                transition_scale: float = 1.0, self_loop_scale: float = SELF_LOOP_SCALE) -> Fst:
     """Make the decoding graph HCLG, from transition-ids to words, with self-loops.
 
+    Raises Nnet3Error if kaldifst is missing, no sentence of the grammar is possible with the lexicon, the grammar
+    cannot be determinized, or tree and model have other phones than the lexicon.
+
     Parameters
     ----------
     lang : Lang, the lexicon
@@ -42,11 +45,6 @@ def make_graph(lang: Lang, grammar: Fst, tree: ContextDependency, model: Transit
     tree, model : decision tree and transition model of the acoustic model
     transition_scale : factor of the costs of transitions that are not self-loops
     self_loop_scale : factor of the costs of self-loops, and of not taking them; 1.0 for chain models
-
-    Raises
-    ------
-    Nnet3Error : kaldifst is missing; no sentence of the grammar is possible with the lexicon; the grammar cannot be
-        determinized; tree and model have other phones than the lexicon
     """
     names, phones_graph = lang.nonterminals, _lexicon_and_grammar(lang, grammar)
     if names is None:
@@ -101,14 +99,12 @@ def make_training_graph(lexicon: Fst, words: Fst, tree: ContextDependency, model
                         disambig: Collection[int] = (), options: TrainingGraphOptions | None = None) -> Fst:
     """Make the training graph of one utterance, with self-loops. Kaldi: ``compile-train-graphs``.
 
+    Raises Nnet3Error if the lexicon has no phones for the words, or other phones than the model.
+
     Parameters
     ----------
     lexicon : Fst, L, or L_disambig with its ``disambig`` phones
     words : Fst, the transcript: one sequence of words (:func:`word_line`), or alternatives with costs
-
-    Raises
-    ------
-    Nnet3Error : the lexicon has no phones for the words, or other phones than the model
     """
     options = options or TrainingGraphOptions()
     graph = from_openfst(compose(lexicon, words))
@@ -205,7 +201,8 @@ def phone_loop(model: TransitionModel, names: Mapping[int, str] | None = None, *
 
     Without a tree, each HMM state of a phone may have any pdf that the model has for it in some context, the same pdf
     for as long as the state lasts. With a tree, pdfs are those of the phones beside it. Phones whose HMMs have the same
-    pdfs are treated as the first of them.
+    pdfs are treated as the first of them. Raises UsageError for ``phone_lm`` without a tree, or with a penalty;
+    Nnet3Error for a tree or an acceptor of another model.
 
     Parameters
     ----------
@@ -215,11 +212,6 @@ def phone_loop(model: TransitionModel, names: Mapping[int, str] | None = None, *
     self_loop_scale : factor of the costs of taking and of not taking self-loops
     tree : decision tree of the model
     phone_lm : Fst, an acceptor of phones, such as the phone_lm.fst of chain training; needs the tree
-
-    Raises
-    ------
-    UsageError : ``phone_lm`` without a tree, or with a penalty
-    Nnet3Error : a tree or an acceptor of another model
     """
     phones = _phones_with_distinct_pdfs(model)
     if phone_lm is not None and (tree is None or insertion_penalty):

@@ -46,19 +46,13 @@ _FIRST_TOKENS, _FIRST_LINKS, _FIRST_FRAMES, _FIRST_STACK = 1 << 12, 1 << 13, 1 <
 
 
 class BestPath(NamedTuple):
-    """The best path of a decoder through the frames so far.
+    """The best path of a decoder through the frames so far."""
 
-    Attributes
-    ----------
-    inputs, outputs : int32 (arcs,), transition-ids and numbers of words; 0: none
-    weights : float32 (arcs, 2), graph and acoustic costs
-    final_cost : cost of the graph's final state at the end; 0 if not requested, or not final
-    """
-
+    # inputs, outputs: int32 (arcs,), transition-ids and numbers of words; 0: none
     inputs: NDArray[np.int32]
     outputs: NDArray[np.int32]
-    weights: NDArray[np.float32]
-    final_cost: float
+    weights: NDArray[np.float32]  # float32 (arcs, 2), graph and acoustic costs
+    final_cost: float             # cost of the graph's final state at the end; 0 if not requested, or not final
 
     @property
     def words(self) -> NDArray[np.int32]:
@@ -322,8 +316,11 @@ class LatticeDecoder:
         ----------
         use_final : whether final costs are added, if a final state is reached; otherwise all states at the end are
             final
-        num_frames : number of frames of the lattice, whose last states are final with the cost of the best path from
-            there on; None: all frames
+        num_frames : number of frames, for determinizing a lattice in parts; None: all frames. The last states are final
+            with their extra cost (of the best path through them to an active state, relative to the best path to
+            that active state) minus the cost of the best path to them; ``use_final`` has no effect. Costs of paths are
+            not those of whole utterances, but a beam keeps the paths that the search has kept. Kaldi:
+            LatticeIncrementalDecoder
         """
         num_tokens, num_links = (int(self._counts[i]) for i in (layout.NUM_TOKENS, layout.NUM_LINKS))
         position = np.empty(num_tokens, dtype=np.int32)
@@ -413,16 +410,14 @@ class Decoded:
 class Decoder:
     """A decoder of whole utterances, one after the other. Each thread needs its own; they can share the graph.
 
+    Raises ShapeError for a graph whose input labels are not transition-ids of the model; UsageError for invalid
+    options.
+
     Parameters
     ----------
     graph : as for :class:`LatticeDecoder`, or an FST
     model : TransitionModel, whose transition-ids are the graph's input labels
     options : DecoderOptions, beams and limits of the search; None: Kaldi's defaults
-
-    Raises
-    ------
-    ShapeError : a graph whose input labels are not transition-ids of the model
-    UsageError : invalid options
     """
 
     def __init__(self, graph: Graph | Fst, model: TransitionModel,

@@ -78,11 +78,7 @@ def _least_extra(search: Tokens, token: int) -> tuple[float, bool]:
 
 @inline
 def _prune_links(search: Tokens, frame: int, delta: float) -> tuple[bool, bool]:
-    """Prune the links of a frame's tokens.
-
-    Returns
-    -------
-    Whether extra costs changed by more than ``delta``, and whether links were dropped.
+    """Prune the links of a frame's tokens; return whether extra costs changed by more than ``delta``, and links fell.
     """
     first, end, costs = search.frames[frame, layout.FIRST_TOKEN], _end(search, frame), search.token_costs
     costs_changed, lost, again = False, False, True

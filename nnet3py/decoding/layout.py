@@ -10,12 +10,17 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from nnet3py.lattices.structures import (
+    ByteAddress,
     Float32Address,
     Float32Rows,
     Float32s,
+    Float64,
+    Float64Address,
     Int32Address,
     Int32Rows,
     Int32s,
+    Int64,
+    Int64Address,
     Int64Rows,
     Int64s,
     UInt32Address,
@@ -96,3 +101,88 @@ class Table(NamedTuple):
     used: Int32s
     order: Int32s
     stack: Int32s
+
+
+# -- graphs expanded while decoding ------------------------------------------------------------------------------------
+
+
+class Hcl(NamedTuple):
+    """HCL: addresses of its tables, of the labels that can come next (``lookahead.Lookahead``), and of states' traits.
+
+    ``is_disambig`` marks the input labels that are treated as epsilons.
+    """
+
+    states: UInt32Address
+    state_costs: Float32Address
+    arcs: Int32Address
+    arc_costs: Float32Address
+    spans: Int32Address
+    intervals: Int32Address
+    final_label: Int64
+    traits: ByteAddress
+    is_disambig: ByteAddress
+
+
+class Grammar(NamedTuple):
+    """G: the address of the table of its states, and the other fields of ``lookahead.GrammarTables``."""
+
+    states: UInt32Address
+    state_costs: Float32Address
+    labels: Int32Address
+    outputs: Int32Address
+    costs: Float32Address
+    nexts: Int32Address
+    stride: Int64
+    is_ngram: Int64
+    backoffs: Float32Address
+    context_words: Int32Address
+    children: Int32Address
+    sums: Float64Address
+    shift: Float64
+
+
+class Composed(NamedTuple):
+    """Composed states and arcs so far: addresses, and the sizes of the arrays.
+
+    ``keys`` has two numbers for each state, its states in HCL and G with the flag, and its label; ``ranges`` has, for
+    states with the flag, the range of G's arcs whose labels can come next; ``mask`` is the size of ``table`` minus 1.
+    """
+
+    keys: Int64Address
+    potentials: Float32Address
+    ranges: Int32Address
+    table: Int32Address
+    mask: Int64
+    states: Int32Address
+    state_costs: Float32Address
+    room: Int64
+    arcs: Int32Address
+    arc_costs: Float32Address
+    arc_room: Int64
+    counts: Int64Address
+
+
+class Parts(NamedTuple):
+    """The graphs of a grammar: attributes of ``composed_graphs.GrammarGraph``."""
+
+    states: UInt32Address
+    state_costs: Float32Address
+    arcs: Int32Address
+    arc_costs: Float32Address
+    starts: Int32s
+    graph_of: Int32s
+    settings: Int64s
+
+
+class Expanded(NamedTuple):
+    """States, arcs and instances of a grammar expanded so far, and the hash tables of states and instances."""
+
+    keys: Int64s
+    table: Int32s
+    states: Int32Rows
+    state_costs: Float32Rows
+    arcs: Int32Rows
+    arc_costs: Float32Rows
+    instances: Int32Rows
+    instance_table: Int32s
+    counts: Int64s

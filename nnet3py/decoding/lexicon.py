@@ -96,16 +96,13 @@ class Silence:
 def read_lexicon(rxfilename: str, has_probabilities: bool | None = None) -> list[Pronunciation]:
     """Read a lexicon, lines ``WORD PHONE ...`` or ``WORD PROBABILITY PHONE ...``.
 
-    If a pronunciation occurs twice, a warning is logged and the first one is used.
+    If a pronunciation occurs twice, a warning is logged and the first one is used. Raises FormatError for a line
+    without phones, a reserved word, or an invalid probability.
 
     Parameters
     ----------
     has_probabilities : whether lines have probabilities; None: they do if the second field of every line is a number
         above 0 and at most 1, and phones follow
-
-    Raises
-    ------
-    FormatError : a line without phones, a reserved word, or an invalid probability
     """
     rows = [(number, line.split()) for number, line in enumerate(read_text(rxfilename).split("\n"), 1) if line.strip()]
     if not rows:
@@ -195,6 +192,9 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
               nonterminals: Sequence[str] = (), before_words: Sequence[str] | None = None) -> Lang:
     """Make the symbol tables and transducers of a lexicon.
 
+    Raises FormatError for a phone that the table lacks; UsageError for a probability of silence outside 0 to 1, or an
+    invalid or repeated name of a nonterminal.
+
     Parameters
     ----------
     lexicon : pronunciations, as of :func:`read_lexicon`
@@ -202,11 +202,6 @@ def make_lang(lexicon: Sequence[Pronunciation], phones: SymbolTable | None = Non
     silence : Silence, a phone that may stand before and after every word
     nonterminals : names such as ``#nonterm:contacts``, which stand for graphs inserted while decoding
     before_words : the phones that may come before a word; None: all
-
-    Raises
-    ------
-    FormatError : a phone that the table lacks
-    UsageError : a probability of silence outside 0 to 1; an invalid or repeated name of a nonterminal
     """
     if not 0.0 <= silence.probability < 1.0 or silence.probability and not silence.phone:
         raise UsageError("expected a probability of silence from 0 to less than 1, and a silence phone if it is not "
@@ -252,11 +247,8 @@ def _lexicon_fst(lexicon: Sequence[Pronunciation], words: SymbolTable, phones: S
                  nonterminals: tuple[Sequence[str], Sequence[str]]) -> Fst:
     """Return L_disambig or, if ``numbers`` is None, L.
 
-    Parameters
-    ----------
-    numbers : the number of each pronunciation's disambiguation symbol, 0 for none
-    of_silence : number of the disambiguation symbol after silence
-    nonterminals : names of the nonterminals, and of the phones that may come before a word
+    ``numbers`` are those of the pronunciations' disambiguation symbols, 0 for none; ``of_silence`` that after silence;
+    ``nonterminals`` names of the nonterminals, and of the phones that may come before a word.
     """
     graph = GraphBuilder()
     if silence.probability == 0.0:
@@ -397,18 +389,9 @@ class UnknownWordError(Nnet3Error):
 class TextPhones:
     """A function from words to phones with random pronunciations and silences, for end-to-end training.
 
-    Parameters
-    ----------
-    lexicon : pronunciations; those of a word are drawn by their probabilities
-    phones : SymbolTable, numbers of the phones
-    silence : RandomSilence
-    unknown_word : replacement of words that the lexicon lacks; empty: such words are errors
-    seed : int, seed of all random choices
-
-    Raises
-    ------
-    FormatError : a phone that the table lacks
-    UsageError : invalid probabilities; an ``unknown_word`` that the lexicon lacks
+    The pronunciations of a word are drawn by their probabilities. Words that the lexicon lacks are replaced by
+    ``unknown_word``; if that is empty, they are errors. ``seed`` is that of all random choices. Raises FormatError for
+    a phone that the table lacks; UsageError for invalid probabilities, or an ``unknown_word`` that the lexicon lacks.
     """
 
     def __init__(self, lexicon: Iterable[Pronunciation], phones: SymbolTable,

@@ -47,28 +47,21 @@ class Lookahead:
     """HCL, a graph from transition-ids to labels of words, with look-ahead data.
 
     Labels are numbered so that those that can come next from a state form few intervals.
-
-    Attributes
-    ----------
-    start : the start state
-    states, arcs : int32 (states, 5) and (arcs, 4), tables as in OpenFst's ``const`` files
-    spans : int32 (states, 2), the half-open interval of labels that can come next; if there are several, -1 and the
-        index in ``intervals`` of the first
-    intervals : int32, for each state the number of intervals (two words) and its intervals, sorted and disjoint, as in
-        OpenFst's files
-    final_label : int, the label in intervals for the end of a path
-    label_of_word : int32, the label of each word; None: unknown
-    takes_words : whether the output labels were words before; then the input labels of G must be words
     """
 
-    start: int
+    start: int                               # the start state
+    # states, arcs: int32 (states, 5) and (arcs, 4), tables as in OpenFst's ``const`` files
     states: np.ndarray
     arcs: np.ndarray
+    # int32 (states, 2), the half-open interval of labels that can come next; if there are several, -1 and the index in
+    # ``intervals`` of the first
     spans: np.ndarray
+    # int32, for each state the number of intervals (two words) and its intervals, sorted and disjoint, as in OpenFst's
+    # files
     intervals: np.ndarray
-    final_label: int
-    label_of_word: np.ndarray | None = None
-    takes_words: bool = False
+    final_label: int                         # the label in intervals for the end of a path
+    label_of_word: np.ndarray | None = None  # int32, the label of each word; None: unknown
+    takes_words: bool = False  # whether the output labels were words before; then the input labels of G must be words
 
     @classmethod
     def of_fst(cls, hcl: Fst) -> Lookahead:
@@ -173,10 +166,8 @@ def write_lookahead(writer: TokenWriter, hcl: Fst) -> np.ndarray:
 def find_components(states: np.ndarray, arcs: np.ndarray) -> tuple[np.ndarray, int, np.ndarray]:
     """Find the strongly connected components of a graph without its arcs with output labels; renumber output labels.
 
-    Returns
-    -------
-    int32 (states,), the component of each state; the number of components; int32, new numbers from 1 for the output
-    labels that occur, with their count at index 0
+    Return int32 (states,), the component of each state; the number of components; int32, new numbers from 1 for the
+    output labels that occur, with their count at index 0.
     """
     size = len(states)
     labels = np.zeros(int(arcs[:, layout.ARC_OUTPUT].max(initial=0)) + 1, dtype=np.int32)
@@ -261,39 +252,29 @@ def _read_pairs(reader: TokenReader) -> np.ndarray:
 
 
 
-
 @dataclass(frozen=True, eq=False)
 class GrammarTables:
-    """G with the arcs of each state sorted by label, as memory addresses of arrays for the loops.
+    """G with the arcs of each state sorted by label, as memory addresses of arrays for the loops."""
 
-    Attributes
-    ----------
-    start : the start state
-    states : int32 (states, 5), columns as in ``layout.py``
-    labels, outputs, costs, nexts : addresses of the arcs' labels (of HCL), words, costs and next states
-    stride : distance of successive arcs in 32-bit words. 4: a table of arcs, those without labels first; 1: an n-gram
-        model, with an array for each property of arcs that have labels, whose next states are found by histories
-    backoffs, context_words : for an n-gram model, addresses of the states' back-off costs and of the oldest words of
-        their histories
-    children : for an n-gram model, int32 (states + 1,), the first state whose history is one word longer; else empty
-    sums : float64 (arcs,), running sums of ``exp(shift - cost)`` over each state's arcs with labels
-    shift : the least cost of an arc, so that sums do not underflow
-    arrays : the owner of the memory at the addresses: the table of arcs, or the n-gram model
-    """
-
-    start: int
-    states: np.ndarray
+    start: int          # the start state
+    states: np.ndarray  # int32 (states, 5), columns as in ``layout.py``
+    # labels, outputs, costs, nexts: addresses of the arcs' labels (of HCL), words, costs and next states
     labels: int
     outputs: int
     costs: int
     nexts: int
+    # distance of successive arcs in 32-bit words. 4: a table of arcs, those without labels first; 1: an n-gram model,
+    # with an array for each property of arcs that have labels, whose next states are found by histories
     stride: int
+    # backoffs, context_words: for an n-gram model, addresses of the states' back-off costs and of the oldest words of
+    # their histories
     backoffs: int
     context_words: int
+    # for an n-gram model, int32 (states + 1,), the first state whose history is one word longer; else empty
     children: np.ndarray
-    sums: np.ndarray
-    shift: float
-    arrays: Any
+    sums: np.ndarray    # float64 (arcs,), running sums of ``exp(shift - cost)`` over each state's arcs with labels
+    shift: float        # the least cost of an arc, so that sums do not underflow
+    arrays: Any         # the owner of the memory at the addresses: the table of arcs, or the n-gram model
 
     @classmethod
     def read(cls, rxfilename: str | os.PathLike[str]) -> GrammarTables:
@@ -364,11 +345,12 @@ class GrammarTables:
         """Return G as an FST."""
         return self.arrays.to_fst() if self.is_ngram else _fst_of(self.start, self.states, self.arrays)
 
-    def arguments(self) -> tuple[Any, ...]:
-        """Return the values of the fields of ``lookahead_loops.Grammar``, as arguments of compiled functions."""
-        return (address(self.states), address(self.states), self.labels, self.outputs, self.costs, self.nexts,
-                self.stride, int(self.is_ngram), self.backoffs, self.context_words, address(self.children),
-                address(self.sums), self.shift)
+    def for_loops(self) -> layout.Grammar:
+        """Return the tables as an argument of compiled functions."""
+        states = address(self.states)
+        return layout.Grammar(states, states, self.labels, self.outputs, self.costs, self.nexts, self.stride,
+                              int(self.is_ngram), self.backoffs, self.context_words, address(self.children),
+                              address(self.sums), self.shift)
 
 
 def _check_size(start: int, num_states: int) -> None:

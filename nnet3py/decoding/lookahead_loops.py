@@ -24,68 +24,13 @@ import numpy as np
 
 from nnet3py.decoding import layout
 from nnet3py.decoding.graph_loops import first_place, place_of
+from nnet3py.decoding.layout import Composed, Grammar, Hcl
 from nnet3py.engine.inline import address, bring, inline
+from nnet3py.lattices.structures import by_arrays
 
 _INFINITY = np.float32(np.inf)
 _LEAST_PART = 1.0e-11          # part of a running sum above which a difference of two sums is precise enough
 _MANY = 64                     # words above which labels are checked for following each other
-
-
-class Tables(NamedTuple):
-    """The tables of a graph's states and arcs, laid out as in ``layout.py``."""
-
-    states: Any
-    state_costs: Any
-    arcs: Any
-    arc_costs: Any
-
-
-class Grammar(NamedTuple):
-    """G: the table of its states (``layout.py``), and the other fields of ``lookahead.GrammarTables``."""
-
-    states: Any
-    state_costs: Any
-    labels: Any
-    outputs: Any
-    costs: Any
-    nexts: Any
-    stride: int
-    is_ngram: int
-    backoffs: Any
-    context_words: Any
-    children: Any
-    sums: Any
-    shift: float
-
-
-class Reach(NamedTuple):
-    """Labels that can come next from each state of HCL (``lookahead.Lookahead``), and its traits (``layout.py``)."""
-
-    spans: Any
-    intervals: Any
-    final_label: int
-    traits: Any
-
-
-class Made(NamedTuple):
-    """Composed states and arcs so far, and the sizes of their arrays.
-
-    ``keys`` has two numbers for each state, its states in HCL and G with the flag, and its label; ``ranges`` has, for
-    states with the flag, the range of G's arcs whose labels can come next; ``mask`` is the size of ``table`` minus 1.
-    """
-
-    keys: Any
-    potentials: Any
-    ranges: Any
-    table: Any
-    mask: int
-    states: Any
-    state_costs: Any
-    room: int
-    arcs: Any
-    arc_costs: Any
-    arc_room: int
-    counts: Any
 
 
 class Words(NamedTuple):
@@ -101,47 +46,36 @@ class Words(NamedTuple):
     is_dense: bool
 
 
-def expand(hcl_states: Any, hcl_state_costs: Any, hcl_arcs: Any, hcl_arc_costs: Any, g_states: Any, g_state_costs: Any,
-           g_labels: Any, g_outputs: Any, g_costs: Any, g_nexts: Any, stride: int, is_ngram: int, backoffs: Any,
-           context_words: Any, children: Any, sums: Any, shift: float, spans: Any, intervals: Any, final_label: int,
-           traits: Any, is_disambig: Any, keys: Any, potentials: Any, ranges: Any, table: Any, mask: int, states: Any,
-           state_costs: Any, room: int, arcs: Any, arc_costs: Any, arc_room: int, counts: Any, wanted: Any,
-           num_wanted: int) -> int:
+@by_arrays
+def expand(hcl: Hcl, g: Grammar, made: Composed, wanted: Any, num_wanted: int) -> int:
     """Make the arcs of states in ``wanted`` that have none yet; return DONE, or the array to enlarge.
 
     ``counts[PLACE]`` is the position in ``wanted``, from which a further call continues.
     """
-    hcl = Tables(hcl_states, hcl_state_costs, hcl_arcs, hcl_arc_costs)
-    g = Grammar(g_states, g_state_costs, g_labels, g_outputs, g_costs, g_nexts, stride, is_ngram, backoffs,
-                context_words, children, sums, shift)
-    reach = Reach(spans, intervals, final_label, traits)
-    made = Made(keys, potentials, ranges, table, mask, states, state_costs, room, arcs, arc_costs, arc_room, counts)
-    while counts[layout.PLACE] < num_wanted:
-        _bring_ahead(hcl, g, reach, made, wanted, num_wanted)
-        state = np.int64(wanted[counts[layout.PLACE]])
-        if states[state * layout.STATE_WORDS + layout.NUM_ARCS] == -1:
-            status = _expand_one(hcl, g, reach, made, is_disambig, state)
+    while made.counts[layout.PLACE] < num_wanted:
+        _bring_ahead(hcl, g, made, wanted, num_wanted)
+        state = np.int64(wanted[made.counts[layout.PLACE]])
+        if made.states[state * layout.STATE_WORDS + layout.NUM_ARCS] == -1:
+            status = _expand_one(hcl, g, made, state)
             if status != layout.DONE:
                 return status
-        counts[layout.PLACE] += 1
+        made.counts[layout.PLACE] += 1
     return np.int64(layout.DONE)
 
 
-def add_state(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: Any, keys: Any, potentials: Any,
-              ranges: Any, table: Any, mask: int, states: Any, state_costs: Any, counts: Any, key: int, label: int,
-              potential: float, first: int, end: int) -> int:
+@by_arrays
+def add_state(hcl: Hcl, g: Grammar, made: Composed, key: int, label: int, potential: float, first: int,
+              end: int) -> int:
     """Return the number of a composed state; a new one is added, for which there must be room.
 
     ``first`` and ``end`` are the range of G's arcs whose labels can come next.
     """
-    made = Made(keys, potentials, ranges, table, mask, states, state_costs, 0, states, state_costs, 0, counts)
-    return _state_of(hcl_state_costs, g_states, g_state_costs, traits, made, key, label, potential, first, end)
+    return _state_of(hcl, g, made, key, label, potential, first, end)
 
 
 @inline
-def _state_of(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: Any, made: Made, key: int, label: int,
-              potential: float, first: int, end: int) -> int:
-    """Return the number of a composed state; a new one is added."""
+def _state_of(hcl: Hcl, g: Grammar, made: Composed, key: int, label: int, potential: float, first: int,
+              end: int) -> int:
     place = place_of(made.keys, made.table, made.mask, key, label)
     if made.table[place] < 0:
         state = np.int64(made.counts[layout.NUM_STATES])
@@ -150,19 +84,19 @@ def _state_of(hcl_state_costs: Any, g_states: Any, g_state_costs: Any, traits: A
         made.keys[2 * state], made.keys[2 * state + 1], made.potentials[state] = key, label, potential
         made.ranges[2 * state], made.ranges[2 * state + 1] = first, end
         left, right, final = key >> 32, (key & 0xFFFFFFFF) >> 1, _INFINITY
-        if label == 0 and traits[left] & layout.CAN_END:
-            final = (hcl_state_costs[left * layout.STATE_WORDS + layout.FINAL]
-                     + g_state_costs[right * layout.STATE_WORDS + layout.FINAL]) - potential
+        if label == 0 and hcl.traits[left] & layout.CAN_END:
+            final = (hcl.state_costs[left * layout.STATE_WORDS + layout.FINAL]
+                     + g.state_costs[right * layout.STATE_WORDS + layout.FINAL]) - potential
         words = state * layout.STATE_WORDS
         made.state_costs[words + layout.FINAL] = final
         made.states[words + layout.FIRST_ARC], made.states[words + layout.NUM_ARCS] = 0, -1
-        backs_off = key & 1 == 0 and label == 0 and g_states[right * layout.STATE_WORDS + layout.NUM_EPSILONS] != 0
-        made.states[words + layout.NUM_EPSILONS] = backs_off or traits[left] & layout.HAS_FREE_ARCS != 0
+        backs_off = key & 1 == 0 and label == 0 and g.states[right * layout.STATE_WORDS + layout.NUM_EPSILONS] != 0
+        made.states[words + layout.NUM_EPSILONS] = backs_off or hcl.traits[left] & layout.HAS_FREE_ARCS != 0
     return np.int64(made.table[place])
 
 
 @inline
-def _bring_ahead(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any, num_wanted: int) -> None:
+def _bring_ahead(hcl: Hcl, g: Grammar, made: Composed, wanted: Any, num_wanted: int) -> None:
     """Prefetch the memory of the states to come, each step of indirection some states before it is needed."""
     place = np.int64(made.counts[layout.PLACE])
     if place + 12 < num_wanted:
@@ -184,7 +118,7 @@ def _bring_ahead(hcl: Tables, g: Grammar, reach: Reach, made: Made, wanted: Any,
         count = np.int64(hcl.states[left * layout.STATE_WORDS + layout.NUM_ARCS])
         for arc in range(first, first + min(count, np.int64(8))):
             after = np.int64(hcl.arcs[arc * layout.ARC_WORDS + layout.ARC_NEXT])
-            bring(address(reach.spans) + 8 * after)
+            bring(address(hcl.spans) + 8 * after)
             bring(address(made.table) + 4 * first_place(made.mask, _key(after, (key & 0xFFFFFFFF) >> 1, True), 0))
 
 
@@ -211,24 +145,11 @@ def _some_words(g: Grammar, state_first: int, first: int, end: int) -> Words:
 
 
 @inline
-def _first_at_least(g: Grammar, words: Words, first: int, label: int) -> int:
-    """Return the first arc from ``first`` on whose label is ``label`` or greater (galloping search)."""
-    end = words.end
-    if first >= end or g.labels[first * g.stride] >= label:
-        return first
-    if words.is_dense:
-        guess = first + (label - np.int64(g.labels[first * g.stride]))
-        if guess < end and g.labels[guess * g.stride] == label and g.labels[(guess - 1) * g.stride] < label:
-            return guess
-    step = np.int64(1)
-    while first + step < end and g.labels[(first + step) * g.stride] < label:
-        first += step
-        step *= 2
-    end = min(end, first + step)
-    first += 1
+def _bisect(values: Any, at: int, step: int, first: int, end: int, least: int) -> int:
+    """Return the first i from ``first`` on for which ``values[at + step * i]``, ascending, is ``least`` or more."""
     while first < end:
         middle = (first + end) // 2
-        if g.labels[middle * g.stride] < label:
+        if values[at + step * middle] < least:
             first = middle + 1
         else:
             end = middle
@@ -236,18 +157,36 @@ def _first_at_least(g: Grammar, words: Words, first: int, label: int) -> int:
 
 
 @inline
+def _gallop(values: Any, at: int, step: int, first: int, end: int, least: int) -> int:
+    """Return what :func:`_bisect` returns, quickly if it is not far from ``first``."""
+    if first >= end or values[at + step * first] >= least:
+        return first
+    jump = np.int64(1)
+    while first + jump < end and values[at + step * (first + jump)] < least:
+        first += jump
+        jump *= 2
+    return _bisect(values, at, step, first + 1, min(end, first + jump), least)
+
+
+@inline
+def _first_at_least(g: Grammar, words: Words, first: int, label: int) -> int:
+    """Return the first arc from ``first`` on whose label is ``label`` or greater."""
+    if first >= words.end or g.labels[first * g.stride] >= label:
+        return first
+    if words.is_dense:
+        guess = first + (label - np.int64(g.labels[first * g.stride]))
+        if guess < words.end and g.labels[guess * g.stride] == label and g.labels[(guess - 1) * g.stride] < label:
+            return guess
+    return _gallop(g.labels, np.int64(0), g.stride, first, words.end, label)
+
+
+@inline
 def _child(g: Grammar, state: int, word: int) -> int:
     """Return the state whose history is that of ``state`` with ``word`` before it; -1 if there is none."""
-    first, end = np.int64(g.children[state]), np.int64(g.children[state + 1])
-    last = end
-    while first < end:
-        middle = (first + end) // 2
-        if g.context_words[middle] < word:
-            first = middle + 1
-        else:
-            end = middle
-    if first < last and g.context_words[first] == word:
-        return first
+    end = np.int64(g.children[state + 1])
+    child = _bisect(g.context_words, np.int64(0), np.int64(1), np.int64(g.children[state]), end, word)
+    if child < end and g.context_words[child] == word:
+        return child
     return np.int64(-1)
 
 
@@ -293,48 +232,34 @@ def _sum_of(g: Grammar, state_first: int, first: int, end: int) -> float:
 
 
 @inline
-def _interval_after(reach: Reach, at: int, first: int, size: int, label: int) -> int:
-    """Return the first interval, from number ``first`` on, that ends after ``label`` (galloping search).
+def _interval_after(hcl: Hcl, at: int, first: int, size: int, label: int) -> int:
+    """Return the first interval, from number ``first`` on, that ends after ``label``.
 
-    The ``size`` intervals begin at index ``at`` of ``reach.intervals``.
+    The ``size`` intervals begin at index ``at`` of ``hcl.intervals``.
     """
-    if first >= size or reach.intervals[at + 2 * first + 1] > label:
-        return first
-    step = np.int64(1)
-    while first + step < size and reach.intervals[at + 2 * (first + step) + 1] <= label:
-        first += step
-        step *= 2
-    end = min(size, first + step)
-    first += 1
-    while first < end:
-        middle = (first + end) // 2
-        if reach.intervals[at + 2 * middle + 1] <= label:
-            first = middle + 1
-        else:
-            end = middle
-    return first
+    return _gallop(hcl.intervals, at + 1, np.int64(2), first, size, label + 1)
 
 
 @inline
-def _can_produce(reach: Reach, state: int, label: int) -> bool:
+def _can_produce(hcl: Hcl, state: int, label: int) -> bool:
     """Return whether ``label`` can come next from a state of HCL."""
-    low, high = np.int64(reach.spans[2 * state]), np.int64(reach.spans[2 * state + 1])
+    low, high = np.int64(hcl.spans[2 * state]), np.int64(hcl.spans[2 * state + 1])
     if low < 0:
-        at, size = high, np.int64(reach.intervals[high - 2])
-        interval = _interval_after(reach, at, np.int64(0), size, label)
+        at, size = high, np.int64(hcl.intervals[high - 2])
+        interval = _interval_after(hcl, at, np.int64(0), size, label)
         if interval == size:
             return False
-        low, high = np.int64(reach.intervals[at + 2 * interval]), np.int64(reach.intervals[at + 2 * interval + 1])
+        low, high = np.int64(hcl.intervals[at + 2 * interval]), np.int64(hcl.intervals[at + 2 * interval + 1])
     return low <= label < high
 
 
 @inline
-def _words_ahead(g: Grammar, reach: Reach, left: int, words: Words) -> tuple[int, int, float]:
+def _words_ahead(g: Grammar, hcl: Hcl, left: int, words: Words) -> tuple[int, int, float]:
     """Find the arcs of G among ``words`` whose labels can come next from state ``left`` of HCL.
 
     Return the first of them and the one after the last (both -1 if there is none), and their summed probability.
     """
-    low, high = np.int64(reach.spans[2 * left]), np.int64(reach.spans[2 * left + 1])
+    low, high = np.int64(hcl.spans[2 * left]), np.int64(hcl.spans[2 * left + 1])
     lowest, highest, total = np.int64(-1), np.int64(-1), 0.0
     if low >= 0:
         first = _first_at_least(g, words, words.first, low)
@@ -343,12 +268,12 @@ def _words_ahead(g: Grammar, reach: Reach, left: int, words: Words) -> tuple[int
             lowest, highest, total = first, after, _sum_of(g, words.state_first, first, after)
         return lowest, highest, total
     at, interval, arc = high, np.int64(0), words.first
-    size = np.int64(reach.intervals[at - 2])
+    size = np.int64(hcl.intervals[at - 2])
     while interval < size:
-        arc = _first_at_least(g, words, arc, np.int64(reach.intervals[at + 2 * interval]))
+        arc = _first_at_least(g, words, arc, np.int64(hcl.intervals[at + 2 * interval]))
         if arc >= words.end:
             break
-        high = np.int64(reach.intervals[at + 2 * interval + 1])
+        high = np.int64(hcl.intervals[at + 2 * interval + 1])
         label = np.int64(g.labels[arc * g.stride])
         if label < high:
             after = _first_at_least(g, words, arc, high)
@@ -359,7 +284,7 @@ def _words_ahead(g: Grammar, reach: Reach, left: int, words: Words) -> tuple[int
             arc = after
             interval += 1
         else:
-            interval = _interval_after(reach, at, interval, size, label)
+            interval = _interval_after(hcl, at, interval, size, label)
     return lowest, highest, total
 
 
@@ -372,10 +297,10 @@ def _key(left: int, right: int, after_epsilon: bool) -> int:
 
 
 @inline
-def _add_arc(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, key: int, pushed: int, potential: float,
+def _add_arc(hcl: Hcl, g: Grammar, made: Composed, state: int, key: int, pushed: int, potential: float,
              first: int, end: int, label: int, output: int, cost: float) -> None:
     """Add an arc from a composed state; its target, given by ``key`` to ``end``, is added if it is new."""
-    to = _state_of(hcl.state_costs, g.states, g.state_costs, reach.traits, made, key, pushed, potential, first, end)
+    to = _state_of(hcl, g, made, key, pushed, potential, first, end)
     arc = np.int64(made.counts[layout.NUM_MADE_ARCS])
     made.counts[layout.NUM_MADE_ARCS] = arc + 1
     at = arc * layout.ARC_WORDS
@@ -386,7 +311,7 @@ def _add_arc(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, key:
 
 
 @inline
-def _has_room(made: Made, most: int) -> int:
+def _has_room(made: Composed, most: int) -> int:
     """Return DONE if there is room for ``most`` more arcs and states, else the array to enlarge."""
     num_states = np.int64(made.counts[layout.NUM_STATES]) + most
     if np.int64(made.counts[layout.NUM_MADE_ARCS]) + most > made.arc_room:
@@ -397,14 +322,14 @@ def _has_room(made: Made, most: int) -> int:
 
 
 @inline
-def _expand_one(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
+def _expand_one(hcl: Hcl, g: Grammar, made: Composed, state: int) -> int:
     """Make all arcs of a state; if there is no room, make none and return the array to enlarge."""
     first_made = np.int64(made.counts[layout.NUM_MADE_ARCS])
     made.states[state * layout.STATE_WORDS + layout.NUM_EPSILONS] = 0
     if made.keys[2 * state + 1] != 0:
-        status = _expand_pushed(hcl, g, reach, made, is_disambig, state)
+        status = _expand_pushed(hcl, g, made, state)
     else:
-        status = _expand_plain(hcl, g, reach, made, is_disambig, state)
+        status = _expand_plain(hcl, g, made, state)
     if status != layout.DONE:
         made.counts[layout.NUM_MADE_ARCS] = first_made
         return status
@@ -414,7 +339,7 @@ def _expand_one(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: 
 
 
 @inline
-def _expand_pushed(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
+def _expand_pushed(hcl: Hcl, g: Grammar, made: Composed, state: int) -> int:
     """Make the arcs of a state with a label that G has accepted and HCL has not output yet."""
     key, pushed = made.keys[2 * state], made.keys[2 * state + 1]
     left, right = key >> 32, (key & 0xFFFFFFFF) >> 1
@@ -428,19 +353,19 @@ def _expand_pushed(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambi
         after, to_label, to_key = np.int64(hcl.arcs[arc + layout.ARC_NEXT]), np.int64(0), key
         if output == pushed:
             to_key = _key(after, right, False)
-        elif output == 0 and (count == 1 or _can_produce(reach, after, pushed)):
+        elif output == 0 and (count == 1 or _can_produce(hcl, after, pushed)):
             to_key, to_label = _key(after, right, (key & 1) != 0), pushed
         else:
             continue
-        if is_disambig[label]:
+        if hcl.is_disambig[label]:
             label = np.int64(0)
-        _add_arc(hcl, g, reach, made, state, to_key, to_label, np.float32(0.0), 0, 0, label, 0,
+        _add_arc(hcl, g, made, state, to_key, to_label, np.float32(0.0), 0, 0, label, 0,
                  hcl.arc_costs[arc + layout.ARC_COST])
     return status
 
 
 @inline
-def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig: Any, state: int) -> int:
+def _expand_plain(hcl: Hcl, g: Grammar, made: Composed, state: int) -> int:
     """Make the arcs of a state in which HCL has output all labels that G has accepted."""
     key = made.keys[2 * state]
     left, right, after_epsilon = key >> 32, (key & 0xFFFFFFFF) >> 1, (key & 1) != 0
@@ -455,7 +380,7 @@ def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig
     for arc in range(first * layout.ARC_WORDS, (first + count) * layout.ARC_WORDS, layout.ARC_WORDS):
         label, output = np.int64(hcl.arcs[arc + layout.ARC_INPUT]), np.int64(hcl.arcs[arc + layout.ARC_OUTPUT])
         cost, after = hcl.arc_costs[arc + layout.ARC_COST], np.int64(hcl.arcs[arc + layout.ARC_NEXT])
-        if is_disambig[label]:
+        if hcl.is_disambig[label]:
             label = np.int64(0)
         if output != 0:
             from_arc = _first_at_least(g, words, words.first, output)
@@ -464,16 +389,16 @@ def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig
             if status != layout.DONE:
                 return status
             for g_arc in range(from_arc, to_arc):
-                _add_arc(hcl, g, reach, made, state, _key(after, _next_state(g, right, g_arc), False), 0,
+                _add_arc(hcl, g, made, state, _key(after, _next_state(g, right, g_arc), False), 0,
                          np.float32(0.0), 0, 0, label, np.int64(g.outputs[g_arc * g.stride]),
                          cost + g.costs[g_arc * g.stride])
         elif not nothing_but_backoff:
             status = _has_room(made, 1)
             if status != layout.DONE:
                 return status
-            lowest, highest, total = _words_ahead(g, reach, after, words)
+            lowest, highest, total = _words_ahead(g, hcl, after, words)
             potential, to_key, pushed, word = _INFINITY, _key(after, right, True), np.int64(0), np.int64(0)
-            if final != _INFINITY and _can_produce(reach, after, np.int64(reach.final_label)):
+            if final != _INFINITY and _can_produce(hcl, after, np.int64(hcl.final_label)):
                 potential = final
             if highest - lowest == 1 and potential == _INFINITY:
                 to_key = _key(after, _next_state(g, right, lowest), True)
@@ -483,12 +408,12 @@ def _expand_plain(hcl: Tables, g: Grammar, reach: Reach, made: Made, is_disambig
             elif total > 0.0:
                 potential = min(potential, np.float32(g.shift - np.log(total)))
             if potential != _INFINITY:
-                _add_arc(hcl, g, reach, made, state, to_key, pushed, potential, lowest, highest, label, word, cost)
-    return status if after_epsilon else _add_backoffs(hcl, g, reach, made, state, left, right)
+                _add_arc(hcl, g, made, state, to_key, pushed, potential, lowest, highest, label, word, cost)
+    return status if after_epsilon else _add_backoffs(hcl, g, made, state, left, right)
 
 
 @inline
-def _add_backoffs(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int, left: int, right: int) -> int:
+def _add_backoffs(hcl: Hcl, g: Grammar, made: Composed, state: int, left: int, right: int) -> int:
     """Add the back-off arcs (without label) of G's state."""
     words = right * layout.STATE_WORDS
     first, count = np.int64(g.states[words + layout.FIRST_ARC]), np.int64(g.states[words + layout.NUM_EPSILONS])
@@ -497,10 +422,10 @@ def _add_backoffs(hcl: Tables, g: Grammar, reach: Reach, made: Made, state: int,
         return status
     if g.is_ngram != 0:
         key = _key(left, np.int64(g.states[words + layout.PARENT]), False)
-        _add_arc(hcl, g, reach, made, state, key, 0, np.float32(0.0), 0, 0, 0, 0, g.backoffs[right])
+        _add_arc(hcl, g, made, state, key, 0, np.float32(0.0), 0, 0, 0, 0, g.backoffs[right])
         return status
     for arc in range(first * g.stride, (first + count) * g.stride, g.stride):
-        _add_arc(hcl, g, reach, made, state, _key(left, np.int64(g.nexts[arc]), False), 0, np.float32(0.0), 0, 0, 0,
+        _add_arc(hcl, g, made, state, _key(left, np.int64(g.nexts[arc]), False), 0, np.float32(0.0), 0, 0, 0,
                  np.int64(g.outputs[arc]), g.costs[arc])
     return status
 

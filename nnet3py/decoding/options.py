@@ -1,15 +1,13 @@
 """Options of decoding and of training graphs. Light."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 NO_LIMIT = 2147483647              # max-active without a limit
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class DecoderOptions:
     """Beams and limits of the decoder's search; costs include the acoustic scale. Kaldi: LatticeFasterDecoderConfig.
 
@@ -40,7 +38,7 @@ class DecoderOptions:
                              f"{self.prune_interval}, {self.beam_delta:g}, {self.hash_ratio:g}")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class TrainingGraphOptions:
     """Options of training graphs; alignment can add the costs of transitions. Kaldi: TrainingGraphCompiler."""
 

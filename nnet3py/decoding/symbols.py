@@ -28,6 +28,8 @@ _SHOWN = 5              # names in a message
 class SymbolTable(metaclass=AdvisingType):
     """A symbol table: names with their numbers; number 0 is epsilon.
 
+    Raises FormatError for a name that occurs twice, or a number 0 that is not epsilon.
+
     Parameters
     ----------
     names : the name of each number
@@ -38,10 +40,6 @@ class SymbolTable(metaclass=AdvisingType):
     ----------
     ids : dict of str, int, the number of each name
     names : dict of int, str, the name of each number
-
-    Raises
-    ------
-    FormatError : a name that occurs twice, or a number 0 that is not epsilon
     """
 
     _FROM_FILE: ClassVar[str] = "SymbolTable.read('words.txt') reads a file"
@@ -217,17 +215,7 @@ MARKS = ("<", "[", "#", "!")  # first characters of symbols that are no words: <
 
 
 class Spelling:
-    """The spelling of a model's words: in small or capital letters, without punctuation.
-
-    Parameters
-    ----------
-    words : SymbolTable, the model's words
-    more : words of another lexicon
-
-    Attributes
-    ----------
-    known : set of str, the words, without symbols such as ``<unk>``
-    """
+    """The spelling of a model's words, and of ``more`` words: in small or capital letters, without punctuation."""
 
     def __init__(self, words: SymbolTable, more: Iterable[str] = ()) -> None:
         self.known = {word for word in grammar_words(words) if not word.startswith(MARKS)} | set(more)

@@ -235,9 +235,7 @@ def _pairs(references: Text | Iterable[Text] | Mapping[str, Text],
 def words_of(text: Text) -> list[str]:
     """Return the words of an utterance, a list of words or a string, which is split at white space.
 
-    Raises
-    ------
-    UsageError : other types
+    Raises UsageError for other types.
     """
     if isinstance(text, str):
         return text.split()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -40,10 +41,8 @@ class SupervisionSplitter:
     lattice : lattice of the same frames; the labels of its arcs are transition-ids or epsilons
     weight : weight of the pieces in the objective
 
-    Raises
-    ------
-    ShapeError : alignment or lattice are empty, differ in length, or have transition-ids that the model does not have
-    LatticeError : the lattice has no path of finite cost, or a cycle
+    Raises ShapeError if alignment or lattice are empty, differ in length, or have transition-ids that the model does
+    not have; LatticeError if the lattice has no path of finite cost, or a cycle.
     """
 
     def __init__(self, options: SplittingOptions, model: TransitionModel, alignment: np.ndarray, lattice: Fst,
@@ -116,7 +115,8 @@ class SupervisionSplitter:
         frames = state_times(piece)[piece.sources].astype(np.int64)
         keys = frames * self._model.num_pdfs + self._model.transition_id_to_pdf[piece.input_labels]
         _, first, which = np.unique(keys, return_index=True, return_inverse=True)
-        return _relabeled(piece, piece.input_labels[first[which.reshape(-1)]])
+        labels = piece.input_labels[first[which.reshape(-1)]]
+        return _with_labels(piece, labels, labels)
 
 
 def without_epsilons(lattice: Fst) -> Fst:
@@ -177,22 +177,16 @@ def _reversed(lattice: Fst) -> Fst:
                          np.concatenate((lattice.sources, ends)), lattice.arc_type)
 
 
-def _relabeled(lattice: Fst, labels: np.ndarray) -> Fst:
-    return _with_labels(lattice, labels, labels)
-
-
 def _with_labels(lattice: Fst, inputs: np.ndarray, outputs: np.ndarray) -> Fst:
-    return Fst(lattice.start, lattice.final_weights, lattice.arc_starts, inputs.astype(np.int32),
-               outputs.astype(np.int32), lattice.weights, lattice.next_states, lattice.arc_type)
+    return replace(lattice, input_labels=inputs.astype(np.int32), output_labels=outputs.astype(np.int32), stored=None)
 
 
 def _with_acoustic_scale(lattice: Fst, scale: float) -> Fst:
     """Return the lattice with acoustic costs times ``scale``; states that are not final remain so."""
     factors = np.array([1.0, scale])
     finals = np.where(lattice.is_final[:, None], lattice.final_weights * factors, NO_WEIGHT)
-    return Fst(lattice.start, finals.astype(np.float32), lattice.arc_starts, lattice.input_labels,
-               lattice.output_labels, (lattice.weights * factors).astype(np.float32), lattice.next_states,
-               lattice.arc_type)
+    return replace(lattice, final_weights=finals.astype(np.float32), stored=None,
+                   weights=(lattice.weights * factors).astype(np.float32))
 
 
 def _in_order_of_time(lattice: Fst, times: np.ndarray) -> Fst:
@@ -239,10 +233,8 @@ class DiscriminativeExampleMaker:
         alignment : int32 (frames,), the reference's transition-ids; both at the frame rate of the output
         ivectors : float32 (rows, dim)
 
-        Raises
-        ------
-        ShapeError, LatticeError : what ``SupervisionSplitter`` raises
-        NumericError : features or iVectors with NaN or infinity
+        Raises ShapeError, LatticeError as ``SupervisionSplitter``; NumericError for features or iVectors with NaN or
+        infinity.
         """
         self.cutter.check_finite(features, ivectors)
         supervisions = SupervisionSplitter(self._options, self._model, alignment, lattice)

@@ -63,11 +63,9 @@ class LatticeGraphs(NamedTuple):
 def lattice_graphs(supervision: DiscriminativeSupervision, model: TransitionModel) -> LatticeGraphs:
     """Return the arrays for a supervision's lattice, without its acoustic costs.
 
-    Raises
-    ------
-    ShapeError : the alignment or the lattice does not have the supervision's number of frames
-    LatticeError : the lattice has no path, a cycle, or does not end in its last frame
-    Nnet3Error : a transition-id that the model does not have
+    Raises ShapeError if the alignment or the lattice does not have the supervision's number of frames; LatticeError if
+    the lattice has no path, a cycle, or does not end in its last frame; Nnet3Error for a transition-id that the model
+    does not have.
     """
     num_frames = supervision.num_sequences * supervision.frames_per_sequence
     if len(supervision.num_ali) != num_frames:
@@ -288,11 +286,9 @@ class DiscriminativeObjective:
 
         An objective that is NaN gets Kaldi's -10 for each frame, a warning, and derivatives of 0.
 
-        Raises
-        ------
-        ShapeError : numbers of frames of supervision and output, or of lattice and alignment, differ
-        NumericError : the output is not log-probabilities although the model has priors
-        LatticeError : see ``lattice_graphs``
+        Raises ShapeError if numbers of frames of supervision and output, or of lattice and alignment, differ;
+        NumericError if the output is not log-probabilities although the model has priors; LatticeError as
+        ``lattice_graphs``.
         """
         ops, options = self.ops, self.options
         self._check_output(supervision, output)

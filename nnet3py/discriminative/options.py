@@ -3,15 +3,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 CRITERIA = ("mmi", "mpfe", "smbr")
 
 
-@dataclass
+@options_class
 class DiscriminativeOptions:
     """Options of the objectives; names and defaults are Kaldi's."""
 
@@ -46,7 +45,7 @@ class DiscriminativeOptions:
                              "1 or more")
 
 
-@dataclass
+@options_class
 class SplittingOptions:
     """Options for cutting lattices; names and defaults are Kaldi's."""
 

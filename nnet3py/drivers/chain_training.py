@@ -10,8 +10,8 @@ steps/chain2/train.sh for several languages.
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,13 +19,13 @@ from typing import IO, Any, ClassVar
 
 from nnet3py.cached_property import cached_property
 from nnet3py.drivers.commands import CHAIN, RAW, ChainCommands, ModelFiles, Network
-from nnet3py.drivers.data_folder import AliFolder, check_plain, phone_lines
+from nnet3py.drivers.data_folder import AliFolder, phone_lines
 from nnet3py.drivers.diagnostics import write_report
 from nnet3py.drivers.egs_folder import EgsFolder, Source, combine_egs
 from nnet3py.drivers.executor import Executor, Job
 from nnet3py.drivers.frame_level import FrameLevelTraining
 from nnet3py.drivers.make_chain_egs import make_chain_egs
-from nnet3py.drivers.options import ChainEgsOptions, ChainOptions
+from nnet3py.drivers.options import ChainEgsOptions, ChainOptions, check_plain
 from nnet3py.drivers.schedules import Plan
 from nnet3py.drivers.staged import fingerprint
 from nnet3py.drivers.training import Stage, link
@@ -49,6 +49,7 @@ class ChainTraining(FrameLevelTraining):
     phone_lm_stage: ClassVar[int] = -6
     den_fst_stage: ClassVar[int] = -5
     init_stage, egs_stage, lda_stage = -4, -3, -2
+    output = "output"                           # output node for the tree
     options: ChainOptions
 
     # -- the data ------------------------------------------------------------------------------------------------------
@@ -100,18 +101,25 @@ class ChainTraining(FrameLevelTraining):
             raise UsageError(f"the network in {self.options.lwf_model} has {self.teacher.output_dim('output')} "
                              f"outputs, the tree in {self.tree_dir} {self.num_pdfs} pdfs",
                              "--chain.lwf-model must be a model of the same tree")
+        self._check_outputs([self])
+
+    def _check_outputs(self, trainings: Sequence[ChainTraining]) -> None:
         reference = self.options.input_model or str(self.folder.configs / "ref.raw")
         if not Path(reference).exists():
             return
         from nnet3py.network.model_file import read_nnet
 
         network = read_nnet(reference)
-        if network.output_dim("output") != self.num_pdfs:
-            raise UsageError(f"the network in {reference} has {network.output_dim('output')} outputs, the tree in "
-                             f"{self.tree_dir} {self.num_pdfs} pdfs", "make a network for this tree")
-        if self.options.xent_regularize and network.output_dim("output-xent") < 0:
-            raise UsageError(f"--chain.xent-regularize={self.options.xent_regularize:g}, but {reference} "
-                             "has no output-xent", "add an output layer named output-xent, or say 0")
+        for training in trainings:
+            output, dim = training.output, network.output_dim(training.output)
+            if dim != training.num_pdfs:
+                raise UsageError(
+                    f"the network in {reference} has no node '{output}'" if dim < 0 else
+                    f"the network in {reference} has {dim} outputs at '{output}', the tree in {training.tree_dir} "
+                    f"{training.num_pdfs} pdfs", "make a network for this tree")
+            if self.options.xent_regularize and network.output_dim(f"{output}-xent") < 0:
+                raise UsageError(f"--chain.xent-regularize={self.options.xent_regularize:g}, but {reference} "
+                                 f"has no {output}-xent", f"add an output layer named {output}-xent, or say 0")
 
     @cached_property
     def teacher(self) -> Nnet | None:
@@ -122,22 +130,14 @@ class ChainTraining(FrameLevelTraining):
 
         return read_nnet(self.options.lwf_model)
 
-    def egs_contexts(self) -> tuple[int, int, int, int]:
-        """Return left and right context of examples, and those at starts and ends of utterances (-1: as elsewhere).
-
-        They include half the frame subsampling factor, since training shifts examples by up to as many frames.
-        """
-        network, options = self.network(), self.options
-        shift = options.frame_subsampling_factor // 2
-        needs = [(network.left_context, network.right_context)]
+    def needed_context(self) -> tuple[int, int]:
+        needs, shift = [super().needed_context()], self.options.frame_subsampling_factor // 2
         if self.teacher is not None:
             from nnet3py.compiler.build_graph import compute_simple_nnet_context
 
             needs.append(compute_simple_nnet_context(self.teacher))
-        left, right = (max(sides) + shift for sides in zip(*needs, strict=True))
-        initial, final = options.chunk_left_context_initial, options.chunk_right_context_final
-        return (options.chunk_left_context + left, options.chunk_right_context + right,
-                -1 if initial < 0 else initial + left, -1 if final < 0 else final + right)
+        left, right = (max(sides) + shift for sides in zip(*needs, strict=True))   # training shifts examples so far
+        return left, right
 
     @property
     def chunk_width(self) -> str:
@@ -164,9 +164,13 @@ class ChainTraining(FrameLevelTraining):
         given = self.given_phone_lm
         if given is None or Path(given).resolve() != phone_lm.resolve():
             stages.append(Stage(self.phone_lm_stage, "Creating phone language-model", self._make_phone_lm, (phone_lm,)))
-        graphs = tuple(folder / name for name in ("0.trans_mdl", "den.fst", "normalization.fst"))
-        stages.append(Stage(self.den_fst_stage, "Creating denominator FST", self._make_den_fst, graphs))
+        stages.append(Stage(self.den_fst_stage, "Creating denominator FST", self._make_den_fst, self.graph_files))
         return [*stages, *super().stages_to_egs()]
+
+    @property
+    def graph_files(self) -> tuple[Path, ...]:
+        """Paths of the transition model and the graphs that are made for the tree."""
+        return tuple(self.folder.path / name for name in ("0.trans_mdl", "den.fst", "normalization.fst"))
 
     @property
     def given_phone_lm(self) -> str | None:
@@ -189,7 +193,8 @@ class ChainTraining(FrameLevelTraining):
         folder = self.folder.path
         self.run_jobs({"copy_transition_model": f"copy-transition-model {self.tree_dir}/final.mdl "
                                                 f"{folder}/0.trans_mdl"})
-        self.run_jobs({"make_den_fst": ChainCommands.den_fsts(str(folder))})
+        names = ("tree", "0.trans_mdl", "phone_lm.fst", "den.fst", "normalization.fst")
+        self.run_jobs({"make_den_fst": " ".join(["chain-make-den-fst", *(f"{folder}/{name}" for name in names)])})
 
     def make_egs(self, executor: Executor) -> None:
         options = self.options
@@ -197,7 +202,11 @@ class ChainTraining(FrameLevelTraining):
         if not options.feat_dir or not labels:
             raise UsageError("neither examples nor features with lattices or alignments were given",
                              "give --feat-dir=data/NAME and --lat-dir or --ali-dir, or --egs.dir")
-        egs_options = self._options_of_egs()
+        egs_options = self.egs_options(
+            ChainEgsOptions, frame_subsampling_factor=options.frame_subsampling_factor,
+            alignment_subsampling_factor=options.alignment_subsampling_factor, frames_per_iter=options.samples_per_iter,
+            left_tolerance=options.left_tolerance, right_tolerance=options.right_tolerance,
+            **({"nj": options.egs_nj} if options.egs_nj > 0 else {}))
         if not options.semisup_feat_dir:
             make_chain_egs(options.feat_dir, self.folder.path, labels, self.egs_path, egs_options, executor)
             return
@@ -242,20 +251,6 @@ class ChainTraining(FrameLevelTraining):
         write_text(str(folder / "weights.scp"), "".join(path.read_text(encoding="utf-8") for path in lists))
         return folder / "weights.scp"
 
-    def _options_of_egs(self) -> ChainEgsOptions:
-        """Return the options of making examples, from the driver's options and the contexts."""
-        options = self.options
-        left, right, initial, final = self.egs_contexts()
-        egs_options = ChainEgsOptions(
-            frames_per_eg=self.chunk_width, left_context=left, right_context=right, left_context_initial=initial,
-            right_context_final=final, frame_subsampling_factor=options.frame_subsampling_factor,
-            alignment_subsampling_factor=options.alignment_subsampling_factor, frames_per_iter=options.samples_per_iter,
-            left_tolerance=options.left_tolerance, right_tolerance=options.right_tolerance, srand=options.srand,
-            stage=options.egs_stage, online_ivector_dir=options.online_ivector_dir, cmvn_opts=options.cmvn_opts)
-        if options.egs_nj > 0:
-            egs_options = replace(egs_options, nj=options.egs_nj)
-        return egs_options.with_words(shlex.split(options.egs_opts or ""))
-
     def _make_model(self) -> None:
         folder = self.folder.path
         raw = self.options.input_model or self._make_network(-1)
@@ -291,14 +286,6 @@ class ChainTraining(FrameLevelTraining):
     def parts_of_egs(self) -> list[Path]:
         """Folders of the supervised and the unsupervised examples in semi-supervised training; else empty."""
         return [self.folder.path / name for name in ("egs_sup", "egs_unsup")] if self.options.semisup_feat_dir else []
-
-    # -- shrinkage, what a training is bound to ------------------------------------------------------------------------
-
-    def shrink(self, iteration: int, learning_rate: float) -> float:
-        proportional, options = super().shrink(iteration, learning_rate), self.options
-        if options.shrink_value < proportional and self._is_saturated(iteration, options.shrink_saturation_threshold):
-            return options.shrink_value
-        return proportional
 
     def _configs(self) -> dict[str, Any]:
         return {**super()._configs(), **self.fingerprints()}
@@ -425,11 +412,6 @@ class _OneLanguage(ChainTraining):
         (self.folder.path / "log").mkdir(parents=True, exist_ok=True)
         self.begin()
 
-    @property
-    def graphs(self) -> tuple[Path, ...]:
-        """Paths of the files that :meth:`make_graphs` makes besides the phone language model."""
-        return tuple(self.folder.path / name for name in ("0.trans_mdl", "den.fst", "normalization.fst"))
-
     def make_graphs(self) -> None:
         """Make the phone language model, the denominator graph and the normalization graph."""
         self._make_phone_lm()
@@ -478,33 +460,13 @@ class LanguagesTraining(ChainTraining):
     def begin(self) -> None:
         for language in self.languages:
             language.prepare(self.executor)
-        self._check_outputs()
+        self._check_outputs(self.languages)
         write_text(str(self.folder.path / "frame_subsampling_factor"), f"{self.options.frame_subsampling_factor}\n")
-
-    def _check_outputs(self) -> None:
-        reference = self.options.input_model or str(self.folder.configs / "ref.raw")
-        if not Path(reference).exists():
-            return
-        from nnet3py.network.model_file import read_nnet
-
-        network = read_nnet(reference)
-        for language in self.languages:
-            dim = network.output_dim(language.output)
-            if dim != language.num_pdfs:
-                raise UsageError(f"the network in {reference} has " + (
-                    f"{dim} outputs {language.output}" if dim >= 0 else f"no output {language.output}") +
-                    f", the tree in {language.tree_dir} {language.num_pdfs} pdfs", "make a network for these trees")
-            if self.options.xent_regularize and network.output_dim(f"{language.output}-xent") < 0:
-                raise UsageError(f"--chain.xent-regularize={self.options.xent_regularize:g}, but {reference} "
-                                 f"has no {language.output}-xent", "add such an output layer, or say 0")
 
     def open_egs(self) -> EgsFolder:
         for language in self.languages:
             check_examples(EgsFolder(language.egs_path), self.options.frame_subsampling_factor, language.num_pdfs)
-        egs = EgsFolder(self.egs_path)
-        left, right, initial, final = self.egs_contexts()
-        egs.verify(self.feat_dim, self.ivector_dim, self.ivector_id, left, right, initial, final, self.chunk_width)
-        return egs
+        return self.verified_egs()
 
     @property
     def parts_of_egs(self) -> list[Path]:
@@ -514,7 +476,7 @@ class LanguagesTraining(ChainTraining):
 
     def stages_to_egs(self) -> list[Stage]:
         graphs = [Stage(self.den_fst_stage, f"Creating graphs of language {language.language.name}",
-                        language.make_graphs, language.graphs) for language in self.languages]
+                        language.make_graphs, language.graph_files) for language in self.languages]
         return [*graphs, *super(ChainTraining, self).stages_to_egs()]
 
     def make_egs(self, executor: Executor) -> None:

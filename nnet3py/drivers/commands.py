@@ -19,7 +19,7 @@ from nnet3py.drivers.schedules import archive_and_pass, halved_minibatch_size
 if TYPE_CHECKING:
     from nnet3py.drivers.egs_folder import EgsFolder
 
-PRINT_INTERVAL = 10
+PRINT_INTERVAL = 10          # minibatches between lines of a training log
 VERBOSE_EVERY = 20           # interval of iterations with a more verbose training log
 FULL_PROGRESS_EVERY = 10
 POSTERIOR_MINIBATCH = 128
@@ -85,7 +85,6 @@ class FrameCommands:
     lda_program = "nnet3-acc-lda-stats"
     combine_program = "nnet3-combine"
     copy_egs, shuffle_egs, merge_egs = "nnet3-copy-egs", "nnet3-shuffle-egs", "nnet3-merge-egs"
-    print_interval = PRINT_INTERVAL
 
     def __init__(self, options: CommonOptions, egs: EgsFolder, models: ModelFiles, network: Network) -> None:
         self.options, self.egs, self.models, self.network = options, egs, models, network
@@ -156,18 +155,19 @@ class FrameCommands:
         archive, _ = self.archive(number)
         size = halved_minibatch_size(self.minibatch_size) if step.is_first else self.minibatch_size
         seed = step.iteration + self.options.srand
-        copying = _words(self.copy_egs, *self.selection(number), *self.egs.multitask_options("egs", archive),
-                         self.egs.training_rspecifier(archive), "ark:-")
-        shuffling = _words(self.shuffle_egs, f"--buffer-size={self.options.shuffle_buffer_size}", f"--srand={seed}",
-                           "ark:-", "ark:-")
-        merging = _words(self.merge_egs, f"--minibatch-size={size}", "ark:-", "ark:-")
-        augmentation = getattr(self.options, "augmentation_opts", None)
+        copying = self._copying(archive, *self.selection(number))
+        shuffling = f"{self.shuffle_egs} --buffer-size={self.options.shuffle_buffer_size} --srand={seed} ark:- ark:-"
+        merging = f"{self.merge_egs} --minibatch-size={size} ark:- ark:-"
         steps = [copying, shuffling, merging]
-        if augmentation:
+        if augmentation := getattr(self.options, "augmentation_opts", None):
             seed_of_images = number + self.options.srand
-            steps.insert(2, _words("nnet3-egs-augment-image", f"--srand={seed_of_images}", augmentation, "ark:-",
-                                   "ark:-"))
+            steps.insert(2, f"nnet3-egs-augment-image --srand={seed_of_images} {augmentation} ark:- ark:-")
         return f"ark,bg:{' | '.join(steps)} |"
+
+    def _copying(self, archive: int, *selection: str) -> str:
+        """Return the command that writes the examples of a training archive (from 1) to standard output."""
+        return _words(self.copy_egs, *selection, *self.egs.multitask_options("egs", archive),
+                      self.egs.training_rspecifier(archive), "ark:-")
 
     def train(self, step: Step, job: int) -> str:
         """Return the command of job ``job`` (from 1) of an iteration."""
@@ -178,7 +178,7 @@ class FrameCommands:
             f"--read-cache={self.dir}/cache.{iteration}" if iteration > 0 else "",
             f"--write-cache={self.dir}/cache.{iteration + 1}" if job == 1 else "",
             "--verbose=1" if iteration % VERBOSE_EVERY == 0 and iteration > 0 else "",
-            f"--print-interval={self.print_interval}", f"--momentum={options.momentum}",
+            f"--print-interval={PRINT_INTERVAL}", f"--momentum={options.momentum}",
             f"--max-param-change={change}", f"--backstitch-training-scale={self.backstitch_scale(step)}",
             f"--l2-regularize-factor={1.0 / step.num_jobs}",
             f"--backstitch-training-interval={options.backstitch_interval}",
@@ -266,10 +266,8 @@ class FrameCommands:
         archive = 1 if num_jobs > self.egs.num_archives else job
         few = min(subset_size, self.egs.egs_per_archive) < FEW_EGS     # fewer than a full minibatch: merge them, too
         size = f"1:{POSTERIOR_MINIBATCH}" if few else f"{POSTERIOR_MINIBATCH}"
-        copying = _words(self.copy_egs, *self.egs.multitask_options("egs", archive),
-                         self.egs.training_rspecifier(archive), "ark:-")
         return " | ".join((
-            copying, f"nnet3-subset-egs --srand={job} --n={subset_size} ark:- ark:-",
+            self._copying(archive), f"nnet3-subset-egs --srand={job} --n={subset_size} ark:- ark:-",
             f"nnet3-merge-egs --minibatch-size={size} ark:- ark:-",
             f'nnet3-compute-from-egs --use-gpu={self.gpu} --apply-exp=true "{self.models.name(self.dir, which)}" '
             "ark:- ark:-",
@@ -279,10 +277,8 @@ class FrameCommands:
 
     def lda_stats(self, job: int) -> str:
         """Return the command that accumulates the statistics of one archive for the LDA-like transform."""
-        copying = _words(self.copy_egs, *self.egs.multitask_options("egs", job), self.egs.training_rspecifier(job),
-                         "ark:-")
-        return (f'{self.lda_program} --rand-prune={self.options.rand_prune} {self.dir}/init.raw "ark:{copying} |" '
-                f"{self.dir}/{job}.lda_stats")
+        return (f"{self.lda_program} --rand-prune={self.options.rand_prune} {self.dir}/init.raw "
+                f'"ark:{self._copying(job)} |" {self.dir}/{job}.lda_stats')
 
 
 class ChunkCommands(FrameCommands):
@@ -418,9 +414,3 @@ class ChainCommands(FrameCommands):
             sources = [phones] * repeats[0] + [best] * repeats[1]
             phones = f"{{ {' && '.join(sources)}; }}"
         return f"{phones} | {estimate} ark:- {options.dir}/phone_lm.fst"
-
-    @staticmethod
-    def den_fsts(folder: str) -> str:
-        """Return the command that makes den.fst and normalization.fst in ``folder``, from its tree and phone_lm.fst."""
-        names = ("tree", "0.trans_mdl", "phone_lm.fst", "den.fst", "normalization.fst")
-        return " ".join(["chain-make-den-fst", *(f"{folder}/{name}" for name in names)])

@@ -19,7 +19,9 @@ from typing import Any
 
 from nnet3py import system
 from nnet3py.cached_property import cached_property
+from nnet3py.decoding.symbols import SymbolTable
 from nnet3py.drivers.executor import Executor, Job
+from nnet3py.drivers.options import check_plain
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.formats.holders import GENERAL_MATRIX
 from nnet3py.hmm.transition_model import TransitionModel, read_transition_model
@@ -447,6 +449,29 @@ class Ivectors:
         return [f"--online-ivectors=scp:{self.folder}/ivector_online.scp", f"--online-ivector-period={self.period}"]
 
 
+def write_part(folder: Path, name: str, data: DataFolder, utt2spk: Mapping[str, str],
+               utterances: Sequence[str]) -> None:
+    """Write feats.scp and spk2utt of utterances to the folder ``split/NAME`` in ``folder``."""
+    path = folder / "split" / name
+    path.mkdir(parents=True, exist_ok=True)
+    write_list(path / "feats.scp", select(data.feats, utterances))
+    speakers = spk2utt(select(utt2spk, utterances))
+    write_list(path / "spk2utt", {speaker: " ".join(keys) for speaker, keys in speakers.items()})
+
+
+def write_int_text(folder: Path, name: str, lang: Path, transcripts: Mapping[str, Sequence[str]]) -> None:
+    """Write transcripts as numbers of words, by ``words.txt`` of a lang folder, to the file ``split/NAME/text``.
+
+    Words that it lacks are replaced by the word in ``oov.txt``, if there is one.
+    """
+    words, file = SymbolTable.read(str(lang / "words.txt")), lang / "oov.txt"
+    unknown = read_text(file).strip() if file.is_file() else ""
+    (folder / "split" / name).mkdir(parents=True, exist_ok=True)
+    write_list(folder / "split" / name / "text", {
+        utterance: " ".join(str(words[word if word in words or not unknown else unknown]) for word in line)
+        for utterance, line in transcripts.items()})
+
+
 @dataclass(frozen=True)
 class Features:
     """Pipes of features for examples, normalized by speaker or online.
@@ -477,11 +502,7 @@ class Features:
 
     def write_part(self, name: str, utterances: Sequence[str]) -> None:
         """Write feats.scp and spk2utt of the part ``name``, which has the given utterances, for :meth:`rspecifier`."""
-        path = self.folder / "split" / name
-        path.mkdir(parents=True, exist_ok=True)
-        write_list(path / "feats.scp", select(self.data.feats, utterances))
-        speakers = spk2utt(select(self.data.utt2spk, utterances))
-        write_list(path / "spk2utt", {speaker: " ".join(keys) for speaker, keys in speakers.items()})
+        write_part(self.folder, name, self.data, self.data.utt2spk, utterances)
 
     def rspecifier(self, name: str) -> str:
         """Return the rspecifier (a pipe) of the normalized features of a part that :meth:`write_part` has written."""
@@ -544,11 +565,3 @@ class Steps:
         if left:
             logger.info("%s", title)
             executor.run(left)
-
-
-def check_plain(what: str, path: str | Path) -> None:
-    """Raise UsageError if a path, which is part of bash commands, has characters with a meaning for the shell."""
-    special = sorted(set(str(path)) & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"))
-    if special:
-        raise UsageError(f"{what} {path} has the character {special[0]!r}, which has a meaning for the shell; the name "
-                         "is part of shell commands", "rename it, or use a link with a plain name")

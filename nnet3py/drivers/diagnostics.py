@@ -25,8 +25,6 @@ from nnet3py.report.training_logs import (
     diagnosed_outputs,
     read_compute_prob_log,
     read_iterations,
-    read_progress_log,
-    read_train_log,
 )
 
 logger = logging.getLogger(__name__)
@@ -107,7 +105,7 @@ class Diagnostics:
     def finish(self, number: int) -> None:
         """Wait for the diagnostics of a complete iteration, read its logs, and warn of problems."""
         self.wait(number)
-        self.iterations.append(self._read(number))
+        self.iterations += read_iterations(self.folder.path, number)
         for line in self._monitor.check(self.iterations):
             self.warn(line)
 
@@ -116,45 +114,19 @@ class Diagnostics:
         for which in list(self._running):
             self.wait(which)
 
-    def is_finished(self, which: int | str) -> bool:
-        """Return whether the diagnostics of a model are complete."""
-        return which not in self._running or self._running[which].finished
-
     def latest(self, upto: int) -> tuple[int, dict[tuple[str, str], float]] | None:
         """Return the latest iteration up to ``upto`` with results on held-out data, and these; None for none.
 
         The results are by (output, ``objective`` or ``accuracy``).
         """
-        if self.is_finished(upto) and self.folder.log(f"compute_prob_valid.{upto}").exists():
-            values = read_compute_prob_log(self.folder.log(f"compute_prob_valid.{upto}"))
-            if values:
-                return upto, values
+        log = self.folder.log(f"compute_prob_valid.{upto}")
+        is_finished = upto not in self._running or self._running[upto].finished
+        if is_finished and log.exists() and (values := read_compute_prob_log(log)):
+            return upto, values
         for iteration_ in reversed(self.iterations):
             if iteration_.valid:
                 return iteration_.number, iteration_.valid
         return None
-
-    def _read(self, number: int) -> Iteration:
-        log = self.folder.log
-        result = Iteration(number)
-        result.jobs = read_job_logs(self.folder, number)
-        if log(f"compute_prob_train.{number}").exists():
-            result.train = read_compute_prob_log(log(f"compute_prob_train.{number}"))
-        if log(f"compute_prob_valid.{number}").exists():
-            result.valid = read_compute_prob_log(log(f"compute_prob_valid.{number}"))
-        if log(f"progress.{number}").exists():
-            result.progress = read_progress_log(log(f"progress.{number}"))
-        return result
-
-
-def read_job_logs(folder: TrainingFolder, iteration: int) -> dict:
-    """Read the logs of the training jobs of an iteration, by job number."""
-    jobs = {}
-    for path in (folder.path / "log").glob(f"train.{iteration}.*.log"):
-        number = path.name.split(".")[2]
-        if number.isdigit():
-            jobs[int(number)] = read_train_log(path)
-    return dict(sorted(jobs.items()))
 
 
 def accuracy_report(folder: TrainingFolder, kind: str = "accuracy", output: str = "output") -> str:

@@ -18,19 +18,18 @@ from typing import IO
 
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.cached_property import cached_property
-from nnet3py.decoding.symbols import SymbolTable, read_text
+from nnet3py.decoding.symbols import read_text
 from nnet3py.drivers.data_folder import (
     DataFolder,
     Features,
     Ivectors,
     choose_subsets,
-    read_lengths,
     select,
     split,
-    write_list,
+    write_int_text,
 )
 from nnet3py.drivers.executor import Executor, Job
-from nnet3py.drivers.staged import StagedWork, Step
+from nnet3py.drivers.staged import StagedWork, Step, copy_file
 from nnet3py.drivers.staged_options import DiscriminativeTrainingOptions, LatticesOptions
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.formats.holders import GENERAL_MATRIX
@@ -175,9 +174,8 @@ class DiscriminativeTraining(LatticeMaking):
     @cached_property
     def num_frames(self) -> int:
         """Input frames of the training data."""
-        if self.data.has("utt2num_frames"):
-            lengths = read_lengths(self.data.path / "utt2num_frames")
-        else:
+        lengths = self.data.utt2num_frames
+        if lengths is None:
             with SequentialReader(f"scp:{self.data.path}/feats.scp", GENERAL_MATRIX) as reader:
                 lengths = {utterance: matrix.shape[0] for utterance, matrix in reader}
         return sum(lengths[utterance] for part in self.parts for utterance in part)
@@ -195,13 +193,10 @@ class DiscriminativeTraining(LatticeMaking):
 
     def write_lists(self) -> None:
         super().write_lists()
-        words, transcripts = SymbolTable.read(str(self.lang / "words.txt")), self.data.lines("text")
-        unknown = read_text(self.lang / "oov.txt").strip() if (self.lang / "oov.txt").is_file() else ""
+        transcripts = self.data.lines("text")
         for name, utterances in self.named_parts():
-            lines = {utterance: [word if word in words or not unknown else unknown for word in text.split()]
-                     for utterance, text in select(transcripts, utterances).items()}
-            write_list(self.path / "split" / name / "text", {
-                utterance: " ".join(str(words[word]) for word in line) for utterance, line in lines.items()})
+            write_int_text(self.path, name, self.lang, {
+                utterance: text.split() for utterance, text in select(transcripts, utterances).items()})
         for name in ("cmvn_opts", "tree", "phones.txt", "frame_subsampling_factor", "splice_opts", "final.ie.id"):
             if (self.source / name).is_file():
                 shutil.copyfile(self.source / name, self.path / name)
@@ -331,7 +326,7 @@ class DiscriminativeTraining(LatticeMaking):
     def _epoch_steps(self, iteration: int, epoch: int) -> Iterator[Step]:
         path, model = self.path, f"{iteration + 1}.mdl"
         yield Step(iteration, f"epoch{epoch}", f"Epoch {epoch} is complete",
-                   action=lambda: _copy(path / model, path / f"epoch{epoch}.mdl"))
+                   action=lambda: copy_file(path / model, path / f"epoch{epoch}.mdl"))
         if self.is_chain:
             return
         count = min(_PRIOR_JOBS, self.num_archives)
@@ -355,16 +350,9 @@ class DiscriminativeTraining(LatticeMaking):
         archives = [path / f"degs.{number}.ark" for number in range(1, self.num_archives + 1)]
         return Step(max(ends) + 1, "final", "Computing the last objectives",
                     [self._objective_job(last, subset) for subset in _SUBSETS],
-                    action=lambda: _copy(path / (f"{last}.mdl" if self.is_chain else f"{last}_adj.mdl"), self.product),
+                    action=lambda: copy_file(path / f"{last}{'' if self.is_chain else '_adj'}.mdl", self.product),
                     needs=[path / f"{last}.mdl"], leaves=[*models, *archives],
                     result=lambda: self._shown(last).replace("before it", "in the end"))
-
-
-def _copy(source: Path, target: Path) -> None:
-    """Copy a file; the target appears when it is complete."""
-    temporary = target.with_name(f".{target.name}")
-    shutil.copyfile(source, temporary)
-    temporary.replace(target)
 
 
 def train_discriminative(options: DiscriminativeTrainingOptions, executor: Executor | None = None,

@@ -19,6 +19,7 @@ logger = logging.getLogger(__name__)
 
 _CHUNK_WIDTH = re.compile(r"-1|[1-9][0-9]*(,[1-9][0-9]*)*")
 _REMOVED = re.compile(r"(egs|degs|cegs)\..*\.ark")
+_DIAGNOSTICS = ("combine", "train_diagnostic", "valid_diagnostic")
 
 
 class EgsFolder:
@@ -67,39 +68,32 @@ class EgsFolder:
         """Return the training archive ``number``, from 1."""
         return self.path / f"{self.kind}.{number}.ark"
 
-    @property
-    def combine(self) -> Path:
-        """Examples on which combined models are compared."""
-        return self._diagnostic("combine")
+    def diagnostic(self, name: str) -> Path:
+        """Return the archive ``combine``, ``train_diagnostic`` or ``valid_diagnostic``.
 
-    @property
-    def train_diagnostic(self) -> Path:
-        """Examples of training utterances, for diagnostics."""
-        return self._diagnostic("train_diagnostic")
-
-    @property
-    def valid_diagnostic(self) -> Path:
-        """Examples of held-out utterances, for diagnostics."""
-        return self._diagnostic("valid_diagnostic")
+        The first has the examples on which combined models are compared, the others those for diagnostics, of training
+        and of held-out utterances.
+        """
+        return self.path / f"{name}.{self.kind}"
 
     @property
     def is_multitask(self) -> bool:
         """True if the folder has no archives, but lists (scp) of examples in other folders' archives."""
-        return not self.valid_diagnostic.exists() and (self.path / "valid_diagnostic.scp").exists()
+        return not self.diagnostic("valid_diagnostic").exists() and (self.path / "valid_diagnostic.scp").exists()
 
     def training_rspecifier(self, number: int) -> str:
         """Return the rspecifier of training archive ``number``."""
         return f"scp:{self.path}/{self.kind}.{number}.scp" if self.is_multitask else f"ark:{self.archive(number)}"
 
     def diagnostic_rspecifier(self, name: str) -> str:
-        """Return the rspecifier of ``combine``, ``train_diagnostic`` or ``valid_diagnostic``."""
-        return f"scp:{self.path}/{name}.scp" if self.is_multitask else f"ark:{self._diagnostic(name)}"
+        """Return the rspecifier of the examples ``name``, as for :meth:`diagnostic`."""
+        return f"scp:{self.path}/{name}.scp" if self.is_multitask else f"ark:{self.diagnostic(name)}"
 
     def multitask_options(self, name: str, number: int | None = None) -> list[str]:
         """Return the options --outputs and --weights of nnet3-copy-egs, which set each example's output and weight.
 
-        ``name`` is ``egs`` (training examples of any kind, of archive ``number``), ``combine``, ``train_diagnostic`` or
-        ``valid_diagnostic``. Empty for a folder that is not multitask.
+        ``name`` is ``egs`` for training archive ``number``, else as for :meth:`diagnostic`. Empty for a folder that is
+        not multitask.
         """
         if not self.is_multitask:
             return []
@@ -119,7 +113,11 @@ class EgsFolder:
             raise self._mismatch("feature dimension", self.feat_dim, feat_dim)
         if ivector_dim != self.ivector_dim:
             raise self._mismatch("ivector dimension", self.ivector_dim, ivector_dim)
-        self._verify_ivector_id(ivector_id)
+        if ivector_id is not None and self.ivector_id is not None and ivector_id != self.ivector_id:
+            raise self._mismatch("id of the ivector extractor", self.ivector_id, ivector_id)
+        if (ivector_id is None) != (self.ivector_id is None):
+            logger.warning("Only the %s have the id of their ivector extractor: whether examples and ivectors are of "
+                           "the same extractor was not checked", "examples" if ivector_id is None else "ivectors")
         if self.left_context < left_context or self.right_context < right_context:
             raise self._mismatch("left and right context", (self.left_context, self.right_context),
                                  (left_context, right_context), "at least ")
@@ -147,23 +145,13 @@ class EgsFolder:
 
     # -- checks, files of info/ ------------------------------------------------------------------------------------
 
-    def _diagnostic(self, name: str) -> Path:
-        return self.path / f"{name}.{self.kind}"
-
-    def _verify_ivector_id(self, ivector_id: str | None) -> None:
-        if ivector_id is not None and self.ivector_id is not None and ivector_id != self.ivector_id:
-            raise self._mismatch("id of the ivector extractor", self.ivector_id, ivector_id)
-        if (ivector_id is None) != (self.ivector_id is None):
-            logger.warning("Only the %s have the id of their ivector extractor: whether examples and ivectors are of "
-                           "the same extractor was not checked", "examples" if ivector_id is None else "ivectors")
-
     def check_archives(self) -> None:
         """Raise FormatError if an archive is missing or empty."""
         if self.is_multitask:
             names = [self.path / f"{self.kind}.{number}.scp" for number in range(1, self.num_archives + 1)]
         else:
             names = [self.archive(number) for number in range(1, self.num_archives + 1)]
-            names += [self.combine, self.train_diagnostic, self.valid_diagnostic]
+            names += map(self.diagnostic, _DIAGNOSTICS)
         for name in names:
             if not name.exists() or not name.stat().st_size:
                 raise FormatError("expected examples, but the file is missing or empty", path=str(name),
@@ -178,7 +166,8 @@ class EgsFolder:
         try:
             return file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
-            raise FormatError(f"expected a file with the {name} of the examples: {error_text(error)}", path=str(file),
+            raise FormatError(f"expected a file with the {name} of the examples: "
+                              f"{getattr(error, 'strerror', None) or error}", path=str(file),
                               hint="was making the examples interrupted? Make them again") from error
 
     def _integer(self, name: str, default: int | None = None, least: int = -1) -> int:
@@ -196,16 +185,10 @@ def is_chunk_width(text: str) -> bool:
     return _CHUNK_WIDTH.fullmatch(text) is not None
 
 
-def error_text(error: Exception) -> str:
-    """Return the text of an error; for an OSError only the reason, without the path."""
-    return error.strerror or str(error) if isinstance(error, OSError) else str(error)
-
-
 BLOCK = 256              # examples that stay in sequence, in which archives are read fastest
 LEAST_BLOCKS = 8         # least number of blocks in an archive, so that few examples are mixed, too
 _SAME = ("feat_dim", "ivector_dim", "left_context", "right_context", "left_context_initial", "right_context_final",
          "frames_per_eg", "frame_subsampling_factor", "kind")
-_DIAGNOSTICS = ("combine", "train_diagnostic", "valid_diagnostic")
 
 
 @dataclass(frozen=True)

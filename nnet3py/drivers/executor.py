@@ -168,8 +168,7 @@ class Executor(ABC):
                  trace: TracebackType | None) -> None:
         self.close()
 
-    def _launch(self, jobs: Sequence[Job], threads: int, slots: threading.Semaphore,
-                background: bool) -> Started:
+    def _launch(self, jobs: Sequence[Job], threads: int, slots: threading.Semaphore, background: bool) -> Started:
         started = Started(jobs)
 
         def body(number: int) -> None:

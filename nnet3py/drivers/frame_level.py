@@ -12,14 +12,12 @@ import logging
 import shlex
 import shutil
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import IO, ClassVar
+from typing import IO, Any, ClassVar, TypeVar
 
 from nnet3py.cached_property import cached_property
 from nnet3py.drivers import schedules
-from nnet3py.drivers.commands import ACOUSTIC, RAW, ChunkCommands, FrameCommands, ModelFiles, Network
+from nnet3py.drivers.commands import ACOUSTIC, RAW, ChunkCommands, ModelFiles, Network
 from nnet3py.drivers.data_folder import AliFolder, table_dim
 from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.executor import Executor
@@ -27,6 +25,8 @@ from nnet3py.drivers.executors import make_executor
 from nnet3py.drivers.make_egs import make_egs, make_target_egs
 from nnet3py.drivers.options import (
     AcousticOptions,
+    ChainOptions,
+    CommonEgsOptions,
     DnnOptions,
     DnnPart,
     EgsOptions,
@@ -39,10 +39,12 @@ from nnet3py.drivers.options import (
 from nnet3py.drivers.staged import context_from_vars, read_vars
 from nnet3py.drivers.training import Stage, Training, link
 from nnet3py.errors import UsageError
+from nnet3py.io.streams import write_text
 
 logger = logging.getLogger(__name__)
 
 _COPIED_FROM_EGS = ("cmvn_opts", "splice_opts", "info/final.ie.id", "final.mat", "global_cmvn.stats", "online_cmvn")
+E = TypeVar("E", bound=CommonEgsOptions)
 
 
 class FrameLevelTraining(Training):
@@ -80,15 +82,19 @@ class FrameLevelTraining(Training):
         """Id of the i-vector extractor, from ``final.ie.id`` in the folder of i-vectors; None if it is not known."""
         return ivector_extractor_id(self.options.online_ivector_dir)
 
+    def needed_context(self) -> tuple[int, int]:
+        """Return the least left and right context of an example."""
+        network = self.network()
+        return network.left_context, network.right_context
+
     def egs_contexts(self) -> tuple[int, int, int, int]:
         """Return left and right context of examples, and those at starts and ends of utterances (-1: as elsewhere)."""
-        network, options = self.network(), self.options
-        if not isinstance(options, RnnPart):
-            return network.left_context, network.right_context, -1, -1
+        (left, right), options = self.needed_context(), self.options
+        if not isinstance(options, (RnnPart, ChainOptions)):
+            return left, right, -1, -1
         initial, final = options.chunk_left_context_initial, options.chunk_right_context_final
-        return (options.chunk_left_context + network.left_context, options.chunk_right_context + network.right_context,
-                -1 if initial < 0 else initial + network.left_context,
-                -1 if final < 0 else final + network.right_context)
+        return (options.chunk_left_context + left, options.chunk_right_context + right,
+                -1 if initial < 0 else initial + left, -1 if final < 0 else final + right)
 
     @property
     def chunk_width(self) -> str:
@@ -104,10 +110,14 @@ class FrameLevelTraining(Training):
         """Path of the folder of examples."""
         return Path(self.options.egs_dir) if self.options.egs_dir else self.folder.path / "egs"
 
-    def open_egs(self) -> EgsFolder:
+    def verified_egs(self) -> EgsFolder:
+        """Open the folder of examples; raise Nnet3Error if they do not fit the features and the network's context."""
         egs = EgsFolder(self.egs_path)
-        left, right, initial, final = self.egs_contexts()
-        egs.verify(self.feat_dim, self.ivector_dim, self.ivector_id, left, right, initial, final, self.chunk_width)
+        egs.verify(self.feat_dim, self.ivector_dim, self.ivector_id, *self.egs_contexts(), self.chunk_width)
+        return egs
+
+    def open_egs(self) -> EgsFolder:
+        egs = self.verified_egs()
         for name in _COPIED_FROM_EGS:
             if (egs.path / name).is_file():
                 shutil.copyfile(egs.path / name, self.folder.path / Path(name).name)
@@ -156,14 +166,14 @@ class FrameLevelTraining(Training):
     def make_egs(self, executor: Executor) -> None:
         """Make the folder of examples, by jobs of ``executor``."""
 
-    def egs_options(self) -> EgsOptions:
-        """Return the options of making examples, from the driver's options and the contexts."""
+    def egs_options(self, kind: type[E], **more: Any) -> E:
+        """Return options of making examples: the driver's, the contexts, ``more``, and those of --egs.opts."""
         options = self.options
         left, right, initial, final = self.egs_contexts()
-        egs_options = EgsOptions(frames_per_eg=self.chunk_width, left_context=left, right_context=right,
-                          left_context_initial=initial, right_context_final=final,
-                          samples_per_iter=options.samples_per_iter, srand=options.srand, stage=options.egs_stage,
-                          online_ivector_dir=options.online_ivector_dir, cmvn_opts=options.cmvn_opts)
+        egs_options = kind(frames_per_eg=self.chunk_width, left_context=left, right_context=right,
+                           left_context_initial=initial, right_context_final=final, srand=options.srand,
+                           stage=options.egs_stage, online_ivector_dir=options.online_ivector_dir,
+                           cmvn_opts=options.cmvn_opts, **more)
         return egs_options.with_words(shlex.split(options.egs_opts or ""))
 
     def _make_lda(self) -> None:
@@ -197,8 +207,7 @@ class FrameLevelTraining(Training):
 
     def _combine(self, target: str) -> None:
         newest_first = sorted(self.combined_models(), reverse=True)
-        self.run_jobs({"combine": self.commands.combine(newest_first, str(self.folder.model(target)))},
-                      on_gpu=True)
+        self.run_jobs({"combine": self.commands.combine(newest_first, str(self.folder.model(target)))}, on_gpu=True)
 
     def _sum_outputs(self, which: int | str, options: AcousticOptions | RawOptions) -> Path:
         """Sum a model's output posteriors over some training examples; return the path of the summed vector."""
@@ -220,9 +229,8 @@ class FrameLevelTraining(Training):
     unsaturated_shrink: ClassVar[float | None] = None      # of recurrent networks; None: proportional shrinkage
 
     def shrink(self, iteration: int, learning_rate: float) -> float:
-        proportional = super().shrink(iteration, learning_rate)
-        options = self.options
-        if not isinstance(options, RnnPart) or options.shrink_value >= proportional:
+        proportional, options = super().shrink(iteration, learning_rate), self.options
+        if not isinstance(options, (RnnPart, ChainOptions)) or options.shrink_value >= proportional:
             return proportional
         if self._is_saturated(iteration, options.shrink_saturation_threshold):
             return options.shrink_value
@@ -234,14 +242,15 @@ class FrameLevelTraining(Training):
         from nnet3py.model_info import info
         from nnet3py.network.model_file import read_nnet
 
-        is_saturated = schedules.saturation(info(read_nnet(str(self.folder.model(iteration)))))
-        logger.info("Saturation of model %d: %.3f", iteration, is_saturated)
-        return is_saturated > threshold
+        saturation = schedules.saturation(info(read_nnet(str(self.folder.model(iteration)))))
+        logger.info("Saturation of model %d: %.3f", iteration, saturation)
+        return saturation > threshold
 
 
 class AcousticTraining(FrameLevelTraining):
-    """Training of acoustic models: train-dnn and train-rnn."""
+    """Training of acoustic models: the driver ``train-dnn``, and the base of ``train-rnn``."""
 
+    name = "train-dnn"
     models: ClassVar[ModelFiles] = ACOUSTIC
     report = ("accuracy.report", "accuracy")
     init_stage, egs_stage = -5, -4
@@ -264,7 +273,8 @@ class AcousticTraining(FrameLevelTraining):
     def make_egs(self, executor: Executor) -> None:
         if not self.options.feat_dir:
             raise UsageError("neither examples nor features were given", "give --feat-dir=data/NAME, or --egs.dir")
-        make_egs(self.options.feat_dir, self.alignments.path, self.egs_path, self.egs_options(), executor)
+        egs_options = self.egs_options(EgsOptions, samples_per_iter=self.options.samples_per_iter)
+        make_egs(self.options.feat_dir, self.alignments.path, self.egs_path, egs_options, executor)
 
     def stages_to_model(self) -> list[Stage]:
         stages = super().stages_to_model()
@@ -285,8 +295,9 @@ class AcousticTraining(FrameLevelTraining):
         parts = [folder / f"pdf_counts.{job}" for job in numbers]
         self.run_jobs({"sum_pdf_counts": " ".join(["vector-sum --binary=false", *map(str, parts),
                                                    f"{folder}/pdf_counts"])})
-        write_prior_scale(folder / "pdf_counts", folder / "presoftmax_prior_scale.vec",
-                          self.options.presoftmax_prior_scale_power)
+        counts = [float(word) for word in (folder / "pdf_counts").read_text().strip(" []\n").split()]
+        scales = schedules.presoftmax_prior_scale(counts, self.options.presoftmax_prior_scale_power)
+        write_text(str(folder / "presoftmax_prior_scale.vec"), f" [ {' '.join(map(str, scales))} ]\n")
         for part in parts:
             part.unlink(missing_ok=True)
         link("../presoftmax_prior_scale.vec", self.folder.configs / "presoftmax_prior_scale.vec")
@@ -316,8 +327,9 @@ class AcousticTraining(FrameLevelTraining):
 
 
 class RawTraining(FrameLevelTraining):
-    """Training of networks without a transition model: train-raw-dnn and train-raw-rnn."""
+    """Training of networks without a transition model: ``train-raw-dnn``, and the base of ``train-raw-rnn``."""
 
+    name = "train-raw-dnn"
     models: ClassVar[ModelFiles] = RAW
     report = ("accuracy.output.report", "accuracy")
     init_stage, egs_stage = -4, -3
@@ -329,7 +341,7 @@ class RawTraining(FrameLevelTraining):
         if not options.feat_dir or not options.targets_scp:
             raise UsageError("neither examples nor features with targets were given",
                              "give --feat-dir=data/NAME and --targets-scp=…, or --egs.dir")
-        egs_options = replace(self.egs_options(), nj=options.nj).with_words(shlex.split(options.egs_opts or ""))
+        egs_options = self.egs_options(EgsOptions, samples_per_iter=options.samples_per_iter, nj=options.nj)
         make_target_egs(options.feat_dir, options.targets_scp, self.egs_path, egs_options, executor,
                         "dense" if options.use_dense_targets else "sparse", self.num_targets)
 
@@ -386,22 +398,10 @@ class RawTraining(FrameLevelTraining):
         return read_nnet(str(self.folder.model("final"))).output_dim("output") > 0
 
 
-class DnnTraining(AcousticTraining):
-    """The driver ``train-dnn``."""
-
-    name, commands_class = "train-dnn", FrameCommands
-
-
 class RnnTraining(AcousticTraining):
     """The driver ``train-rnn``."""
 
     name, commands_class = "train-rnn", ChunkCommands
-
-
-class RawDnnTraining(RawTraining):
-    """The driver ``train-raw-dnn``."""
-
-    name, commands_class = "train-raw-dnn", FrameCommands
 
 
 class RawRnnTraining(RawTraining):
@@ -412,7 +412,7 @@ class RawRnnTraining(RawTraining):
 
 def train_dnn(options: DnnOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
     """Train an acoustic model without recurrence; arguments as for :class:`nnet3py.drivers.training.Training`."""
-    DnnTraining(options, executor, terminal).run()
+    AcousticTraining(options, executor, terminal).run()
 
 
 def train_rnn(options: RnnOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
@@ -422,7 +422,7 @@ def train_rnn(options: RnnOptions, executor: Executor | None = None, terminal: I
 
 def train_raw_dnn(options: RawDnnOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
     """Train a network without recurrence; arguments as for :class:`nnet3py.drivers.training.Training`."""
-    RawDnnTraining(options, executor, terminal).run()
+    RawTraining(options, executor, terminal).run()
 
 
 def train_raw_rnn(options: RawRnnOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
@@ -442,16 +442,3 @@ def ivector_extractor_id(folder: str | None) -> str | None:
 
         return hashlib.md5((path / "final.ie").read_bytes(), usedforsecurity=False).hexdigest()
     return None
-
-
-def write_prior_scale(counts: Path, target: Path, power: float) -> None:
-    """Write the presoftmax prior scale as a matrix of one row in text form.
-
-    It is computed from the counts of the classes in the file ``counts``, as
-    :func:`~nnet3py.drivers.schedules.presoftmax_prior_scale`.
-    """
-    from nnet3py.io.streams import write_text
-
-    values: Sequence[float] = [float(word) for word in counts.read_text().strip(" []\n").split()]
-    scales = schedules.presoftmax_prior_scale(values, power)
-    write_text(str(target), " [ " + " ".join(str(scale) for scale in scales) + " ]\n")

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from nnet3py.drivers.data_folder import DataFolder, Features, select, spk2utt, split, write_list
+from nnet3py.drivers.data_folder import DataFolder, Features, select, spk2utt, split, write_list, write_part
 from nnet3py.drivers.executor import Executor
 from nnet3py.drivers.staged import StagedWork, Step
 from nnet3py.drivers.staged_options import ExtractorOptions, IvectorOptions
@@ -253,14 +253,11 @@ class ExtractorTraining(StagedWork):
         link(name, self.product)
 
     def _extraction(self) -> Iterator[Step]:
-        target = self.options.extract_to
-        if target:
+        if target := self.options.extract_to:
             yield Step(self.options.num_iters + 1, "extract", f"Extracting i-vectors to {target}",
                        action=lambda: self._extract(target), needs=[self.path / "final.ie"])
 
     def _extract(self, target: str) -> None:
-        from nnet3py.drivers.ivectors import IvectorExtraction
-
         options = self.options
         values = {name: getattr(options, name) for name in (
             "feat_dir", "nj", "num_gselect", "min_post", "posterior_scale", "num_threads", "cleanup")}
@@ -345,11 +342,7 @@ class IvectorExtraction(StagedWork):
     def _write_lists(self) -> None:
         options, path, source = self.options, self.path, self.extractor
         for number, utterances in enumerate(self.parts, 1):
-            part = path / "split" / str(number)
-            part.mkdir(parents=True, exist_ok=True)
-            write_list(part / "feats.scp", select(self.data.feats, utterances))
-            speakers = spk2utt(select(self.utt2spk, utterances))
-            write_list(part / "spk2utt", {speaker: " ".join(keys) for speaker, keys in speakers.items()})
+            write_part(path, str(number), self.data, self.utt2spk, utterances)
         conf = path / "conf"
         conf.mkdir(exist_ok=True)
         shutil.copyfile(source / "online_cmvn.conf", conf / "online_cmvn.conf")

@@ -13,11 +13,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nnet3py.cached_property import cached_property
-from nnet3py.drivers.data_folder import AliFolder, check_plain
+from nnet3py.drivers.data_folder import AliFolder
 from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.executor import Executor, Job
 from nnet3py.drivers.make_egs import AlignmentLists, EgsMaker, read_unsorted_list
-from nnet3py.drivers.options import ChainEgsOptions
+from nnet3py.drivers.options import ChainEgsOptions, check_plain
 from nnet3py.drivers.staged import fingerprint
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.hmm.tree import ContextDependency

@@ -21,7 +21,6 @@ from nnet3py.drivers.data_folder import (
     Features,
     Ivectors,
     Steps,
-    check_plain,
     choose_subsets,
     plan_archives,
     read_lengths,
@@ -32,7 +31,7 @@ from nnet3py.drivers.data_folder import (
 )
 from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.executor import Executor, Job
-from nnet3py.drivers.options import CommonEgsOptions, EgsOptions
+from nnet3py.drivers.options import CommonEgsOptions, EgsOptions, check_plain
 from nnet3py.drivers.staged import FolderLock, fingerprint
 from nnet3py.errors import FormatError, UsageError
 from nnet3py.io.streams import read_lines, write_text

@@ -14,12 +14,12 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from nnet3py.chain.options import SupervisionOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import CheckedOptions, defaults, like, opt, settings_of, with_values
+from nnet3py.option_fields import CheckedOptions, defaults, like, opt, options_class, settings_of, with_values
 from nnet3py.option_file import checked_value, split
 from nnet3py.training.options import ChainOptions as ObjectiveOptions
 from nnet3py.training.options import CombineOptions, TrainerOptions
@@ -28,17 +28,7 @@ _OPTIMIZATION = "trainer.optimization."
 
 
 class DriverOptions(CheckedOptions):
-    """Base of the drivers' option classes (dataclasses), with the ``__init__`` of all of them.
-
-    ``dataclass`` would compile an ``__init__`` for each class of many fields, which takes several milliseconds whenever
-    a command of a driver is started.
-    """
-
-    def __init__(self, **values: Any) -> None:
-        for field in dataclasses.fields(self):   # type: ignore[arg-type]
-            setattr(self, field.name, values.pop(field.name, field.default))
-        if values:
-            raise TypeError(f"{type(self).__name__} has no field {', '.join(values)}")
+    """Base of the drivers' option classes, which are dataclasses."""
 
     def command(self, program: str) -> str:
         """Return the command line of ``program`` with these options, quoted for a shell, without default values."""
@@ -53,12 +43,20 @@ class DriverOptions(CheckedOptions):
         return " ".join(map(shlex.quote, words))
 
 
+def check_plain(what: str, path: str | Path) -> None:
+    """Raise UsageError if a path, which is part of bash commands, has characters with a meaning for the shell."""
+    special = sorted(set(str(path)) & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"))
+    if special:
+        raise UsageError(f"{what} {path} has the character {special[0]!r}, which has a meaning for the shell; the name "
+                         "is part of shell commands", "rename it, or use a link with a plain name")
+
+
 def _word(value: Any) -> str:
     """Return the text of an option's value."""
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class JobOptions(DriverOptions):
     """Options of all work in stages and jobs."""
 
@@ -77,7 +75,7 @@ class JobOptions(DriverOptions):
     cleanup: bool = opt("cleanup", True, "Remove files after their last use", harmless=True)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class CommonOptions(JobOptions):
     """Options of all training drivers."""
 
@@ -147,10 +145,7 @@ class CommonOptions(JobOptions):
             raise UsageError("no folder was given", "give --dir=exp/NAME, where exp/NAME/configs has the network")
         for name, path in (("--dir", self.dir), ("--egs.dir", self.egs_dir),
                            ("--trainer.input-model", self.input_model)):
-            special = sorted(set(path or "") & set(" \t\n'\"\\$`|&;<>()*?[]{}!#"))
-            if special:
-                raise UsageError(f"{name}={path} has the character {special[0]!r}, which has a meaning for the shell; "
-                                 "the name is part of shell commands", "rename it, or use a link with a plain name")
+            check_plain(name, path or "")
         if self.use_gpu not in ("yes", "no", "optional", "wait", "true", "false"):
             raise UsageError(f"--use-gpu={self.use_gpu}: expected yes, no, optional or wait")
         super().check()
@@ -158,20 +153,18 @@ class CommonOptions(JobOptions):
             raise UsageError(f"--{_OPTIMIZATION}momentum={self.momentum:g}: expected 0 or more, and below 1")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class AcousticOptions(CommonOptions):
     """Options of the drivers of acoustic models, which have a transition model and a network."""
 
     ali_dir: str | None = opt("ali-dir", None, "Folder of alignments: ali.*.gz, num_jobs, final.mdl, tree, phones.txt",
                               harmless=True)
-    lang: str | None = opt("lang", None, "No effect: --ali-dir has all that is needed",
-                           harmless=True)
+    lang: str | None = opt("lang", None, "No effect: --ali-dir has all that is needed", harmless=True)
     presoftmax_prior_scale_power: float = opt("trainer.presoftmax-prior-scale-power", -0.25,
                                               "Exponent of the class counts that scale the outputs")
     prior_subset_size: int = opt("trainer.prior-subset-size", 20000, "Examples per job from which priors are computed",
                                  harmless=True)
-    num_jobs_compute_prior: int = opt("trainer.num-jobs-compute-prior", 10, "Jobs that compute priors",
-                                      harmless=True)
+    num_jobs_compute_prior: int = opt("trainer.num-jobs-compute-prior", 10, "Jobs that compute priors", harmless=True)
 
     def check(self) -> None:
         super().check()
@@ -179,7 +172,7 @@ class AcousticOptions(CommonOptions):
             raise UsageError("no alignments were given", "give --ali-dir=exp/tri_ali")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RawOptions(CommonOptions):
     """Options of the drivers of raw networks."""
 
@@ -196,14 +189,14 @@ class RawOptions(CommonOptions):
                                       harmless=True)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class DnnPart(DriverOptions):
     """Options of networks without recurrence, which are trained on one frame of an example at a time."""
 
     frames_per_eg: int = opt("egs.frames-per-eg", 8, "Labeled frames per example")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RnnPart(DriverOptions):
     """Options of recurrent networks, which are trained on whole chunks."""
 
@@ -226,27 +219,27 @@ class RnnPart(DriverOptions):
                                             "up to which derivatives are propagated")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class DnnOptions(DnnPart, AcousticOptions):
     """Options of train-dnn."""
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RawDnnOptions(DnnPart, RawOptions):
     """Options of train-raw-dnn."""
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RnnOptions(RnnPart, AcousticOptions):
     """Options of train-rnn."""
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class RawRnnOptions(RnnPart, RawOptions):
     """Options of train-raw-rnn."""
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class ChainOptions(CommonOptions):
     """Options of train-chain."""
 
@@ -264,8 +257,8 @@ class ChainOptions(CommonOptions):
                     "folder of prepare-e2e, or of Kaldi's prepare_e2e.sh with phone_lm.fst")
 
     chunk_width: str = opt("egs.chunk-width", "20", "Input frames per chunk, or a comma-separated list")
-    chunk_left_context: int = like(RnnPart, "chunk_left_context", default=0)
-    chunk_right_context: int = like(RnnPart, "chunk_right_context")
+    chunk_left_context: int = like(RnnPart, "chunk_left_context", default=0, least=0)
+    chunk_right_context: int = like(RnnPart, "chunk_right_context", least=0)
     chunk_left_context_initial: int = like(RnnPart, "chunk_left_context_initial")
     chunk_right_context_final: int = like(RnnPart, "chunk_right_context_final")
     egs_nj: int = opt("egs.nj", 0, "Jobs that make the examples (0: the default of making examples)")
@@ -273,16 +266,16 @@ class ChainOptions(CommonOptions):
     lm_opts: str | None = opt("chain.lm-opts", None, "Options of chain-est-phone-lm")
     phone_lm: str | None = opt("chain.phone-lm", None, "Existing phone language model; blank: estimate one "
                                "from the phones in --tree-dir")
-    l2_regularize: float = like(ObjectiveOptions, "l2_regularize", "chain.l2-regularize")
-    xent_regularize: float = like(ObjectiveOptions, "xent_regularize", "chain.xent-regularize")
-    left_tolerance: int = like(SupervisionOptions, "left_tolerance", "chain.left-tolerance")
-    right_tolerance: int = like(SupervisionOptions, "right_tolerance", "chain.right-tolerance")
+    l2_regularize: float = like(ObjectiveOptions, "l2_regularize", "chain.l2-regularize", least=0)
+    xent_regularize: float = like(ObjectiveOptions, "xent_regularize", "chain.xent-regularize", least=0)
+    left_tolerance: int = like(SupervisionOptions, "left_tolerance", "chain.left-tolerance", least=0)
+    right_tolerance: int = like(SupervisionOptions, "right_tolerance", "chain.right-tolerance", least=0)
     leaky_hmm_coefficient: float = like(ObjectiveOptions, "leaky_hmm_coefficient", "chain.leaky-hmm-coefficient")
     apply_deriv_weights: bool = opt("chain.apply-deriv-weights", True, "Multiply derivatives by the weights of the "
                                     "examples' frames")
-    frame_subsampling_factor: int = opt("chain.frame-subsampling-factor", 3, "Input frames per output frame")
+    frame_subsampling_factor: int = opt("chain.frame-subsampling-factor", 3, "Input frames per output frame", least=1)
     alignment_subsampling_factor: int = opt("chain.alignment-subsampling-factor", 3, "Frames of the lattices or "
-                                            "alignments per output frame")
+                                            "alignments per output frame", least=1)
     left_deriv_truncate: int | None = opt("chain.left-deriv-truncate", None, "The negative of "
                                           "--trainer.deriv-truncate-margin, as older recipes give it")
     chain_opts: str = opt("chain-opts", "", "Further options of nnet3-chain-train, separated by blanks")
@@ -306,11 +299,12 @@ class ChainOptions(CommonOptions):
     lwf_model: str | None = opt("chain.lwf-model", None, "Another model, whose posteriors are added to the "
                                 "derivatives, so that the network learns them, too (learning without "
                                 "forgetting)")
-    lwf_scale: float = opt("chain.lwf-scale", 0.0, "Factor of the posteriors of --chain.lwf-model, such as 0.5")
+    lwf_scale: float = opt("chain.lwf-scale", 0.0, "Factor of the posteriors of --chain.lwf-model, such as 0.5",
+                           least=0)
     lwf_type: str = opt("chain.lwf-type", "den", "den: posteriors of the denominator graph; raw: exponentials "
                         "of the output of --chain.lwf-model, which must be log-probabilities")
     lwf_clip_threshold: float = opt("chain.lwf-clip-threshold", 0.0, "Posteriors of the denominator graph below this "
-                                    "become 0")
+                                    "become 0", least=0)
 
     semisup_feat_dir: str | None = opt("semisup.feat-dir", None, "Folder of data without transcripts, for "
                                        "semi-supervised training", harmless=True)
@@ -350,23 +344,12 @@ class ChainOptions(CommonOptions):
         if not (self.egs_dir or self.lat_dir or self.ali_dir or self.e2e or self.languages):
             raise UsageError("neither examples, lattices nor alignments were given", "give --lat-dir=exp/tri_lats, or "
                              "--ali-dir=exp/tri_ali, or --egs.dir for existing examples")
-        for name, least in (("frame-subsampling-factor", 1), ("alignment-subsampling-factor", 1),
-                            ("left-tolerance", 0), ("right-tolerance", 0)):
-            if (value := getattr(self, name.replace("-", "_"))) < least:
-                raise UsageError(f"--chain.{name}={value}: expected {least} or more")
-        for name, value in (("left", self.chunk_left_context), ("right", self.chunk_right_context)):
-            if value < 0:
-                raise UsageError(f"--egs.chunk-{name}-context={value}: expected 0 or more")
         if not is_chunk_width(self.chunk_width):
             raise UsageError(f"--egs.chunk-width={self.chunk_width}: expected numbers above 0 with commas between")
         if self.leaky_hmm_coefficient <= 0.0:
             raise UsageError(f"--chain.leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected above 0",
                              "0.1 is usual, 1e-5 almost none")
         self._check_lwf()
-        for name, number in (("lwf-scale", self.lwf_scale), ("lwf-clip-threshold", self.lwf_clip_threshold),
-                             ("l2-regularize", self.l2_regularize), ("xent-regularize", self.xent_regularize)):
-            if number < 0.0:
-                raise UsageError(f"--chain.{name}={number:g}: expected 0 or more")
 
     def _check_semisup(self) -> None:
         if bool(self.semisup_feat_dir) != bool(self.semisup_lat_dir) or self.semisup_feat_dir and (
@@ -402,7 +385,7 @@ class ChainOptions(CommonOptions):
 Self = TypeVar("Self", bound="CommonEgsOptions")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class CommonEgsOptions(DriverOptions):
     """Options of making examples of any kind; names and defaults are Kaldi's."""
 
@@ -460,7 +443,7 @@ class CommonEgsOptions(DriverOptions):
         return with_values(self, values)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class EgsOptions(CommonEgsOptions):
     """Options of making frame-level examples."""
 
@@ -473,7 +456,7 @@ class EgsOptions(CommonEgsOptions):
                                 "frames", least=0)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class ChainEgsOptions(CommonEgsOptions):
     """Options of making chain examples."""
 

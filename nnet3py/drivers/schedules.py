@@ -255,8 +255,6 @@ def accepted_jobs(objectives: Mapping[int, float]) -> tuple[list[int], int]:
     ``objectives`` is the objective per frame of each job; NaN and infinity count as very low. Kaldi:
     get_successful_models.
     """
-    if not objectives:
-        raise Nnet3Error("expected the objective of one job or more, found none")
     values = {job: value if math.isfinite(value) else WORST_OBJECTIVE for job, value in sorted(objectives.items())}
     best = max(values, key=lambda job: values[job])
     return [job for job, value in values.items() if values[best] - value <= ACCEPTED_BELOW_BEST], best

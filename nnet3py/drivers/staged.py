@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -190,7 +191,6 @@ def context_from_vars(folder: TrainingFolder) -> tuple[int, int]:
                           path=str(folder.configs / "vars"), hint="make the configs with xconfig-to-configs") from None
 
 
-
 class Step(NamedTuple):
     """Step of staged work: jobs that run at the same time, then a function in this process.
 
@@ -337,7 +337,7 @@ class StagedWork(ABC):
         return self._mark(stage, name).exists()
 
     def _decide_where_to_begin(self) -> None:
-        now = {**self.options.binding(), **fingerprints(self.inputs())}
+        now = {**self.options.binding(), **{str(path): fingerprint(path) for path in self.inputs()}}
         recorded, start = self.folder.recorded(), self.options.stage
         marks = self.path / MARKS
         changed = differences(recorded, now) if recorded is not None else []
@@ -360,9 +360,11 @@ class StagedWork(ABC):
         self.folder.record(now)
 
 
-def fingerprints(paths: Iterable[Path]) -> Mapping[str, str]:
-    """Return the :func:`fingerprint` of each file, by path."""
-    return {str(path): fingerprint(path) for path in paths}
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a file; the target appears when it is complete."""
+    temporary = target.with_name(f".{target.name}")
+    shutil.copyfile(source, temporary)
+    temporary.replace(target)
 
 
 def fingerprint(path: Path) -> str:

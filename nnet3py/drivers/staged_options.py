@@ -5,19 +5,18 @@ Names and defaults are those of Kaldi's scripts, where these have such an option
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 from typing import ClassVar
 
 from nnet3py.discriminative.options import DiscriminativeOptions
-from nnet3py.drivers.options import JobOptions
+from nnet3py.drivers.options import JobOptions, check_plain
 from nnet3py.errors import UsageError
 from nnet3py.ivectors.options import OnlineSettings
-from nnet3py.option_fields import like, opt
+from nnet3py.option_fields import like, opt, options_class
 from nnet3py.training.options import TrainerOptions
 from nnet3py.trees import BuildOptions
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class WorkOptions(JobOptions):
     """Options that all drivers of :class:`~nnet3py.drivers.staged.StagedWork` have."""
 
@@ -32,15 +31,13 @@ class WorkOptions(JobOptions):
         for field in self.folders:
             if not getattr(self, field):
                 raise UsageError(f"--{names[field]} was not given", "see --help for an example")
-        from nnet3py.drivers.data_folder import check_plain  # imports numpy, which --help does not need
-
         for field in (*self.folders, *self.more_folders):
             if getattr(self, field):
                 check_plain(f"--{names[field]}", getattr(self, field))
         super().check()
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class ExtractorOptions(WorkOptions):
     """Options of train-ivector-extractor."""
 
@@ -93,7 +90,7 @@ class ExtractorOptions(WorkOptions):
             raise UsageError(f"--min-post={self.min_post:g}: expected below 0.5")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class IvectorOptions(WorkOptions):
     """Options of extract-ivectors."""
 
@@ -113,7 +110,7 @@ class IvectorOptions(WorkOptions):
     folders = (*WorkOptions.folders, "extractor_dir")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class TreeOptions(WorkOptions):
     """Options of nnet3-build-tree."""
 
@@ -127,7 +124,7 @@ class TreeOptions(WorkOptions):
     frame_subsampling_factor: int = opt("frame-subsampling-factor", 1, "Input frames per frame of the model; 3 for "
                                         "chain models", least=1)
     alignment_subsampling_factor: int | None = opt("alignment-subsampling-factor", None, "Frames of the alignments per "
-                                                   "frame of the model; blank: --frame-subsampling-factor")
+                                                   "frame of the model; blank: --frame-subsampling-factor", least=1)
     cluster_thresh: float = like(BuildOptions, "cluster_threshold")
     repeat_frames: bool = opt("repeat-frames", False, "Repeat the converted alignments' frames, for the full rate")
     tree_stats_opts: str = opt("tree-stats-opts", "", "Further options of acc-tree-stats")
@@ -140,12 +137,9 @@ class TreeOptions(WorkOptions):
         if self.num_leaves < 1:
             raise UsageError(f"--num-leaves={self.num_leaves}: expected how many leaves the tree may have",
                              "about 3500 for 100 hours of speech and more, some hundreds for few hours")
-        factor = self.alignment_subsampling_factor
-        if factor is not None and factor < 1:
-            raise UsageError(f"--alignment-subsampling-factor={factor}: expected 1 or more")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class FlatStartOptions(WorkOptions):
     """Options of prepare-e2e."""
 
@@ -183,7 +177,7 @@ class FlatStartOptions(WorkOptions):
 _CRITERIA = ("mmi", "mpfe", "smbr")
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class LatticesOptions(WorkOptions):
     """Options of make-denlats, which train-discriminative has as well."""
 
@@ -196,9 +190,9 @@ class LatticesOptions(WorkOptions):
                                          harmless=True)
     nj: int = opt("nj", 2, "Parts of the data, with a job each", least=1)
     acoustic_scale: float | None = opt("acoustic-scale", None, "Factor of the acoustic scores in alignment, lattices "
-                                       "and training; blank: 0.1, or 1.0 for a chain model")
+                                       "and training; blank: 0.1, or 1.0 for a chain model", least=0)
     self_loop_scale: float | None = opt("self-loop-scale", None, "Factor of the log-probabilities of self-loops; "
-                                        "blank: 0.1, or 1.0 for a chain model")
+                                        "blank: 0.1, or 1.0 for a chain model", least=0)
     graph_dir: str | None = opt("denlats.graph-dir", None, "Folder with the graph of the lattices, HCLG.fst; blank: "
                                 "make one of a unigram model of the transcripts", harmless=True)
     beam: float = opt("denlats.beam", 13.0, "Decoding beam", least=0)
@@ -210,14 +204,8 @@ class LatticesOptions(WorkOptions):
     folders = (*WorkOptions.folders, "src_dir", "lang")
     more_folders = ("online_ivector_dir", "graph_dir")
 
-    def check(self) -> None:
-        super().check()
-        for name, value in (("acoustic-scale", self.acoustic_scale), ("self-loop-scale", self.self_loop_scale)):
-            if value is not None and value < 0.0:
-                raise UsageError(f"--{name}={value:g}: expected 0 or more")
 
-
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class DiscriminativeTrainingOptions(LatticesOptions):
     """Options of train-discriminative."""
 

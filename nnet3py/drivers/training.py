@@ -15,7 +15,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 
 from nnet3py import system
 from nnet3py.drivers.commands import FrameCommands, ModelFiles, Network, Step, gpu_option
-from nnet3py.drivers.diagnostics import Diagnostics, Display, read_job_logs, write_report
+from nnet3py.drivers.diagnostics import Diagnostics, Display, write_report
 from nnet3py.drivers.egs_folder import EgsFolder
 from nnet3py.drivers.executor import Executor, Job
 from nnet3py.drivers.executors import make_executor
@@ -24,11 +24,10 @@ from nnet3py.drivers.schedules import DropoutSchedule, Plan, accepted_jobs, mode
 from nnet3py.drivers.staged import FolderLock, TrainingFolder, differences, fingerprint
 from nnet3py.errors import DeviceError, Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
-from nnet3py.report.training_logs import COMMAND, EGS_INFO, FINISHED, PLAN, TrainLog
+from nnet3py.report.training_logs import COMMAND, EGS_INFO, FINISHED, PLAN, TrainLog, read_iterations
 
 logger = logging.getLogger(__name__)
 
-LOCAL = "run.pl"
 GPU_OPTIONS = ("--gpu", "1")
 FIRST_STAGE = -100                  # before every stage
 
@@ -143,7 +142,7 @@ class Training(ABC):
                 self._end()
                 return
             self.executor = self._given_executor or make_executor(
-                self.options.cmd or LOCAL, self.options.scheduler, cores=self.options.num_threads or None)
+                self.options.cmd or "run.pl", self.options.scheduler, cores=self.options.num_threads or None)
             try:
                 if self._train(start):
                     self._keep_record(**{FINISHED: True})
@@ -332,9 +331,8 @@ class Training(ABC):
         for log in self.folder.log("x").parent.glob(f"train.{iteration}.*.log"):
             log.unlink()
         self.diagnostics.start(iteration)
-        self.run_jobs({f"train.{iteration}.{job}": self.commands.train(step, job) for job in numbers},
-                      on_gpu=True)
-        logs = read_job_logs(self.folder, iteration)
+        self.run_jobs({f"train.{iteration}.{job}": self.commands.train(step, job) for job in numbers}, on_gpu=True)
+        logs = read_iterations(self.folder.path, iteration)[0].jobs
         accepted, best = accepted_jobs({job: self.objective(logs[job]) for job in numbers})
         if step.is_first:
             self.run_jobs({f"select.{iteration}": self.commands.select(iteration, best)})
@@ -426,10 +424,8 @@ def why_no_gpu() -> str | None:
     if reason is not None:
         return reason
     try:
-        from nnet3py.ops.cuda import why_not_usable
-
         get_ops("cuda")
-        return why_not_usable()
+        return None
     except (DeviceError, ImportError) as error:
         return str(error)
 

@@ -10,17 +10,25 @@ steps/nnet3/chain/build_tree.sh; steps/nnet3/chain/e2e/prepare_e2e.sh, and the p
 """
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from nnet3py.cached_property import cached_property
-from nnet3py.decoding.symbols import SymbolTable, read_text, read_transcripts
-from nnet3py.drivers.data_folder import AliFolder, DataFolder, phone_lines, select, spk2utt, split, write_list
+from nnet3py.decoding.symbols import read_text, read_transcripts
+from nnet3py.drivers.data_folder import (
+    AliFolder,
+    DataFolder,
+    phone_lines,
+    select,
+    spk2utt,
+    split,
+    write_int_text,
+    write_list,
+)
 from nnet3py.drivers.executor import Executor
-from nnet3py.drivers.staged import StagedWork, Step
+from nnet3py.drivers.staged import StagedWork, Step, copy_file
 from nnet3py.drivers.staged_options import FlatStartOptions, TreeOptions
 from nnet3py.errors import FormatError
 from nnet3py.formats.holders import INT_VECTOR
@@ -195,12 +203,8 @@ class TreeBuilding(StagedWork):
         yield Step(CONVERT, "convert", "Converting the alignments to the new model", [
             self.job(f'{self._converted("1.mdl", "tree", number, repeat)} "ark:| gzip -c > {path}/ali.{number}.gz"',
                      f"convert.{number}") for number in self._numbers], needs=[path / "1.mdl"])
-        yield Step(CONVERT, "final", "Calling the model final.mdl", action=self._finish, needs=[path / "1.mdl"])
-
-    def _finish(self) -> None:
-        temporary = self.path / ".final"
-        shutil.copyfile(self.path / "1.mdl", temporary)
-        os.replace(temporary, self.product)
+        yield Step(CONVERT, "final", "Calling the model final.mdl", needs=[path / "1.mdl"],
+                   action=lambda: copy_file(path / "1.mdl", self.product))
 
 
 def build_tree(options: TreeOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:
@@ -249,11 +253,6 @@ class FlatStart(StagedWork):
         """Utterances of each job."""
         return split(list(self.transcripts), self.data.utt2spk, self.options.nj, by_speaker=False)
 
-    @property
-    def _unknown(self) -> str:
-        path = self.lang / "oov.txt"
-        return read_text(path).strip() if path.is_file() else ""
-
     # -- the steps -----------------------------------------------------------------------------------------------------
 
     def steps(self) -> list[Step]:
@@ -261,15 +260,9 @@ class FlatStart(StagedWork):
                 self._phone_lm_step(), self._graphs_step()]
 
     def _write_lists(self) -> None:
-        words, unknown = SymbolTable.read(str(self.lang / "words.txt")), self._unknown
         for number, utterances in enumerate(self.parts, 1):
-            lines = {}
-            for utterance in utterances:
-                replaced = [word if word in words or not unknown else unknown for word in self.transcripts[utterance]]
-                lines[utterance] = " ".join(str(words[word]) for word in replaced)
-            part = self.path / "split" / str(number)
-            part.mkdir(parents=True, exist_ok=True)
-            write_list(part / "text", lines)
+            write_int_text(self.path, str(number), self.lang,
+                           {utterance: self.transcripts[utterance] for utterance in utterances})
         write_text(str(self.path / "num_jobs"), f"{len(self.parts)}\n")
         shutil.copyfile(self.lang / "phones.txt", self.path / "phones.txt")
         self._write_lexicon()
@@ -303,10 +296,11 @@ class FlatStart(StagedWork):
     def _phone_lm_step(self) -> Step:
         options, path, lang = self.options, self.path, self.lang
         silence = read_text(lang / "phones" / "optional_silence.txt").strip()
+        unknown = read_text(lang / "oov.txt").strip() if (lang / "oov.txt").is_file() else ""
         words = ["text-to-phones", f"--phones={lang}/phones.txt", f"--srand={options.srand}",
                  *([f"--silence-phone={silence}", f"--edge-silprob={options.edge_silprob}",
                     f"--between-silprob={options.between_silprob}"] if silence else []),
-                 *([f"'--unknown-word={self._unknown}'"] if self._unknown else []),
+                 *([f"'--unknown-word={unknown}'"] if unknown else []),
                  f"{path}/lexicon.txt {self.data.path}/text ark:-"]
         return Step(PHONE_LM, "phone_lm", "Making a phone language model of the transcripts", [
             self.job(f"{' '.join(words)} | chain-est-phone-lm {options.lm_opts} ark:- {path}/phone_lm.fst",
@@ -318,11 +312,8 @@ class FlatStart(StagedWork):
                          f"{path}/0.mdl {lang}/L.fst ark,t:{path}/split/{number}/text "
                          f"ark,scp:{path}/fst.{number}.ark,{path}/fst.{number}.scp", f"compile_graphs.{number}")
                 for number in range(1, len(self.parts) + 1)]
-        return Step(GRAPHS, "graphs", "Making the graphs of the transcripts", jobs, self._finish)
-
-    def _finish(self) -> None:
-        shutil.copyfile(self.path / "0.mdl", self.path / ".final")
-        (self.path / ".final").replace(self.product)
+        return Step(GRAPHS, "graphs", "Making the graphs of the transcripts", jobs,
+                    lambda: copy_file(path / "0.mdl", self.product))
 
 
 def prepare_e2e(options: FlatStartOptions, executor: Executor | None = None, terminal: IO[str] | None = None) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -159,23 +160,25 @@ def _filter(io: NnetIo, low: int, high: int) -> NnetIo:
     return NnetIo(io.name, io.indexes[keep], take_rows(features, np.flatnonzero(keep)))
 
 
+def named_output(parts: Sequence[Any], change: str) -> list[Any]:
+    """Return the inputs and outputs called ``output``; Nnet3Error, that names the ``change`` wanted, if none is."""
+    outputs = [part for part in parts if part.name == "output"]
+    if not outputs:
+        raise Nnet3Error(f"an example without 'output' cannot be {change}")
+    return outputs
+
+
 def scale_outputs(example: NnetExample, weight: float) -> None:
     """Multiply the features of every output named ``output`` by ``weight``, in place; Nnet3Error if there is none."""
-    outputs = [io for io in example.io if io.name == "output"]
-    if not outputs:
-        raise Nnet3Error("an example without 'output' cannot be weighted")
-    if weight != 1.0:
-        for io in outputs:
-            io.features = scaled(io.features, weight)
+    for io in named_output(example.io, "weighted"):
+        io.features = scaled(io.features, weight) if weight != 1.0 else io.features
 
 
-def rename_output(example: NnetExample, name: str) -> None:
-    """Rename every output called ``output`` to ``name``, in place; Nnet3Error if there is none."""
-    outputs = [io for io in example.io if io.name == "output"]
-    if not outputs:
-        raise Nnet3Error("an example without 'output' cannot have it renamed")
-    for io in outputs:
-        io.name = name
+def rename_output(example: Any, name: str) -> None:
+    """Rename every output called ``output`` of a frame-level or chain example, in place; Nnet3Error if there is none.
+    """
+    for part in named_output(example.io if isinstance(example, NnetExample) else example.outputs, "renamed"):
+        part.name = name
 
 
 class ImageAugmenter:

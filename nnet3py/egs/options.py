@@ -1,16 +1,14 @@
 """Options of making training examples: how utterances are cut, and how images are changed at random. Light."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 LONGEST_CHUNK = 10_000_000     # frames, more than a day of speech
 FILL_MODES = ("nearest", "reflect")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class SplitOptions:
     """Options of cutting utterances into examples. Kaldi: ExampleGenerationConfig.
 
@@ -63,14 +61,13 @@ class SplitOptions:
         return cls(num_frames=lengths, **others)
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class ImageOptions:
     """Options of random changes to images. Kaldi: ImageAugmentationConfig."""
 
     num_channels: int = opt("num-channels", 1, "Columns of one pixel, such as colors")
     horizontal_flip_prob: float = opt("horizontal-flip-prob", 0.0, "Probability that left and right change places")
-    horizontal_shift: float = opt("horizontal-shift", 0.0,
-                                  "The farthest shift to either side, in widths of the image")
+    horizontal_shift: float = opt("horizontal-shift", 0.0, "The farthest shift to either side, in widths of the image")
     vertical_shift: float = opt("vertical-shift", 0.0, "The farthest shift up or down, in heights of the image")
     rotation_degree: float = opt("rotation-degree", 0.0, "The largest angle by which the image is turned, either way")
     rotation_prob: float = opt("rotation-prob", 0.0, "Probability that the image is turned")

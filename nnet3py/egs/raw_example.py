@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from nnet3py.formats.layouts import walk_matrix
@@ -174,33 +175,23 @@ def _reading_of(load: Callable[[], Holder], walk: Callable[[Walk], None]) -> Cal
     return read
 
 
-def _example() -> Holder:
-    from nnet3py.egs.example import EXAMPLE
-
-    return EXAMPLE
+_DECODING: dict[Holder[RawExample], Callable[[], Holder]] = {}
 
 
-def _chain_example() -> Holder:
-    from nnet3py.egs.chain_example import CHAIN_EXAMPLE
+def _raw_holder(name: str, module: str, decoding: str, walk: Callable[[Walk], None]) -> Holder[RawExample]:
+    """Make the holder of undecoded examples; ``decoding`` names the holder, in ``module``, that decodes them."""
+    def load() -> Holder:
+        return getattr(import_module(f"nnet3py.egs.{module}"), decoding)
 
-    return CHAIN_EXAMPLE
-
-
-def _discriminative_example() -> Holder:
-    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
-
-    return DISCRIMINATIVE_EXAMPLE
+    holder: Holder[RawExample] = Holder(name, _reading_of(load, walk), _write_raw, skimmer=lambda: Skimmer(walk))
+    _DECODING[holder] = load
+    return holder
 
 
-def _raw_holder(name: str, load: Callable[[], Holder], walk: Callable[[Walk], None]) -> Holder[RawExample]:
-    return Holder(name, _reading_of(load, walk), _write_raw, skimmer=lambda: Skimmer(walk))
-
-
-RAW_EXAMPLE = _raw_holder("training example", _example, walk_example)
-RAW_CHAIN_EXAMPLE = _raw_holder("chain example", _chain_example, walk_chain_example)
-RAW_DISCRIMINATIVE_EXAMPLE = _raw_holder("discriminative example", _discriminative_example, walk_discriminative_example)
-_DECODING = {RAW_EXAMPLE: _example, RAW_CHAIN_EXAMPLE: _chain_example,
-             RAW_DISCRIMINATIVE_EXAMPLE: _discriminative_example}
+RAW_EXAMPLE = _raw_holder("training example", "example", "EXAMPLE", walk_example)
+RAW_CHAIN_EXAMPLE = _raw_holder("chain example", "chain_example", "CHAIN_EXAMPLE", walk_chain_example)
+RAW_DISCRIMINATIVE_EXAMPLE = _raw_holder("discriminative example", "discriminative_example", "DISCRIMINATIVE_EXAMPLE",
+                                         walk_discriminative_example)
 
 
 def are_binary(*wspecifiers: str) -> bool:

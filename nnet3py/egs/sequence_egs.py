@@ -14,7 +14,7 @@ import numpy as np
 
 from nnet3py.egs import chain_example, discriminative_example
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
-from nnet3py.egs.changes import ContextLimit, shifted
+from nnet3py.egs.changes import ContextLimit, named_output, shifted
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.merger import merge_examples
@@ -148,8 +148,7 @@ class SequenceSelector:
                 [0, _output_shift(output, self._shift), 0], dtype=np.int32)) for output in example.outputs]
         if self._limits:
             low, high = _output_times(example)
-            example.inputs = [self._limit_context(io, low, high) if io.name == "input" else io
-                              for io in example.inputs]
+            example.inputs = [self._limit_context(io, low, high) if io.name == "input" else io for io in example.inputs]
         return example
 
 
@@ -173,18 +172,5 @@ def _output_times(example: Any) -> tuple[int, int]:
 
 def scale_supervision(example: NnetChainExample, weight: float) -> None:
     """Multiply the supervision's weight of every output called ``output``, in place; Nnet3Error if there is none."""
-    for output in _named_output(example, "weighted"):
+    for output in named_output(example.outputs, "weighted"):
         output.supervision.weight = float(np.float32(output.supervision.weight) * np.float32(weight))
-
-
-def rename_supervision(example: NnetChainExample, name: str) -> None:
-    """Rename every output called ``output``, in place; raise Nnet3Error if there is none."""
-    for output in _named_output(example, "renamed"):
-        output.name = name
-
-
-def _named_output(example: NnetChainExample, what: str) -> list[Any]:
-    outputs = [output for output in example.outputs if output.name == "output"]
-    if not outputs:
-        raise Nnet3Error(f"an example without 'output' cannot be {what}")
-    return outputs

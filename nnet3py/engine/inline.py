@@ -132,6 +132,15 @@ def _setter(kind: str) -> Any:
     return intrinsic(intrinsic_function)
 
 
+def vector_view(context: Any, builder: ir.IRBuilder, result: Any, data: Any, count: Any) -> Any:
+    """Write LLVM code for a vector of the array type ``result``, of ``count`` elements at the address ``data``."""
+    itemsize = context.get_constant(types.intp, result.dtype.bitwidth // 8)
+    view = context.make_array(result)(context, builder)
+    arrayobj.populate_array(view, data=data, shape=cgutils.pack_array(builder, [count]),
+                            strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
+    return view._getvalue()
+
+
 def _stack_vector(typingctx, count):
     """Return a float32 vector of ``count`` (a constant) elements in the caller's stack frame, cache-line aligned."""
     if not isinstance(count, types.IntegerLiteral):
@@ -142,12 +151,8 @@ def _stack_vector(typingctx, count):
         with builder.goto_entry_block():
             memory = builder.alloca(ir.ArrayType(ir.FloatType(), count.literal_value))
             memory.align = 64
-        itemsize, size = (context.get_constant(types.intp, number) for number in (4, count.literal_value))
-        view = context.make_array(result)(context, builder)
-        arrayobj.populate_array(view, data=builder.bitcast(memory, ir.FloatType().as_pointer()),
-                                shape=cgutils.pack_array(builder, [size]),
-                                strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
-        return view._getvalue()
+        return vector_view(context, builder, result, builder.bitcast(memory, ir.FloatType().as_pointer()),
+                           context.get_constant(types.intp, count.literal_value))
 
     return result(count), codegen
 

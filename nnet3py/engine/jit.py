@@ -28,11 +28,10 @@ from typing import Any, NamedTuple
 
 from numba.core import cgutils, types
 from numba.extending import intrinsic
-from numba.np import arrayobj
 
 from nnet3py.engine import compiling, interface, kernel_files, team_code
 from nnet3py.engine.generated import function_of_text
-from nnet3py.engine.inline import inline
+from nnet3py.engine.inline import inline, vector_view
 from nnet3py.engine.kernel_code import Code, Key
 from nnet3py.engine.kinds import kinds_of
 from nnet3py.engine.numba_target import njit
@@ -49,11 +48,8 @@ def _segment(typingctx, matrix, index, first, last):
         row_stride = cgutils.unpack_tuple(builder, source.strides, 2)[0]
         itemsize = context.get_constant(types.intp, matrix.dtype.bitwidth // 8)
         start = builder.add(builder.mul(args[1], row_stride), builder.mul(args[2], itemsize))
-        view = context.make_array(result)(context, builder)
-        arrayobj.populate_array(view, data=cgutils.pointer_add(builder, source.data, start),
-                                shape=cgutils.pack_array(builder, [builder.sub(args[3], args[2])]),
-                                strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
-        return view._getvalue()
+        return vector_view(context, builder, result, cgutils.pointer_add(builder, source.data, start),
+                           builder.sub(args[3], args[2]))
 
     return result(matrix, types.intp, types.intp, types.intp), codegen
 
@@ -68,10 +64,7 @@ def _span(typingctx, vector, offset, length):
         source = context.make_array(signature.args[0])(context, builder, args[0])
         itemsize = context.get_constant(types.intp, vector.dtype.bitwidth // 8)
         data = cgutils.pointer_add(builder, source.data, builder.mul(args[1], itemsize))
-        view = context.make_array(result)(context, builder)
-        arrayobj.populate_array(view, data=data, shape=cgutils.pack_array(builder, [args[2]]),
-                                strides=cgutils.pack_array(builder, [itemsize]), itemsize=itemsize, meminfo=None)
-        return view._getvalue()
+        return vector_view(context, builder, result, data, args[2])
 
     return result(vector, types.intp, types.intp), codegen
 

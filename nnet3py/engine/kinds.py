@@ -14,7 +14,6 @@ TYPES: dict[str, Any] = {
     "dvec": types.Array(types.float64, 1, "C"),
     "ivec": types.Array(types.int32, 1, "C"),       # row indexes, -1 for none
     "lvec": types.Array(types.int64, 1, "C"),       # element offsets into an arena, -1 for none
-    "u8vec": types.Array(types.uint8, 1, "C"),
     "f32": types.float32,
     "f64": types.float64,
     "int": types.intp,

@@ -73,10 +73,7 @@ def _triple() -> str:
 def processor() -> Processor:
     """Return the processor for which this process compiles machine code.
 
-    Raises
-    ------
-    UsageError
-        ``NNET3PY_CPU`` does not name a kind, or names one that this machine cannot run.
+    Raises UsageError: ``NNET3PY_CPU`` does not name a kind, or names one that this machine cannot run.
     """
     from llvmlite import binding
 

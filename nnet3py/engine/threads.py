@@ -27,13 +27,7 @@ _process_is_ours = False         # whether this is the process of a command
 
 
 def num_threads() -> int:
-    """Return the number of threads that compute.
-
-    Raises
-    ------
-    UsageError
-        ``NNET3PY_NUM_THREADS`` is not a number.
-    """
+    """Return the number of threads that compute. Raises UsageError: ``NNET3PY_NUM_THREADS`` is not a number."""
     return _chosen or _threads_in_environment() or available_cores()
 
 
@@ -61,12 +55,8 @@ def bind_libraries() -> None:
 def set_num_threads(count: int | None) -> None:
     """Set the number of threads (``--num-threads``).
 
-    None or 0 stands for ``NNET3PY_NUM_THREADS``, or else for the number of cores that this process may use.
-
-    Raises
-    ------
-    UsageError
-        ``count`` is negative.
+    None or 0 stands for ``NNET3PY_NUM_THREADS``, or else for the number of cores that this process may use. Raises
+    UsageError: ``count`` is negative.
     """
     global _chosen
     if count is not None and count < 0:

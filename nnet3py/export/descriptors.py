@@ -14,15 +14,10 @@ from nnet3py.network.structure import ComponentNode, DescriptorNode, InputNode
 
 @dataclass(frozen=True)
 class When:
-    """Times of some rows, as a value of the graph.
+    """Times of some rows, as a value of the graph."""
 
-    Attributes
-    ----------
-    times : int64 vector of times
-    lo, hi : bounds: all times are from ``lo`` to E + ``hi``, where E is the time of the last output
-    """
-
-    times: Value
+    times: Value    # int64 vector of times
+    # bounds: all times are from ``lo`` to E + ``hi``, where E is the time of the last output
     lo: int
     hi: int
 
@@ -45,8 +40,6 @@ class Frames:
         self._joined: dict[int, Value] = {}
         self.values: dict[int, Value] = {}
         self._asked: set[int] = set()
-
-    # -- values ----------------------------------------------------------------------------------------------------
 
     def descriptor(self, descriptor: Descriptor, window: Window | None) -> Value:
         """Concatenate the columns of a descriptor's parts, at the times ``window``.
@@ -204,8 +197,6 @@ class Frames:
             before = self.builder.state(name, value.dim, kept, kept if self.chunks else 0, self._is_growing(node))
             self._joined[node] = self.builder.next_state(name, before, value)
         return self._joined[node]
-
-    # -- where rows can be computed --------------------------------------------------------------------------------
 
     def when(self, window: Window) -> When:
         """Return the times of a window."""

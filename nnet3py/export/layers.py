@@ -354,10 +354,8 @@ RULES_OVER_TIME: dict[str, Callable[[Builder, Any, str, At], Value]] = {
 def _window_sum(frames: Frames, source: int, x: Value, first: Value, last: Value, period: int) -> Value:
     """Sum the frames of ``x``, a value of node ``source``, over windows.
 
-    Parameters
-    ----------
-    first, last : vectors of the first and last time of each window
-    period : only frames at times that are multiples of it are summed
+    ``first``, ``last`` : vectors of the first and last time of each window; ``period`` : only frames at times that are
+    multiples of it are summed.
     """
     b = frames.builder
     own = frames.own_times(source, x)

@@ -142,11 +142,7 @@ def read_too_early(nnet: Nnet, times: Times, dependent: set[int]) -> Iterator[in
 
     Its second argument is read only at the beginning of the stream, but every chunk computes the frames that it needs.
     A node that depends on where chunks end would therefore compute frames too early, without the later frames that
-    other nodes expect it to have read.
-
-    Parameters
-    ----------
-    dependent : indexes of nodes whose values depend on where chunks end
+    other nodes expect it to have read. ``dependent`` : indexes of nodes whose values depend on where chunks end.
     """
     for i in times.windows if dependent else ():
         node = nnet.nodes[i]
@@ -193,9 +189,7 @@ def _without_unread(part: Any, i: int, times: Times) -> Any:
 def _is_zero(second: Interval, first: Interval, own: Interval) -> bool:
     """Return whether Failover(a, IfDefined(b)) is zero wherever ``a`` is not computable, since ``b`` is not either.
 
-    Parameters
-    ----------
-    second, first, own : times at which ``b``, ``a``, and the node itself can be computed
+    ``second``, ``first``, ``own`` : times at which ``b``, ``a``, and the node itself can be computed.
     """
     if not (second.exact and first.exact and own.exact):
         return False
@@ -212,11 +206,8 @@ MOST = 1 << 13          # most frames that are tried: 80 seconds
 def least_frames(nnet: Nnet, graph: Graph) -> int:
     """Return the least number of frames from which a graph of the network computes its outputs.
 
-    With edges "none", it is found by binary search, with the compiler's test of which outputs are computable.
-
-    Raises
-    ------
-    Nnet3Error : with edges "none", outputs that need frames before the first
+    With edges "none", it is found by binary search, with the compiler's test of which outputs are computable. Raises
+    Nnet3Error for outputs that need frames before the first, with edges "none".
     """
     timed = next((spec for spec in graph.inputs if spec.has_time), None)
     if timed is None or graph.edges == "repeat":

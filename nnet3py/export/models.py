@@ -32,9 +32,7 @@ def read(model: Nnet | AcousticModel | str | os.PathLike[str],
          use_priors: bool = False) -> tuple[Nnet, np.ndarray | None]:
     """Return the network of a model, and its priors if requested.
 
-    Raises
-    ------
-    Nnet3Error : a file that cannot be read, or missing priors
+    Raises Nnet3Error for a file that cannot be read, or missing priors.
     """
     from nnet3py.acoustic_model import AcousticModel, read_model
 
@@ -82,9 +80,7 @@ def graph_of(model: Nnet | AcousticModel | str | os.PathLike[str], options: Expo
 
     ``needs_statistics`` : whether batch normalization without statistics is an error
 
-    Raises
-    ------
-    Nnet3Error : a network that cannot be exported, with all reasons
+    Raises Nnet3Error for a network that cannot be exported, with all reasons.
     """
     options.check()
     nnet, priors = read(model, options.use_priors)

@@ -25,16 +25,10 @@ class CannotBe(Nnet3Error):
 
 @dataclass(frozen=True, eq=False)
 class Atom:
-    """Indivisible part of an axis: an axis of size 4 × 40 may be two atoms, of 4 and 40 columns.
+    """Indivisible part of an axis: an axis of size 4 × 40 may be two atoms, of 4 and 40 columns."""
 
-    Attributes
-    ----------
-    kind : BATCH, TIME or FEATURES
-    size : number of elements
-    """
-
-    kind: str
-    size: int
+    kind: str    # BATCH, TIME or FEATURES
+    size: int    # number of elements
 
 
 Axis = tuple[Atom, ...]      # row-major: the last atom varies fastest; () for an axis of size 1
@@ -45,28 +39,21 @@ class Tensor:
     """Value of the ONNX graph that depends on the network's input, and the nnet3 node that computes it.
 
     Row r along its axis of frames is the value of the descriptor ``source`` at time ``step * r + shift``.
-
-    Attributes
-    ----------
-    axes : the atoms of each axis
-    stored : atoms of the node's columns, the last varying fastest
-    source : descriptor of the node, without an offset
-    before, after : numbers of rows of zeros at the beginning and end of the axis of frames, which the node lacks
-    early, late : numbers of frames before the first and after the last row at which the node can be computed, too
-    is_constant : whether the value is the same at all times
-    is_input : whether the value is the network's input, perhaps with its axes in another order
     """
 
-    axes: tuple[Axis, ...]
-    stored: Axis
-    source: str
+    axes: tuple[Axis, ...]       # the atoms of each axis
+    stored: Axis                 # atoms of the node's columns, the last varying fastest
+    source: str                  # descriptor of the node, without an offset
     step: int = 1
     shift: int = 0
+    # numbers of rows of zeros at the beginning and end of the axis of frames, which the node lacks
     before: int = 0
     after: int = 0
+    # numbers of frames before the first and after the last row at which the node can be computed, too
     early: int = 0
     late: int = 0
-    is_constant: bool = False
+    is_constant: bool = False    # whether the value is the same at all times
+    # whether the value is the network's input, perhaps with its axes in another order
     is_input: bool = field(default=False)
 
     @property
@@ -102,8 +89,6 @@ class Tensor:
         """Return the value of another node at the same times."""
         return replace(self, source=source, axes=self.axes if axes is None else axes,
                        stored=self.stored if stored is None else stored, is_input=False)
-
-    # -- axes ------------------------------------------------------------------------------------------------------
 
     def transposed(self, order: Sequence[int]) -> Tensor:
         """Permute the axes."""
@@ -144,8 +129,6 @@ class Tensor:
         axes = deque(self.axes)
         rank = len(self.axes) + len(places)
         return replace(self, axes=tuple(() if i in places else axes.popleft() for i in range(rank)))
-
-    # -- columns ---------------------------------------------------------------------------------------------------
 
     def column_order(self, atoms: Axis | None = None) -> np.ndarray:
         """Return, for each column of the node, its index if the columns were ordered by ``atoms``: int64 (dim,).
@@ -197,10 +180,7 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 class Layer:
     """Component and its component node, both with one name.
 
-    Attributes
-    ----------
-    settings : options of the config line, after the type
-    arrays : parameters by attribute of the component
+    ``settings`` : options of the config line, after the type; ``arrays`` : parameters by attribute of the component.
     """
 
     name: str
@@ -318,14 +298,9 @@ _MADE_UP = re.compile(r"^(onnx::|val_|_v_|/|\d)")          # names of weights th
 
 @dataclass(frozen=True)
 class NotMade:
-    """Output of an operator that no nnet3 node can compute.
+    """Output of an operator that no nnet3 node can compute."""
 
-    Attributes
-    ----------
-    reason : message of the error that is raised if an operator reads this output
-    """
-
-    reason: str
+    reason: str    # message of the error that is raised if an operator reads this output
 
 
 Value = Tensor | NotMade | np.ndarray | None      # None: an optional input that is not given
@@ -333,23 +308,15 @@ Value = Tensor | NotMade | np.ndarray | None      # None: an optional input that
 
 @dataclass
 class OnnxOp:
-    """Operator of the graph.
+    """Operator of the graph."""
 
-    Attributes
-    ----------
-    kind : its type, such as ``Conv``
-    name : name of its node
-    inputs : values of its inputs
-    input_names, output_names : names in the graph
-    attributes : by name; texts are ``str``
-    """
-
-    kind: str
-    name: str
-    inputs: list[Value]
+    kind: str                     # its type, such as ``Conv``
+    name: str                     # name of its node
+    inputs: list[Value]           # values of its inputs
+    # names of inputs and outputs in the graph
     input_names: list[str]
     output_names: list[str]
-    attributes: dict[str, Any]
+    attributes: dict[str, Any]    # by name; texts are ``str``
 
     def tensor(self, number: int = 0) -> Tensor:
         """Return an input that depends on the network's input."""
@@ -429,26 +396,18 @@ class Cutter:
 
 @dataclass
 class Context:
-    """Network being built, and its properties.
-
-    Attributes
-    ----------
-    uses : number of operators and outputs of the graph that read each value
-    replicates : whether convolutions read copies of the first and last frames where the graph has zeros
-    repeated : numbers of copies of the first frame before it, and of the last frame after it, that the graph makes
-    has_zeros : whether zeros stand for frames before the first or after the last
-    is_recurrent : whether a frame depends on the previous or next one
-    cutters : Slice operators by the value that they read
-    without_cut : outputs of Slice operators whose rows a convolution has left out already
-    """
+    """Network being built, and its properties."""
 
     network: NetworkBuilder
-    uses: dict[str, int]
+    uses: dict[str, int]    # number of operators and outputs of the graph that read each value
+    # whether convolutions read copies of the first and last frames where the graph has zeros
     replicates: bool = False
+    # numbers of copies of the first frame before it, and of the last frame after it, that the graph makes
     repeated: tuple[int, int] = (0, 0)
-    has_zeros: bool = False
-    is_recurrent: bool = False
-    cutters: dict[str, Cutter] = field(default_factory=dict)
+    has_zeros: bool = False    # whether zeros stand for frames before the first or after the last
+    is_recurrent: bool = False                                  # whether a frame depends on the previous or next one
+    cutters: dict[str, Cutter] = field(default_factory=dict)    # Slice operators by the value that they read
+    # outputs of Slice operators whose rows a convolution has left out already
     without_cut: set[str] = field(default_factory=set)
 
     def at(self, x: Tensor, offset: int) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,16 +16,39 @@ from nnet3py.extras import load
 from nnet3py.io.specifiers import Medium, parse_wxfilename
 from nnet3py.io.streams import open_output
 
-if TYPE_CHECKING:
-    pass
-
 OPSET, IR_VERSION = 17, 8
 NETWORK = "network"      # key of the metadata with the network without its weights
 TO_THE_END = 2**31 - 1
 LONG = 2**20             # frames of a stream; more than any network looks back
-UNARY = {"relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt"}
-BINARY = {"add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "matmul": "MatMul", "and": "And", "or": "Or",
-          "int_sum": "Add"}
+Settings = dict[str, Any]
+
+
+def _nothing(s: Settings) -> Sequence[Any]:
+    return ()
+
+
+# By kind of an operation that becomes one operator: the operator, a function from the operation's settings to the
+# int64 constants that it reads after the operation's inputs, and its attributes.
+OPERATORS: dict[str, tuple[str, Callable[[Settings], Sequence[Any]], dict[str, int]]] = {
+    **{kind: (name, _nothing, {}) for kind, name in {
+        "relu": "Relu", "sigmoid": "Sigmoid", "tanh": "Tanh", "exp": "Exp", "log": "Log", "sqrt": "Sqrt", "add": "Add",
+        "sub": "Sub", "mul": "Mul", "div": "Div", "matmul": "MatMul", "and": "And", "or": "Or", "int_sum": "Add",
+    }.items()},
+    "softmax": ("Softmax", _nothing, {"axis": -1}), "log_softmax": ("LogSoftmax", _nothing, {"axis": -1}),
+    "concat": ("Concat", _nothing, {"axis": -1}), "concat_time": ("Concat", _nothing, {"axis": 1}),
+    "take_rows": ("Gather", _nothing, {"axis": 1}),
+    "double": ("Cast", _nothing, {"to": 11}), "single": ("Cast", _nothing, {"to": 1}),      # onnx.TensorProto's numbers
+    "one_frame": ("Unsqueeze", lambda s: [[1]], {}),
+    "columns": ("Slice", lambda s: [[s["begin"]], [s["end"]], [-1]], {}),
+    "pick_columns": ("Gather", lambda s: [s["index"]], {"axis": -1}),
+    "weight_row": ("Gather", lambda s: [s["row"]], {"axis": 0}),
+    "sum": ("ReduceSum", lambda s: [[s["axis"]]], {"keepdims": 1}),
+    "reshape": ("Reshape", lambda s: [[0, 0, *s["tail"]]], {}),
+    "weight_shape": ("Reshape", lambda s: [s["shape"]], {}),
+    "last_rows": ("Slice", lambda s: [[-s["count"]], [TO_THE_END], [1]], {}),
+    "first_frame": ("Slice", lambda s: [[0], [1], [1]], {}),
+    "int_add": ("Add", lambda s: [s["value"]], {}), "at_least_int": ("Max", lambda s: [s["least"]], {}),
+}
 WITH_NUMBER = {"scale": ("Mul", "by"), "shift": ("Add", "by"), "at_least": ("Max", "least")}
 
 
@@ -33,7 +57,7 @@ def import_onnx() -> Any:
     return load("onnx", "ONNX files need", "onnx")
 
 
-def linear_weight(graph: Graph, settings: dict[str, Any]) -> np.ndarray:
+def linear_weight(graph: Graph, settings: Settings) -> np.ndarray:
     """Return the matrix of a ``linear`` operation as in the file, (inputs, outputs)."""
     array = graph.weights[settings["weight"]].array
     if settings["columns"] is not None:
@@ -41,7 +65,7 @@ def linear_weight(graph: Graph, settings: dict[str, Any]) -> np.ndarray:
     return np.ascontiguousarray(array.T)
 
 
-def linear_name(settings: dict[str, Any]) -> str:
+def linear_name(settings: Settings) -> str:
     """Return the name of the matrix of a ``linear`` operation in the file."""
     if settings["columns"] is None:
         return str(settings["weight"])
@@ -89,8 +113,6 @@ class OnnxWriter:
         written = linear_weights(self.graph) | self.initializers.keys()
         left_out = {name for name, weight in self.graph.weights.items() if weight.is_parameter and name in written}
         return {NETWORK: network_text(self.graph.network, left_out)}
-
-    # -- names and constants ---------------------------------------------------------------------------------------
 
     def _float_info(self, name: str, shape: list[Any]) -> Any:
         return self.helper.make_tensor_value_info(name, self.onnx.TensorProto.FLOAT, shape)
@@ -181,9 +203,7 @@ class OnnxWriter:
     def _stream_lengths(self, others: str) -> None:
         """Add ``begin`` and ``end``, the times of a chunk's first and last output, and ``span``, ``end - begin``.
 
-        Parameters
-        ----------
-        others : name of the value to subtract from a chunk's number of frames to get ``span``
+        ``others`` : name of the value to subtract from a chunk's number of frames to get ``span``.
         """
         self._add("Squeeze", [self._add("Sub", ["num_frames", others])], ["span"])
         begin = self._constant(0)
@@ -198,15 +218,12 @@ class OnnxWriter:
     def _end_plus(self, number: int) -> str:
         return "end" if number == 0 else self._add("Add", ["end", self._constant(number)])
 
-    # -- operations ------------------------------------------------------------------------------------------------
-
     def _op(self, op: Op) -> None:
         self.scope = op.scope
         inputs, output, s = [self._name(name) for name in op.inputs], [op.output.name], op.settings
-        if op.kind in UNARY:
-            self._add(UNARY[op.kind], inputs, output)
-        elif op.kind in BINARY:
-            self._add(BINARY[op.kind], inputs, output)
+        if op.kind in OPERATORS:
+            kind, constants, attributes = OPERATORS[op.kind]
+            self._add(kind, [*inputs, *map(self._constant, constants(s))], output, **attributes)
         elif op.kind in WITH_NUMBER:
             kind, key = WITH_NUMBER[op.kind]
             if (kind, s[key]) == ("Mul", 1.0):
@@ -214,11 +231,11 @@ class OnnxWriter:
             else:
                 self._add(kind, [*inputs, self._float(s[key], inputs[0])], output)
         else:
-            getattr(self, f"_do_{op.kind}")(inputs, output, s, op.output)
+            getattr(self, f"_do_{op.kind}")(inputs, output, s)
         if op.kind == "double" or op.kind != "single" and any(name in self.doubles for name in inputs):
             self.doubles.add(op.output.name)
 
-    def _do_frames(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_frames(self, i: list[str], o: list[str], s: Settings) -> None:
         if self.graph.edges in ("given", "stream"):
             self._add("Identity", i, o)
             return
@@ -227,10 +244,7 @@ class OnnxWriter:
         index = self._add("Min", [self._add("Max", [times, self._constant(0)]), last])
         self._add("Gather", [i[0], index], o, axis=1)
 
-    def _do_one_frame(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Unsqueeze", [i[0], self._constant([1])], o)
-
-    def _do_linear(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_linear(self, i: list[str], o: list[str], s: Settings) -> None:
         name = linear_name(s)
         if name not in self.initializers:
             self.initializers[name] = linear_weight(self.graph, s)
@@ -239,57 +253,22 @@ class OnnxWriter:
         else:
             self._add("Add", [self._add("MatMul", [i[0], name]), self._name(s["bias"])], o)
 
-    def _do_softmax(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Softmax", i, o, axis=-1)
-
-    def _do_log_softmax(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("LogSoftmax", i, o, axis=-1)
-
-    def _do_batch_norm(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_batch_norm(self, i: list[str], o: list[str], s: Settings) -> None:
         self._add("Add", [self._add("Mul", [i[0], self._name(s["scale"])]), self._name(s["offset"])], o)
 
-    def _do_concat(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Concat", i, o, axis=-1)
-
-    def _do_columns(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Slice", [i[0], *map(self._constant, ([s["begin"]], [s["end"]], [-1]))], o)
-
-    def _do_pick_columns(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Gather", [i[0], self._constant(s["index"])], o, axis=-1)
-
-    def _do_sum(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("ReduceSum", [i[0], self._constant([s["axis"]])], o, keepdims=1)
-
-    def _do_maximum(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_maximum(self, i: list[str], o: list[str], s: Settings) -> None:
         self._add("ReduceMax", i, o, axes=[s["axis"]], keepdims=1)
 
-    def _do_reshape(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Reshape", [i[0], self._constant([0, 0, *s["tail"]])], o)
-
-    def _do_transposed(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_transposed(self, i: list[str], o: list[str], s: Settings) -> None:
         rank = 3 if i[0] not in self.initializers else self.initializers[i[0]].ndim
         self._add("Transpose", i, o, perm=[*range(rank - 2), rank - 1, rank - 2])
 
-    def _do_weight_row(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Gather", [i[0], self._constant(s["row"])], o, axis=0)
-
-    def _do_weight_shape(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Reshape", [i[0], self._constant(s["shape"])], o)
-
-    def _do_away_from_zero(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_away_from_zero(self, i: list[str], o: list[str], s: Settings) -> None:
         least, zero = (self._constant(x, np.float32) for x in (s["least"], 0.0))
         small = self._add("Where", [self._add("GreaterOrEqual", [i[0], zero]), least, self._add("Neg", [least])])
         self._add("Where", [self._add("GreaterOrEqual", [self._add("Abs", i), least]), i[0], small], o)
 
-    def _do_double(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Cast", i, o, to=self.onnx.TensorProto.DOUBLE)
-
-    def _do_single(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Cast", i, o, to=self.onnx.TensorProto.FLOAT)
-
-    # -- time ------------------------------------------------------------------------------------------------------
-
-    def _do_expand(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_expand(self, i: list[str], o: list[str], s: Settings) -> None:
         if "frames" in s:
             length = self._constant([s["frames"]])
         else:
@@ -299,40 +278,28 @@ class OnnxWriter:
             length = self._add("Div", [span, self._constant([s["step"]])])
         self._add("Expand", [i[0], self._add("Concat", ["batch", length, self._constant([1])], axis=0)], o)
 
-    def _do_slice_time(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_slice_time(self, i: list[str], o: list[str], s: Settings) -> None:
         stop = -s["stop"] or TO_THE_END
-        start = self._by_chunk(s["start"], s.get("later_start", s["start"]))
+        start = self._by_chunk(s["start"], s["later_start"])
         self._add("Slice", [i[0], start, *map(self._constant, ([stop], [1], [s["step"]]))], o)
-
-    def _do_concat_time(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Concat", i, o, axis=1)
-
-    def _do_last_rows(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Slice", [i[0], *map(self._constant, ([-s["count"]], [TO_THE_END], [1]))], o)
-
-    def _do_first_frame(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Slice", [i[0], *map(self._constant, ([0], [1], [1]))], o)
-
-    def _do_take_rows(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Gather", i, o, axis=1)
 
     def _mask(self, name: str) -> str:
         return self._add("Unsqueeze", [name, self._constant([1])])
 
-    def _do_keep(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_keep(self, i: list[str], o: list[str], s: Settings) -> None:
         self._add("Where", [self._mask(i[1]), i[0], self._float(0.0, i[0])], o)
 
-    def _do_choose(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_choose(self, i: list[str], o: list[str], s: Settings) -> None:
         self._add("Where", [self._mask(i[0]), i[1], i[2]], o)
 
-    def _do_window_sum(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_window_sum(self, i: list[str], o: list[str], s: Settings) -> None:
         sums = self._add("CumSum", [i[0], self._constant(1)])
         sums = self._add("Pad", [sums, self._constant([0, 1, 0, 0, 0, 0]), self._float(0.0, i[0])])
         begin = self._add("Min", [i[1], self._rows(i[0])])
         end = self._add("Max", [self._add("Add", [i[2], self._constant(1)]), begin])
         self._add("Sub", [self._add("Gather", [sums, end], axis=1), self._add("Gather", [sums, begin], axis=1)], o)
 
-    def _do_times(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_times(self, i: list[str], o: list[str], s: Settings) -> None:
         first = self._constant(s["lo"])
         if self.graph.edges == "stream":
             new = s["hi"] + s["step"] - self.graph.frame_subsampling_factor
@@ -342,35 +309,31 @@ class OnnxWriter:
             first = later
         self._add("Range", [first, self._end_plus(s["hi"] + 1), self._constant(s["step"])], o)
 
-    def _do_int_add(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Add", [i[0], self._constant(s["value"])], o)
-
-    def _do_round_down(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_round_down(self, i: list[str], o: list[str], s: Settings) -> None:
         self._add("Sub", [i[0], self._add("Mod", [i[0], self._constant(s["by"])])], o)
 
-    def _do_table_int(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_table_int(self, i: list[str], o: list[str], s: Settings, dtype: Any = np.int64) -> None:
         index = self._add("Mod", [i[0], self._constant(len(s["table"]))])
-        self._add("Gather", [self._constant(s["table"]), index], o)
+        self._add("Gather", [self._constant(s["table"], dtype), index], o)
 
-    def _do_table_bool(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        index = self._add("Mod", [i[0], self._constant(len(s["table"]))])
-        self._add("Gather", [self._constant(s["table"], np.bool_), index], o)
+    def _do_table_bool(self, i: list[str], o: list[str], s: Settings) -> None:
+        self._do_table_int(i, o, s, np.bool_)
 
-    def _do_is_in(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_is_in(self, i: list[str], o: list[str], s: Settings) -> None:
         self._add("And", [self._add("GreaterOrEqual", [i[0], self._constant(s["lo"])]),
                           self._add("LessOrEqual", [i[0], self._end_plus(s["hi"])])], o)
 
-    def _do_is_multiple(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_is_multiple(self, i: list[str], o: list[str], s: Settings) -> None:
         self._add("Equal", [self._add("Mod", [i[0], self._constant(s["by"])]), self._constant(0)], o)
 
-    def _do_rows_of(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_rows_of(self, i: list[str], o: list[str], s: Settings) -> None:
         last = self._add("Sub", [self._rows(i[1]), self._constant(1)])
         self._add("Min", [self._add("Max", [self._row(i[0], i[1], s), self._constant(0)]), last], o)
 
-    def _do_row_numbers(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_row_numbers(self, i: list[str], o: list[str], s: Settings) -> None:
         self._add("Identity", [self._row(i[0], i[1], s)], o)
 
-    def _row(self, times: str, x: str, s: dict[str, Any]) -> str:
+    def _row(self, times: str, x: str, s: Settings) -> str:
         """Return the index in ``x`` of the row for each of ``times``.
 
         In a stream it is counted from the last row, since the first rows may have been dropped.
@@ -383,14 +346,14 @@ class OnnxWriter:
             row = self._add("Div", [row, self._constant(s["step"])])
         return self._add("Add", [row, self._add("Sub", [self._rows(x), self._constant(1)])])
 
-    def _do_times_of(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_times_of(self, i: list[str], o: list[str], s: Settings) -> None:
         last = self._end_plus(s["hi"])
         before = self._add("Mul", [self._add("Sub", [self._add("Squeeze", [self._rows(i[0])]), self._constant(1)]),
                                    self._constant(s["step"])])
         self._add("Range", [self._add("Sub", [last, before]), self._add("Add", [last, self._constant(1)]),
                             self._constant(s["step"])], o)
 
-    def _do_next_time(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_next_time(self, i: list[str], o: list[str], s: Settings) -> None:
         """Add the time of the next chunk, which wraps at a multiple of the modulus, so that float32 is exact."""
         moved = self._add("Add", ["span", self._constant(self.graph.frame_subsampling_factor)])
         period = s["again"] * -(-LONG // s["again"])
@@ -399,17 +362,12 @@ class OnnxWriter:
         late = self._add("GreaterOrEqual", [time, twice])
         self._add("Where", [late, self._add("Sub", [time, again]), time], o)
 
-    def _do_at_least_int(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
-        self._add("Max", [i[0], self._constant(s["least"])], o)
-
-    def _do_at_most_rows(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_at_most_rows(self, i: list[str], o: list[str], s: Settings) -> None:
         self._add("Min", [i[0], self._add("Sub", [self._rows(i[1]), self._constant(1)])], o)
 
-    def _do_as_column(self, i: list[str], o: list[str], s: dict[str, Any], v: Value) -> None:
+    def _do_as_column(self, i: list[str], o: list[str], s: Settings) -> None:
         number = self._add("Cast", i, to=self.onnx.TensorProto.FLOAT)
         self._add("Unsqueeze", [number, self._constant([0, 2])], o)
-
-    # -- recurrences -----------------------------------------------------------------------------------------------
 
     def _loop(self, loop: Loop) -> None:
         """Add a Scan, each of whose steps computes ``fold`` frames, (N, fold, columns)."""

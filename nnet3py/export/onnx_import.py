@@ -37,20 +37,12 @@ from nnet3py.network.nnet import Nnet
 
 @dataclass(frozen=True)
 class OnnxFile:
-    """Content of an ONNX file.
+    """Content of an ONNX file."""
 
-    Attributes
-    ----------
-    path : the file
-    model : onnx's ``ModelProto``
-    arrays : the initializers by name
-    metadata : texts by key
-    """
-
-    path: str
-    model: Any
-    arrays: dict[str, np.ndarray]
-    metadata: dict[str, str]
+    path: str                        # the file
+    model: Any                       # onnx's ``ModelProto``
+    arrays: dict[str, np.ndarray]    # the initializers by name
+    metadata: dict[str, str]         # texts by key
 
     @property
     def is_own(self) -> bool:
@@ -61,10 +53,8 @@ class OnnxFile:
 def read_onnx(path: str | os.PathLike[str]) -> OnnxFile:
     """Read a file, and its weights if they are in another file beside it.
 
-    Raises
-    ------
-    Nnet3Error : the package onnx is not installed; a file that cannot be opened
-    FormatError : a file that is not ONNX
+    Raises Nnet3Error if the package onnx is not installed or the file cannot be opened, and FormatError for a file that
+    is not ONNX.
     """
     onnx, path = import_onnx(), os.fspath(path)
     try:
@@ -95,39 +85,25 @@ class ForeignNetwork:
 
     Row r of the graph's output is the output of ``nnet`` for frame ``step * r + first``, without frames around the
     utterance except those of ``repeated``.
-
-    Attributes
-    ----------
-    layout : axes of the input: n sequences, t frames, c columns
-    sizes : sizes of these axes; -1 for sequences and frames, unless fixed in the graph
-    output_axes : axes of the first output, in the same letters
-    repeated : numbers of repetitions of the first frame before it and of the last frame after it
-    has_zeros : whether zeros stand for frames before the first or after the last
-    is_recurrent : whether a frame depends on the previous or next one
     """
 
     nnet: Nnet
-    layout: str
-    sizes: tuple[int, ...]
-    output_axes: str
+    layout: str                  # axes of the input: n sequences, t frames, c columns
+    sizes: tuple[int, ...]       # sizes of these axes; -1 for sequences and frames, unless fixed in the graph
+    output_axes: str             # axes of the first output, in the same letters
     first: int
     step: int
-    repeated: tuple[int, int]
-    has_zeros: bool
-    is_recurrent: bool
+    repeated: tuple[int, int]    # numbers of repetitions of the first frame before it and of the last frame after it
+    has_zeros: bool              # whether zeros stand for frames before the first or after the last
+    is_recurrent: bool           # whether a frame depends on the previous or next one
 
 
 def foreign_network(file: OnnxFile, padding: str = PADDING[0]) -> ForeignNetwork:
     """Make a network from the graph of a file.
 
-    Parameters
-    ----------
-    padding : ``zeros``, as in the graph; or ``replicate``: where a convolution reads beyond the ends, the network reads
-        further frames, which repeat the first or last
-
-    Raises
-    ------
-    Nnet3Error : an operator without counterpart, with its node
+    ``padding`` : ``zeros``, as in the graph; or ``replicate``: where a convolution reads beyond the ends, the network
+    reads further frames, which repeat the first or last. Raises Nnet3Error for an operator without counterpart, with
+    its node.
     """
     model = _in_one_form(file)
     initializers = {each.name for each in model.graph.initializer}
@@ -236,8 +212,6 @@ class _Walk:
                 yield node.input[0], Cutter(node.output[0], numbers[0], numbers[1],
                                             numbers[2] if len(numbers) > 2 else list(range(rank)),
                                             numbers[3] if len(numbers) > 3 else [1] * rank)
-
-    # -- operators -------------------------------------------------------------------------------------------------
 
     def network(self) -> ForeignNetwork:
         """Convert all operators; return the network."""

@@ -12,24 +12,17 @@ from nnet3py.export.onnx_rules import Rule, product
 
 
 class Window(NamedTuple):
-    """Frames that each row of a convolution's output reads, one for each element of the kernel (tap).
+    """Frames that each row of a convolution's output reads, one for each element of the kernel (tap)."""
 
-    Attributes
-    ----------
-    offsets : for each tap, the frame that it reads, relative to the time of the output
-    is_padding : for each tap, whether a missing frame counts as zeros
-    needed : offsets of frames without which an output row is not computed; they set the first and last output
-    rows : number of rows of the output
-    step, shift : row r of the output has the time ``step * r + shift``
-    early, late : numbers of frames before the first and after the last row at which the output can be computed, too
-    """
-
-    offsets: list[int]
-    is_padding: list[bool]
+    offsets: list[int]        # for each tap, the frame that it reads, relative to the time of the output
+    is_padding: list[bool]    # for each tap, whether a missing frame counts as zeros
+    # offsets of frames without which an output row is not computed; they set the first and last output
     needed: list[int]
-    rows: int
+    rows: int                 # number of rows of the output
+    # row r of the output has the time ``step * r + shift``
     step: int
     shift: int
+    # numbers of frames before the first and after the last row at which the output can be computed, too
     early: int
     late: int
 
@@ -56,9 +49,7 @@ class Spatial(NamedTuple):
 def _spatial(op: OnnxOp, sizes: list[int], lengths: list[int]) -> list[Spatial]:
     """Return the settings of a kernel for each axis after the first two.
 
-    Parameters
-    ----------
-    sizes, lengths : sizes of the kernel and of the input along these axes
+    ``sizes``, ``lengths`` : sizes of the kernel and of the input along these axes.
     """
     rank = len(sizes)
     strides, dilations = (op.get(key) or [1] * rank for key in ("strides", "dilations"))
@@ -120,9 +111,7 @@ def _frames(context: Context, op: OnnxOp, x: Tensor, window: Window) -> list[str
 def _after(x: Tensor, window: Window, source: str, axes: tuple[Axis, ...], stored: Axis) -> Tensor:
     """Return the value that the node ``source`` computes from the frames ``window`` of ``x``.
 
-    Parameters
-    ----------
-    axes, stored : axes of the new value, whose axis of frames is replaced, and order of its columns
+    ``axes``, ``stored`` : axes of the new value, whose axis of frames is replaced, and order of its columns.
     """
     time = x.time_axis
     axes = (*axes[:time], (Atom(TIME, window.rows),), *axes[time + 1:])
@@ -334,26 +323,18 @@ _STATE = "the state after the last frame is read, which a network does not give"
 
 
 class Direction(NamedTuple):
-    """Direction of a recurrence.
+    """Direction of a recurrence."""
 
-    Attributes
-    ----------
-    hint : prefix of names
-    x : descriptor of the input
-    delay : offset from a frame to the previous one in this direction
-    weight, recurrent : float32 (gates * hidden, inputs), (gates * hidden, hidden)
-    bias, recurrent_bias : float32 (gates * hidden,)
-    hidden : number of columns of the state
-    """
-
-    hint: str
-    x: str
-    delay: int
+    hint: str      # prefix of names
+    x: str         # descriptor of the input
+    delay: int     # offset from a frame to the previous one in this direction
+    # float32 (gates * hidden, inputs) and (gates * hidden, hidden)
     weight: np.ndarray
     recurrent: np.ndarray
+    # float32 (gates * hidden,)
     bias: np.ndarray
     recurrent_bias: np.ndarray
-    hidden: int
+    hidden: int    # number of columns of the state
 
     def before(self, node: str) -> str:
         """Return the descriptor of a node at the previous frame of this direction, zeros at the first frame."""
@@ -367,10 +348,8 @@ class Direction(NamedTuple):
 def _recurrence(make: Callable[[Context, OnnxOp, Direction, int], str], activations: tuple[str, ...]) -> Rule:
     """Return the rule for importing a recurrent operator.
 
-    Parameters
-    ----------
-    make : function that adds the nodes of one direction, and returns the name of the output node
-    activations : the only activation functions of one direction that are supported
+    ``make`` : function that adds the nodes of one direction, and returns the name of the output node;
+    ``activations`` : the only activation functions of one direction that are supported.
     """
     def rule(context: Context, op: OnnxOp) -> Value | list[Value]:
         x = context.limited(op.whole(), op.hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,30 +12,12 @@ from numpy.typing import NDArray
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
 from nnet3py.extras import load
 
-if TYPE_CHECKING:
-    pass
-
-
-class ModelMeta(Protocol):
-    """Metadata of a model in onnxruntime."""
-
-    @property
-    def custom_metadata_map(self) -> dict[str, str]: ...
-
-
-class NodeArg(Protocol):
-    """Input or output of a session."""
-
-    @property
-    def name(self) -> str: ...
-
 
 class OnnxSession(Protocol):
     """Methods of ``onnxruntime.InferenceSession`` that this module calls."""
 
-    def get_modelmeta(self) -> ModelMeta: ...
-    def get_inputs(self) -> Sequence[NodeArg]: ...
-    def get_outputs(self) -> Sequence[NodeArg]: ...
+    def get_modelmeta(self) -> Any: ...
+    def get_inputs(self) -> Sequence[Any]: ...
     def run(self, output_names: Sequence[str] | None, input_feed: dict[str, np.ndarray], /) -> Sequence[Any]: ...
 
 

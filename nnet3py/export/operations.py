@@ -74,21 +74,14 @@ class Weight:
 
 @dataclass
 class Op:
-    """Operation that computes one value.
+    """Operation that computes one value."""
 
-    Attributes
-    ----------
-    kind : key of ``KINDS``
-    inputs, output : names of the values and weights that it reads, and its result
-    scope : name of the node of the network that it belongs to
-    settings : further arguments, as described in ``KINDS``
-    """
-
-    kind: str
+    kind: str                                                 # key of ``KINDS``
+    # names of the values and weights that it reads, and its result
     inputs: tuple[str, ...]
     output: Value
-    scope: str
-    settings: dict[str, Any] = field(default_factory=dict)
+    scope: str                                                # name of the node of the network that it belongs to
+    settings: dict[str, Any] = field(default_factory=dict)    # further arguments, as described in ``KINDS``
 
 
 @dataclass
@@ -127,19 +120,14 @@ class Loop:
 
 @dataclass(frozen=True)
 class InputSpec:
-    """Input of the network.
-
-    Attributes
-    ----------
-    left, right : frames of context that are read before the first and after the last output
-    has_time : False for i-vectors, which have one row for each sequence
-    """
+    """Input of the network."""
 
     name: str
     dim: int
+    # frames of context that are read before the first and after the last output
     left: int = 0
     right: int = 0
-    has_time: bool = True
+    has_time: bool = True    # False for i-vectors, which have one row for each sequence
 
 
 @dataclass(frozen=True)
@@ -160,16 +148,10 @@ class State:
 
 @dataclass(frozen=True)
 class FixedChunks:
-    """Sizes of chunks of a stream that are all alike, from the first on, with states of constant size.
+    """Sizes of chunks of a stream that are all alike, from the first on, with states of constant size."""
 
-    Attributes
-    ----------
-    outputs : rows of output of each chunk
-    first_time : time of the first row of the first chunk, 0 or less; rows before t = 0 must be discarded
-    """
-
-    outputs: int
-    first_time: int
+    outputs: int       # rows of output of each chunk
+    first_time: int    # time of the first row of the first chunk, 0 or less; rows before t = 0 must be discarded
 
 
 @dataclass
@@ -192,10 +174,8 @@ class Graph:
 class Builder:
     """Builder of a list of operations, whose results are named after the node ``scope`` of the network.
 
-    Parameters
-    ----------
-    outer : for the body of a loop, the builder of the operations around the loop
-    fold : for the body of a loop, the number of frames of a step
+    ``outer`` : for the body of a loop, the builder of the operations around the loop; ``fold`` : for the body of a
+    loop, the number of frames of a step.
     """
 
     def __init__(self, outer: Builder | None = None, fold: int = 0) -> None:

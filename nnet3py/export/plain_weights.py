@@ -63,9 +63,7 @@ def set_arrays(nnet: Nnet, given: dict[str, np.ndarray], path: str | None = None
 
     ``given`` has arrays of any type, with the names and shapes of :func:`named_arrays`.
 
-    Raises
-    ------
-    ShapeError : an unknown name, or another shape; the network is then unchanged
+    Raises ShapeError for an unknown name, or another shape; the network is then unchanged.
     """
     arrays = named_arrays(nnet)
     of_file = f" of {path}" if path else ""
@@ -157,9 +155,7 @@ def _as_it_is(component: Component) -> Component:
 def network_text(nnet: Nnet, left_out: Collection[str]) -> str:
     """Return a network as text.
 
-    Parameters
-    ----------
-    left_out : names of arrays (:func:`named_arrays`) that are stored elsewhere, and are NaN in the text
+    ``left_out`` : names of arrays (:func:`named_arrays`) that are stored elsewhere, and are NaN in the text.
     """
     bare = as_it_is(nnet)
     for name, array in named_arrays(bare).items():
@@ -198,14 +194,9 @@ class _Compressed:
 def network_of_text(text: str, weight_bytes: int, path: str) -> Nnet:
     """Return the network of a text of :func:`network_text`; arrays that were left out are NaN.
 
-    Parameters
-    ----------
-    weight_bytes : size of all arrays that were left out
-    path : file of the text, for messages
+    Raises FormatError for any other text.
 
-    Raises
-    ------
-    FormatError : any other text
+    ``weight_bytes`` : size of all arrays that were left out; ``path`` : file of the text, for messages.
     """
     try:
         decompressor = zlib.decompressobj()

@@ -30,18 +30,11 @@ SMALL = 2048                 # bytes of a matrix below which integers save nothi
 
 
 class Rounded(NamedTuple):
-    """Matrix as integers; an element is integer times scale of its column times scale of its block.
+    """Matrix as integers; an element is integer times scale of its column times scale of its block."""
 
-    Attributes
-    ----------
-    integers : int8 or int16 (..., rows, columns)
-    block_scales : uint8 (..., blocks, columns), 1 to 255
-    scales : float32 (..., 1, columns)
-    """
-
-    integers: np.ndarray
-    block_scales: np.ndarray
-    scales: np.ndarray
+    integers: np.ndarray        # int8 or int16 (..., rows, columns)
+    block_scales: np.ndarray    # uint8 (..., blocks, columns), 1 to 255
+    scales: np.ndarray          # float32 (..., 1, columns)
 
 
 def rounded(matrix: np.ndarray, dtype: type[np.signedinteger]) -> Rounded:
@@ -60,10 +53,7 @@ def keep_as_integers(model: Any, kind: str) -> None:
 
     Matrices of less than 2 KiB stay as they are. With ``int8``, matrices that multiply the input have 16 bits: its
     columns may differ in size by orders of magnitude, and sums of their products, as in an LDA, may nearly cancel.
-
-    Parameters
-    ----------
-    kind : "int8" or "int16"
+    ``kind`` : "int8" or "int16".
     """
     onnx, graph = import_onnx(), model.graph
     matrices = {each.name: onnx.numpy_helper.to_array(each) for each in graph.initializer
@@ -284,10 +274,8 @@ def _quiet() -> Iterator[None]:
 def utterances_for(running_inputs: Sequence[Any], utterances: Sequence[Utterance]) -> list[dict[str, np.ndarray]]:
     """Return utterances as ``inputs`` of :func:`quantize`, by name.
 
-    Parameters
-    ----------
-    running_inputs : inputs of an onnxruntime session
-    utterances : features (frames, dim), or pairs of features and an i-vector (dim,), which is zero by default
+    ``running_inputs`` : inputs of an onnxruntime session; ``utterances`` : features (frames, dim), or pairs of features
+    and an i-vector (dim,), which is zero by default.
     """
     dims = {each.name: each.shape[-1] for each in running_inputs}
     inputs = []

@@ -25,18 +25,11 @@ ALWAYS = 1 << 40          # beyond any time
 
 
 class LeafMap(NamedTuple):
-    """Rows that a leaf of a descriptor reads, as a table by t modulo the length of the table.
+    """Rows that a leaf of a descriptor reads, as a table by t modulo the length of the table."""
 
-    Attributes
-    ----------
-    nodes : the node that is read
-    offsets : the row's time minus t; if ``fixed``, the row's time itself
-    fixed : whether the same rows are read at all t, as with ReplaceIndex()
-    """
-
-    nodes: tuple[int, ...]
-    offsets: tuple[int, ...]
-    fixed: bool
+    nodes: tuple[int, ...]      # the node that is read
+    offsets: tuple[int, ...]    # the row's time minus t; if ``fixed``, the row's time itself
+    fixed: bool                 # whether the same rows are read at all t, as with ReplaceIndex()
 
     @property
     def is_plain(self) -> bool:
@@ -100,21 +93,15 @@ class Window:
 
 
 class Read(NamedTuple):
-    """Rows of another node that a node reads for its row at time t.
+    """Rows of another node that a node reads for its row at time t."""
 
-    Attributes
-    ----------
-    source : index of the node that is read
-    first, last : the rows have the times t + first to t + last; if ``fixed``, first to last
-    is_optional : whether the node can be computed without them
-    residue, modulus : the rows are read only for t = residue (mod modulus)
-    """
-
-    source: int
+    source: int          # index of the node that is read
+    # the rows have the times t + first to t + last; if ``fixed``, first to last
     first: int
     last: int
-    is_optional: bool
+    is_optional: bool    # whether the node can be computed without them
     fixed: bool = False
+    # the rows are read only for t = residue (mod modulus)
     residue: int = 0
     modulus: int = 1
 
@@ -183,8 +170,6 @@ class Times:
         if find_windows:
             self._find_windows()
 
-    # -- reads -----------------------------------------------------------------------------------------------------
-
     def _find_reads(self, i: int) -> Iterator[Read]:
         node = self.nnet.nodes[i]
         if isinstance(node, DimRangeNode):
@@ -230,8 +215,6 @@ class Times:
                 else:
                     constant[i] = not is_loop and all(constant[read.source] for read in self._reads[i])
         return constant
-
-    # -- where nodes can be computed -------------------------------------------------------------------------------
 
     def _context(self) -> tuple[int, int]:
         if self.nnet.is_simple():
@@ -362,8 +345,6 @@ class Times:
     @staticmethod
     def _intersection(intervals: Iterable[Interval]) -> Interval:
         return reduce(Interval.both, intervals, Interval())
-
-    # -- steps and windows -----------------------------------------------------------------------------------------
 
     def _find_steps(self) -> list[tuple[int, int]]:
         """Return (step, residue) of each node: it is needed only at times t = residue (mod step)."""

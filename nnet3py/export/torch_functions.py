@@ -48,9 +48,7 @@ def _is_autocast(x: Tensor) -> bool:
 def check_frames(x: Tensor, name: str, dim: int, least: int, context: int) -> None:
     """Raise ShapeError unless x is (sequences, frames, dim), with enough frames.
 
-    Parameters
-    ----------
-    least : least number of frames, including ``context`` frames around those of the outputs
+    ``least`` : least number of frames, including ``context`` frames around those of the outputs.
     """
     if x.dim() != 3 or x.size(2) != dim:
         hint = ""

@@ -290,9 +290,7 @@ def write_torch(model: Nnet | AcousticModel | str | os.PathLike[str], path: str,
 def read_state(path: str) -> dict[str, np.ndarray]:
     """Read the state_dict in a file: TorchScript, or ``torch.save(module.state_dict(), path)``.
 
-    Raises
-    ------
-    FormatError : any other file
+    Raises FormatError for any other file.
     """
     import warnings
 

@@ -16,9 +16,7 @@ from torch import nn
 class TorchNetwork(nn.Module):
     """Base of all generated modules, which are saved with their source and made from it again.
 
-    Attributes
-    ----------
-    source : Python source of the class, including ``forward``
+    ``source`` : Python source of the class, including ``forward``.
     """
 
     source = ""

@@ -26,6 +26,7 @@ EXPRESSIONS = {
     "first_frame": "{0}[:, :1]",
     "take_rows": "{0}.index_select(1, {1})",
     "choose": "torch.where({0}.unsqueeze(1), {1}, {2})",
+    "keep": "torch.where({1}.unsqueeze(1), {0}, torch.zeros_like({0}))", "concat": "torch.cat([{inputs}], -1)",
     "int_add": "{0} + ({value})", "round_down": "{0} - torch.remainder({0}, {by})",
     "is_multiple": "torch.remainder({0}, {by}) == 0", "at_least_int": "torch.clamp({0}, min={least})",
     "at_most_rows": "torch.clamp({0}, max={1}.size(1) - 1)",
@@ -215,8 +216,6 @@ class TorchSource:
         self.constants[buffer] = name
         return f"self.{buffer}"
 
-    # -- operations ------------------------------------------------------------------------------------------------
-
     def _op(self, op: Op) -> None:
         expression = self._reshaped(op) if op.kind == "reshape" else self._expression(op)
         if op.kind != "reshape":
@@ -234,7 +233,7 @@ class TorchSource:
         if op.kind in UNARY and "component" in s:
             return f"{access(s['component'])}({inputs[0]})"
         settings = {key: _text(value) for key, value in s.items()}
-        return EXPRESSIONS[op.kind].format(*inputs, first=self.first, **settings)
+        return EXPRESSIONS[op.kind].format(*inputs, inputs=", ".join(inputs), first=self.first, **settings)
 
     def _do_frames(self, inputs: list[str], s: dict[str, Any]) -> str:
         if self.graph.edges == "given" or s["left"] == 0 == s["right"] and self.graph.frame_subsampling_factor == 1:
@@ -255,9 +254,6 @@ class TorchSource:
         x, dim = inputs[0], self.graph.weights[s["scale"]].array.size
         y = f"{access(s['component'])}({x}.reshape(-1, {dim})).reshape({x}.shape)"
         return y if s["target_rms"] == 1.0 else f"{s['target_rms']!r} * {y}"
-
-    def _do_concat(self, inputs: list[str], s: dict[str, Any]) -> str:
-        return f"torch.cat([{', '.join(inputs)}], -1)"
 
     def _do_pick_columns(self, inputs: list[str], s: dict[str, Any]) -> str:
         name = f"columns_{len(self.columns)}"
@@ -287,21 +283,12 @@ class TorchSource:
         rows = f"{x}[:, {s['start'] or ''}:{stop}{step}]"
         return f"{rows}.contiguous()" if step else rows        # torch.export may not know whether it already is
 
-    def _do_keep(self, inputs: list[str], s: dict[str, Any]) -> str:
-        return f"torch.where({inputs[1]}.unsqueeze(1), {inputs[0]}, torch.zeros_like({inputs[0]}))"
-
-    def _table(self, inputs: list[str], s: dict[str, Any], is_mask: bool = False) -> str:
-        table = f"torch.tensor({[int(x) for x in s['table']]}, device={self.first}.device)"
-        table = f"({table} > 0)" if is_mask else table
+    def _do_table_int(self, inputs: list[str], s: dict[str, Any], form: str = "{}") -> str:
+        table = form.format(f"torch.tensor({[int(x) for x in s['table']]}, device={self.first}.device)")
         return f"{table}.index_select(0, torch.remainder({inputs[0]}, {len(s['table'])}))"
 
-    def _do_table_int(self, inputs: list[str], s: dict[str, Any]) -> str:
-        return self._table(inputs, s)
-
     def _do_table_bool(self, inputs: list[str], s: dict[str, Any]) -> str:
-        return self._table(inputs, s, True)
-
-    # -- recurrences -----------------------------------------------------------------------------------------------
+        return self._do_table_int(inputs, s, "({} > 0)")
 
     def _loop(self, loop: Loop) -> None:
         """Add the methods that compute a recurrence, and append their call to ``forward``."""

@@ -20,24 +20,17 @@ from nnet3py.network.structure import ComponentNode, DescriptorNode, DimRangeNod
 
 @dataclass
 class GraphOptions:
-    """Options of a graph.
+    """Options of a graph."""
 
-    Attributes
-    ----------
-    edges : "repeat": the first and last frames are repeated as nnet3-compute does; "given": the caller gives context;
-        "stream": the caller gives context, chunk by chunk; "none": no frames around the utterance, output at t = 0 only
-    frame_subsampling_factor : frames of input for each row of output
-    priors : float32 (output dim,), whose logarithms are subtracted from ``output``; None for none
-    log_softmax : whether a log-softmax follows ``output``
-    apply_exp : whether the exponential of ``output`` is taken, for example of log-posteriors
-    fixed_chunk_outputs : with "stream", the rows of output of every chunk, if all chunks are alike; 0 if they are not
-    """
-
+    # "repeat": the first and last frames are repeated as nnet3-compute does; "given": the caller gives context;
+    # "stream": the caller gives context, chunk by chunk; "none": no frames around the utterance, output at t = 0 only
     edges: str = "repeat"
-    frame_subsampling_factor: int = 1
+    frame_subsampling_factor: int = 1    # frames of input for each row of output
+    # float32 (output dim,), whose logarithms are subtracted from ``output``; None for none
     priors: np.ndarray | None = None
-    log_softmax: bool = False
-    apply_exp: bool = False
+    log_softmax: bool = False            # whether a log-softmax follows ``output``
+    apply_exp: bool = False              # whether the exponential of ``output`` is taken, for example of log-posteriors
+    # with "stream", the rows of output of every chunk, if all chunks are alike; 0 if they are not
     fixed_chunk_outputs: int = 0
 
 
@@ -209,11 +202,8 @@ class Walk:
 class Recurrence:
     """Builder of the loop of a group of nodes that depend on each other.
 
-    Parameters
-    ----------
-    outer : the operations outside, to which the loop is added
-    group : the nodes of the recurrence
-    needed : nodes of the group that are read from outside
+    ``outer`` : the operations outside, to which the loop is added; ``group`` : the nodes of the recurrence;
+    ``needed`` : nodes of the group that are read from outside.
     """
 
     def __init__(self, outer: Frames, group: list[int], needed: set[int]) -> None:
@@ -239,8 +229,6 @@ class Recurrence:
         shifts = self.times.shifts
         lag = (shifts[source] - shifts[i] - offset) * (-1 if self.is_backward else 1)
         return lag // self.step
-
-    # -- the loop --------------------------------------------------------------------------------------------------
 
     def make(self) -> None:
         """Append the loop, and the operations that compute its inputs, to the operations outside."""
@@ -367,8 +355,6 @@ class Recurrence:
         """Return the value in the body for a mask from outside, one boolean per frame: 0 or 1, (1, fold, 1)."""
         return self._inside(self.outer.builder.shared("as_column", mask, dim=1, constant=False))
 
-    # -- nodes -----------------------------------------------------------------------------------------------------
-
     def _node(self, i: int) -> Value:
         node, window = self.nnet.nodes[i], self.times.windows[i]
         if isinstance(node, DimRangeNode):
@@ -424,8 +410,6 @@ class Recurrence:
         x = self._beside([self._part(part, i, window) for part, f in zip(parts, inside, strict=True) if f])
         recurrent = layers.linear(self.body, name, weight, None, x, columns=ranges[True], attributes=names)
         return self.body.op("add", recurrent, self._inside(given))
-
-    # -- descriptors -----------------------------------------------------------------------------------------------
 
     def _part(self, part: Part, i: int, window: Window) -> Value:
         if not self._is_inside(part):

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import Setting, opt
+from nnet3py.option_fields import Setting, opt, options_class
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class OnlineOptions:
     """Options of online normalization; UsageError if they contradict each other. Kaldi: OnlineCmvnOptions."""
 
@@ -29,7 +28,7 @@ class OnlineOptions:
             raise UsageError("You cannot normalize the variance but not the mean.")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class VadOptions:
     """Options of voice activity detection: thresholds of energy. Kaldi: VadEnergyOptions.
 
@@ -44,7 +43,7 @@ class VadOptions:
     proportion_threshold: float = opt("vad-proportion-threshold", 0.6, "Part of these frames that must be loud")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class RoomOptions:
     """Options of reverberation."""
 
@@ -56,7 +55,7 @@ class RoomOptions:
                           "Duration of the result in seconds, which is cut or repeated; 0: that of the input")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class SilenceOptions:
     """Options of appended silence, in seconds."""
 

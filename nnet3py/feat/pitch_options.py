@@ -2,15 +2,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 _MOST_STATES = 1 << 15       # states of the search for pitch
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class PitchOptions:
     """Options of the search for pitch, with Kaldi's defaults. Kaldi: PitchExtractionOptions."""
 
@@ -88,7 +87,7 @@ class PitchOptions:
             raise UsageError("--simulate-first-pass-online needs --frames-per-chunk")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class ProcessPitchOptions:
     """Options of pitch features for networks, with Kaldi's defaults. Kaldi: ProcessPitchOptions."""
 
@@ -125,7 +124,7 @@ class ProcessPitchOptions:
         _check_each(self, "pitch_scale pov_scale pov_offset delta_pitch_scale", -math.inf, "a number")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class InterpolationOptions:
     """Options of interpolating pitch over unvoiced frames. Kaldi: PitchInterpolatorOptions."""
 

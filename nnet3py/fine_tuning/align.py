@@ -12,6 +12,7 @@ import logging
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -114,8 +115,9 @@ def run(work: WorkFolder, options: FineTuneOptions) -> None:
         done, failed, excess = _align_part(work, part, aligner, model, folder)
         if part != "held_out":                 # of the same kind as the training data, and often too few to compare
             usual = list(excess.values())
-        done, failed = _without(mismatched_utterances(excess, usual), done, failed,
-                                read_list(work.features(part) / "utt2uniq"))
+        wrong, original_of = mismatched_utterances(excess, usual), read_list(work.features(part) / "utt2uniq")
+        done = {key: ids for key, ids in done.items() if original_of[key] not in wrong}       # all copies
+        failed |= wrong
         aligned |= done
         aside |= failed
         if not done:
@@ -148,17 +150,9 @@ def _graphs(work: WorkFolder, folder: ModelFolder, model: TransitionModel) -> Gr
     if lexicon_file.is_file() and tree_file.is_file():
         lexicon, tree = read_fst_file(lexicon_file), read_object(tree_file, ContextDependency.read)
 
-        def by_lexicon(words: Sequence[int]) -> Fst:
-            return with_transition_costs(make_training_graph(lexicon, word_line(np.array(words, dtype=np.int32)), tree,
-                                                             model), model)
-
-        return by_lexicon
-    graph = alignment_graph(folder, model)
-
-    def by_graph(words: Sequence[int]) -> Fst | LookaheadGraph:
-        return graph_of_words(graph, words)
-
-    return by_graph
+        return lambda words: with_transition_costs(
+            make_training_graph(lexicon, word_line(np.array(words, dtype=np.int32)), tree, model), model)
+    return partial(graph_of_words, alignment_graph(folder, model))
 
 
 def _graph_of_all_words(work: WorkFolder, folder: ModelFolder,
@@ -177,9 +171,7 @@ def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticMo
                 folder: ModelFolder) -> tuple[dict[str, np.ndarray], dict[str, str], dict[str, float]]:
     """Align one part of the data.
 
-    Returns
-    -------
-    The alignments by utterance; the reasons for failures by utterance; and :meth:`Aligner.excess` by original
+    Returns the alignments by utterance; the reasons for failures by utterance; and :meth:`Aligner.excess` by original
     utterance, measured on its copy with unchanged speed.
     """
     texts = {key: text.split() for key, text in read_list(work.features(part) / "text").items()}
@@ -197,23 +189,6 @@ def _align_part(work: WorkFolder, part: str, aligner: Aligner, model: AcousticMo
         if key in judged:
             excess[judged[key]] = aligner.excess(done[key], log_likes)
     return done, failed, excess
-
-
-def _without(wrong: Mapping[str, str], done: Mapping[str, np.ndarray], failed: Mapping[str, str],
-             original_of: Mapping[str, str]) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """Leave out all copies of utterances whose text does not fit.
-
-    Parameters
-    ----------
-    wrong : original utterance -> reason for leaving out its copies
-    done, failed : alignments, and reasons for failures, by utterance
-    original_of : original of each copy
-
-    Returns
-    -------
-    The remaining alignments; and ``failed`` with ``wrong`` added.
-    """
-    return {key: ids for key, ids in done.items() if original_of[key] not in wrong}, {**failed, **wrong}
 
 
 def _unchanged(original: str, copies: Mapping[str, str]) -> str:

@@ -3,8 +3,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +68,10 @@ def make_graphs(work: WorkFolder, options: FineTuneOptions) -> None:
     model = read_object(work.model / "final.mdl", TransitionModel.read)
     tree = read_object(work.model / "tree", ContextDependency.read)
     aligned = _aligned_phones(work, model)
-    old = list(_vectors(f"ark:{work.model}/phones.ark")) if (work.model / "phones.ark").is_file() else []
+    old = []
+    if (work.model / "phones.ark").is_file():
+        with SequentialReader(f"ark:{work.model}/phones.ark", INT_VECTOR) as drawn:
+            old = [phones for _, phones in drawn]
     phone_lm = PhoneLmEstimator(PhoneLmOptions(num_extra_lm_states=LM_STATES))
     for phones in mixed(old + aligned.get("old_data", []), aligned.get("train", []), options.lm_weight):
         phone_lm.add(phones)
@@ -100,12 +102,6 @@ def mixed(old: Sequence[np.ndarray], new: Sequence[np.ndarray], weight: float) -
             yield phones.tolist()
 
 
-def _vectors(rspecifier: str) -> Iterator[np.ndarray]:
-    with SequentialReader(rspecifier, INT_VECTOR) as reader:
-        for _, values in reader:
-            yield values
-
-
 def _aligned_phones(work: WorkFolder, model: TransitionModel) -> dict[str, list[np.ndarray]]:
     """Return the phone sequences of the alignments, by part of the data.
 
@@ -116,7 +112,7 @@ def _aligned_phones(work: WorkFolder, model: TransitionModel) -> dict[str, list[
         key: (part, original) for part in trained_parts(work)
         for key, original in read_list(work.features(part) / "utt2uniq").items()}
     phones_of: dict[str, dict[tuple[str, bytes], np.ndarray]] = {}
-    with closing(SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)) as reader:
+    with SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR) as reader:
         for key, ids in reader:
             part, original = part_of[key]
             starts, _ = phone_starts(model, ids)
@@ -139,12 +135,11 @@ def _together(work: WorkFolder) -> tuple[Path, Path | None, Path]:
     utterances.
     """
     data, ivectors = work.path / "egs_data", work.path / "egs_ivectors"
-    aligned: set[str] = set()
-    with closing(SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR)) as reader:
-        aligned.update(key for key, _ in reader)
+    with SequentialReader(f"ark:gunzip -c {work.align}/ali.1.gz |", INT_VECTOR) as reader:
+        aligned = {key for key, _ in reader}
 
-    def joined_list(name: str, folder_of: object) -> dict[str, str]:
-        lists = [read_list(folder_of(part) / name) for part in trained_parts(work)]      # type: ignore[operator]
+    def joined_list(name: str, folder_of: Callable[[str], Path]) -> dict[str, str]:
+        lists = [read_list(folder_of(part) / name) for part in trained_parts(work)]
         entries = {key: value for each in lists for key, value in each.items() if key in aligned}
         return dict(sorted(entries.items()))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.drivers.data_folder import read_list, write_list
+from nnet3py.drivers.data_folder import read_list, spk2utt, write_list
 from nnet3py.errors import Nnet3Error
 from nnet3py.feat.sound import random_volume, with_speed
 from nnet3py.fine_tuning.plan import FineTuneOptions, WorkFolder
@@ -84,11 +84,11 @@ def make_features(models: PipelineModels, data: Path, features: Path, ivectors: 
         for speed in speeds:                        # ascending, so that the tables are sorted
             mark = f"sp{speed:g}-" if len(speeds) > 1 else ""
             for utterance, wave in _sounds(data):
-                inputs = inputs_of(models, _perturbed(wave, speed, mark + utterance, volume_seed), wave.rate)
-                if not len(inputs.features):
-                    logger.warning("%s%s is too short for a single frame", mark, utterance)
-                    continue
                 key = mark + utterance
+                inputs = inputs_of(models, _perturbed(wave, speed, key, volume_seed), wave.rate)
+                if not len(inputs.features):
+                    logger.warning("%s is too short for a single frame", key)
+                    continue
                 feats.write(key, inputs.features)
                 if vectors is not None and inputs.ivectors is not None:
                     vectors.write(key, inputs.ivectors)
@@ -100,10 +100,7 @@ def make_features(models: PipelineModels, data: Path, features: Path, ivectors: 
         raise Nnet3Error(f"no utterance of {data} is long enough for a single frame")
     for name, table in new.items():
         write_list(features / name, table)
-    keys: dict[str, list[str]] = {}
-    for key, speaker in sorted(new["utt2spk"].items()):
-        keys.setdefault(speaker, []).append(key)
-    write_list(features / "spk2utt", {speaker: " ".join(its) for speaker, its in sorted(keys.items())})
+    write_list(features / "spk2utt", {speaker: " ".join(keys) for speaker, keys in spk2utt(new["utt2spk"]).items()})
     write_text(str(ivectors / "ivector_period"), f"{PERIOD}\n")
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.drivers.executor import Executor
@@ -78,43 +79,23 @@ class FineTuning(StagedWork):
             return False
 
     def steps(self) -> Sequence[Step]:
-        # imported late: the stages need most of the package, and errors before them should come quickly
-        from nnet3py.fine_tuning import align, check, egs, features, folder, model, report, train, words
-
-        work, options = self.work, self.options
-        actions: dict[str, Callable[[], None]] = {
-            "check": lambda: check.run(work, options), "model": lambda: model.run(work, options),
-            "words": lambda: words.run(work, options), "features": lambda: features.run(work, options),
-            "align": lambda: align.run(work, options), "egs": lambda: egs.run(work, options, self.executor),
-            "train": lambda: train.run(work, options, self.executor, self.terminal),
-            "folder": lambda: folder.run(work, options), "report": lambda: report.run(work, options)}
-        return [Step(number, name, title, action=partial(self._run_stage, name, actions[name]))
+        return [Step(number, name, title, action=partial(self._run_stage, name))
                 for number, (name, title) in enumerate(_TITLES.items(), 1)]
 
-    def _run_stage(self, name: str, action: Callable[[], None]) -> None:
-        """Run a stage, and record its time, which adds to that of earlier attempts."""
-        self._remove_outdated_scores(name)
-        begun = time.monotonic()
-        try:
-            action()
-        finally:
-            times = _read_times(self.work.times)
-            times[name] = times.get(name, 0.0) + time.monotonic() - begun
-            write_text(str(self.work.times), json.dumps(times) + "\n")
-
-    def _remove_outdated_scores(self, name: str) -> None:
-        """Remove the report's results of earlier data (stage ``check``) or of an earlier new model (``folder``)."""
-        if name in ("check", "folder"):
-            kept = "*.json" if name == "check" else "*.new.json"
-            for path in (self.work.scores, *self.work.recognized.glob(kept)):
+    def _run_stage(self, name: str) -> None:
+        """Run a stage, the module of this name, and record its time, which adds to that of earlier attempts."""
+        if name in ("check", "folder"):        # results for earlier data, or of an earlier new model
+            for path in (self.work.scores, *self.work.recognized.glob("*.json" if name == "check" else "*.new.json")):
                 path.unlink(missing_ok=True)
-
-
-def _read_times(path: Path) -> dict[str, float]:
-    try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        return {}
+        more = {"egs": (self.executor,), "train": (self.executor, self.terminal)}.get(name, ())
+        begun = time.monotonic()
+        try:      # imported late: the stages need most of the package, and errors before them should come quickly
+            import_module(f"nnet3py.fine_tuning.{name}").run(self.work, self.options, *more)
+        finally:
+            path = self.work.times
+            times = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+            times[name] = times.get(name, 0.0) + time.monotonic() - begun
+            write_text(str(path), json.dumps(times) + "\n")
 
 
 @dataclass
@@ -158,7 +139,8 @@ def fine_tune(model: str | os.PathLike[str], data: str | os.PathLike[str], out: 
     UsageError : invalid options
     """
     try:
-        values = FineTuneOptions(model=os.fspath(model), data=os.fspath(data), out=os.fspath(out), **options)
+        fields: dict[str, Any] = {**options, "model": os.fspath(model), "data": os.fspath(data), "out": os.fspath(out)}
+        values = FineTuneOptions(**fields)
     except TypeError as error:
         raise UsageError(str(error), "see the fields of nnet3py.fine_tuning.plan.FineTuneOptions") from None
     return run(values, terminal)

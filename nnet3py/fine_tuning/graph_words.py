@@ -52,7 +52,7 @@ class GraphPhones:
         is_loop = model.is_self_loop[ids] & (ids != 0)
         begins = (ids != 0) & ~is_loop & (model.transition_id_to_hmm_state[ids] == 0)
         if not begins.any():
-            raise Nnet3Error("no phone begins in the graph", "are graph and model of one system?")
+            raise Nnet3Error("no phone begins in the graph", "was the graph made for this final.mdl?")
         begun = np.where(begins, model.transition_id_to_phone[ids], NO_PHONE).astype(np.int32)
         return cls(graph, ids, is_loop, begun)
 
@@ -61,9 +61,7 @@ class GraphPhones:
 
         Raises Nnet3Error for more than MOST_PAIRS pairs.
 
-        Returns
-        -------
-        States and phones, int64 (pairs,) each, sorted; the phone is 0 for a path without phones.
+        Returns states and phones, int64 (pairs,) each, sorted; the phone is 0 for a path without phones.
         """
         size = int(self.begun.max()) + 1
         begins = self.begun > 0
@@ -80,9 +78,7 @@ class GraphPhones:
         pairs : int64 (pairs,), sorted, ``state * size + value``
         passing : bool (arcs,), whether values are propagated along the arc
 
-        Returns
-        -------
-        All pairs, int64, sorted, those given included. Raises Nnet3Error for more than MOST_PAIRS pairs.
+        Returns all pairs, int64, sorted, those given included. Raises Nnet3Error for more than MOST_PAIRS pairs.
         """
         arcs = np.flatnonzero(passing)
         sources = self.graph.sources[arcs].astype(np.int64)
@@ -111,10 +107,8 @@ def sorted_unique(values: np.ndarray) -> np.ndarray:
 def places_among(values: np.ndarray, sorted_keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Find all occurrences of some values in a sorted array.
 
-    Returns
-    -------
-    The indexes in ``sorted_keys`` of the keys equal to the first value, then to the second, and so on; and int64
-    (values,), the number of such keys for each value.
+    Returns the indexes in ``sorted_keys`` of the keys equal to the first value, then to the second, and so on; and
+    int64 (values,), the number of such keys for each value.
     """
     values = values.astype(sorted_keys.dtype, copy=False)        # otherwise numpy converts all keys
     first = np.searchsorted(sorted_keys, values)
@@ -161,7 +155,7 @@ class GraphWords:
         unknown = [phone for phone in used.tolist() if phone and phone not in kinds]
         if unknown:
             raise Nnet3Error(f"phone {unknown[0]} of the graph is not in word_boundary.int",
-                             "are graph and phones of one system?")
+                             "was the graph made with the phones of this word_boundary.int?")
         names = np.array([kinds.get(phone, "") for phone in range(int(used[-1]) + 1)])
         return cls(phones, *(np.isin(names, which)[phones.begun] for which in (
             (BEGIN, SINGLETON), (END, SINGLETON), (NONWORD,))))
@@ -195,7 +189,7 @@ class GraphWords:
         is_reached = opened[sources] != _UNKNOWN
         if (opened[sources] + change != opened[graph.next_states])[is_reached].any():
             raise Nnet3Error("on paths of the graph, output labels and beginnings of words differ in number",
-                             "are graph and word_boundary.int of one system?")
+                             "was the graph made with the phones of this word_boundary.int?")
         return opened
 
     def pronunciations(self, wanted: Collection[int] | None = None,
@@ -238,12 +232,9 @@ class GraphWords:
 
     # -- search along arcs ---------------------------------------------------------------------------------------------
 
-    def leaving(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the arcs that leave some states, concatenated, without self-loops; and their number for each state."""
-        return self._onward(states)
-
     @cached_property
-    def _onward(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+    def leaving(self) -> Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]:
+        """Function that returns the arcs that leave some states, without self-loops, as :func:`by_state`."""
         return by_state(self.phones.graph.sources, np.flatnonzero(~self.phones.is_loop).astype(np.int32))
 
     @cached_property

@@ -215,9 +215,7 @@ class _HclWithWords:
     def _costs_of_words(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Draw random paths of one word from each state.
 
-        Returns
-        -------
-        For each path, the index of its first state in ``states``, and its cost without HMM costs.
+        Returns, for each path, the index of its first state in ``states``, and its cost without HMM costs.
         """
         words, graph, chance = self._words, self._words.phones.graph, np.random.default_rng(0)
         times = max(1, min(_WALKS, _MOST_WALKS // len(states)))
@@ -373,9 +371,7 @@ class _HclWithWords:
         ----------
         states, entries, costs : source, target and cost of each new arc
 
-        Returns
-        -------
-        The new tables of states and arcs of the old graph.
+        Returns the new tables of states and arcs of the old graph.
         """
         old_states, old_arcs = self._lookahead.states, self._lookahead.arcs
         rows = np.stack((np.zeros(len(states)), np.zeros(len(states)), np.zeros(len(states)), entries),
@@ -395,9 +391,7 @@ class _HclWithWords:
 
         New labels are added to the intervals of old states at or before a state of ``beginnings``.
 
-        Returns
-        -------
-        int (states + 1,), index of each state's first interval; and int32 (intervals, 2), begin and end.
+        Returns int (states + 1,), index of each state's first interval; and int32 (intervals, 2), begin and end.
         """
         starts, pairs = self._lookahead.interval_table()
         new = _intervals_of_labels(sorted(set(self._root.labels)))

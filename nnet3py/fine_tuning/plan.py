@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from nnet3py.drivers.staged_options import WorkOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 LAYERS = ("last", "upper", "lower", "all")
 UNKNOWN_WORDS = ("pronounce", "spell", "leave-out")
@@ -63,7 +63,7 @@ class SpeechData:
     problems: list[Problem] = field(default_factory=list)
 
 
-@dataclass(init=False, repr=False, eq=False)
+@options_class
 class FineTuneOptions(WorkOptions):
     """Options of fine-tuning; ``model``, ``data`` and ``out`` are arguments on the command line."""
 

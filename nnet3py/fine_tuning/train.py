@@ -213,9 +213,7 @@ def rate_factors(nnet: Nnet, layers: str) -> dict[str, float]:
         ``upper``, ``lower``: 1 for this half of the network, 0 for the other; ``all``: 1 for the upper half, 0.5 for
         the lower half
 
-    Raises
-    ------
-    UsageError : all components of these layers are frozen
+    Raises UsageError if all components of these layers are frozen.
     """
     learning = _learning(nnet)
     names, frozen = list(learning), {name for name, component in learning.items() if component.is_frozen}

@@ -344,8 +344,7 @@ def _interpolated_grammar(old: Fst, new: NgramFst, new_numbers: Mapping[int, int
         ngram = ngram_of_fst(dataclasses.replace(old, input_labels=labels, output_labels=labels, stored=None))
     except FormatError:                    # another kind of grammar
         return arc_sorted(union_of_graphs(old, _to_words(new.to_fst(), number_of, 0), weight))
-    return _to_words(ngram_fst_mixture(ngram, new, weight).to_fst(), number_of,
-                     int(backoff[0]) if len(backoff) else 0)
+    return _to_words(ngram_fst_mixture(ngram, new, weight).to_fst(), number_of, int(backoff[0]) if len(backoff) else 0)
 
 
 def _to_words(model: Fst, number_of: np.ndarray, backoff: int) -> Fst:

@@ -23,12 +23,7 @@ _SHIFT = 31                    # bits of a word in a key; words are from 0 to 2 
 
 
 class Histories:
-    """A growing set of word sequences with all their prefixes, as nodes of a tree. The empty sequence is node 0.
-
-    Attributes
-    ----------
-    num_nodes : int, number of sequences
-    """
+    """A growing set of word sequences with all their prefixes, as nodes of a tree. The empty sequence is node 0."""
 
     def __init__(self) -> None:
         self.num_nodes = 1
@@ -87,15 +82,10 @@ _BLANK[list(b" \t\n\r\v\f")] = True
 
 
 class Section(NamedTuple):
-    """The n-grams of one order.
+    """The n-grams of one order."""
 
-    Attributes
-    ----------
-    words : int32 (count, order)
-    log_probs, backoffs : float32 (count,), natural logarithms; 0 for a missing back-off
-    """
-
-    words: np.ndarray
+    words: np.ndarray  # int32 (count, order)
+    # log_probs, backoffs: float32 (count,), natural logarithms; 0 for a missing back-off
     log_probs: np.ndarray
     backoffs: np.ndarray
 
@@ -134,12 +124,9 @@ class Warner:
 
 
 class WordIds:
-    """A map from the words of an ARPA file to numbers.
+    """A map from the words of an ARPA file to numbers: ``ids``; None if the file's words are numbers themselves.
 
-    Parameters
-    ----------
-    ids : dict, numbers by word; None if the file's words are numbers themselves
-    grow : bool, give new words the next numbers; otherwise they have none
+    With ``grow``, new words get the next numbers; otherwise they have none.
     """
 
     def __init__(self, ids: dict[bytes, int] | None, grow: bool = False) -> None:
@@ -166,16 +153,9 @@ class WordIds:
 
 
 def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Arpa:
-    """Read an ARPA file or pipe.
+    """Read an ARPA file or pipe; ``warn`` tells n-grams that are left out (None: at most 30).
 
-    Parameters
-    ----------
-    words : WordIds, numbers of the words
-    warn : Warner for n-grams that are left out; None shows at most 30 warnings
-
-    Raises
-    ------
-    FormatError : not an ARPA file; more n-grams than its header announces; word 0, if words are numbers
+    Raises FormatError for other files, for more n-grams than the header announces, and for word 0 if words are numbers.
     """
     with open_input(rxfilename) as stream:
         arpa = _Parser(stream.without_mark(), str(rxfilename), words, warn or Warner()).read()

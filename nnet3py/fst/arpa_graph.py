@@ -19,16 +19,12 @@ EPSILON = 0
 
 @dataclass(frozen=True)
 class Sentence:
-    """Numbers of the words at the limits of sentences, and of the back-off label.
+    """Numbers of the words at the limits of sentences, and of the back-off label."""
 
-    Attributes
-    ----------
-    bos, eos : int, words that begin and end sentences
-    backoff : int, input label of back-off arcs; 0: they are epsilons, and ``bos`` and ``eos`` are on arcs like any word
-    """
-
+    # bos, eos: words that begin and end sentences
     bos: int
     eos: int
+    # input label of back-off arcs; 0: they are epsilons, and ``bos`` and ``eos`` are on arcs like any word
     backoff: int = 0
 
 

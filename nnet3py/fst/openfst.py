@@ -16,7 +16,7 @@ from nnet3py.io.streams import open_input
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
-from nnet3py.transducers.fst_operations import strong_parts
+from nnet3py.transducers.state_graphs import strong_parts
 
 
 def load_kaldifst() -> Any:
@@ -117,7 +117,7 @@ def shortest_path(fst: Fst, count: int = 1) -> Any:
     Raises Nnet3Error if there is an arc of negative cost in a cycle, since there may be no cheapest path.
     """
     if (fst.weights < 0.0).any():
-        parts = strong_parts(fst)
+        parts = strong_parts(fst.arc_starts, fst.next_states)
         inside = (parts[fst.sources] == parts[fst.next_states]) & (fst.weights < 0.0)
         if inside.any():
             raise Nnet3Error(f"the cycle that state {int(fst.sources[inside.argmax()])} is in has an arc of negative "

@@ -14,7 +14,7 @@ import numpy as np
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.fst_operations import connected, reached, top_sorted
+from nnet3py.transducers.fst_operations import connected, top_sorted
 
 EPSILON = 0
 
@@ -36,8 +36,7 @@ def taken(fst: Fst, arcs: np.ndarray, arc_starts: np.ndarray | None = None) -> F
 
 def kept(fst: Fst, which: np.ndarray) -> Fst:
     """Return the FST with all states, and the arcs for which ``which`` (bool (arcs,)) is True."""
-    counts = np.concatenate(([0], np.cumsum(which)))
-    return taken(fst, np.flatnonzero(which), counts[fst.arc_starts])
+    return fst.selected(np.arange(fst.num_states), which)
 
 
 def arc_sorted(fst: Fst, by_output: bool = False) -> Fst:
@@ -94,8 +93,6 @@ def without_symbols(fst: Fst, symbols: Collection[int], on_output: bool = False)
 
 def without_arcs_of(fst: Fst, symbols: Collection[int], on_output: bool = False) -> Fst:
     """Return the FST without the arcs with some input (output) labels. Kaldi: RemoveArcsWithSomeInputSymbols."""
-    from nnet3py.transducers.fst_operations import connected
-
     labels = fst.output_labels if on_output else fst.input_labels
     return connected(kept(fst, ~np.isin(labels, list(symbols))))
 
@@ -192,9 +189,9 @@ def replaced(root: Fst, label: int, part: Fst) -> Fst:
     """
     arcs = np.flatnonzero(root.output_labels == label)
     copies = len(arcs)
-    if not copies or part.start < 0:
-        return kept(root, root.output_labels != label)
     rest = kept(root, root.output_labels != label)
+    if not copies or part.start < 0:
+        return rest
     offsets = root.num_states + np.arange(copies) * part.num_states
     final = np.flatnonzero(part.is_final)
     shift = np.repeat(offsets, part.num_arcs)
@@ -236,13 +233,6 @@ def sums_of_states(fst: Fst, in_log: bool = True) -> np.ndarray:
     floor = np.where(np.isfinite(least), least, 0.0)
     with np.errstate(divide="ignore"):
         return floor - np.log(np.bincount(sources, np.exp(floor[sources] - costs), fst.num_states))
-
-
-def reachable(fst: Fst) -> tuple[np.ndarray, np.ndarray]:
-    """Return which states can be reached from the start, and from which a final state can be reached; bool (states,).
-    """
-    start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
-    return reached(fst, start, backward=False), reached(fst, np.flatnonzero(fst.is_final), backward=True)
 
 
 _remove = Loop("nnet3py.fst.local_epsilons_loops", "remove",

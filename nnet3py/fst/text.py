@@ -17,10 +17,11 @@ import numpy as np
 
 from nnet3py.errors import FormatError
 from nnet3py.fst.arpa import first_fields
-from nnet3py.fst.operations import EPSILON, reachable
+from nnet3py.fst.operations import EPSILON
 from nnet3py.io.streams import failed_command, open_input
 from nnet3py.transducers import fst_operations as bits
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst, Stored
+from nnet3py.transducers.state_graphs import reachable, starts_by, strong_parts
 
 INPUT, OUTPUT = 1, 2                       # bits of a file's flags: which tables it has
 _MAGIC = struct.pack("<i", 2125658996)
@@ -119,21 +120,15 @@ _LINES = 100_000                           # lines that are made at a time
 
 @dataclass(frozen=True)
 class TextForm:
-    """Options of FSTs in text.
+    """Options of FSTs in text."""
 
-    Attributes
-    ----------
-    acceptor : bool, arcs have one label
-    inputs, outputs : symbol tables; None for numbers
-    keep_state_numbering : bool, keep the numbers of states, instead of numbering them in the order of their appearance
-    allow_negative_labels : bool, labels may be below 0
-    """
-
-    acceptor: bool = False
+    acceptor: bool = False               # arcs have one label
+    # inputs, outputs: symbol tables; None for numbers
     inputs: Symbols | None = None
     outputs: Symbols | None = None
+    # keep the numbers of states, instead of numbering them in the order of their appearance
     keep_state_numbering: bool = False
-    allow_negative_labels: bool = False
+    allow_negative_labels: bool = False  # labels may be below 0
 
 
 def fst_of_text(data: bytes, form: TextForm, path: str = "") -> Fst:
@@ -396,7 +391,9 @@ def _yes(value: object) -> str:
 
 def _sizes(fst: Fst) -> list[tuple[str, object]]:
     inputs, outputs = fst.input_labels == EPSILON, fst.output_labels == EPSILON
-    accessible, coaccessible = reachable(fst)
+    accessible, coaccessible = reachable(fst.start, fst.arc_starts, fst.next_states, fst.is_final)
+    sources, targets = np.concatenate([(fst.sources, fst.next_states), (fst.next_states, fst.sources)], axis=1)
+    both_ways = strong_parts(starts_by(sources, fst.num_states), targets[np.argsort(sources, kind="stable")])
     return [
         ("# of states", fst.num_states), ("# of arcs", fst.num_arcs), ("initial state", fst.start),
         ("# of final states", int(fst.is_final.sum())), ("# of input/output epsilons", int((inputs & outputs).sum())),
@@ -405,8 +402,8 @@ def _sizes(fst: Fst) -> list[tuple[str, object]]:
         ("output label multiplicity", f"{_multiplicity(fst, fst.output_labels):g}"),
         ("# of accessible states", int(accessible.sum())), ("# of coaccessible states", int(coaccessible.sum())),
         ("# of connected states", int((accessible & coaccessible).sum())),
-        ("# of connected components", _components(fst, "weak")),
-        ("# of strongly conn components", _components(fst, "strong"))]
+        ("# of connected components", len(np.unique(both_ways))),
+        ("# of strongly conn components", len(np.unique(strong_parts(fst.arc_starts, fst.next_states))))]
 
 
 def _multiplicity(fst: Fst, labels: np.ndarray) -> float:
@@ -415,11 +412,3 @@ def _multiplicity(fst: Fst, labels: np.ndarray) -> float:
         return 0.0
     _, counts = np.unique((fst.sources.astype(np.int64) << 32) + labels, return_counts=True)
     return float(np.square(counts.astype(np.float64)).sum() / fst.num_arcs)
-
-
-def _components(fst: Fst, connection: str) -> int:
-    if not fst.num_states:
-        return 0
-    from scipy.sparse.csgraph import connected_components
-
-    return int(connected_components(bits.arc_matrix(fst), directed=True, connection=connection, return_labels=False))

@@ -1,12 +1,10 @@
 """Options of estimating mixtures of Gaussians. Imports nothing heavy."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3py.option_fields import like, opt
+from nnet3py.option_fields import like, opt, options_class
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class DiagOptions:
     """Options of estimating Gaussians with diagonal covariances."""
 
@@ -17,7 +15,7 @@ class DiagOptions:
                                  "Remove Gaussians with too little data; false: keep them as they were")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class FullOptions:
     """Options of estimating Gaussians with full covariances, whose eigenvalues are floored."""
 

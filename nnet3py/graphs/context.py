@@ -37,7 +37,8 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
     """Replace the phones on the arcs of a graph by windows of phones.
 
     If windows have context to the right, a window is output that many arcs after its central phone was read; until then
-    the arcs have epsilons. States are numbered breadth first; a state's arcs keep their order.
+    the arcs have epsilons. States are numbered breadth first; a state's arcs keep their order. Raises FormatError for a
+    label below 0; Nnet3Error for a central position outside the window, or a graph without states.
 
     Parameters
     ----------
@@ -51,11 +52,6 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
     Returns
     -------
     The graph, whose input labels are window ids; and the windows, with id i at index i - 1.
-
-    Raises
-    ------
-    FormatError : a label below 0
-    Nnet3Error : a central position outside the window, a graph without states
     """
     if not 0 <= central < width:
         raise Nnet3Error(f"expected a central position inside of a window of {width} phones, found {central}")
@@ -216,16 +212,8 @@ def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Colle
 
     #nonterm_begin and the phone that follows it become ``(-begin, phone)``, #nonterm_end becomes ``(-end, phone
     before)``; #nonterm:X becomes ``(-X, phone before)`` and the phone that follows it ``(-reenter, phone)``. Output
-    labels are kept. Kaldi: ``ComposeContextLeftBiphone``.
-
-    Returns
-    -------
-    The graph, whose input labels are window ids; and the windows, with id i at index i - 1.
-
-    Raises
-    ------
-    FormatError : a label below 0
-    Nnet3Error : a graph without states
+    labels are kept. Raises the errors of :func:`expand_context`, and returns the same. Kaldi:
+    ``ComposeContextLeftBiphone``.
     """
     if fst.start < 0:
         raise Nnet3Error("a graph without states cannot be expanded to phones in context")

@@ -25,14 +25,9 @@ _ROUND = 1000                     # pairs are coded with a multiple of it, for h
 
 @dataclass(frozen=True)
 class Nonterminals:
-    """Numbers of the nonterminals in phones.txt.
+    """Numbers of the nonterminals in phones.txt."""
 
-    Attributes
-    ----------
-    offset : int, number of #nonterm_bos, which stands for the phone before the first phone of an utterance
-    """
-
-    offset: int
+    offset: int  # number of #nonterm_bos, which stands for the phone before the first phone of an utterance
 
     def __post_init__(self) -> None:
         if self.offset < 1:
@@ -104,10 +99,8 @@ class GrammarFst:
     def of(cls, nonterminals: Nonterminals, top: Fst, parts: Mapping[int, Fst]) -> GrammarFst:
         """Make a grammar of graphs that are not prepared yet.
 
-        Raises
-        ------
-        FormatError : a graph that cannot be prepared
-        UsageError : a key of ``parts`` that is not a user-defined nonterminal
+        Raises FormatError for a graph that cannot be prepared; UsageError for a key of ``parts`` that is not a
+        user-defined nonterminal.
         """
         for number in parts:
             if number < nonterminals.first_of_user or nonterminals.label(number, nonterminals.bos) > _LARGEST_LABEL:
@@ -200,10 +193,7 @@ def prepared(fst: Fst, nonterminals: Nonterminals, is_top: bool = True) -> Fst:
     Arcs that leave the graph (nonterminals and #nonterm_end) get source states of their own, whose final cost of 4096
     marks them. All arcs of such a state have one nonterminal and one target; they have no output labels. States whose
     arcs are #nonterm_begin or #nonterm_reenter have one arc for each phone before. A prepared graph stays as it is.
-
-    Raises
-    ------
-    FormatError : labels that are not nonterminals; nonterminals in the wrong places
+    Raises FormatError for labels that are not nonterminals, and for nonterminals in the wrong places.
     """
     labels = fst.input_labels
     if fst.start < 0 or not (labels >= FIRST_LABEL).any():

@@ -39,13 +39,8 @@ class Hmm(NamedTuple):
 def window_hmm(window: Window, tree: ContextDependency, model: TransitionModel, transition_scale: float) -> Hmm:
     """Return the HMM of a window of phones, without self-loops.
 
-    Costs are -log(P(transition | no self-loop)) times ``transition_scale``.
-
-    Raises
-    ------
-    FormatError : a phone that the topology does not have
-    Nnet3Error : a window for which the tree has no pdf; pdfs that the model does not have, if tree and model
-        do not fit each other
+    Costs are -log(P(transition | no self-loop)) times ``transition_scale``. Raises FormatError for a phone that the
+    topology does not have; Nnet3Error for a window for which the tree has no pdf, or whose pdfs the model lacks.
     """
     if len(window) != tree.context_width:
         raise Nnet3Error(f"expected windows of {tree.context_width} phones, found {window}")
@@ -102,27 +97,15 @@ class _Expansion:
 
 def expand_hmms(fst: Fst, windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
                 transition_scale: float = 1.0) -> Fst:
-    """Replace the windows on the arcs of a graph by their HMMs without self-loops.
+    """Replace the windows on the arcs of a graph, from ``expand_context``, by their HMMs without self-loops.
 
     The result is that of Kaldi's composition of H with the graph: arcs with the same window and target share the HMM's
     states, and every HMM ends in a state of its own, from which an epsilon leads to the target; so no state is entered
-    by transition-ids of two transition-states. States are numbered breadth first.
+    by transition-ids of two transition-states. States are numbered breadth first. The graph is an acceptor of
+    transition-ids, with epsilons where ``fst`` has them, and where HMM states emit nothing.
 
-    Parameters
-    ----------
-    fst : Fst, input labels are window ids, 0 for epsilon; from ``expand_context``
-    windows : list of windows, by id
-    tree : ContextDependency
-    model : TransitionModel
-    transition_scale : float, factor of the costs of transitions
-
-    Returns
-    -------
-    An acceptor of transition-ids; epsilons where the graph has them, and where HMM states emit nothing.
-
-    Raises
-    ------
-    Nnet3Error : windows that are disambiguation symbols; and as for :func:`window_hmm`
+    ``transition_scale`` is the factor of the costs of transitions. Raises Nnet3Error for windows that are
+    disambiguation symbols, and the errors of :func:`window_hmm`.
     """
     hmms = {number: window_hmm(_phones(windows[number - 1]), tree, model, transition_scale)
             for number in sorted(set(fst.input_labels.tolist())) if number != EPSILON}
@@ -169,20 +152,12 @@ def _add_inner(expansion: _Expansion, hmm: Hmm, target: int) -> list[int]:
 
 def hmm_transducer(windows: Sequence[Window], tree: ContextDependency, model: TransitionModel,
                    transition_scale: float = 1.0, nonterminals: Nonterminals | None = None) -> tuple[Fst, list[int]]:
-    """Return the transducer H from transition-ids to window ids, without self-loops. Kaldi: GetHTransducer.
+    """Return the transducer H from transition-ids to window ids, without self-loops, and the labels of symbols.
 
     HMMs leave state 0 and return to it by epsilons; windows with the same HMM share its states. Windows that are
-    disambiguation symbols, such as ``(-5,)``, get labels after the last transition-id, in their order. With
-    ``nonterminals``, windows may be a nonterminal and the phone before, such as ``(-104, 3)``; their labels are those
-    of ``Nonterminals.label``.
-
-    Returns
-    -------
-    The transducer, without self-loops; the input labels of the disambiguation symbols.
-
-    Raises
-    ------
-    Nnet3Error, FormatError : as for :func:`window_hmm`
+    disambiguation symbols, such as ``(-5,)``, get input labels after the last transition-id, in their order, which are
+    returned. With ``nonterminals``, windows may be a nonterminal and the phone before, such as ``(-104, 3)``; their
+    labels are those of ``Nonterminals.label``. Raises the errors of :func:`window_hmm`. Kaldi: GetHTransducer.
     """
     expansion = _Expansion(1)
     disambig: list[int] = []
@@ -231,7 +206,8 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
     So a self-loop comes after the transition that leaves its HMM state ("reordered"). If arcs of several
     transition-states enter a state, each of these gets a new state with the self-loop, and an epsilon arc to the old
     one. Without ``reorder`` the self-loop is that of the transition-state whose arcs leave the state, so that it comes
-    before.
+    before. Raises FormatError for a label that is not a transition-id of the model; with ``check``, the label of a
+    self-loop.
 
     Parameters
     ----------
@@ -239,10 +215,6 @@ def add_self_loops(fst: Fst, model: TransitionModel, scale: float = 1.0, check: 
     model : TransitionModel
     scale : float, factor of the costs of taking and of not taking self-loops
     check : bool, refuse a graph that has self-loops of the model already
-
-    Raises
-    ------
-    FormatError : a label that is not a transition-id of the model; with ``check``, the label of a self-loop
     """
     classes = _classes(fst.input_labels, model, check, disambig)
     fst, class_of = _one_class_enters(fst, classes) if reorder else _one_class_leaves(fst, classes)

@@ -31,18 +31,9 @@ def check_transition_ids(model: TransitionModel, ids: np.ndarray) -> None:
 def phone_starts(model: TransitionModel, ids: np.ndarray, reordered: bool | None = None) -> tuple[np.ndarray, bool]:
     """Return the first frame of each phone, int64 (phones,), and whether every phone is complete. Kaldi: SplitToPhones.
 
-    A phone ends with a transition into its final state; in "reordered" alignments the self-loops of its last state
-    follow. An alignment with incomplete phones is split as well.
-
-    Parameters
-    ----------
-    model : TransitionModel
-    ids : int32 (frames,), transition-ids
-    reordered : bool, whether self-loops come after the transition that leaves their state; None: found out from ``ids``
-
-    Raises
-    ------
-    ShapeError : numbers that are not transition-ids
+    ``ids`` is int32 (frames,). A phone ends with a transition into its final state; in ``reordered`` alignments the
+    self-loops of its last state follow (None: found out from ``ids``). An alignment with incomplete phones is split as
+    well. Raises ShapeError for numbers that are not transition-ids.
     """
     check_transition_ids(model, ids)
     if not len(ids):
@@ -83,16 +74,8 @@ def _begin_at_first_state(model: TransitionModel, first_ids: np.ndarray) -> bool
 def describe_transitions(model: TransitionModel, phone_names: dict[int, str], counts: np.ndarray | None) -> str:
     """Describe all transitions as text: each state's phone and pdfs, each transition's probability and target.
 
-    Kaldi: TransitionModel::Print.
-
-    Parameters
-    ----------
-    phone_names : dict, names by phone
-    counts : float (pdfs,), occurrences of each pdf, or None
-
-    Raises
-    ------
-    ShapeError : counts of another length, a phone without a name
+    ``phone_names`` are by number, ``counts`` the occurrences of each pdf, if given. Raises ShapeError for counts of
+    another length, or a phone without a name. Kaldi: TransitionModel::Print.
     """
     if counts is not None and len(counts) != model.num_pdfs:
         raise ShapeError(f"expected the counts of {model.num_pdfs} pdfs, found {len(counts)}")
@@ -140,11 +123,7 @@ class _States:
 class PhoneAligner:
     """Alignments of a model, made from phones with lengths.
 
-    Parameters
-    ----------
-    model : TransitionModel
-    tree : ContextDependency
-    reorder : bool, a state's self-loops come after the transition that leaves it, as usual in Kaldi
+    With ``reorder`` a state's self-loops come after the transition that leaves it, as usual in Kaldi.
     """
 
     def __init__(self, model: TransitionModel, tree: ContextDependency, reorder: bool = True) -> None:
@@ -183,7 +162,8 @@ class PhoneAligner:
         """Convert an alignment of another model, int32; a frame of the result is ``factor`` frames of the old one.
 
         Phones that would become too short get frames from the nearest phones that are longer than their least length.
-        Kaldi: ConvertAlignment.
+        Kaldi: ConvertAlignment. Raises Nnet3Error for phones that remain too short, or an alignment that does not
+        consist of whole phones.
 
         Parameters
         ----------
@@ -193,10 +173,6 @@ class PhoneAligner:
         repeat_frames : bool, return as many frames as before: ``factor`` alignments, each begun one frame later,
             interleaved
         phone_map : dict, new phones by old phones; None: they are the same
-
-        Raises
-        ------
-        Nnet3Error : phones that remain too short, an alignment that does not consist of whole phones
         """
         starts, complete = phone_starts(old_model, ids)
         if not complete:

@@ -22,16 +22,12 @@ _TOLERANCE = 0.01               # largest difference from 1 of the sum of a stat
 
 @dataclass
 class HmmState:
-    """A state of an HMM.
+    """A state of an HMM."""
 
-    Attributes
-    ----------
-    forward_pdf_class, self_loop_pdf_class : int, pdf classes of the phone; -1 for a state that emits nothing
-    transitions : list of (destination state, probability), in the file's order, in which transition-ids are numbered
-    """
-
+    # forward_pdf_class, self_loop_pdf_class: pdf classes of the phone; -1 for a state that emits nothing
     forward_pdf_class: int = NO_PDF
     self_loop_pdf_class: int = NO_PDF
+    # list of (destination state, probability), in the file's order, in which transition-ids are numbered
     transitions: list[tuple[int, float]] = field(default_factory=list)
 
 

@@ -224,13 +224,8 @@ def _write_children(writer: TokenWriter, opening: str, children: tuple[Map | Non
 def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]] | None = None) -> ContextDependency:
     """Return the tree whose pdfs depend only on the phone and its pdf class. Kaldi: MonophoneContextDependency[Shared].
 
-    Parameters
-    ----------
-    shared_phones : sets of phones that share pdfs, in the order in which pdfs are numbered; None: a set for each phone
-
-    Raises
-    ------
-    FormatError : sets that overlap or lack phones
+    Each set of ``shared_phones`` shares pdfs, numbered in their order; None: a set for each phone. Raises FormatError
+    for sets that overlap or lack phones.
     """
     sets = [[phone] for phone in topology.phones] if shared_phones is None else shared_phones
     groups = [sorted(phones) for phones in sets]
@@ -245,18 +240,11 @@ def monophone_tree(topology: HmmTopology, shared_phones: Sequence[Sequence[int]]
 
 @dataclass(frozen=True)
 class Root:
-    """Phones that share a root of the tree.
-
-    Attributes
-    ----------
-    phones : tuple of int
-    shared : bool, one root for all pdf classes; otherwise a root for each class
-    split : bool, whether tree building may split the root's data further
-    """
+    """Phones that share a root of the tree."""
 
     phones: tuple[int, ...]
-    shared: bool
-    split: bool = False
+    shared: bool             # one root for all pdf classes; otherwise a root for each class
+    split: bool = False      # whether tree building may split the root's data further
 
 
 def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leaves: Iterator[int]) -> Map:
@@ -282,11 +270,8 @@ def stub_tree(roots: Sequence[Root], topology: HmmTopology, position: int, leave
 def initial_transition_model(tree: ContextDependency, topology: HmmTopology) -> TransitionModel:
     """Return the transition model of a tree with the topology's probabilities.
 
-    It has a transition-state for each combination of phone, HMM state and pdfs.
-
-    Raises
-    ------
-    FormatError : a phone of the topology for which the tree has no pdf
+    It has a transition-state for each combination of phone, HMM state and pdfs. Raises FormatError for a phone of the
+    topology for which the tree has no pdf.
     """
     tuples: list[tuple[int, ...]] = []
     probabilities: list[float] = []

@@ -1,12 +1,10 @@
 """Options of estimating i-vectors and of training extractors. Imports nothing heavy."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 
-@dataclass(kw_only=True)
+@options_class(kw_only=True)
 class OnlineSettings:
     """Options of estimating i-vectors as frames arrive. Kaldi: OnlineIvectorExtractionConfig."""
 
@@ -27,7 +25,7 @@ class OnlineSettings:
     greedy: bool = opt("greedy-ivector-extractor", False, "Use all frames that have arrived for every i-vector")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class StatsOptions:
     """Options of accumulating statistics for the training of an extractor."""
 
@@ -38,7 +36,7 @@ class StatsOptions:
     cache_size: int = opt("cache-size", 100, "Utterances that are added to the statistics at a time")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class EstimationOptions:
     """Options of estimating an extractor from statistics."""
 

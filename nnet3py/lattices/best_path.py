@@ -46,15 +46,9 @@ class Path(NamedTuple):
 
 
 def best_costs(lattice: CompactLattice) -> tuple[np.ndarray, np.ndarray]:
-    """Return the least cost from the start to each state, and the last arc of that path.
+    """Return the least cost from the start to each state of a sorted lattice, and the last arc of that path.
 
-    Parameters
-    ----------
-    lattice : CompactLattice, topologically sorted
-
-    Returns
-    -------
-    float64 (states,), and arc numbers, int64 (states,).
+    Both have an element for each state, float64 and int64.
     """
     best, entered_by = np.empty(lattice.num_states), np.empty(lattice.num_states, dtype=np.int64)
     _forward_costs(lattice.start, lattice.arc_starts, lattice.next_states, arc_costs(lattice), best, entered_by)

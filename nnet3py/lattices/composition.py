@@ -5,6 +5,7 @@ Kaldi: ``ComposeCompactLatticeDeterministic``, ``lattice-compose``, ``lattice-lm
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.fst.const_arpa import ConstArpa
 from nnet3py.lattices.determinize import determinize
 from nnet3py.lattices.scaling import Scales, scaled
-from nnet3py.lattices.states import LatticeError, infinite_weights, top_sorted, trimmed
+from nnet3py.lattices.states import LatticeError, infinite_weights, leading_on, side_by_side, top_sorted, trimmed
 from nnet3py.transducers.compact_lattice import CompactLattice, taken
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.lattice import expanded
@@ -22,19 +23,13 @@ from nnet3py.transducers.state_graphs import enlarged
 
 
 class ComposedArcs(NamedTuple):
-    """The arcs of a composed lattice, in any order. Each is a copy of an arc of the lattice that was composed.
+    """The arcs of a composed lattice, in any order. Each is a copy of an arc of the lattice that was composed."""
 
-    Attributes
-    ----------
-    sources, targets : int64 (arcs,), numbers of composed states
-    arcs : int64 (arcs,), number of the copied arc
-    costs : float32 (arcs,), nats to add to the graph cost of the copy
-    """
-
+    # sources, targets: int64 (arcs,), numbers of composed states
     sources: np.ndarray
     targets: np.ndarray
-    arcs: np.ndarray
-    costs: np.ndarray
+    arcs: np.ndarray   # int64 (arcs,), number of the copied arc
+    costs: np.ndarray  # float32 (arcs,), nats to add to the graph cost of the copy
 
 
 def composed_lattice(lattice: CompactLattice, states: np.ndarray, end_costs: np.ndarray,
@@ -199,26 +194,13 @@ def union(lattices: list[CompactLattice]) -> CompactLattice:
     CompactLattice; without states if no lattice has any.
     """
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
-    if len(lattices) < 2:
-        return lattices[0] if lattices else CompactLattice.empty()
-    offsets = np.cumsum([1, *(lattice.num_states for lattice in lattices)])
     count = len(lattices)
-
-    def joined(parts: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate(parts)
-
-    pairs = list(zip(lattices, offsets.tolist(), strict=False))
-    return CompactLattice.from_arcs(
-        0, joined([infinite_weights(1), *(part.final_weights for part in lattices)]),
-        joined([np.zeros(count, dtype=np.int64), *(part.sources + offset for part, offset in pairs)]),
-        joined([np.zeros(count, dtype=np.int32), *(part.labels for part in lattices)]),
-        joined([np.zeros((count, 2), dtype=np.float32), *(part.weights for part in lattices)]),
-        joined([np.zeros(count, dtype=np.int64), *(part.lengths for part in lattices)]),
-        joined([part.ids for part in lattices]),
-        joined([np.array([part.start + offset for part, offset in pairs]),
-                *(part.next_states + offset for part, offset in pairs)]),
-        joined([np.zeros(1, dtype=np.int64), *(part.final_lengths for part in lattices)]),
-        joined([part.final_ids for part in lattices]))
+    if count < 2:
+        return lattices[0] if lattices else CompactLattice.empty()
+    starts = np.cumsum([1, *(lattice.num_states for lattice in lattices[:-1])]) + [part.start for part in lattices]
+    start = CompactLattice.from_arcs(0, infinite_weights(1), np.zeros(count), np.zeros(count), np.zeros((count, 2)),
+                                     np.zeros(count), [], starts)
+    return side_by_side([start, *lattices])
 
 
 def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
@@ -235,30 +217,11 @@ def concatenation(lattices: list[CompactLattice]) -> CompactLattice:
     lattices = [lattice for lattice in lattices if lattice.start >= 0]
     if len(lattices) < 2:
         return lattices[0] if lattices else CompactLattice.empty()
-    whole, offsets = lattices[0], np.cumsum([0, *(lattice.num_states for lattice in lattices)]).tolist()
+    whole, offsets = side_by_side(lattices), np.cumsum([lattice.num_states for lattice in lattices])
     # From each end of a lattice an arc without a word, with the final cost, leads to the next lattice's start.
-    ends = [np.flatnonzero(lattice.is_final) for lattice in lattices[:-1]]
-    pairs = list(zip(lattices, offsets, strict=False))
-    links = list(zip(pairs, ends, strict=False))
-    nexts = [lattice.start + offset for lattice, offset in pairs[1:]]
-    finals = [*(infinite_weights(lattice.num_states) for lattice in lattices[:-1]), lattices[-1].final_weights]
-    lengths = [*(np.zeros(lattice.num_states, dtype=np.int64) for lattice in lattices[:-1]),
-               lattices[-1].final_lengths]
-    return CompactLattice.from_arcs(
-        whole.start, np.concatenate(finals),
-        np.concatenate([*(part.sources + offset for part, offset in pairs),
-                        *(states + offset for (_, offset), states in links)]),
-        np.concatenate([*(part.labels for part in lattices),
-                        *(np.zeros(len(states), dtype=np.int32) for states in ends)]),
-        np.concatenate([*(part.weights for part in lattices), *(part.final_weights[states]
-                                                              for (part, _), states in links)]),
-        np.concatenate([*(part.lengths for part in lattices), *(part.final_lengths[states]
-                                                              for (part, _), states in links)]),
-        np.concatenate([*(part.ids for part in lattices), *(taken(part.final_string_starts, part.final_ids, states)[1]
-                                                          for (part, _), states in links)]),
-        np.concatenate([*(part.next_states + offset for part, offset in pairs),
-                        *(np.full(len(states), start) for states, start in zip(ends, nexts, strict=True))]),
-        np.concatenate(lengths), lattices[-1].final_ids)
+    ends = np.flatnonzero(whole.is_final[:offsets[-2]])
+    starts = offsets[:-1] + [lattice.start for lattice in lattices[1:]]
+    return leading_on(whole, ends, starts[np.searchsorted(offsets, ends, side="right")])
 
 
 def with_final_cost(lattice: CompactLattice, cost: float) -> CompactLattice:
@@ -293,14 +256,10 @@ def difference(lattice: CompactLattice, other: CompactLattice) -> CompactLattice
                 waiting.append(following)
             rows.append((pairs[state, others], arc, pairs[following]))
     table = np.array(rows, dtype=np.int64).reshape(-1, 3)
-    arcs, states = table[:, 1], np.array([state for state, _ in waiting])
-    finals = lattice.final_weights[states]
-    finals[[words.has_final(others) for _, others in waiting]] = NO_WEIGHT
-    _, ids = taken(lattice.string_starts, lattice.ids, arcs)
-    _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, states)
-    return top_sorted(trimmed(CompactLattice.from_arcs(
-        0, finals, table[:, 0], lattice.labels[arcs], lattice.weights[arcs], lattice.lengths[arcs], ids, table[:, 2],
-        lattice.final_lengths[states], final_ids)))
+    end_costs = np.array([np.inf if words.has_final(others) else 0.0 for _, others in waiting], dtype=np.float32)
+    return top_sorted(composed_lattice(
+        lattice, np.array([state for state, _ in waiting]), end_costs,
+        ComposedArcs(table[:, 0], table[:, 2], table[:, 1], np.zeros(len(table), dtype=np.float32))))
 
 
 class _WordSets:
@@ -398,6 +357,15 @@ class _CompositionArrays:
                                 ComposedArcs(made[:, 0], made[:, 2], made[:, 1], costs))
 
 
+def _rescored(lattice: CompactLattice, scale: float,
+              compose: Callable[[CompactLattice], CompactLattice]) -> CompactLattice:
+    """Return a lattice with ``scale`` times the costs that ``compose`` adds, determinized; unchanged for a scale of 0.
+    """
+    if scale == 0.0:
+        return lattice
+    return scaled(determinize(expanded(compose(scaled(lattice, Scales(1.0 / scale))))), Scales(scale))
+
+
 def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: float) -> CompactLattice:
     """Return a lattice with the costs of a const-ARPA model added. Kaldi: lattice-lmrescore-const-arpa.
 
@@ -411,11 +379,7 @@ def rescored_with_const_arpa(lattice: CompactLattice, model: ConstArpa, scale: f
     -------
     CompactLattice, determinized; empty if the model accepts no path.
     """
-    if scale == 0.0:
-        return lattice
-    graph = scaled(lattice, Scales(1.0 / scale))
-    composed = top_sorted(composed_with_const_arpa(graph, model))
-    return scaled(determinize(expanded(composed)), Scales(scale))
+    return _rescored(lattice, scale, lambda graph: top_sorted(composed_with_const_arpa(graph, model)))
 
 
 def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) -> CompactLattice:
@@ -434,10 +398,7 @@ def rescored_with_fst(lattice: CompactLattice, model: Composer, scale: float) ->
     -------
     CompactLattice, determinized; empty if the model accepts no path.
     """
-    if scale == 0.0:
-        return lattice
-    composed = model.compose(scaled(lattice, Scales(1.0 / scale)))
-    return scaled(determinize(expanded(composed)), Scales(scale))
+    return _rescored(lattice, scale, model.compose)
 
 
 def as_acceptor_of_words(fst: Fst) -> Fst:

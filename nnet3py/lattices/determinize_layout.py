@@ -37,72 +37,48 @@ NODE_BYTES, ARC_BYTES, ELEMENT_BYTES = 32, 32, 24
 
 
 class Input(NamedTuple):
-    """A lattice with states sorted topologically and arcs by label.
-
-    Attributes
-    ----------
-    epsilon_ends : for each state, the end of its arcs without label
-    symbols : transition-ids of arcs
-    kept : 1 for states that are final or have arcs with labels: only these are elements of subsets
-    backward : least cost from each state to a final state, final cost included
-    """
+    """A lattice with states sorted topologically and arcs by label."""
 
     arc_starts: Int64s
-    epsilon_ends: Int64s
+    epsilon_ends: Int64s  # for each state, the end of its arcs without label
     labels: Int32s
-    symbols: Int32s
+    symbols: Int32s       # transition-ids of arcs
     costs: Float32Rows
     next_states: Int32s
     final_costs: Float32Rows
-    kept: Bytes
-    backward: Float64s
+    kept: Bytes           # 1 for states that are final or have arcs with labels: only these are elements of subsets
+    backward: Float64s    # least cost from each state to a final state, final cost included
 
 
 class Tree(NamedTuple):
-    """Strings of transition-ids as nodes of a tree; node 0 is the empty string, equal strings are the same node.
+    """Strings of transition-ids as nodes of a tree; node 0 is the empty string, equal strings are the same node."""
 
-    Attributes
-    ----------
-    nodes : rows with the columns PARENT to NEXT_NODE
-    heads : hash table of nodes: the first node of each bucket, -1 for none; its size is a power of 2
-    counts : the same array as ``Output.counts``
-    """
-
-    nodes: Int32Rows
-    heads: Int32s
-    counts: Int64s
+    nodes: Int32Rows  # rows with the columns PARENT to NEXT_NODE
+    heads: Int32s     # hash table of nodes: the first node of each bucket, -1 for none; its size is a power of 2
+    counts: Int64s    # the same array as ``Output.counts``
 
 
 class Output(NamedTuple):
     """The lattice made so far, the subsets of states that were met, the queue of tasks, and hash tables.
 
     A subset's elements are input states, each with a string and a cost. A task is a transition that is yet to be made.
-
-    Attributes
-    ----------
-    states, subsets : rows with the columns FIRST to PREFIX
-    forward : least cost from the start to each state
-    final_strings : nodes of the tree of strings; -1: not final
-    arcs : rows with the columns ARC_SOURCE to ARC_TARGET
-    tasks : rows with the columns SOURCE to TASK_COUNT
-    priorities : for each task, the cost of the best path through it
-    queue : a heap of tasks, the least priority first
-    elements, element_costs : one array of rows with the columns STATE to ACOUSTIC, viewed as integers and as floats
     """
 
+    # states, subsets: rows with the columns FIRST to PREFIX
     states: Int64Rows
     state_heads: Int32s
-    forward: Float64s
-    final_strings: Int32s
+    forward: Float64s      # least cost from the start to each state
+    final_strings: Int32s  # nodes of the tree of strings; -1: not final
     final_costs: Float32Rows
     subsets: Int64Rows
     subset_costs: Float32Rows
     subset_heads: Int32s
-    arcs: Int32Rows
+    arcs: Int32Rows        # rows with the columns ARC_SOURCE to ARC_TARGET
     arc_costs: Float32Rows
-    tasks: Int64Rows
-    priorities: Float64s
-    queue: Int32s
+    tasks: Int64Rows       # rows with the columns SOURCE to TASK_COUNT
+    priorities: Float64s   # for each task, the cost of the best path through it
+    queue: Int32s          # a heap of tasks, the least priority first
+    # elements, element_costs: one array of rows with the columns STATE to ACOUSTIC, viewed as integers and as floats
     elements: Int32Rows
     element_costs: Float32Rows
     counts: Int64s
@@ -110,25 +86,16 @@ class Output(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Working memory.
+    """Working memory."""
 
-    Attributes
-    ----------
-    closure : elements of the subset that is worked on
-    moves : elements that the transitions from that subset lead to
-    closure_costs, move_costs : the same memory viewed as floats
-    slots : for each state of the lattice, its row in ``closure``; -1 if it has none
-    heap : states whose epsilons are to be followed
-    keys, order : for sorting elements
-    symbols : a string's symbols
-    """
-
-    closure: Int32Rows
+    closure: Int32Rows  # elements of the subset that is worked on
+    # closure_costs, move_costs: the same memory viewed as floats
     closure_costs: Float32Rows
-    moves: Int32Rows
+    moves: Int32Rows    # elements that the transitions from that subset lead to
     move_costs: Float32Rows
-    slots: Int32s
-    heap: Int32s
+    slots: Int32s       # for each state of the lattice, its row in ``closure``; -1 if it has none
+    heap: Int32s        # states whose epsilons are to be followed
+    # keys, order: for sorting elements
     keys: Int64s
     order: Int64s
-    symbols: Int32s
+    symbols: Int32s     # a string's symbols

@@ -1,15 +1,13 @@
 """Options of determinizing lattices and of composing them with language models. Light."""
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from nnet3py.errors import Nnet3Error
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 DELTA = 1.0 / 1024.0               # Kaldi's kDelta
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class DeterminizeOptions:
     """Limits of determinization. -1 or 0: no limit.
 
@@ -29,7 +27,7 @@ class DeterminizeOptions:
     retry_cutoff: float = 0.5
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class PhoneDeterminizeOptions:
     """Options of determinization after decoding. Kaldi: DeterminizeLatticePhonePrunedOptions."""
 
@@ -41,7 +39,7 @@ class PhoneDeterminizeOptions:
     minimize: bool = opt("minimize", False, "Merge equal states after determinizing")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class PrunedCompositionOptions:
     """Limits of composing a lattice with a language model. Kaldi: ComposeLatticePrunedOptions.
 

@@ -123,13 +123,7 @@ def frame_posteriors(lattice: Fst) -> FramePosteriors:
 def summed_posteriors(frames: np.ndarray, ids: np.ndarray, weights: np.ndarray, num_frames: int) -> Posterior:
     """Return a Posterior with one entry for equal ids of a frame, the sum of their weights; sums of 0 are left out.
 
-    Kaldi: MergePairVectorSumming.
-
-    Parameters
-    ----------
-    frames, ids : int (entries,)
-    weights : float (entries,)
-    num_frames : int, frames of the result
+    ``frames`` and ``ids`` (int) and ``weights`` (float) have an element for each entry. Kaldi: MergePairVectorSumming.
     """
     order = np.lexsort((ids, frames))
     frames, ids, weights = frames[order], ids[order], weights[order]

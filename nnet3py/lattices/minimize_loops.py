@@ -1,23 +1,10 @@
 """Loops that push strings and weights in compact lattices, topologically sorted, and find equal states."""
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from nnet3py.engine.inline import inline
-
-
-class Strings(NamedTuple):
-    """The arcs of a compact lattice, and the transition-ids of arcs and of final weights."""
-
-    arc_starts: np.ndarray
-    next_states: np.ndarray
-    string_starts: np.ndarray
-    ids: np.ndarray
-    final_string_starts: np.ndarray
-    final_ids: np.ndarray
-
+from nnet3py.lattices.structures import Compared, Strings, by_arrays
 
 # -- strings -----------------------------------------------------------------------------------------------------------
 
@@ -49,19 +36,17 @@ def _common(strings: Strings, left: int, right: int, most: int) -> int:
     return count
 
 
-def find_shifts(start: int, arc_starts: np.ndarray, next_states: np.ndarray, string_starts: np.ndarray, ids: np.ndarray,
-                final_string_starts: np.ndarray, final_ids: np.ndarray, is_final: np.ndarray,
-                shifts: np.ndarray) -> None:
+@by_arrays
+def find_shifts(strings: Strings, start: int, is_final: np.ndarray, shifts: np.ndarray) -> None:
     """Compute the length of the common prefix of the strings of all paths from each state, int64; 0 for the start."""
-    strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
+    starts, lengths = strings.arc_starts, strings.string_starts
     for state in range(len(shifts) - 1, -1, -1):
-        first, end = arc_starts[state], arc_starts[state + 1]
-        final_length = final_string_starts[state + 1] - final_string_starts[state]
-        shift = final_length
+        first, end = starts[state], starts[state + 1]
+        shift = strings.final_string_starts[state + 1] - strings.final_string_starts[state]
         if first < end and not is_final[state]:
             shift = np.int64(1) << 62
         for arc in range(first, end):
-            shift = min(shift, string_starts[arc + 1] - string_starts[arc] + shifts[next_states[arc]])
+            shift = min(shift, lengths[arc + 1] - lengths[arc] + shifts[strings.next_states[arc]])
         for arc in range(first + 1, end):
             shift = _common(strings, first, arc, shift)
         if first < end and is_final[state]:
@@ -69,17 +54,15 @@ def find_shifts(start: int, arc_starts: np.ndarray, next_states: np.ndarray, str
         shifts[state] = 0 if state == start else shift
 
 
-def write_pushed(arc_starts: np.ndarray, next_states: np.ndarray, string_starts: np.ndarray, ids: np.ndarray,
-                 final_string_starts: np.ndarray, final_ids: np.ndarray, shifts: np.ndarray, new_starts: np.ndarray,
-                 new_ids: np.ndarray) -> None:
+@by_arrays
+def write_pushed(strings: Strings, shifts: np.ndarray, new_starts: np.ndarray, new_ids: np.ndarray) -> None:
     """Write strings pushed to the start: an arc gains the common prefix of its target and loses that of its source.
 
     ``shifts`` are the lengths of the prefixes (:func:`find_shifts`); ``new_starts`` and ``new_ids`` are the new
     strings.
     """
-    strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
     for state in range(len(shifts)):
-        for arc in range(arc_starts[state], arc_starts[state + 1]):
+        for arc in range(strings.arc_starts[state], strings.arc_starts[state + 1]):
             for place in range(new_starts[arc + 1] - new_starts[arc]):
                 new_ids[new_starts[arc] + place] = _symbol(strings, arc, shifts[state] + place)
 
@@ -115,18 +98,6 @@ def push_weights(start: int, arc_starts: np.ndarray, next_states: np.ndarray, we
 # -- equal states ------------------------------------------------------------------------------------------------------
 
 
-class Arcs(NamedTuple):
-    """The arrays by which states are compared. ``order`` (int64) sorts the arcs of each state by label and destination.
-    """
-
-    strings: Strings
-    labels: np.ndarray
-    weights: np.ndarray
-    final_weights: np.ndarray
-    mapped: np.ndarray
-    order: np.ndarray
-
-
 @inline
 def _are_near(left: np.ndarray, i: int, j: int, delta: float) -> bool:
     if left[i, 0] == left[j, 0] and left[i, 1] == left[j, 1]:
@@ -146,18 +117,18 @@ def _same_string(starts: np.ndarray, ids: np.ndarray, i: int, j: int) -> bool:
 
 
 @inline
-def _are_equal(arcs: Arcs, state: int, other: int, final_delta: float, delta: float) -> bool:
-    starts = arcs.strings.arc_starts
+def _are_equal(strings: Strings, arcs: Compared, state: int, other: int, final_delta: float, delta: float) -> bool:
+    starts = strings.arc_starts
     count = starts[state + 1] - starts[state]
     if count != starts[other + 1] - starts[other] or not _are_near(arcs.final_weights, state, other, final_delta) or (
-            not _same_string(arcs.strings.final_string_starts, arcs.strings.final_ids, state, other)):
+            not _same_string(strings.final_string_starts, strings.final_ids, state, other)):
         return False
     for place in range(count):
         i, j = arcs.order[starts[state] + place], arcs.order[starts[other] + place]
         if arcs.labels[i] != arcs.labels[j] or (
-                arcs.mapped[arcs.strings.next_states[i]] != arcs.mapped[arcs.strings.next_states[j]]) or (
+                arcs.mapped[strings.next_states[i]] != arcs.mapped[strings.next_states[j]]) or (
                 not _are_near(arcs.weights, i, j, delta)) or (
-                not _same_string(arcs.strings.string_starts, arcs.strings.ids, i, j)):
+                not _same_string(strings.string_starts, strings.ids, i, j)):
             return False
     return True
 
@@ -169,10 +140,10 @@ def _mixed(value: float, word: int) -> float:
 
 
 @inline
-def _sort_arcs(arcs: Arcs, state: int) -> None:
+def _sort_arcs(strings: Strings, arcs: Compared, state: int) -> None:
     """Sort the arcs of a state by label and by the number of the state that its destination was merged into."""
-    starts, order, labels, mapped = arcs.strings.arc_starts, arcs.order, arcs.labels, arcs.mapped
-    next_states = arcs.strings.next_states
+    starts, next_states, order, labels, mapped = (
+        strings.arc_starts, strings.next_states, arcs.order, arcs.labels, arcs.mapped)
     for place in range(starts[state], starts[state + 1]):
         arc, hole = np.int64(place), place
         while hole > starts[state] and (
@@ -184,28 +155,26 @@ def _sort_arcs(arcs: Arcs, state: int) -> None:
         order[hole] = arc
 
 
-def find_equal_states(arc_starts: np.ndarray, labels: np.ndarray, next_states: np.ndarray, weights: np.ndarray,
-                      string_starts: np.ndarray, ids: np.ndarray, final_weights: np.ndarray,
-                      final_string_starts: np.ndarray, final_ids: np.ndarray, final_delta: float, delta: float,
-                      order: np.ndarray, mapped: np.ndarray, heads: np.ndarray, chain: np.ndarray) -> None:
-    """Write to ``mapped`` (int32) for each state an equal state with a higher number, or its own number.
+@by_arrays
+def find_equal_states(strings: Strings, arcs: Compared, final_delta: float, delta: float, heads: np.ndarray,
+                      chain: np.ndarray) -> None:
+    """Fill in ``arcs.mapped``.
 
     ``heads`` (int32, filled with -1, its length a power of 2) and ``chain`` (int32 (states,)) are a hash table of
     states.
     """
-    strings = Strings(arc_starts, next_states, string_starts, ids, final_string_starts, final_ids)
-    arcs = Arcs(strings, labels, weights, final_weights, mapped, order)
+    starts, mapped = strings.arc_starts, arcs.mapped
     for state in range(len(mapped) - 1, -1, -1):
-        _sort_arcs(arcs, state)
-        value = np.uint64(arc_starts[state + 1] - arc_starts[state])
-        for place in range(final_string_starts[state], final_string_starts[state + 1]):
-            value = _mixed(value, final_ids[place])
-        for place in range(arc_starts[state], arc_starts[state + 1]):
-            arc = order[place]
-            value = _mixed(_mixed(value, labels[arc]), mapped[next_states[arc]])
+        _sort_arcs(strings, arcs, state)
+        value = np.uint64(starts[state + 1] - starts[state])
+        for place in range(strings.final_string_starts[state], strings.final_string_starts[state + 1]):
+            value = _mixed(value, strings.final_ids[place])
+        for place in range(starts[state], starts[state + 1]):
+            arc = arcs.order[place]
+            value = _mixed(_mixed(value, arcs.labels[arc]), mapped[strings.next_states[arc]])
         bucket = np.int64(value & np.uint64(len(heads) - 1))
         other = np.int64(heads[bucket])
-        while other >= 0 and not _are_equal(arcs, state, other, final_delta, delta):
+        while other >= 0 and not _are_equal(strings, arcs, state, other, final_delta, delta):
             other = np.int64(chain[other])
         mapped[state] = state
         if other >= 0:

@@ -16,7 +16,7 @@ from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.states import LatticeError, infinite_weights, newly_sorted, top_sorted, trimmed, with_super_final
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
-from nnet3py.transducers.state_graphs import starts_of
+from nnet3py.transducers.state_graphs import after_successors, starts_of
 
 Ids: TypeAlias = tuple[int, ...]
 Weight: TypeAlias = tuple[np.float32, np.float32, Ids]       # graph cost, acoustic cost, transition-ids
@@ -79,7 +79,11 @@ class AlignedOutput:
         An epsilon's transition-ids are put before those of the arc that follows. Of a state's arcs with equal label and
         target, the best is kept.
         """
-        for state in self._after_epsilon_targets():
+        order = after_successors(range(len(self.arcs)), lambda state: [
+            target for label, target, _ in self.arcs[state] if label == 0])
+        if order is None:
+            raise LatticeError("the lattice has a cycle of arcs without words and transition-ids")
+        for state in order:
             gathered: dict[tuple[int, int], Weight] = {}
             final = self.finals.get(state)
             for label, target, weight in self.arcs[state]:
@@ -94,27 +98,6 @@ class AlignedOutput:
             self.arcs[state] = [(label, target, weight) for (label, target), weight in gathered.items()]
             if final is not None:
                 self.finals[state] = final
-
-    def _after_epsilon_targets(self) -> list[int]:
-        """Return all states, each after the states that its epsilons lead to; LatticeError for a cycle of epsilons."""
-        order: list[int] = []
-        marks = [0] * len(self.arcs)
-        for root in range(len(self.arcs)):
-            stack = [root]
-            while stack:
-                state = stack[-1]
-                if marks[state]:
-                    stack.pop()
-                    if marks[state] == 1:
-                        marks[state] = 2
-                        order.append(state)
-                    continue
-                marks[state] = 1
-                following = [target for label, target, _ in self.arcs[state] if label == 0]
-                if any(marks[target] == 1 for target in following):
-                    raise LatticeError("the lattice has a cycle of arcs without words and transition-ids")
-                stack += following
-        return order
 
 
 def _keep_best(gathered: dict[tuple[int, int], Weight], key: tuple[int, int], weight: Weight) -> None:

@@ -17,6 +17,7 @@ from nnet3py.lattices.states import (
     trimmed,
     with_weights,
 )
+from nnet3py.lattices.structures import Compared, Strings, types_of
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import NO_WEIGHT
 from nnet3py.transducers.state_graphs import ranges, starts_of
@@ -43,16 +44,12 @@ def pruned(lattice: Lattice, beam: float) -> Lattice:
 
     Parameters
     ----------
-    lattice : CompactLattice or Fst, costs scaled already
+    lattice : CompactLattice or Fst, costs scaled already; LatticeError if it has a cycle
     beam : float, nats by which a path may be worse than the best one
 
     Returns
     -------
     Lattice of the same class; states and arcs keep their order.
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
     if lattice.start < 0:
@@ -64,8 +61,7 @@ def pruned(lattice: Lattice, beam: float) -> Lattice:
         dropped = forward + finals > cutoff
     final_weights = lattice.final_weights.copy()
     final_weights[dropped] = NO_WEIGHT
-    result = with_weights(lattice, lattice.weights, final_weights).selected(np.arange(lattice.num_states), keep)
-    return trimmed(result)
+    return trimmed(with_weights(lattice, lattice.weights, final_weights).selected(np.arange(lattice.num_states), keep))
 
 
 def depth(lattice: CompactLattice) -> tuple[float, int]:
@@ -73,15 +69,11 @@ def depth(lattice: CompactLattice) -> tuple[float, int]:
 
     Parameters
     ----------
-    lattice : CompactLattice
+    lattice : CompactLattice; LatticeError if paths to a state differ in length
 
     Returns
     -------
     float and int; 1 and 0 for an empty lattice.
-
-    Raises
-    ------
-    LatticeError : paths to a state differ in length
     """
     if lattice.start < 0:
         return 1.0, 0
@@ -96,15 +88,11 @@ def depth_per_frame(lattice: CompactLattice) -> np.ndarray:
 
     Parameters
     ----------
-    lattice : CompactLattice
+    lattice : CompactLattice; LatticeError if paths to a state differ in length
 
     Returns
     -------
     int32 (frames,), for each frame the number of arcs and final weights that have a transition-id for it
-
-    Raises
-    ------
-    LatticeError : paths to a state differ in length
     """
     if lattice.start < 0:
         return np.zeros(0, dtype=np.int32)
@@ -125,16 +113,12 @@ def limited_depth(lattice: CompactLattice, most_arcs: int) -> CompactLattice:
 
     Parameters
     ----------
-    lattice : CompactLattice
+    lattice : CompactLattice; LatticeError if it has a cycle
     most_arcs : int, largest number of arcs in a frame
 
     Returns
     -------
     CompactLattice, a new one.
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
     if lattice.start < 0:
@@ -155,13 +139,15 @@ def limited_depth(lattice: CompactLattice, most_arcs: int) -> CompactLattice:
     return trimmed(lattice.selected(np.arange(lattice.num_states), keep))
 
 
-_HERE = "nnet3py.lattices.minimize_loops"
-_STRINGS = "i8[] i4[] i8[] i4[] i8[] i4[]"            # arc starts, next states, strings of arcs and of final weights
-_find_shifts = Loop(_HERE, "find_shifts", f"i8 {_STRINGS} u1[] i8[]")
-_write_pushed = Loop(_HERE, "write_pushed", f"{_STRINGS} i8[] i8[] i4[]")
-_push_weights = Loop(_HERE, "push_weights", "i8 i8[] i4[] f4[,] f4[,] f4[,]")
-_find_equal_states = Loop(_HERE, "find_equal_states",
-                          "i8[] i4[] i4[] f4[,] i8[] i4[] f4[,] i8[] i4[] f4 f4 i8[] i4[] i4[] i4[]")
+_HERE, _USES = "nnet3py.lattices.minimize_loops", ["nnet3py.lattices.structures"]
+_find_shifts = Loop(_HERE, "find_shifts", f"{types_of(Strings)} i8 u1[] i8[]", _USES)
+_write_pushed = Loop(_HERE, "write_pushed", f"{types_of(Strings)} i8[] i8[] i4[]", _USES)
+_push_weights = Loop(_HERE, "push_weights", "i8 i8[] i4[] f4[,] f4[,] f4[,]", _USES)
+_find_equal_states = Loop(_HERE, "find_equal_states", f"{types_of(Strings, Compared)} f4 f4 i4[] i4[]", _USES)
+
+
+def _strings(lattice: CompactLattice) -> Strings:
+    return Strings(*(getattr(lattice, name) for name in Strings._fields))
 
 
 def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
@@ -169,23 +155,15 @@ def with_strings_pushed(lattice: CompactLattice) -> CompactLattice:
 
     Parameters
     ----------
-    lattice : CompactLattice, states in any order
+    lattice : CompactLattice, states in any order; LatticeError if it has a cycle
 
     Returns
     -------
     CompactLattice, a new one; nothing is pushed onto arcs into the start.
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
-    if lattice.start < 0:
-        return lattice
-    shifts = np.empty(lattice.num_states, dtype=np.int64)
-    strings = (lattice.arc_starts, lattice.next_states, lattice.string_starts, lattice.ids,
-               lattice.final_string_starts, lattice.final_ids)
-    _find_shifts(lattice.start, *strings, lattice.is_final.astype(np.uint8), shifts)
+    strings, shifts = _strings(lattice), np.empty(lattice.num_states, dtype=np.int64)
+    _find_shifts(*strings, lattice.start, lattice.is_final.astype(np.uint8), shifts)
     starts = starts_of(lattice.lengths + shifts[lattice.next_states] - shifts[lattice.sources])
     ids = np.empty(int(starts[-1]), dtype=np.int32)
     _write_pushed(*strings, shifts, starts, ids)
@@ -201,23 +179,17 @@ def with_weights_pushed(lattice: CompactLattice) -> CompactLattice:
 
     Parameters
     ----------
-    lattice : CompactLattice, states in any order
+    lattice : CompactLattice, states in any order; LatticeError if it has a cycle
 
     Returns
     -------
     CompactLattice, a new one; costs that all paths share are on the first arcs.
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
-    if lattice.start < 0:
-        return lattice
     weights, finals = lattice.weights.copy(), lattice.final_weights.copy()
     _push_weights(lattice.start, lattice.arc_starts, lattice.next_states, weights, finals,
                   np.empty((lattice.num_states, 2), dtype=np.float32))
-    return dataclasses.replace(lattice, weights=weights, final_weights=finals)
+    return with_weights(lattice, weights, finals)
 
 
 def minimized(lattice: CompactLattice, delta: float = DELTA) -> CompactLattice:
@@ -227,16 +199,12 @@ def minimized(lattice: CompactLattice, delta: float = DELTA) -> CompactLattice:
 
     Parameters
     ----------
-    lattice : CompactLattice, with strings and weights pushed before
+    lattice : CompactLattice, with strings and weights pushed before; LatticeError if it has a cycle
     delta : float, nats by which final costs of equal states may differ
 
     Returns
     -------
     CompactLattice, a new one, trimmed.
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
     """
     lattice = top_sorted(lattice)
     if lattice.start < 0:
@@ -244,8 +212,8 @@ def minimized(lattice: CompactLattice, delta: float = DELTA) -> CompactLattice:
     size = lattice.num_states
     mapped, chain = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.int32)
     heads = np.full(1 << int(size).bit_length(), -1, dtype=np.int32)
-    _find_equal_states(lattice.arc_starts, lattice.labels, lattice.next_states, lattice.weights, lattice.string_starts,
-                       lattice.ids, lattice.final_weights, lattice.final_string_starts, lattice.final_ids, delta,
-                       DELTA, np.empty(lattice.num_arcs, dtype=np.int64), mapped, heads, chain)
-    merged = dataclasses.replace(lattice, start=int(mapped[lattice.start]), next_states=mapped[lattice.next_states])
-    return trimmed(merged)
+    compared = Compared(lattice.labels, lattice.weights, lattice.final_weights, mapped,
+                        np.empty(lattice.num_arcs, dtype=np.int64))
+    _find_equal_states(*_strings(lattice), *compared, delta, DELTA, heads, chain)
+    return trimmed(dataclasses.replace(lattice, start=int(mapped[lattice.start]),
+                                       next_states=mapped[lattice.next_states]))

@@ -5,6 +5,7 @@ They take a CompactLattice or an Fst of arc type ``lattice4``.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TypeVar, cast
 
 import numpy as np
@@ -13,7 +14,7 @@ from nnet3py.engine.loop import Loop
 from nnet3py.errors import Nnet3Error
 from nnet3py.transducers.compact_lattice import CompactLattice, taken
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
-from nnet3py.transducers.state_graphs import is_top_sorted, top_order, useful_states
+from nnet3py.transducers.state_graphs import top_order
 
 Lattice = TypeVar("Lattice", Fst, CompactLattice)
 
@@ -34,7 +35,7 @@ def with_weights(lattice: Lattice, weights: np.ndarray, final_weights: np.ndarra
 
 def trimmed(lattice: Lattice) -> Lattice:
     """Return the lattice without the states that are on no path; the others keep their order. OpenFst: Connect."""
-    useful = useful_states(lattice.start, lattice.arc_starts, lattice.next_states, lattice.is_final)
+    useful = lattice.useful_states()
     return lattice if useful.all() else lattice.selected(np.flatnonzero(useful))
 
 
@@ -43,7 +44,7 @@ def top_sorted(lattice: Lattice) -> Lattice:
 
     LatticeError for a lattice with a cycle. Kaldi: TopSortLatticeIfNeeded.
     """
-    return lattice if is_top_sorted(lattice.arc_starts, lattice.next_states) else newly_sorted(lattice)
+    return lattice if lattice.is_top_sorted else newly_sorted(lattice)
 
 
 def newly_sorted(lattice: Lattice) -> Lattice:
@@ -114,6 +115,35 @@ def infinite_weights(num_states: int) -> np.ndarray:
     return np.full((num_states, 2), NO_WEIGHT, dtype=np.float32)
 
 
+def side_by_side(lattices: Sequence[CompactLattice]) -> CompactLattice:
+    """Return a lattice with the states and arcs of several, one after the other; its start is that of the first."""
+    offsets = np.cumsum([0, *(lattice.num_states for lattice in lattices)]).tolist()
+    sources, targets = ([getattr(lattice, name) + offset for lattice, offset in zip(lattices, offsets, strict=False)]
+                        for name in ("sources", "next_states"))
+    joined = {name: np.concatenate([getattr(lattice, name) for lattice in lattices])
+              for name in ("final_weights", "labels", "weights", "lengths", "ids", "final_lengths", "final_ids")}
+    return CompactLattice.from_arcs(lattices[0].start, sources=np.concatenate(sources),
+                                    next_states=np.concatenate(targets), **joined)
+
+
+def leading_on(lattice: CompactLattice, ends: np.ndarray, targets: np.ndarray | int) -> CompactLattice:
+    """Return the lattice with an arc instead of the final weight of each state in ``ends`` (int): to ``targets``.
+
+    These arcs have no words; they come after the other arcs of their states.
+    """
+    stays = np.ones(lattice.num_states, dtype=bool)
+    stays[ends] = False
+    (_, ids), (_, final_ids) = (taken(lattice.final_string_starts, lattice.final_ids, states)
+                                for states in (ends, np.flatnonzero(stays)))
+    return CompactLattice.from_arcs(
+        lattice.start, np.where(stays[:, None], lattice.final_weights, NO_WEIGHT),
+        np.concatenate((lattice.sources, ends)), np.concatenate((lattice.labels, np.zeros_like(ends))),
+        np.concatenate((lattice.weights, lattice.final_weights[ends])),
+        np.concatenate((lattice.lengths, lattice.final_lengths[ends])), np.concatenate((lattice.ids, ids)),
+        np.concatenate((lattice.next_states, np.broadcast_to(targets, len(ends)))),
+        np.where(stays, lattice.final_lengths, 0), final_ids)
+
+
 def with_super_final(lattice: CompactLattice) -> tuple[CompactLattice, int]:
     """Return the lattice with a single final state, without arcs and of weight 0, and that state's number.
 
@@ -128,13 +158,5 @@ def with_super_final(lattice: CompactLattice) -> tuple[CompactLattice, int]:
         if (lattice.arc_starts[state] == lattice.arc_starts[state + 1] and not lattice.final_lengths[state]
                 and not lattice.final_weights[state].any()):
             return lattice, state
-    size = lattice.num_states
-    weights = infinite_weights(size + 1)
-    weights[-1] = 0.0
-    _, final_ids = taken(lattice.final_string_starts, lattice.final_ids, final)
-    return CompactLattice.from_arcs(
-        lattice.start, weights, np.concatenate((lattice.sources, final)),
-        np.concatenate((lattice.labels, np.zeros(len(final), dtype=np.int32))),
-        np.concatenate((lattice.weights, lattice.final_weights[final])),
-        np.concatenate((lattice.lengths, lattice.final_lengths[final])), np.concatenate((lattice.ids, final_ids)),
-        np.concatenate((lattice.next_states, np.full(len(final), size, dtype=np.int32)))), size
+    end = CompactLattice.from_arcs(0, np.zeros((1, 2)), [], [], [], [], [], [])
+    return leading_on(side_by_side([lattice, end]), final, lattice.num_states), lattice.num_states

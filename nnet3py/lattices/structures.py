@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Annotated, Any, TypeAlias, get_type_hints
+from typing import Annotated, Any, NamedTuple, TypeAlias, get_type_hints
 
 import numpy as np
 
@@ -29,9 +29,40 @@ Int32Rows: TypeAlias = Annotated[np.ndarray, "i4[,]"]
 Int64Rows: TypeAlias = Annotated[np.ndarray, "i8[,]"]
 Float32Rows: TypeAlias = Annotated[np.ndarray, "f4[,]"]
 # addresses of arrays
+ByteAddress: TypeAlias = Annotated[Any, "u1*"]
 UInt32Address: TypeAlias = Annotated[Any, "u4*"]
 Int32Address: TypeAlias = Annotated[Any, "i4*"]
+Int64Address: TypeAlias = Annotated[Any, "i8*"]
 Float32Address: TypeAlias = Annotated[Any, "f4*"]
+Float64Address: TypeAlias = Annotated[Any, "f8*"]
+# numbers
+Int64: TypeAlias = Annotated[int, "i8"]
+Float64: TypeAlias = Annotated[float, "f8"]
+
+
+class Strings(NamedTuple):
+    """The arcs of a compact lattice, and the transition-ids of arcs and of final weights."""
+
+    arc_starts: Int64s
+    next_states: Int32s
+    string_starts: Int64s
+    ids: Int32s
+    final_string_starts: Int64s
+    final_ids: Int32s
+
+
+class Compared(NamedTuple):
+    """The other arrays by which states of a compact lattice are compared.
+
+    ``mapped`` has for each state an equal state with a higher number, or its own number; ``order`` sorts the arcs of
+    each state by label and destination.
+    """
+
+    labels: Int32s
+    weights: Float32Rows
+    final_weights: Float32Rows
+    mapped: Int32s
+    order: Int64s
 
 
 def types_of(*structures: type) -> str:

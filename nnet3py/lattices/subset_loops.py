@@ -239,9 +239,7 @@ def sort(keys: np.ndarray, order: np.ndarray, count: int) -> None:
 def normalize(tree: Tree, scratch: Scratch, count: int) -> tuple[int, float, float]:
     """Subtract the least cost and the common prefix from the elements in ``closure``.
 
-    Returns
-    -------
-    Prefix (node), graph and acoustic cost that were subtracted.
+    Return the prefix (node), graph and acoustic cost that were subtracted.
     """
     closure, costs = scratch.closure, scratch.closure_costs
     graph, acoustic, prefix = costs[0, layout.GRAPH], costs[0, layout.ACOUSTIC], np.int64(closure[0, layout.STRING])

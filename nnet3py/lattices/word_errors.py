@@ -178,9 +178,7 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
 def _choose(places: list[int], sausages: list[list[tuple[int, float]]]) -> float:
     """Put the most probable word at each of ``places``, in place.
 
-    Returns
-    -------
-    Sum of the probabilities of the old words minus that of the new ones: 0 if nothing changed.
+    Return the sum of the probabilities of the old words minus that of the new ones: 0 if nothing changed.
     """
     change = 0.0
     for place, candidates in enumerate(sausages):

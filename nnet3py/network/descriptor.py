@@ -89,9 +89,7 @@ class Part(Value):
     def scales(self) -> dict[int, float]:
         """Return the scale of each node that this part mentions: node index -> scale.
 
-        Raises
-        ------
-        DescriptorError : a node with two scales in the same part, which the command list cannot express
+        Raises DescriptorError for a node with two scales in the same part, which the command list cannot express.
         """
         scales: dict[int, float] = {}
         for source in self.sources():
@@ -116,9 +114,7 @@ class Leaf(Part):
     def map(self, indexes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the source node and index of each requested row.
 
-        Parameters
-        ----------
-        indexes : int32 (rows, 3), n, t, x; a row with t = NO_TIME is padding and is returned unchanged
+        ``indexes`` : int32 (rows, 3), n, t, x; a row with t = NO_TIME is padding and is returned unchanged.
 
         Returns
         -------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,25 +42,14 @@ _END = "end of input"
 
 @dataclass(frozen=True)
 class Expression:
-    """Node of the expression tree.
+    """Node of the expression tree."""
 
-    Attributes
-    ----------
-    op : str
-        Name of the function; ``node`` for the name of a network's node.
-    args : tuple of Expression
-        Arguments that are expressions.
-    numbers : tuple
-        Other arguments: the node index, (t, x) of Offset, the step of Round, (variable, value) of ReplaceIndex, the
-        factor of Scale, (value, dim) of Const.
-    depth : int
-        Height of the tree.
-    """
-
-    op: str
-    args: tuple[Expression, ...] = ()
+    op: str                                          # name of the function; ``node`` for the name of a network's node
+    args: tuple[Expression, ...] = ()                # arguments that are expressions
+    # other arguments: the node index, (t, x) of Offset, the step of Round, (variable, value) of ReplaceIndex, the
+    # factor of Scale, (value, dim) of Const
     numbers: tuple[Any, ...] = ()
-    depth: int = field(init=False, compare=False)
+    depth: int = field(init=False, compare=False)    # height of the tree
 
     def __post_init__(self) -> None:
         depth = 1 + max((arg.depth for arg in self.args), default=0)
@@ -72,14 +61,10 @@ class Expression:
 def parse_descriptor(text: str, node_names: Mapping[str, int]) -> Descriptor:
     """Parse and normalize the value of an ``input=``.
 
-    Parameters
-    ----------
-    text : expression, as in config lines
-    node_names : index of each node that descriptors may mention, by its name
+    Raises DescriptorError for text that cannot be parsed or normalized, or the name of an unknown node.
 
-    Raises
-    ------
-    DescriptorError : text that cannot be parsed or normalized, or the name of an unknown node
+    ``text`` : expression, as in config lines; ``node_names`` : index of each node that descriptors may mention, by its
+    name.
     """
     parser = _Parser(_tokenize(text), node_names)
     expression = parser.expression(0)
@@ -279,16 +264,13 @@ def _with_scale(factor: float, inner: Expression) -> Expression:
 # -- from the expression tree to a descriptor --------------------------------------------------------------------------
 
 
+_PARTS: dict[str, Callable[..., Part]] = {"Sum": Sum, "Failover": Failover, "IfDefined": IfDefined, "Const": Const}
+_LEAVES: dict[str, Callable[..., Leaf]] = {"Offset": Offset, "Round": Round, "ReplaceIndex": ReplaceIndex}
+
+
 def _to_part(e: Expression) -> Part:
-    if e.op == "Sum":
-        return Sum(_to_part(e.args[0]), _to_part(e.args[1]))
-    if e.op == "Failover":
-        return Failover(_to_part(e.args[0]), _to_part(e.args[1]))
-    if e.op == "IfDefined":
-        return IfDefined(_to_part(e.args[0]))
-    if e.op == "Const":
-        return Const(*e.numbers)
-    return _to_leaf(e)
+    make = _PARTS.get(e.op)
+    return make(*map(_to_part, e.args), *e.numbers) if make else _to_leaf(e)
 
 
 def _to_leaf(e: Expression) -> Leaf:
@@ -297,13 +279,9 @@ def _to_leaf(e: Expression) -> Leaf:
     if e.op == "Scale":
         return Source(e.args[0].numbers[0], e.numbers[0])
     if e.op == "Switch":
-        return Switch(tuple(_to_leaf(arg) for arg in e.args))
-    if e.op == "Offset":
-        return Offset(_to_leaf(e.args[0]), *e.numbers)
-    if e.op == "Round":
-        return Round(_to_leaf(e.args[0]), *e.numbers)
-    if e.op == "ReplaceIndex":
-        return ReplaceIndex(_to_leaf(e.args[0]), *e.numbers)
+        return Switch(tuple(map(_to_leaf, e.args)))
+    if e.op in _LEAVES:
+        return _LEAVES[e.op](_to_leaf(e.args[0]), *e.numbers)
     if e.op == "Const":
         raise DescriptorError("Const() appeared too deep in the expression",
                               "it may stand in Append, Sum, Failover and IfDefined only")
@@ -316,9 +294,7 @@ def _to_leaf(e: Expression) -> Leaf:
 def substitute(descriptor: Descriptor, node: int, replacement: Descriptor) -> Descriptor:
     """Return ``descriptor`` with ``node`` replaced by a descriptor, normalized; scales are applied to the replacement.
 
-    Raises
-    ------
-    DescriptorError : a result that has no normalized form
+    Raises DescriptorError for a result that has no normalized form.
     """
     new = _append(_to_expression(part) for part in replacement.parts)
 
@@ -340,13 +316,5 @@ def _to_expression(part: Part) -> Expression:
     if isinstance(part, Source):
         node = Expression("node", numbers=(part.node,))
         return node if part.scale == 1.0 else Expression("Scale", (node,), (part.scale,))
-    numbers: tuple[Any, ...] = ()
-    if isinstance(part, Offset):
-        numbers = part.t, part.x
-    elif isinstance(part, Round):
-        numbers = (part.step,)
-    elif isinstance(part, ReplaceIndex):
-        numbers = part.variable, part.value
-    elif isinstance(part, Const):
-        numbers = part.value, part.width
-    return Expression(type(part).__name__, tuple(_to_expression(child) for child in part.children()), numbers)
+    numbers = tuple(value for value in vars(part).values() if not isinstance(value, Part | tuple))
+    return Expression(type(part).__name__, tuple(map(_to_expression, part.children())), numbers)

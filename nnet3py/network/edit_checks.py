@@ -109,10 +109,8 @@ def checked_parameters(value: ArrayLike, shape: tuple[int, ...], what: str) -> n
 def checked_component(nnet: NetworkStructure, name: str, component: Component | str, seed: int) -> Component:
     """Return ``component``, made from the text of a config line if it is text; it will be called ``name``.
 
-    Raises
-    ------
-    ConfigError : neither component nor config line, or a component that the network has under another name
-    NumericError : parameters that are NaN or infinite
+    Raises ConfigError for an object of another kind, or a component that the network has under another name,
+    and NumericError for parameters that are NaN or infinite.
     """
     if isinstance(component, str):
         if "\n" in component or "#" in component:
@@ -139,10 +137,7 @@ def node_users(nnet: NetworkStructure, i: int) -> list[str]:
 def nameable_node(nnet: NetworkStructure, name: str) -> int:
     """Return the index of a node that edits may refer to; the hidden inputs of component nodes are excluded.
 
-    Raises
-    ------
-    Nnet3Error : a name that no node has
-    ConfigError : the hidden input of a component node
+    Raises Nnet3Error for a name that no node has, and ConfigError for the hidden input of a component node.
     """
     i = nnet.node_index(name)
     if nnet.is_component_input(i):

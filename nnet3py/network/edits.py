@@ -38,29 +38,22 @@ def apply_svd(nnet: Nnet, indexes: Sequence[int], bottleneck_dim: int, energy_th
               shrinkage_threshold: float) -> None:
     """Replace affine components by a linear and an affine one with a smaller dimension between them, in place.
 
+    Raises ConfigError if a component or node has the name of a new one already.
+
     Parameters
     ----------
     indexes : indexes of the components
     bottleneck_dim : dimension between the two; ignored if ``energy_threshold`` is positive
     energy_threshold : fraction of the sum of squared singular values that the kept ones must reach; 0 or less: unused
     shrinkage_threshold : components are only decomposed if that leaves at most this fraction of their parameters
-
-    Raises
-    ------
-    ConfigError : a component or node has the name of a new one already
     """
     decomposed: dict[int, tuple[int, int]] = {}
     new: list[tuple[Component, Component]] = []
     for c in indexes:
-        name, component = nnet.component_names[c], nnet.components[c]
-        if not is_a(component, "AffineComponent"):
-            logger.warning("Not decomposing component %s as it is not an AffineComponent.", name)
+        component: Any = nnet.components[c]
+        if _is_left_out(nnet, c, bottleneck_dim, "decomposing"):
             continue
-        if component.input_dim <= bottleneck_dim or component.output_dim <= bottleneck_dim:
-            logger.warning("Not decomposing component %s with SVD to rank %d because its dimension is %d -> %d",
-                           name, bottleneck_dim, component.input_dim, component.output_dim)
-            continue
-        factors = np.linalg.svd(component.linear_params, full_matrices=False)    # type: ignore[attr-defined]
+        factors = np.linalg.svd(component.linear_params, full_matrices=False)
         if energy_threshold > 0.0:
             # Kaldi keeps this dimension for the size test of the components that follow.
             bottleneck_dim = _dim_of_energy(factors[1], energy_threshold)
@@ -76,6 +69,19 @@ def apply_svd(nnet: Nnet, indexes: Sequence[int], bottleneck_dim: int, energy_th
         _replace_nodes(nnet, decomposed)
         remove_orphans(nnet)
     logger.info("Decomposed %d components with SVD dimension %d", len(decomposed), bottleneck_dim)
+
+
+def _is_left_out(nnet: Nnet, c: int, rank: int, doing: str) -> bool:
+    """Return whether component ``c`` is not affine, or has no dimension above ``rank``; warn in that case."""
+    name, component = nnet.component_names[c], nnet.components[c]
+    if not is_a(component, "AffineComponent"):
+        logger.warning("Not %s component %s as it is not an AffineComponent.", doing, name)
+        return True
+    if min(component.input_dim, component.output_dim) > rank:
+        return False
+    logger.warning("Not %s component %s with SVD to rank %d because its dimension is %d -> %d", doing, name, rank,
+                   component.input_dim, component.output_dim)
+    return True
 
 
 def _check_names(nnet: Nnet, c: int) -> None:
@@ -156,19 +162,13 @@ def reduce_rank(nnet: Nnet, indexes: Sequence[int], rank: int) -> None:
     """Reduce the matrices of affine components to rank ``rank`` or less, in place."""
     count = 0
     for c in indexes:
-        name, component = nnet.component_names[c], nnet.components[c]
-        if not is_a(component, "AffineComponent"):
-            logger.warning("Not reducing rank of component %s as it is not an AffineComponent.", name)
+        if _is_left_out(nnet, c, rank, "reducing rank of"):
             continue
-        if min(component.input_dim, component.output_dim) <= rank:
-            logger.warning("Not reducing rank of component %s with SVD to rank %d because its dimension is %d -> %d",
-                           name, rank, component.input_dim, component.output_dim)
-            continue
-        weights = component.linear_params       # type: ignore[attr-defined]
+        weights = nnet.components[c].linear_params       # type: ignore[attr-defined]
         left, singular_values, right = np.linalg.svd(weights, full_matrices=False)
         weights[...] = (left[:, :rank] * singular_values[:rank]) @ right[:rank]
-        logger.info("For component %s singular value sum changed by reduce-rank command from %.6g to %.6g", name,
-                    singular_values.sum(), singular_values[:rank].sum())
+        logger.info("For component %s singular value sum changed by reduce-rank command from %.6g to %.6g",
+                    nnet.component_names[c], singular_values.sum(), singular_values[:rank].sum())
         count += 1
     logger.info("Reduced rank of parameters of %d components.", count)
 
@@ -234,18 +234,6 @@ def _convert_to_fixed_affine(nnet: Nnet, line: ConfigLine) -> None:
     logger.info("Converted %d components to FixedAffineComponent.", count)
 
 
-def _remove_orphan_nodes(nnet: Nnet, line: ConfigLine) -> None:
-    remove_orphan_nodes(nnet, line.get_bool("remove-orphan-inputs", False))
-
-
-def _remove_orphan_components(nnet: Nnet, line: ConfigLine) -> None:
-    remove_orphan_components(nnet)
-
-
-def _remove_orphans(nnet: Nnet, line: ConfigLine) -> None:
-    remove_orphans(nnet, line.get_bool("remove-orphan-inputs", False))
-
-
 def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
     _required(line, "learning-rate")
     rate, count = line.get_float("learning-rate"), 0
@@ -256,13 +244,15 @@ def _set_learning_rate(nnet: Nnet, line: ConfigLine) -> None:
     logger.info("Set learning rates for %d components.", count)
 
 
-def _set_learning_rate_factor(nnet: Nnet, line: ConfigLine) -> None:
-    _required(line, "learning-rate-factor")
-    factor, count = float(np.float32(line.get_float("learning-rate-factor"))), 0
-    for _, component in _matching(nnet, line, "UpdatableComponent"):
-        component.learning_rate_factor = factor
+def _set(nnet: Nnet, line: ConfigLine, key: str, attribute: str, type_names: tuple[str, ...], what: str) -> None:
+    """Set an attribute of the matching components of these types to the value of ``key``; log ``what`` was set."""
+    _required(line, key)
+    value, count = float(np.float32(line.get_float(key))), 0
+    for _, component in _matching(nnet, line, *type_names):
+        setattr(component, attribute, value)
         count += 1
-    logger.info("Set learning rate factors for %d components.", count)
+    nnet.structure_changed()
+    logger.info("Set %s for %d components.", what, count)
 
 
 def _rename_node(nnet: Nnet, line: ConfigLine) -> None:
@@ -297,16 +287,6 @@ def _remove_output_nodes(nnet: Nnet, line: ConfigLine) -> None:
     remove_nodes(nnet, removed)
 
 
-def _set_dropout_proportion(nnet: Nnet, line: ConfigLine) -> None:
-    _required(line, "proportion")
-    proportion, count = float(np.float32(line.get_float("proportion"))), 0
-    for _, component in _matching(nnet, line, *DROPOUT_TYPES):
-        component.dropout_proportion = proportion
-        count += 1
-    nnet.structure_changed()
-    logger.info("Set dropout proportions for %d components.", count)
-
-
 def _apply_svd(nnet: Nnet, line: ConfigLine) -> None:
     _required(line, "name")
     bottleneck_dim, energy = line.get_int("bottleneck-dim", -1), line.get_float("energy-threshold", -1.0)
@@ -333,14 +313,16 @@ def _reduce_rank(nnet: Nnet, line: ConfigLine) -> None:
 
 DIRECTIVES: dict[str, Callable[[Nnet, ConfigLine], None]] = {
     "convert-to-fixed-affine": _convert_to_fixed_affine,
-    "remove-orphan-nodes": _remove_orphan_nodes,
-    "remove-orphan-components": _remove_orphan_components,
-    "remove-orphans": _remove_orphans,
+    "remove-orphan-nodes": lambda nnet, line: remove_orphan_nodes(nnet, line.get_bool("remove-orphan-inputs", False)),
+    "remove-orphan-components": lambda nnet, line: remove_orphan_components(nnet),
+    "remove-orphans": lambda nnet, line: remove_orphans(nnet, line.get_bool("remove-orphan-inputs", False)),
     "set-learning-rate": _set_learning_rate,
-    "set-learning-rate-factor": _set_learning_rate_factor,
+    "set-learning-rate-factor": lambda nnet, line: _set(
+        nnet, line, "learning-rate-factor", "learning_rate_factor", ("UpdatableComponent",), "learning rate factors"),
     "rename-node": _rename_node,
     "remove-output-nodes": _remove_output_nodes,
-    "set-dropout-proportion": _set_dropout_proportion,
+    "set-dropout-proportion": lambda nnet, line: _set(
+        nnet, line, "proportion", "dropout_proportion", DROPOUT_TYPES, "dropout proportions"),
     "apply-svd": _apply_svd,
     "reduce-rank": _reduce_rank,
 }

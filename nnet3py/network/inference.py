@@ -168,10 +168,7 @@ def compute_only(nnet: Nnet, *names: str) -> None:
     """Make nodes of any kind the network's only output, which is called ``output``, in place.
 
     The columns of several nodes are appended. Nodes and components that are not needed are removed, except inputs.
-
-    Raises
-    ------
-    Nnet3Error : a name that no node has
+    Raises Nnet3Error for a name that no node has.
     """
     wanted = [nnet.node_index(name) for name in names]
     outputs = {o for o in range(len(nnet.nodes)) if nnet.is_output(o)}

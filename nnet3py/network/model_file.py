@@ -49,9 +49,7 @@ def read_nnet_or_model(reader: TokenReader) -> Nnet:
 def network_of(model: AnyModel) -> Nnet:
     """Return the network of an acoustic model; a network is returned unchanged.
 
-    Raises
-    ------
-    UsageError : anything else, such as the path of a file
+    Raises UsageError for anything else, such as the path of a file.
     """
     if isinstance(model, Nnet):
         return model
@@ -70,9 +68,6 @@ def network_of(model: AnyModel) -> Nnet:
 def network_or_file(model: AnyModelOrFile) -> Nnet:
     """Return a network as :func:`network_of` does, or read it from a file or a model folder.
 
-    Raises
-    ------
-    UsageError : anything else
-    Nnet3Error : a file that :func:`read_nnet` cannot read
+    Raises UsageError for anything else, and Nnet3Error for a file that :func:`read_nnet` cannot read.
     """
     return read_nnet(model) if isinstance(model, str | os.PathLike) else network_of(model)

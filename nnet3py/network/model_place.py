@@ -19,9 +19,7 @@ OLD_PUBLISHED_SUBSAMPLING = 3                        # vosk's, for old models wh
 def model_in(path: str | os.PathLike[str]) -> str:
     """Return the path of the acoustic model in a model folder, or else of its raw network; other paths are unchanged.
 
-    Raises
-    ------
-    UsageError : something other than a path, or the path of an ONNX file
+    Raises UsageError for something other than a path, or the path of an ONNX file.
     """
     if not isinstance(path, str | os.PathLike):
         raise UsageError(f"expected the path of a model, found {type(path).__name__}")
@@ -49,12 +47,8 @@ def subsampling_of_folder(folder: str) -> int | None:
     """Return the frame subsampling factor of a model folder, input frames per output row; None if it is not stored.
 
     It is looked up in the options of decoding, ``conf/model.conf``, then ``conf/online.conf``; then in the file
-    ``frame_subsampling_factor``; vosk's old models have the factor 3.
-
-    Raises
-    ------
-    FormatError : a factor that is not a number of 1 or more
-    UsageError : a conf file with lines that are no options
+    ``frame_subsampling_factor``; vosk's old models have the factor 3. Raises FormatError for a factor that is not a
+    number of 1 or more, and UsageError for a conf file with lines that are no options.
     """
     conf = next((name for name in MODEL_CONFS if _has(folder, name)), None)
     confs = [conf, None if is_published(folder) else ONLINE_CONF]

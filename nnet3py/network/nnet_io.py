@@ -33,9 +33,7 @@ LARGEST_CONFIG = 1 << 26     # bytes of config lines in a model file; the larges
 def read_body(reader: TokenReader) -> tuple[str, dict[str, Component]]:
     """Read from ``<Nnet3>`` to ``</Nnet3>``: the config lines of the nodes, and the components by name, in order.
 
-    Raises
-    ------
-    FormatError : data that are not a network
+    Raises FormatError for data that are not a network.
     """
     token = reader.token()
     if token in _OTHER_MODELS:

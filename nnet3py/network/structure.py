@@ -33,10 +33,7 @@ class InputNode:
 class DescriptorNode:
     """Input of the component node that follows it, or an output of the network.
 
-    Attributes
-    ----------
-    objective : str
-        Objective of training for outputs, ``linear`` or ``quadratic``.
+    ``objective`` : objective of training for outputs, ``linear`` or ``quadratic``.
     """
 
     name: str
@@ -113,8 +110,6 @@ class NetworkStructure:
     def structure_changed(self) -> None:
         """Increase ``version``: to be called after every change of nodes or components (not of parameters)."""
         self.version += 1
-
-    # -- nodes -------------------------------------------------------------------------------------------------------
 
     @property
     def node_names(self) -> list[str]:
@@ -199,8 +194,6 @@ class NetworkStructure:
         As in Kaldi, components are not considered.
         """
         return math.lcm(*(node.descriptor.modulus() for node in self.nodes if isinstance(node, DescriptorNode)))
-
-    # -- as config text -----------------------------------------------------------------------------------------------
 
     def config_lines(self, include_dims: bool = False) -> list[str]:
         """Return a config line for each node except component inputs; lines with dimensions are for display only."""
@@ -334,9 +327,7 @@ def _without_inputs(nnet: NetworkStructure, orphans: list[int]) -> list[int]:
 def remove_nodes(nnet: NetworkStructure, indexes: Iterable[int]) -> None:
     """Remove nodes that no other node needs, in place; the others are renumbered.
 
-    Raises
-    ------
-    ConfigError : no input or no output node would remain; the network is unchanged
+    Raises ConfigError if no input or no output node would remain; the network is unchanged.
     """
     removed = set(indexes)
     if not removed:

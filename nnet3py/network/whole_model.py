@@ -263,9 +263,7 @@ def vectorize(nnet: Nnet) -> np.ndarray:
 def unvectorize(nnet: Nnet, vector: np.ndarray) -> None:
     """Set all parameters from a vector as :func:`vectorize` makes it, in place. Kaldi: UnVectorizeNnet.
 
-    Raises
-    ------
-    ShapeError : a vector of another size
+    Raises ShapeError for a vector of another size.
     """
     values = np.asarray(vector, dtype=np.float32)
     if values.shape != (nnet.num_parameters(),):
@@ -298,9 +296,7 @@ def perturb(nnet: Nnet, stddev: float, seed: int = 0) -> None:
 def component_dot_products(nnet: Nnet, other: Nnet) -> list[float]:
     """Return each updatable component's dot product with that of the other network. Kaldi: ComponentDotProducts.
 
-    Raises
-    ------
-    ShapeError : networks with different components
+    Raises ShapeError for networks with different components.
     """
     nnet.check_alike(other)
     return [component.dot_product(theirs) for (_, component), (_, theirs)

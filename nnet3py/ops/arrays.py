@@ -56,7 +56,6 @@ RowVec: TypeAlias = DeviceArray     # float32 (rows,): an element for each row i
 DVec: TypeAlias = DeviceArray       # float64 (dim,)
 IVec: TypeAlias = DeviceArray       # int32 (dim,); -1 for none
 LVec: TypeAlias = DeviceArray       # int64 (dim,); -1 for none
-U8Vec: TypeAlias = DeviceArray      # uint8 (dim,)
 F32: TypeAlias = float
 F64: TypeAlias = float
 Int: TypeAlias = int

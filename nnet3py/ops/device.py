@@ -59,13 +59,7 @@ def _restore_row_stack() -> None:
 
 
 def cuda() -> Any:
-    """Return the module ``numba.cuda``.
-
-    Raises
-    ------
-    DeviceError
-        The module cannot be imported.
-    """
+    """Return the module ``numba.cuda``. Raises DeviceError: the module cannot be imported."""
     logging.getLogger("numba.cuda.cudadrv.driver").setLevel(logging.WARNING)   # it logs each call of the driver
     _set_up_numba()
     _show_compiler_to_numba()
@@ -150,14 +144,8 @@ if hasattr(os, "register_at_fork"):
 def require_cuda() -> None:
     """Select a GPU for this thread: of those in ``CUDA_VISIBLE_DEVICES`` the one with the most free memory.
 
-    All threads of the process use the same GPU.
-
-    Raises
-    ------
-    DeviceError
-        There is no usable GPU; the message says why and what to try.
-    DeviceBusy
-        There are GPUs, but on none can this process make a context now.
+    All threads of the process use the same GPU. Raises DeviceError: there is no usable GPU; the message says why and
+    what to try; DeviceBusy: there are GPUs, but on none can this process make a context now.
     """
     global _selected
     reason = unavailable_reason()
@@ -229,10 +217,7 @@ def _busy(causes: list[str]) -> DeviceBusy:
 def describe(device: str) -> str:
     """Return a line about a device for logs: its name, and its threads or its compute capability.
 
-    Raises
-    ------
-    DeviceError
-        The device is unknown or cannot be used.
+    Raises DeviceError: the device is unknown or cannot be used.
     """
     if device == "cpu":
         from nnet3py.engine.processor import processor

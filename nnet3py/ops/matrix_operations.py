@@ -1,7 +1,7 @@
 """Declarations of operations on matrices and vectors: move, add, multiply, sum, fill with random numbers."""
 from __future__ import annotations
 
-from nnet3py.ops.arrays import F32, F64, Bool, DVec, IMat, Int, IntCell, IVec, LVec, Mat, Out, Protocol, RowVec, Vec
+from nnet3py.ops.arrays import F32, Bool, IMat, Int, IntCell, IVec, LVec, Mat, Out, Protocol, RowVec, Vec
 
 
 class Rows(Protocol):
@@ -76,15 +76,6 @@ class Elementwise(Protocol):
 
     def add_mat_elements(self, dst: Out[Mat], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
         """Compute ``dst = alpha a * b + beta dst``, element by element. Kaldi: AddMatMatElements."""
-
-    def set_vec(self, dst: Out[Vec], value: F32) -> None:
-        """Set every element of ``dst`` to ``value``. Kaldi: Set, SetZero."""
-
-    def copy_vec(self, dst: Out[Vec], src: Vec, alpha: F32) -> None:
-        """Compute ``dst = alpha src``; ``dst`` may be ``src``. Kaldi: CopyFromVec, Scale."""
-
-    def add_vec(self, dst: Out[Vec], src: Vec, alpha: F32, beta: F32) -> None:
-        """Compute ``dst = alpha src + beta dst``. Kaldi: AddVec."""
 
     def sigmoid(self, dst: Out[Mat], src: Mat) -> None:
         """Compute ``dst = 1 / (1 + exp(-src))``; ``dst`` may be ``src``. Kaldi: Sigmoid."""
@@ -166,13 +157,10 @@ class Products(Protocol):
 
 
 class Reductions(Protocol):
-    """Sums over rows, columns or everything."""
+    """Sums over rows or everything."""
 
     def add_row_sum(self, dst: Out[Vec], src: Mat, alpha: F32, beta: F32) -> None:
         """Compute ``dst[j] = alpha (sum over i of src[i, j]) + beta dst[j]``. Kaldi: AddRowSumMat."""
-
-    def add_row_sum_sq(self, dst: Out[Vec], src: Mat, alpha: F32, beta: F32) -> None:
-        """Compute ``dst[j] = alpha (sum over i of src[i, j]^2) + beta dst[j]``. Kaldi: AddDiagMat2 of the transpose."""
 
     def add_row_sum_product(self, dst: Out[Vec], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
         """Compute ``dst[j] = alpha (sum over i of a[i, j] b[i, j]) + beta dst[j]``.
@@ -180,32 +168,8 @@ class Reductions(Protocol):
         Kaldi: AddDiagMatMat of the transposes.
         """
 
-    def add_row_sum_double(self, dst: Out[DVec], src: Mat, alpha: F64) -> None:
-        """Compute ``dst[j] += alpha (sum over i of src[i, j])`` in float64.
-
-        Kaldi: AddRowSumMat, then an addition in double.
-        """
-
-    def add_row_sum_sq_double(self, dst: Out[DVec], src: Mat, alpha: F64) -> None:
-        """Compute ``dst[j] += alpha (sum over i of src[i, j]^2)`` in float64.
-
-        Kaldi: AddDiagMat2, then an addition in double.
-        """
-
-    def add_col_sum_product(self, dst: Out[Vec], a: Mat, b: Mat, alpha: F32, beta: F32) -> None:
-        """Compute ``dst[i] = alpha (sum over j of a[i, j] b[i, j]) + beta dst[i]``, summed in float64.
-
-        Kaldi: AddDiagMatMat.
-        """
-
-    def sum_sq(self, src: Mat) -> float:
-        """Return the sum of all ``src[i, j]^2``, in float64. Kaldi: TraceMatMat(src, src, trans)."""
-
     def sum_product(self, a: Mat, b: Mat) -> float:
         """Return the sum of all ``a[i, j] b[i, j]``, in float64. Kaldi: TraceMatMat(a, b, trans)."""
-
-    def dot(self, a: Vec, b: Vec) -> float:
-        """Return the sum of all ``a[i] b[i]``, in float64. Kaldi: VecVec."""
 
 
 class Random(Protocol):
@@ -213,9 +177,6 @@ class Random(Protocol):
 
     def philox_uniform(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
         """Fill ``dst``, row by row, with numbers in [0, 1) from the blocks of the random stream from ``block`` on."""
-
-    def philox_normal(self, dst: Out[Mat], seed: Int, block: Int, minibatch: IntCell, component: Int) -> None:
-        """Fill ``dst``, row by row, with standard normal numbers from the random stream's blocks from ``block`` on."""
 
     def dropout_rows(self, dst: Out[Mat], src: Mat, draws: Mat, proportion: F32) -> None:
         """Compute ``dst[i] = src[i]`` where ``draws[i, 0]`` (uniform) is above ``proportion``, else a zero row."""

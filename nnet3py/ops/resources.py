@@ -38,7 +38,7 @@ class Random:
     """Random numbers of one ops object.
 
     ``begin_minibatch`` and ``select`` choose a component's stream and go to its start. Single numbers (``integer``,
-    ``uniform``) and arrays (``fill_…``) are taken from this stream in the order of calls.
+    ``uniform``) and arrays (``fill_uniform``) are taken from this stream in the order of calls.
     """
 
     def __init__(self, ops: Any) -> None:
@@ -93,16 +93,14 @@ class Random:
 
     def fill_uniform(self, dst: Any) -> None:
         """Fill a float32 matrix or contiguous vector with numbers in [0, 1), multiples of 2^-24."""
-        self._fill(self._ops.philox_uniform, dst)
-
-    def fill_normal(self, dst: Any) -> None:
-        """Fill a float32 matrix or contiguous vector with standard normal numbers, of absolute value at most 5.9."""
-        self._fill(self._ops.philox_normal, dst)
-
-    def _fill(self, operation: Any, dst: Any) -> None:
         block = self._take_blocks((dst.size + 3) // 4)
         signed_seed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
-        operation(dst.reshape(1, -1) if dst.ndim == 1 else dst, signed_seed, block, self._minibatch, self._component)
+        self._ops.philox_uniform(dst.reshape(1, -1) if dst.ndim == 1 else dst, signed_seed, block,
+                                 self._minibatch_argument(), self._component)
+
+    def _minibatch_argument(self) -> Any:
+        """Return the minibatch's number for a kernel's argument."""
+        return self._minibatch
 
 
 # -- scratch space -----------------------------------------------------------------------------------------------------

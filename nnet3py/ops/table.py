@@ -117,15 +117,12 @@ class Ops(Operations, Device, Protocol):
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an operation: ``kind`` is the name of its type in lower case, ``default`` a source text."""
+    """An argument of an operation; ``kind`` is the name of its type in lower case."""
 
     name: str
     kind: str
-    role: str               # destination, source, index or scalar
-    default: str | None = None
 
 
-SCALARS = ("f32", "f64", "int", "bool", "f32cell", "intcell")
 INDEXES = ("imat", "ivec", "lvec")
 
 
@@ -145,18 +142,11 @@ class Operation:
         """Docstring of the declaration."""
         return inspect.getdoc(self.declaration) or ""
 
-    @property
-    def returns(self) -> str:
-        """Name of the result's type; "None" for an operation without result."""
-        return str(self.declaration.__annotations__["return"])
-
     @cached_property
     def arguments(self) -> tuple[Argument, ...]:
         """Arguments of the operation, in order."""
-        types = {name: text for name, text in self.declaration.__annotations__.items() if name != "return"}
-        defaults = self.declaration.__defaults__ or ()
-        written = dict(zip(list(types)[len(types) - len(defaults):], map(str, defaults), strict=True))
-        return tuple(_argument(name, text, written.get(name)) for name, text in types.items())
+        return tuple(Argument(name, text.removeprefix("Out[").removesuffix("]").lower())
+                     for name, text in self.declaration.__annotations__.items() if name != "return")
 
     @property
     def kinds(self) -> str:
@@ -174,20 +164,10 @@ class Operation:
         return function
 
 
-def _argument(name: str, text: str, default: str | None) -> Argument:
-    is_written = text.startswith("Out[")
-    kind = (text[4:-1] if is_written else text).lower()
-    role = ("destination" if is_written else "scalar" if kind in SCALARS else "index" if kind in INDEXES else "source")
-    return Argument(name, kind, role, default)
-
-
-def _family_name(declared: type) -> str:
-    """Return the name of a family, such as ``natural_gradient``, from its class, such as ``NaturalGradient``."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", declared.__name__).lower()
-
-
-FAMILIES: dict[str, tuple[Operation, ...]] = {     # also the name of its module in cpu/ and cuda/
-    _family_name(family): tuple(Operation(value) for name, value in vars(family).items() if not name.startswith("_"))
+# By the family's name, such as ``natural_gradient`` for ``NaturalGradient``; also that of its modules in cpu/ and cuda/
+FAMILIES: dict[str, tuple[Operation, ...]] = {
+    re.sub(r"(?<=[a-z])(?=[A-Z])", "_", family.__name__).lower(): tuple(
+        Operation(value) for name, value in vars(family).items() if not name.startswith("_"))
     for family in Operations.__bases__ if family is not Protocol}
 FAMILY_OF: dict[str, str] = {operation.name: family for family, members in FAMILIES.items() for operation in members}
 OPERATIONS: dict[str, Operation] = {operation.name: operation for members in FAMILIES.values() for operation in members}

@@ -10,7 +10,6 @@ from heapq import nlargest
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nnet3py import log
 from nnet3py.acoustic_model import read_model
@@ -32,7 +31,7 @@ from nnet3py.recognition import options as tables
 from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.recognizer import Recognizer, acoustic_scale, read_decoding_graph, read_phrase_graph
-from nnet3py.recognition.results import aligner
+from nnet3py.recognition.results import AlignedPhone, AlignedText, AlignedWord, aligner
 from nnet3py.runtime.compute import UtteranceComputer
 from nnet3py.runtime.options import ComputeOptions
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
@@ -46,59 +45,6 @@ PIECE, MARGIN = 60.0, 10.0            # seconds of a long sound aligned at once,
 MOST_WORDS_A_SECOND = 6               # fast speakers say five
 UNKNOWN_WORDS = ("error", "similar", "leave-out")
 _NUM_ALIKE = 50
-
-
-class AlignedPhone(NamedTuple):
-    """A phone with its times.
-
-    Attributes
-    ----------
-    phone : name of the phone
-    start, end : seconds from the beginning of the sound
-    first_frame, end_frame : the same times in frames of the network's output; ``end_frame`` is the frame after the last
-    """
-
-    phone: str
-    start: float
-    end: float
-    first_frame: int
-    end_frame: int
-
-
-class AlignedWord(NamedTuple):
-    """A word with its phones and its times, whose units are those of :class:`AlignedPhone`."""
-
-    word: str
-    start: float
-    end: float
-    first_frame: int
-    end_frame: int
-    phones: tuple[AlignedPhone, ...]
-
-
-class AlignedText(NamedTuple):
-    """The alignment of a text with a sound.
-
-    Attributes
-    ----------
-    words : the words of the text, in order
-    phones : the phones of the whole sound, with the silence around words
-    transition_ids : int32 (frames,), one for each frame of the network's output
-    log_likelihood : log-likelihood of the best path per frame, with acoustic scale and graph costs; a text that fits
-        the sound better has a higher one
-    seconds_per_frame : seconds from one frame of the network's output to the next
-    """
-
-    words: tuple[AlignedWord, ...]
-    phones: tuple[AlignedPhone, ...]
-    transition_ids: NDArray[np.int32]
-    log_likelihood: float
-    seconds_per_frame: float
-
-    @property
-    def text(self) -> str:
-        """Words, separated by blanks."""
-        return " ".join(word.word for word in self.words)
 
 
 class _Token(NamedTuple):
@@ -155,7 +101,7 @@ class Aligner:
         self.seconds_per_frame = self._front_end.frame_shift * factor
         self._computer = UtteranceComputer(acoustic_model.nnet, ComputeOptions(
             frame_subsampling_factor=factor, frames_per_chunk=FRAMES_PER_CHUNK,
-            acoustic_scale=acoustic_scale(folder, acoustic_model),
+            acoustic_scale=acoustic_scale(folder, len(acoustic_model.priors) > 0),
             compiler=CompilerOptions(cache_dir=default_folder())), acoustic_model.priors, device)
         self.words = SymbolTable.read(folder.words)
         self._phones = phone_names(folder)
@@ -376,9 +322,7 @@ def graph_of_words(graph: Fst | LookaheadGraph, words: Sequence[int | Sequence[i
     words : the word-id of each word, or several word-ids of which a path has one
     may_stop : whether any number of words at the end may be missing
 
-    Raises
-    ------
-    Nnet3Error : the graph has no path for the words
+    Raises Nnet3Error if the graph has no path for the words.
     """
     line = _line([word if isinstance(word, Sequence) else (word,) for word in words], may_stop)
     if isinstance(graph, LookaheadGraph):

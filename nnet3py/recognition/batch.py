@@ -110,10 +110,8 @@ class ResultsFile:
     ----------
     kept : folder beside the file for the saved states of long sounds
 
-    Raises
-    ------
-    Nnet3Error : another process is writing the file
-    FormatError : the file has lines that are not transcripts
+    Raises Nnet3Error if another process is writing the file; FormatError if the file has lines that are not
+    transcripts.
     """
 
     def __init__(self, path: str, model: str) -> None:

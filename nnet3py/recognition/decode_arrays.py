@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from nnet3py.acoustic_model import AcousticModel, read_model
 from nnet3py.advice import arguments_elsewhere
 from nnet3py.decoding.decoding_graph import DecodingGraph
-from nnet3py.decoding.graph import PhoneLoop, phone_loop
+from nnet3py.decoding.graph import CHAIN_SELF_LOOP_SCALE, SELF_LOOP_SCALE, PhoneLoop, phone_loop
 from nnet3py.decoding.lattice_decoder import Decoded, Decoder, Graph
 from nnet3py.decoding.options import DecoderOptions
 from nnet3py.decoding.symbols import SymbolTable
@@ -29,17 +29,17 @@ from nnet3py.network.model_place import model_in, subsampling_beside
 from nnet3py.option_fields import OptionValue, with_values
 from nnet3py.option_file import checked_value
 from nnet3py.recognition import options as tables
-from nnet3py.recognition.aligning import AlignedPhone, phone_names
+from nnet3py.recognition.aligning import phone_names
 from nnet3py.recognition.front_end import FrontEnd, FrontEndOutput, Sounds
 from nnet3py.recognition.model_folder import ModelFolder, look_at_folder
-from nnet3py.recognition.recognizer import Recognizer, read_decoding_graph
+from nnet3py.recognition.recognizer import Recognizer, acoustic_scale, read_decoding_graph
+from nnet3py.recognition.results import AlignedPhone
 from nnet3py.runtime.compute import compute
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import read_fst_file
 
 FRAMES_PER_CHUNK = 150
-_CHAIN_SCALE = 1.0
 
 Model = str | os.PathLike[str] | Recognizer | AcousticModel | TransitionModel
 
@@ -59,9 +59,7 @@ class Scorer:
     transitions : TransitionModel
     model : AcousticModel; None for a transition model alone
 
-    Raises
-    ------
-    Nnet3Error : a folder without an acoustic model
+    Raises Nnet3Error for a folder without an acoustic model.
     """
 
     def __init__(self, model: Model, graph_file: str | None = None) -> None:
@@ -87,18 +85,20 @@ class Scorer:
         """Number of frames of features for each row of log-likelihoods."""
         return 1 if self.model is None else subsampling_beside(self.model.nnet.path)
 
-    def acoustic_scale(self, given: float | None = None) -> float:
-        """Return the given acoustic scale; None: the folder's, or else 1 without priors, 0.1 with priors.
+    def decoded(self, graph: Graph | Fst, log_likes: np.ndarray, scale: float | None,
+                options: DecoderOptions | Mapping[str, OptionValue] | None) -> tuple[Decoded, Decoder, float]:
+        """Search a graph; return the result, the decoder and the acoustic scale (:func:`acoustic_scale` by default).
 
-        Raises UsageError for a number that is not above 0.
+        Raises UsageError for a scale that is not above 0, Nnet3Error if no path is left.
         """
-        if given is None and self.folder is not None and "acoustic-scale" in self.folder.options:
-            given = float(self.folder.options["acoustic-scale"])
-        if given is None:
-            given = float(tables.LOOPED["acoustic-scale"]) if self.has_priors else _CHAIN_SCALE
-        if not 0.0 < given < float("inf"):
-            raise UsageError(f"acoustic_scale={given:g}: expected a number above 0")
-        return float(given)
+        scale = float(acoustic_scale(self.folder, self.has_priors) if scale is None else scale)
+        if not 0.0 < scale < float("inf"):
+            raise UsageError(f"acoustic_scale={scale:g}: expected a number above 0")
+        decoder = Decoder(graph, self.transitions, self.options(options))
+        decoded = decoder.decode((log_likes * np.float32(scale)).astype(np.float32))
+        if decoded is None:
+            raise Nnet3Error("no path through the graph is left", "a wider beam may keep one")
+        return decoded, decoder, scale
 
     @property
     def has_priors(self) -> bool:
@@ -124,9 +124,7 @@ class Scorer:
             or the output of a front end. An array with one column for each pdf is taken for log-likelihoods
         ivector : float (ivector dim,), for features
 
-        Raises
-        ------
-        ShapeError : an array whose columns are neither the pdfs nor the network's input
+        Raises ShapeError for an array whose columns are neither the pdfs nor the network's input.
         """
         if isinstance(given, FrontEndOutput):
             return self._compute(given.features, given.ivector if ivector is None else ivector, device)
@@ -230,12 +228,8 @@ def decode(model: Model, log_likes: np.ndarray | FrontEndOutput, graph: GraphOrF
     Nnet3Error : missing files, files that do not fit each other, no path left
     """
     scorer = _GraphScorer(model, graph, words)
-    matrix = scorer.log_likes(log_likes, ivector, device)
-    scale = scorer.acoustic_scale(acoustic_scale)
-    decoder = Decoder(scorer.graph, scorer.transitions, scorer.options(options))
-    decoded = decoder.decode((matrix * np.float32(scale)).astype(np.float32))
-    if decoded is None:
-        raise Nnet3Error("no path through the graph is left", "a wider beam may keep one")
+    decoded, decoder, scale = scorer.decoded(scorer.graph, scorer.log_likes(log_likes, ivector, device), acoustic_scale,
+                                             options)
     lattice = scaled(decoder.determinize(decoded).lattice, Scales(1.0, 1.0 / scale))
     return DecodedText(scorer.names(decoded.words), decoded.words, decoded.alignment, decoded.graph_cost,
                        decoded.acoustic_cost, lattice, decoded.reached_final)
@@ -265,8 +259,7 @@ class _GraphScorer(Scorer):
                              "needs none")
         return read_decoding_graph(self.folder, self.transitions)
 
-    def _table(self, words: str | os.PathLike[str] | SymbolTable | None,
-               graph_file: str | None) -> SymbolTable | None:
+    def _table(self, words: str | os.PathLike[str] | SymbolTable | None, graph_file: str | None) -> SymbolTable | None:
         if isinstance(words, SymbolTable):
             return words
         path = os.fspath(words) if words is not None else self.folder.words if self.folder is not None else ""
@@ -284,7 +277,6 @@ class _GraphScorer(Scorer):
 
 
 _FRAME_SHIFT = 0.01            # seconds, Kaldi's default
-_CHAIN_LOOPS, _OTHER_LOOPS = 1.0, 0.1            # scales of self-loops, as for graphs of words
 
 
 @dataclass(frozen=True, eq=False)
@@ -366,15 +358,11 @@ def decode_phones(model: Model, sound: Sounds | FrontEndOutput, rate: float | No
     if not len(matrix):
         raise Nnet3Error("there are no frames", "is the sound shorter than a window, or the rate wrong?")
     loop = phone_loop(scorer.transitions, _names(scorer, phones), insertion_penalty=insertion_penalty,
-                      self_loop_scale=_OTHER_LOOPS if scorer.has_priors else _CHAIN_LOOPS,
+                      self_loop_scale=SELF_LOOP_SCALE if scorer.has_priors else CHAIN_SELF_LOOP_SCALE,
                       tree=read_object(tree, ContextDependency.read) if isinstance(tree, str | os.PathLike) else tree,
                       phone_lm=read_fst_file(os.fspath(phone_lm)) if isinstance(phone_lm, str | os.PathLike)
                       else phone_lm)
-    scale = scorer.acoustic_scale(acoustic_scale)
-    decoded = Decoder(loop.graph, scorer.transitions, scorer.options(options)).decode(
-        (matrix * np.float32(scale)).astype(np.float32))
-    if decoded is None:
-        raise Nnet3Error("no path through the loop of phones is left", "a wider beam may keep one")
+    decoded, _, _ = scorer.decoded(loop.graph, matrix, acoustic_scale, options)
     return _result(scorer, loop, decoded, seconds * scorer.frame_subsampling_factor)
 
 
@@ -411,7 +399,7 @@ def _result(scorer: Scorer, loop: PhoneLoop, decoded: Decoded, seconds: float) -
     if len(borders) != len(decoded.words) + 1:
         raise Nnet3Error("the model has HMMs that end in states without pdfs, so that the beginnings of phones cannot "
                          "be found", "decode_phones needs a model with another topology")
-    names = map(loop.phones.names.__getitem__, decoded.words.tolist())
-    phones = tuple(AlignedPhone(name, round(begin * seconds, 6), round(end * seconds, 6), begin, end)
-                   for name, begin, end in zip(names, borders[:-1], borders[1:], strict=True))
+    phones = tuple(
+        AlignedPhone(loop.phones.names[phone], round(begin * seconds, 6), round(end * seconds, 6), begin, end)
+        for phone, begin, end in zip(decoded.words.tolist(), borders[:-1], borders[1:], strict=True))
     return DecodedPhones(phones, ids, decoded.log_likelihood / len(ids), seconds)

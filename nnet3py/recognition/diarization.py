@@ -195,9 +195,7 @@ def diarization_errors(reference: Sequence[Turn], found_turns: Sequence[Turn], c
     collar : seconds before and after each start and end of a reference turn that are not scored
     step : resolution of time, seconds
 
-    Raises
-    ------
-    Nnet3Error : a reference without speech
+    Raises Nnet3Error for a reference without speech.
     """
     from scipy.optimize import linear_sum_assignment
 

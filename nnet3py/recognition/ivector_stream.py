@@ -90,9 +90,7 @@ class IvectorStream:
         frames : int64 (changes,), numbers of frames, which need not be accepted yet
         deltas : float32 (changes,), differences to add to the weights of these frames, which begin at 0
 
-        Raises
-        ------
-        UsageError : i-vectors were already estimated with all weights 1
+        Raises UsageError if i-vectors were already estimated with all weights 1.
         """
         if self._waiting is None and self._done:
             raise UsageError("weights of frames must be given before the first i-vector is computed")

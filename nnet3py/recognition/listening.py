@@ -6,29 +6,20 @@ import queue
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
 
+if TYPE_CHECKING:
+    from nnet3py.recognition.stream import Stream
+
 logger = logging.getLogger(__name__)
 
 BLOCK_SECONDS = 0.1
 MOST_SECONDS_BEHIND = 30.0     # of a microphone's sound that may wait to be decoded; later sound is lost
-
-
-class StreamLike(Protocol):
-    """The methods of :class:`~nnet3py.recognition.stream.Stream` that this module calls."""
-
-    def accept_waveform(self, block: Any) -> Any: ...
-    @property
-    def partial(self) -> str: ...
-    @property
-    def endpoint(self) -> bool: ...
-    def result(self) -> Any: ...
-    def finish(self) -> Any: ...
 
 
 class Heard(NamedTuple):
@@ -38,7 +29,7 @@ class Heard(NamedTuple):
     is_over: bool
 
 
-def heard(stream: StreamLike, blocks: Iterable[Any]) -> Iterator[Heard]:
+def heard(stream: Stream, blocks: Iterable[Any]) -> Iterator[Heard]:
     """Pass blocks of sound to a stream; yield the current segment's text after each, and each finished segment's.
 
     Finished segments without words are left out.

@@ -497,9 +497,7 @@ def find_model(lang: str | None = None, name: str | None = None) -> str:
     lang : a language, such as ``ko`` or ``en-us``, of which the first model is taken, preferably a small model
     name : a model's name, such as ``vosk-model-small-ko-0.22``, which takes precedence over ``lang``
 
-    Raises
-    ------
-    Nnet3Error : there is no such model; the hint names what to fetch and where to put it
+    Raises Nnet3Error if there is no such model; the hint names what to fetch and where to put it.
     """
     for place in published_places():
         if name is not None and (place / name).is_dir():

@@ -5,7 +5,7 @@ Conf files of model folders are read by the tables of defaults; commands have th
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from nnet3py.compiler.optimize_options import OptimizeOptions
@@ -15,13 +15,13 @@ from nnet3py.feat.options import OUTPUT_FORMAT, OnlineOptions, conf_settings
 from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
 from nnet3py.ivectors.options import OnlineSettings
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
-from nnet3py.option_fields import Setting, defaults, opt, settings_of, with_values
+from nnet3py.option_fields import Setting, defaults, opt, options_class, settings_of, with_values
 
 # Factors of the silences after which an utterance is over.
 ENDPOINT_MODES = {"default": 1.0, "short": 0.75, "long": 1.5, "very-long": 4.0}
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class EndpointRule:
     """A rule by which an utterance is over if all its conditions hold; times are in seconds. Kaldi: EndpointRule.
 
@@ -43,7 +43,7 @@ def _default_rules() -> dict[str, EndpointRule]:
             "rule5": EndpointRule(False, 0.0, float("inf"), 20.0)}
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class EndpointOptions:
     """Rules of when an utterance is over: the first rule that holds ends it. Kaldi: OnlineEndpointConfig.
 
@@ -82,7 +82,7 @@ class EndpointOptions:
         return replace(self, rules={**rules, "rule5": replace(rules["rule5"], min_utterance_length=longest)})
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class SilenceWeightingOptions:
     """Weights of frames of silence for i-vectors; other frames have weight 1. Kaldi: OnlineSilenceWeightingConfig.
 
@@ -102,7 +102,7 @@ class SilenceWeightingOptions:
         return len(self.silence_phones) > 0 and self.silence_weight != 1.0
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class DiarizationOptions:
     """Options of diarization.
 

@@ -77,16 +77,9 @@ class FeatureStream:
         samples : float32 (samples,), of the range of 16 bits; any number
         rate : samples a second, the same for the whole stream
 
-        Returns
-        -------
-        float32 (frames, dim), often none
-
-        Raises
-        ------
-        ShapeError : samples of more than one channel
-        NumericError : NaN or infinity among the samples
-        Nnet3Error : another rate than the options' that may not be resampled, or a rate that has changed; samples
-            after the end
+        Returns float32 (frames, dim), often none. Raises ShapeError for samples of more than one channel; NumericError
+        for NaN or infinity among the samples; Nnet3Error for another rate than the options' that may not be resampled,
+        or a rate that has changed; samples after the end.
         """
         samples = np.asarray(samples)
         if samples.ndim != 1:
@@ -340,9 +333,7 @@ def pipeline_models(speech: SpeechOptions, values: Mapping[str, Any], cmvn: Mapp
     ivectors : options as for :func:`ivector_models`; None: no i-vectors
     pitch : options of extracting and processing pitch; None: no pitch
 
-    Raises
-    ------
-    Nnet3Error : files that are invalid, or do not fit each other
+    Raises Nnet3Error for files that are invalid, or do not fit each other.
     """
     models = PipelineModels(speech, silence_weighting=tables.weighting_options(values))
     if cmvn is not None:

@@ -104,7 +104,7 @@ class Recognizer(Advising):
         self._graph = read_decoding_graph(folder, model.transition_model)
         self._changed_graphs: OrderedDict[Any, Graph] = OrderedDict()
         self.looped = _looped(model, folder, device)
-        scale = acoustic_scale(folder, model)
+        scale = acoustic_scale(folder, len(model.priors) > 0)
         self._results = ResultMaker(
             self.words, self._transitions, self._models.frame_shift * self.looped.frame_subsampling_factor, scale,
             aligner(self._transitions, folder.word_boundary, folder.align_lexicon),
@@ -381,8 +381,8 @@ def _looped(model: AcousticModel, folder: ModelFolder, device: str) -> LoopedCom
     return LoopedComputer(prepare_for_test(model.nnet), values["frames-per-chunk"],
                           extra_left_context_initial=values["extra-left-context-initial"],
                           frame_subsampling_factor=values["frame-subsampling-factor"],
-                          acoustic_scale=acoustic_scale(folder, model), priors=model.priors, device=device,
-                          cache_dir=default_folder())
+                          acoustic_scale=acoustic_scale(folder, len(model.priors) > 0), priors=model.priors,
+                          device=device, cache_dir=default_folder())
 
 
 def _rnnlm(folder: ModelFolder, words: SymbolTable, device: str) -> RnnLanguageModel | None:
@@ -407,14 +407,14 @@ def _speaker_model(model: str | os.PathLike[str] | SpeakerModel | None) -> Speak
     return SpeakerModel.read(model) if isinstance(model, str | os.PathLike) else model
 
 
-def acoustic_scale(folder: ModelFolder, model: AcousticModel) -> float:
-    """Return the option acoustic-scale of a folder, or else its default.
+def acoustic_scale(folder: ModelFolder | None, has_priors: bool) -> float:
+    """Return the option acoustic-scale of a folder, or else its default: 1 without priors (chain), 0.1 with priors.
 
-    The default is 1 for a model without priors (chain) in a folder of Kaldi's layouts, and 0.1 for others.
+    In a folder of vosk's layout the default is always 0.1, as in vosk. None: a model without a folder.
     """
-    if "acoustic-scale" not in folder.options and folder.layout in (KALDI, ONLINE) and not len(model.priors):
-        return _CHAIN_SCALE
-    return float(folder.options.get("acoustic-scale", tables.LOOPED["acoustic-scale"]))
+    if folder is not None and ("acoustic-scale" in folder.options or folder.layout not in (KALDI, ONLINE)):
+        return float(folder.options.get("acoustic-scale", tables.LOOPED["acoustic-scale"]))
+    return float(tables.LOOPED["acoustic-scale"]) if has_priors else _CHAIN_SCALE
 
 
 def _dither(folder: ModelFolder) -> float:

@@ -50,6 +50,59 @@ class Word(NamedTuple):
     confidence: float
 
 
+class AlignedPhone(NamedTuple):
+    """A phone with its times.
+
+    Attributes
+    ----------
+    phone : name of the phone
+    start, end : seconds from the beginning of the sound
+    first_frame, end_frame : the same times in frames of the network's output; ``end_frame`` is the frame after the last
+    """
+
+    phone: str
+    start: float
+    end: float
+    first_frame: int
+    end_frame: int
+
+
+class AlignedWord(NamedTuple):
+    """A word with its phones and its times, whose units are those of :class:`AlignedPhone`."""
+
+    word: str
+    start: float
+    end: float
+    first_frame: int
+    end_frame: int
+    phones: tuple[AlignedPhone, ...]
+
+
+class AlignedText(NamedTuple):
+    """The alignment of a text with a sound.
+
+    Attributes
+    ----------
+    words : the words of the text, in order
+    phones : the phones of the whole sound, with the silence around words
+    transition_ids : int32 (frames,), one for each frame of the network's output
+    log_likelihood : log-likelihood of the best path per frame, with acoustic scale and graph costs; a text that fits
+        the sound better has a higher one
+    seconds_per_frame : seconds from one frame of the network's output to the next
+    """
+
+    words: tuple[AlignedWord, ...]
+    phones: tuple[AlignedPhone, ...]
+    transition_ids: NDArray[np.int32]
+    log_likelihood: float
+    seconds_per_frame: float
+
+    @property
+    def text(self) -> str:
+        """Words, separated by blanks."""
+        return " ".join(word.word for word in self.words)
+
+
 class Alternative(NamedTuple):
     """An alternative text, and its cost (graph and scaled acoustic cost); lower is better."""
 

@@ -45,11 +45,8 @@ def samples_of(sound: Block, channel: int | None = None) -> np.ndarray:
         channel: (samples,) or (samples, 1). With ``channel``, (samples, channels)
     channel : number of the channel to take, from 0
 
-    Raises
-    ------
-    UsageError : another type, or floating-point samples beyond -32 to 32
-    ShapeError : several channels without ``channel``, or a channel that does not exist
-    NumericError : NaN or infinity
+    Raises UsageError for another type, or floating-point samples beyond -32 to 32; ShapeError for several channels
+    without ``channel``, or a channel that does not exist; NumericError for NaN or infinity.
     """
     if isinstance(sound, bytes | bytearray | memoryview):
         data = bytes(sound)
@@ -140,11 +137,8 @@ def open_sound(path: str, channel: int | None = None) -> Sound:
     ----------
     channel : number of the channel, from 0; None: the mean of the channels
 
-    Raises
-    ------
-    FormatError : a file that is no sound
-    Nnet3Error : a file that none of the installed packages can read, or that does not exist
-    UsageError : a channel that the file does not have
+    Raises FormatError for a file that is no sound; Nnet3Error for a file that none of the installed packages can read,
+    or that does not exist; UsageError for a channel that the file does not have.
     """
     content = sys.stdin.buffer.read() if path == STANDARD_INPUT else None
     if content is None and not os.path.isfile(path):

@@ -62,10 +62,8 @@ class SpeakerModel:
     def read(cls, path: str | os.PathLike[str]) -> SpeakerModel:
         """Read a folder with mfcc.conf, final.ext.raw, mean.vec and transform.mat.
 
-        Raises
-        ------
-        Nnet3Error : missing files, which are named, or an invalid file
-        ShapeError : files that do not fit each other
+        Raises Nnet3Error for missing files, which are named, or an invalid file; ShapeError for files that do not fit
+        each other.
         """
         folder = os.fspath(path)
         missing = [name for name in _FILES if not os.path.isfile(os.path.join(folder, name))]

@@ -194,9 +194,7 @@ def stream_from(state: bytes, like: Stream) -> Stream:
     state : bytes of :func:`state_of`
     like : a stream without sound, of the same model and with the same settings
 
-    Raises
-    ------
-    Nnet3Error : damaged bytes, or the state of another model
+    Raises Nnet3Error for damaged bytes, or the state of another model.
     """
     try:
         stream = _Reader(io.BytesIO(state), like).load()

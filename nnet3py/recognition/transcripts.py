@@ -4,51 +4,18 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from nnet3py.recognition.results import AlignedPhone, AlignedText, AlignedWord, Result, Word
+    from nnet3py.recognition.transcribing import TranscribedSegment, Transcript
+
+    Recognized: TypeAlias = Result | Transcript | TranscribedSegment
 
 # Limits of a subtitle: characters a line, lines, seconds, and seconds of a pause within.
 LINE, LINES = 42, 2
 _MOST_SECONDS, _PAUSE = 7.0, 1.0
-
-
-class TimedWord(Protocol):
-    """Interface of a word with times in seconds."""
-
-    @property
-    def word(self) -> str: ...
-    @property
-    def start(self) -> float: ...
-    @property
-    def end(self) -> float: ...
-    @property
-    def confidence(self) -> float: ...
-
-
-class Timed(Protocol):
-    """Interface of words with times in segments: a result of recognition, or an alignment."""
-
-    @property
-    def words(self) -> Sequence[TimedWord]: ...
-    @property
-    def segments(self) -> Sequence[Timed]: ...
-    @property
-    def speaker_name(self) -> str: ...
-
-
-class Recognized(Timed, Protocol):
-    """Interface of a result of recognition or a transcript, as this module uses it."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def start(self) -> float: ...
-    @property
-    def end(self) -> float: ...
-    @property
-    def speaker(self) -> Iterable[float] | None: ...
-    @property
-    def segments(self) -> Sequence[Recognized]: ...
 
 
 def as_text(name: str, result: Recognized) -> str:
@@ -85,20 +52,20 @@ def as_dict(name: str, result: Recognized) -> dict[str, Any]:
         for segment in result.segments if segment.words]}
 
 
-def as_ctm(name: str, result: Timed) -> str:
+def as_ctm(name: str, result: Recognized) -> str:
     """Return a line for each word: name, channel 1, start and duration in seconds, word, confidence."""
     name = "_".join(name.split()) or "-"
     return "".join(f"{name} 1 {word.start:.2f} {word.end - word.start:.2f} {word.word} {word.confidence:.2f}\n"
                    for word in result.words)
 
 
-def as_srt(name: str, result: Timed) -> str:
+def as_srt(name: str, result: Recognized) -> str:
     """Return subtitles in the format SubRip."""
     return "".join(f"{number}\n{_clock(cue.start, ',')} --> {_clock(cue.end, ',')}\n{cue.text}\n\n"
                    for number, cue in enumerate(cues(result), 1))
 
 
-def as_vtt(name: str, result: Timed) -> str:
+def as_vtt(name: str, result: Recognized) -> str:
     """Return subtitles in the format WebVTT."""
     return "WEBVTT\n\n" + "".join(
         f"{_clock(cue.start, '.')} --> {_clock(cue.end, '.')}\n{_escaped(cue.text)}\n\n" for cue in cues(result))
@@ -117,14 +84,15 @@ class Cue(NamedTuple):
     text: str
 
 
-def cues(result: Timed) -> Iterator[Cue]:
+def cues(result: Recognized) -> Iterator[Cue]:
     """Cut the segments of a result into subtitles, and yield these.
 
     A subtitle has at most ``LINES`` lines and seven seconds, and no pause above a second; the first of a segment begins
     with the speaker if known.
     """
     for segment in result.segments:
-        before, cue = _spoken(segment.speaker_name), list[TimedWord]()
+        before = _spoken(segment.speaker_name)
+        cue: list[Word] = []
         for word in segment.words:
             if cue and (word.end - cue[0].start > _MOST_SECONDS or word.start - cue[-1].end > _PAUSE
                         or len(_wrapped(before, [*cue, word])) > LINES):
@@ -135,7 +103,7 @@ def cues(result: Timed) -> Iterator[Cue]:
             yield Cue(cue[0].start, cue[-1].end, "\n".join(_wrapped(before, cue)))
 
 
-def _wrapped(before: str, cue: list[TimedWord]) -> list[str]:
+def _wrapped(before: str, cue: list[Word]) -> list[str]:
     return textwrap.wrap(before + " ".join(word.word for word in cue), LINE, break_long_words=False,
                          break_on_hyphens=False)
 
@@ -155,57 +123,7 @@ def _escaped(text: str) -> str:
 _DIGITS = 6                 # decimals of the log-likelihood
 
 
-class _Span(Protocol):
-    @property
-    def start(self) -> float: ...
-    @property
-    def end(self) -> float: ...
-
-
-class _Phone(_Span, Protocol):
-    @property
-    def phone(self) -> str: ...
-
-
-class _WordOfPhones(_Span, Protocol):
-    @property
-    def word(self) -> str: ...
-    @property
-    def phones(self) -> Sequence[_Phone]: ...
-
-
-class Aligned(Protocol):
-    """The attributes of :class:`~nnet3py.recognition.aligning.AlignedText` that this module uses."""
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def words(self) -> Sequence[_WordOfPhones]: ...
-    @property
-    def phones(self) -> Sequence[_Phone]: ...
-    @property
-    def log_likelihood(self) -> float: ...
-
-
-class _Word(NamedTuple):
-    word: str
-    start: float
-    end: float
-    confidence: float
-
-
-class _Words(NamedTuple):
-    """The words of an alignment in the form of a result with one segment."""
-
-    words: tuple[_Word, ...]
-    speaker_name: str = ""
-
-    @property
-    def segments(self) -> Sequence[_Words]:
-        return (self,)
-
-
-def as_textgrid(name: str, aligned: Aligned) -> str:
+def as_textgrid(name: str, aligned: AlignedText) -> str:
     """Format an alignment as Praat's TextGrid (long text format) with the tiers ``words`` and ``phones``.
 
     Pauses between words are empty intervals. ``name`` is not used.
@@ -225,7 +143,7 @@ def as_textgrid(name: str, aligned: Aligned) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _intervals(spans: Iterable[tuple[_Span, str]], end: float) -> list[tuple[float, float, str]]:
+def _intervals(spans: Iterable[tuple[AlignedWord | AlignedPhone, str]], end: float) -> list[tuple[float, float, str]]:
     """Return (start, end, text) of intervals that fill the time from 0 to ``end``, with "" between spans."""
     intervals: list[tuple[float, float, str]] = []
     at = 0.0
@@ -237,7 +155,7 @@ def _intervals(spans: Iterable[tuple[_Span, str]], end: float) -> list[tuple[flo
     return [*intervals, (at, end, "")] if end > at else intervals
 
 
-def alignment_as_json(name: str, aligned: Aligned) -> str:
+def alignment_as_json(name: str, aligned: AlignedText) -> str:
     """Format an alignment as a JSON object in one line: name, text, log-likelihood per frame, words with phones."""
     words = [{"word": word.word, "start": word.start, "end": word.end, "phones": [
         {"phone": phone.phone, "start": phone.start, "end": phone.end} for phone in word.phones]}
@@ -246,14 +164,19 @@ def alignment_as_json(name: str, aligned: Aligned) -> str:
                        "words": words}, ensure_ascii=False) + "\n"
 
 
-def _of_words(form: Callable[[str, Timed], str]) -> Callable[[str, Aligned], str]:
-    def written(name: str, aligned: Aligned) -> str:
-        return form(name, _Words(tuple(_Word(word.word, word.start, word.end, 1.0) for word in aligned.words)))
+def _of_words(form: Callable[[str, Recognized], str]) -> Callable[[str, AlignedText], str]:
+    """Return a function that formats the words of an alignment by a format of results."""
+    def written(name: str, aligned: AlignedText) -> str:
+        from nnet3py.recognition.results import Word
+        from nnet3py.recognition.transcribing import TranscribedSegment
+
+        words = tuple(Word(word.word, word.start, word.end, 1.0) for word in aligned.words)
+        return form(name, TranscribedSegment(words, 0.0, aligned.phones[-1].end))
 
     return written
 
 
-ALIGNMENT_FORMATS: dict[str, Callable[[str, Aligned], str]] = {
+ALIGNMENT_FORMATS: dict[str, Callable[[str, AlignedText], str]] = {
     "textgrid": as_textgrid, "json": alignment_as_json, "ctm": _of_words(as_ctm), "srt": _of_words(as_srt),
     "vtt": _of_words(as_vtt)}
 ALIGNMENT_ENDINGS = {"textgrid": ".TextGrid", "json": ".json", "ctm": ".ctm", "srt": ".srt", "vtt": ".vtt"}

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -34,11 +35,8 @@ class Callouts:
 
     A tag takes the first place near its bar where neither box nor line covers anything.
 
-    Parameters
-    ----------
-    frame : area that contains all tags
-    taken : areas that no tag may cover
-    texts : areas of texts, which no line may cross either
+    ``frame`` : area that contains all tags; ``taken`` : areas that no tag may cover; ``texts`` : areas of texts, which
+    no line may cross either.
     """
 
     def __init__(self, frame: Area, taken: Sequence[Area], texts: Sequence[Area]) -> None:
@@ -84,7 +82,9 @@ class Callouts:
 def draw_list(drawing: Drawing, title: str, entries: Iterable[str], width: float) -> None:
     """Write a titled list in columns below everything else, from x = 0."""
     room = (width + _COLUMN_GAP) / _COLUMNS - _COLUMN_GAP
-    lines = [line for entry in entries for line in wrapped(entry, room)]
+    length = int(room / text_width("x", _LIST_SIZE))
+    lines = [line for entry in entries for line in textwrap.wrap(
+        entry, length, subsequent_indent="\N{NO-BREAK SPACE}" * 4, break_long_words=False, break_on_hyphens=False)]
     if not lines:
         return
     top = drawing.bounds[3] + 34
@@ -93,18 +93,6 @@ def draw_list(drawing: Drawing, title: str, entries: Iterable[str], width: float
     for number, line in enumerate(lines):
         column, row = divmod(number, height)
         drawing.text(column * (room + _COLUMN_GAP), top + _LINE * (row + 1.2), line, _LIST_SIZE)
-
-
-def wrapped(text: str, room: float) -> list[str]:
-    """Break a text into lines that fit into ``room``; all but the first are indented."""
-    lines = [""]
-    for word in text.split(" "):
-        longer = f"{lines[-1]} {word}" if lines[-1].strip() else lines[-1] + word
-        if text_width(longer, _LIST_SIZE) > room and lines[-1].strip():
-            lines.append("\N{NO-BREAK SPACE}" * 4 + word)
-        else:
-            lines[-1] = longer
-    return lines
 
 
 def _anchors(bar: Area) -> list[Point]:

@@ -38,34 +38,21 @@ _SHORT_TYPES = {"NaturalGradientAffine": "affine", "Affine": "affine", "Rectifie
 
 @dataclass
 class Unit:
-    """Box of a drawing.
+    """Box of a drawing."""
 
-    Attributes
-    ----------
-    name : heading
-    kind : "input", "output", "component" or "range"
-    lines : lines of text below the heading
-    nodes : indexes of the nodes that the box stands for
-    """
-
-    name: str
-    kind: str
-    lines: list[str]
-    nodes: set[int]
+    name: str               # heading
+    kind: str               # a key of _COLORS
+    lines: list[str]        # text below the heading
+    nodes: set[int]         # indexes of the nodes that the box stands for
 
 
 @dataclass
 class Link:
-    """Arrow of a drawing.
+    """Arrow of a drawing."""
 
-    Attributes
-    ----------
-    shifts : times of the rows that are read, relative to the reader's: ``−1``, ``0``, or ``t=0`` for a fixed time
-    optional : whether all of them are read only if they are defined
-    """
-
+    # times of the rows that are read, relative to the reader's: ``−1``, ``0``, or ``t=0`` for a fixed time
     shifts: list[str] = field(default_factory=list)
-    optional: bool = True
+    optional: bool = True       # whether all of these rows are read only if they are defined
 
     def label(self) -> str:
         """Return the relative times as text, "" for 0 alone."""

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from nnet3py.compiler.request import ComputationRequest
     from nnet3py.network.nnet import Nnet
 
+logger = logging.getLogger(__name__)
+
 MOST_COLUMNS, MOST_ROWS = 60, 40
 ROWS_OF_ALL = 12     # with more rows, those of nodes that only change values in place are left out
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y = 46.0, 30.0, 12.0, 44.0
@@ -33,14 +35,6 @@ _BETWEEN_HEADS = 10.0      # of arrows that end at the same side of a cell, if t
 _LEGEND = ((GREEN, "given"), (GRAY, "given, not used"), (BLUE, "computed"), (ORANGE, "wanted"))
 
 Cell = tuple[int, int]      # row, column
-
-
-def first_row_only(request: ComputationRequest) -> ComputationRequest:
-    """Return the request of the first row of the first output, with the same inputs."""
-    output = request.outputs[0]
-    return ComputationRequest(
-        [IoSpecification(io.name, io.indexes) for io in request.inputs],
-        [IoSpecification(output.name, output.indexes[:1])])
 
 
 def draw_graph(nnet: Nnet, request: ComputationRequest, title: str = "Computation graph") -> Drawing:
@@ -55,18 +49,16 @@ def draw_graph(nnet: Nnet, request: ComputationRequest, title: str = "Computatio
     """
     picture, note = _Picture(nnet, request, build_graph(nnet, request)), "one sequence"
     if not picture.is_small():
-        graph = _used_only(build_graph(nnet, first_row_only(request)))
+        output = request.outputs[0]
+        first_row = ComputationRequest([IoSpecification(io.name, io.indexes) for io in request.inputs],
+                                       [IoSpecification(output.name, output.indexes[:1])])
+        graph = _used_only(build_graph(nnet, first_row))
         picture, note = _Picture(nnet, request, graph), "what one row of the output needs"
     if not picture.is_small():
         raise Nnet3Error(f"the computation graph of one output row has {len(picture.columns)} times and "
                          f"{len(picture.rows)} nodes, too many for a drawing",
                          f"{MOST_COLUMNS} and {MOST_ROWS} are the most; take a smaller network")
     return picture.draw(f"{title} ({note})")
-
-
-def _columns(graph: Graph) -> np.ndarray:
-    """Return the distinct (t, x) of the first sequence, n = 0: int (columns, 2)."""
-    return np.unique(graph.indexes[graph.indexes[:, 0] == 0][:, 1:], axis=0)
 
 
 def _used_only(graph: Graph) -> Graph:
@@ -86,7 +78,7 @@ class _Picture:
         self.nnet, self.graph = nnet, graph
         self.nodes = graph.nodes()
         first = graph.indexes[:, 0] == 0
-        self.columns = {(t, x): c for c, (t, x) in enumerate(_columns(graph).tolist())}
+        self.columns = {(t, x): c for c, (t, x) in enumerate(np.unique(graph.indexes[first, 1:], axis=0).tolist())}
         self.outputs = {nnet.node_index(io.name) for io in request.outputs}
         epochs = node_epochs([rule.sources() for rule in node_rules(nnet)])
         shown = [int(node) for node in np.unique(self.nodes[first]) if not nnet.is_component_input(int(node))]
@@ -194,9 +186,6 @@ class _Picture:
             drawing.curve(start, (bend, start[1] + half), (bend, end[1] - half), end, color, arrow=True)
 
 
-logger = logging.getLogger(__name__)
-
-
 def drawings(nnet: Nnet, request: ComputationRequest, computation: Computation) -> dict[str, Drawing]:
     """Draw ``network``, ``graph`` (if it is not too large, which is logged) and ``memory``, by name."""
     pictures = {"network": draw_network(nnet)}
@@ -211,13 +200,8 @@ def drawings(nnet: Nnet, request: ComputationRequest, computation: Computation) 
 def write_drawings(target: str, nnet: Nnet, request: ComputationRequest, computation: Computation) -> list[str]:
     """Write the drawings to files; return the names of the files.
 
-    Parameters
-    ----------
-    target : a file NAME.svg, which gets all of them, or a folder, which is made
-
-    Raises
-    ------
-    UsageError : a folder that cannot be made
+    ``target`` : a file NAME.svg, which gets all of them, or a folder, which is made. Raises UsageError for a folder
+    that cannot be made.
     """
     pictures = drawings(nnet, request, computation)
     if target.endswith(".svg") and not os.path.isdir(target):

@@ -24,18 +24,11 @@ _MEDIAN = 6                  # its place among the 13 percentiles of a summary
 
 
 class Problem(NamedTuple):
-    """Problem of a training.
+    """Problem of a training."""
 
-    Attributes
-    ----------
-    kind : short name, such as ``diverged``
-    place : component or job; with ``kind`` it identifies the problem in later iterations
-    text : message
-    """
-
-    kind: str
-    place: str
-    text: str
+    kind: str     # short name, such as ``diverged``
+    place: str    # component or job; with ``kind`` it identifies the problem in later iterations
+    text: str     # message
 
 
 class Monitor:
@@ -55,6 +48,12 @@ class Monitor:
                 self._told.add((problem.kind, problem.place))
                 lines.append(f"iteration {iterations[-1].number}: {problem.text}")
         return lines
+
+
+def all_messages(iterations: Sequence[Iteration]) -> list[str]:
+    """Return the messages of a monitor that checks after each of ``iterations``."""
+    monitor = Monitor()
+    return [line for count in range(1, len(iterations) + 1) for line in monitor.check(iterations[:count])]
 
 
 def find_problems(iterations: Sequence[Iteration]) -> list[Problem]:

@@ -26,10 +26,8 @@ _RANGE = re.compile(r"([^:,\s]+):([+-]?\d{1,10})(?::([+-]?\d{1,10})(?::(\d{1,10}
 def parse_request(text: str, path: str = "") -> ComputationRequest:
     """Parse a request from a text with a line for each input, output and flag.
 
-    Raises
-    ------
-    FormatError : any other line, or numbers that are not indexes; it names the line
-    Nnet3Error : the lines make no request
+    Raises FormatError, with the line's number, for any other line or numbers that are not indexes, and Nnet3Error if
+    the lines make no request.
     """
     ios: dict[str, list[IoSpecification]] = {"input": [], "output": []}
     flags = dict.fromkeys(_FLAGS, False)
@@ -64,15 +62,14 @@ def range_request(inputs: str, outputs: str, num_sequences: int, train: bool = F
                   store_stats: bool = False) -> ComputationRequest:
     """Make a request of ranges of times, the same in every sequence.
 
+    Raises UsageError for a range that is not understood or much too long, or an input derivative of something that is
+    not an input.
+
     Parameters
     ----------
     inputs, outputs : ``NAME:T``, ``NAME:FIRST:LAST`` or ``NAME:FIRST:LAST:STEP`` (both ends included), with commas
     train : whether the request is for training: with derivatives of all outputs as inputs, and of the model as results
     input_derivs : the inputs whose derivatives are requested
-
-    Raises
-    ------
-    UsageError : a range that is not understood or much too long; an input derivative of something that is not an input
     """
     given, wanted = _ranges(inputs, "input"), _ranges(outputs, "output")
     return _request(given, wanted, num_sequences, train, input_derivs, store_stats)
@@ -158,9 +155,7 @@ def natural_request(nnet: Nnet, frames: int, num_sequences: int = 1, frame_subsa
 def _times_used(nnet: Nnet, name: str, times: np.ndarray, wanted: np.ndarray, outputs: Sequence[str]) -> np.ndarray:
     """Return the times at which the outputs read the input ``name``: int64 (times,).
 
-    Parameters
-    ----------
-    times, wanted : times of the input ``input``, and of the outputs
+    ``times``, ``wanted`` : times of the input ``input``, and of the outputs.
     """
     margin = np.arange(times[0] - nnet.modulus(), times[-1] + nnet.modulus() + 1)
     request = ComputationRequest([IoSpecification("input", _rows(1, times)), IoSpecification(name, _rows(1, margin))],

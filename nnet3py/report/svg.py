@@ -4,31 +4,24 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from graphlib import TopologicalSorter
 from xml.sax.saxutils import escape, quoteattr
 
 FONT = "Helvetica, Arial, 'DejaVu Sans', sans-serif"
-MONO = "'DejaVu Sans Mono', Menlo, Consolas, monospace"
 INK, GRAY, PALE = "#22303c", "#8a96a3", "#eef1f4"
 BLUE, GREEN, ORANGE, VIOLET = "#2f6db3", "#2e8b57", "#c8641e", "#8b5fbf"
 FILL = {BLUE: "#dce9f7", GREEN: "#dcf1e4", ORANGE: "#fbe6d5", GRAY: PALE}     # by color of the border
 
-_WIDTH, _BOLD_WIDTH, _MONO_WIDTH = 0.58, 0.63, 0.61    # of a character, in units of the size: on the safe side
-_HEAD = 8.0     # length of an arrow's head
+_WIDTH, _BOLD_WIDTH = 0.58, 0.63        # of a character, in units of the size: on the safe side
+_HEAD = 8.0                     # length of an arrow's head
+_GAP, _MARGIN = 60.0, 20.0      # between the drawings of a file, and around them
 
 Point = tuple[float, float]
 
 
-def text_width(text: str, size: float, bold: bool = False, mono: bool = False) -> float:
+def text_width(text: str, size: float, bold: bool = False) -> float:
     """Estimate the width of a text, not less than in common fonts."""
-    return len(text) * size * (_MONO_WIDTH if mono else _BOLD_WIDTH if bold else _WIDTH)
-
-
-def fitted(text: str, room: float, size: float, bold: bool = False, mono: bool = False) -> str:
-    """Cut a text to fit into ``room``; "" if not even three characters fit."""
-    if text_width(text, size, bold, mono) <= room:
-        return text
-    length = int(room / text_width("x", size, bold, mono)) - 1
-    return text[:length] + "…" if length >= 3 else ""
+    return len(text) * size * (_BOLD_WIDTH if bold else _WIDTH)
 
 
 class Drawing:
@@ -64,36 +57,31 @@ class Drawing:
             f'fill="{fill or FILL.get(color, "none")}" stroke="{color}" stroke-width="{_n(border)}"'
             + (f">{inner}</rect>" if inner else "/>"))
 
-    def text(self, x: float, y: float, text: str, size: float = 14.0, anchor: str = "start", color: str = INK,
-             bold: bool = False, mono: bool = False) -> None:
+    def text(self, x: float, y: float, text: str, size: float = 14.0, anchor: str = "start",
+             bold: bool = False) -> None:
         """Write a line of text with its baseline at y; ``anchor`` is start, middle or end."""
-        width = text_width(text, size, bold, mono)
+        width = text_width(text, size, bold)
         left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
         area = (left, y - 0.8 * size, left + width, y + 0.25 * size)
         self._cover(area[:2], area[2:])
         self.texts.append((text, area))
-        style = (' font-weight="bold"' if bold else "") + (f' font-family="{MONO}"' if mono else "")
+        style = ' font-weight="bold"' if bold else ""
         self.shapes.append(f'<text x="{_n(x)}" y="{_n(y)}" font-size="{_n(size)}" text-anchor="{anchor}" '
-                           f'fill="{color}"{style}>{escape(text)}</text>')
+                           f'fill="{INK}"{style}>{escape(text)}</text>')
 
     def line(self, points: Sequence[Point], color: str = GRAY, width: float = 1.5, dashed: bool = False,
              arrow: bool = False) -> None:
         """Draw a line through ``points``; ``arrow`` : whether the last point has an arrowhead."""
         ends = list(points)
         if arrow:
-            self._head(ends[-2], ends[-1], color, width)
-            ends[-1] = _shortened(ends[-2], ends[-1])
+            ends[-1] = self._head(ends[-2], ends[-1], color, width)
         self._stroke("M " + " L ".join(f"{_n(x)} {_n(y)}" for x, y in ends), color, width, dashed)
         self._cover(*points)
 
     def curve(self, start: Point, control1: Point, control2: Point, end: Point, color: str = GRAY, width: float = 1.5,
               dashed: bool = False, arrow: bool = False) -> None:
         """Draw a cubic Bézier curve; ``arrow`` : whether its end has an arrowhead."""
-        last = end
-        if arrow:
-            self._head(control2, end, color, width)
-            last = _shortened(control2, end)
-        points = (start, control1, control2, last)
+        points = (start, control1, control2, self._head(control2, end, color, width) if arrow else end)
         self._stroke("M {} {} C {} {}, {} {}, {} {}".format(*(_n(v) for point in points for v in point)), color, width,
                      dashed)
         for i in range(9):      # the curve, not its control points
@@ -106,7 +94,8 @@ class Drawing:
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         self.shapes.append(f'<path d="{path}" fill="none" stroke="{color}" stroke-width="{_n(width)}"{dash}/>')
 
-    def _head(self, before: Point, tip: Point, color: str, width: float) -> None:
+    def _head(self, before: Point, tip: Point, color: str, width: float) -> Point:
+        """Draw an arrow's head; return the point a little before the tip where the line ends, so that it is covered."""
         dx, dy = tip[0] - before[0], tip[1] - before[1]
         length = math.hypot(dx, dy) or 1.0
         ux, uy = dx / length, dy / length
@@ -116,45 +105,40 @@ class Drawing:
         self._cover(*points)
         self.shapes.append('<polygon points="{}" fill="{}"/>'.format(
             " ".join(f"{_n(x)},{_n(y)}" for x, y in points), color))
+        return tip[0] - 0.7 * _HEAD * ux, tip[1] - 0.7 * _HEAD * uy
 
-    def legend(self, entries: Sequence[tuple[str, str]], x: float, y: float, size: float = 14.0) -> None:
+    def legend(self, entries: Sequence[tuple[str, str]], x: float, y: float) -> None:
         """Draw a legend, colored boxes with words, in one row from (x, y); ``entries`` : colors and words."""
+        size = 14.0
         for color, words in entries:
             self.box(x, y - 0.8 * size, 1.3 * size, size, color, radius=3.0)
             self.text(x + 1.8 * size, y, words, size)
             x += 3.2 * size + text_width(words, size)
 
-    def svg(self, margin: float = 20.0) -> str:
+    def svg(self) -> str:
         """Return the text of the SVG file."""
-        return _page(self.title, self.bounds, self.shapes, margin)
+        return _page(self.title, self.bounds, self.shapes)
 
 
-def stacked(title: str, drawings: Sequence[Drawing], gap: float = 60.0, margin: float = 20.0) -> str:
+def stacked(title: str, drawings: Sequence[Drawing]) -> str:
     """Return the text of one SVG file with several drawings, one below the other."""
     shapes, y, right = [], 0.0, 0.0
     for drawing in drawings:
         left, top, far, bottom = drawing.bounds
         shapes += [f'<g transform="translate({_n(-left)} {_n(y - top)})">', *drawing.shapes, "</g>"]
-        y += bottom - top + gap
+        y += bottom - top + _GAP
         right = max(right, far - left)
-    return _page(title, (0.0, 0.0, right, max(y - gap, 0.0)), shapes, margin)
+    return _page(title, (0.0, 0.0, right, max(y - _GAP, 0.0)), shapes)
 
 
-def _page(title: str, bounds: tuple[float, float, float, float], shapes: Sequence[str], margin: float) -> str:
+def _page(title: str, bounds: tuple[float, float, float, float], shapes: Sequence[str]) -> str:
     left, top, right, bottom = bounds
-    width, height = _n(right - left + 2 * margin), _n(bottom - top + 2 * margin)
-    corner = f'x="{_n(left - margin)}" y="{_n(top - margin)}"'
+    width, height = _n(right - left + 2 * _MARGIN), _n(bottom - top + 2 * _MARGIN)
+    corner = f'x="{_n(left - _MARGIN)}" y="{_n(top - _MARGIN)}"'
     return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-            f'viewBox="{_n(left - margin)} {_n(top - margin)} {width} {height}" font-family={quoteattr(FONT)}>\n'
+            f'viewBox="{_n(left - _MARGIN)} {_n(top - _MARGIN)} {width} {height}" font-family={quoteattr(FONT)}>\n'
             f'<title>{escape(title)}</title>\n<rect {corner} width="{width}" height="{height}" fill="#ffffff"/>\n'
             + "\n".join(shapes) + "\n</svg>\n")
-
-
-def _shortened(before: Point, tip: Point) -> Point:
-    """Return the point where the line of an arrow ends, a little before the tip, so that the head covers the end."""
-    dx, dy = tip[0] - before[0], tip[1] - before[1]
-    length = math.hypot(dx, dy) or 1.0
-    return tip[0] - 0.7 * _HEAD * dx / length, tip[1] - 0.7 * _HEAD * dy / length
 
 
 def _n(value: float) -> str:
@@ -168,19 +152,14 @@ _SWEEPS = 12
 
 @dataclass
 class Layout:
-    """Layout of a graph in layers. Coordinates are of centers; y grows from layer to layer.
+    """Layout of a graph in layers. Coordinates are of centers; y grows from layer to layer."""
 
-    Attributes
-    ----------
-    x, y : centers of the vertices
-    routes : points of each edge, from the center of its first vertex to that of its last
-    backward : edges that are drawn upward, since they close a cycle
-    """
-
+    # centers of the vertices
     x: list[float] = field(default_factory=list)
     y: list[float] = field(default_factory=list)
+    # points of each edge, from the center of its first vertex to that of its last
     routes: dict[Edge, list[tuple[float, float]]] = field(default_factory=dict)
-    backward: set[Edge] = field(default_factory=set)
+    backward: set[Edge] = field(default_factory=set)    # edges that are drawn upward, since they close a cycle
 
 
 def layered(sizes: Sequence[tuple[float, float]], edges: Sequence[Edge], gap_x: float = 36.0,
@@ -243,42 +222,23 @@ def backward_edges(count: int, edges: Sequence[Edge]) -> set[Edge]:
 def bypasses(edges: Iterable[Edge], backward: Collection[Edge]) -> set[Edge]:
     """Return the edges a → b beside which a longer path leads from a to b, over edges that are not ``backward``."""
     after: dict[int, set[int]] = {}
-    waiting: dict[int, int] = {}            # vertex -> edges out of it to vertices that are not done
-    before: dict[int, list[int]] = {}
     for a, b in edges:
         if (a, b) not in backward:
             after.setdefault(a, set()).add(b)
-            before.setdefault(b, []).append(a)
-            waiting[a] = waiting.get(a, 0) + 1
-    ready = [vertex for vertex in before if vertex not in after]
     reached: dict[int, set[int]] = {}       # by one edge or more
-    for vertex in ready:                    # grows while it is walked through
+    for vertex in TopologicalSorter(after).static_order():      # followers first
         direct = after.get(vertex, set())
         reached[vertex] = direct.union(*(reached[follower] for follower in direct))
-        for a in before.get(vertex, ()):
-            waiting[a] -= 1
-            if not waiting[a]:
-                ready.append(a)
     return {(a, b) for a, followers in after.items() for b in followers
             if any(b in reached[other] for other in followers if other != b)}
 
 
 def _longest_paths(count: int, edges: Sequence[Edge]) -> list[int]:
     """Return the layer of each vertex, below those of all its predecessors; for a source, just above its successors."""
-    before: list[list[int]] = [[] for _ in range(count)]
-    after: list[list[int]] = [[] for _ in range(count)]
-    for a, b in edges:
-        before[b].append(a)
-        after[a].append(b)
-    waiting = [len(incoming) for incoming in before]
-    ready = [v for v in range(count) if not waiting[v]]
+    before, after = _neighbors(count, edges)
     layer = [0] * count
-    for vertex in ready:             # grows while it is walked through
-        for follower in after[vertex]:
-            layer[follower] = max(layer[follower], layer[vertex] + 1)
-            waiting[follower] -= 1
-            if not waiting[follower]:
-                ready.append(follower)
+    for vertex in TopologicalSorter(dict(enumerate(before))).static_order():
+        layer[vertex] = max((layer[u] + 1 for u in before[vertex]), default=0)
     for vertex in range(count):
         if not before[vertex] and after[vertex]:
             layer[vertex] = min(layer[follower] for follower in after[vertex]) - 1

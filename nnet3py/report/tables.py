@@ -54,16 +54,12 @@ def multiplications_per_row(component: Component) -> int:
 
 @dataclass(frozen=True)
 class Costs:
-    """Costs of the commands of a computation.
+    """Costs of the commands of a computation."""
 
-    Attributes
-    ----------
-    operations : int64 (commands,), operations of matrix products: 2mnk for m × k times k × n elements. Natural gradient
-        is not counted
-    elements : int64 (commands,), matrix elements written; those that several parts of a fused command write count once
-    """
-
+    # int64 (commands,), operations of matrix products: 2mnk for m × k times k × n elements. Natural gradient is not
+    # counted
     operations: np.ndarray
+    # int64 (commands,), matrix elements written; those that several parts of a fused command write count once
     elements: np.ndarray
 
     @classmethod
@@ -104,18 +100,13 @@ def _elements(computation: Computation, parts: Sequence[Command]) -> int:
 
 @dataclass(frozen=True)
 class Share:
-    """Costs of one component, or of one kind of row operation, in a computation.
+    """Costs of one component, or of one kind of row operation, in a computation."""
 
-    Attributes
-    ----------
-    name, kind : name and type of the component; or name of the command, and ``row operation``
-    commands : number of commands
-    operations, elements : sums over these commands, see :class:`Costs`
-    """
-
+    # name and type of the component; or name of the command, and ``row operation``
     name: str
     kind: str
-    commands: int
+    commands: int    # number of commands
+    # sums over these commands, see :class:`Costs`
     operations: int
     elements: int
 
@@ -147,26 +138,16 @@ _NAMES = 3     # nodes of a matrix that are named
 
 @dataclass(frozen=True)
 class Lifetime:
-    """Lifetime of a matrix in a computation.
+    """Lifetime of a matrix in a computation."""
 
-    Attributes
-    ----------
-    matrix : index of the matrix
-    begin : command that allocates it, or accepts it as input
-    end : command that frees it; the number of commands if none does
-    kind : ``input``, ``output``, ``value`` or ``derivative``
-    nodes : names of the nodes whose rows it has
-    contents : text with these nodes and the indexes of the rows
-    """
-
-    matrix: int
+    matrix: int      # index of the matrix
     num_rows: int
     num_cols: int
-    begin: int
-    end: int
-    kind: str
-    nodes: str
-    contents: str
+    begin: int       # command that allocates it, or accepts it as input
+    end: int         # command that frees it; the number of commands if none does
+    kind: str        # ``input``, ``output``, ``value`` or ``derivative``
+    nodes: str       # names of the nodes whose rows it has
+    contents: str    # text with these nodes and the indexes of the rows
 
     @property
     def num_bytes(self) -> int:
@@ -174,25 +155,27 @@ class Lifetime:
         return BYTES * self.num_rows * self.num_cols
 
 
-def lifetimes(computation: Computation, nnet: Nnet) -> list[Lifetime]:
-    """Return the lifetimes of all matrices, ordered by their first command."""
-    matrix_of = [sub.matrix for sub in computation.submatrices]
+def _spans(computation: Computation) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the command that allocates each matrix, or accepts it as input, and the one that frees it, if any."""
     begin: dict[int, int] = {}
     end: dict[int, int] = {}
-    exchanged: dict[int, str] = {}
     for c, command in enumerate(computation.commands):
-        first = matrix_of[command.args[0]] if command.args[0] > 0 else 0
-        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
+        first = computation.submatrices[command.args[0]].matrix if command.args[0] > 0 else 0
+        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT, CommandType.SWAP_MATRIX):
             begin.setdefault(first, c)
-        elif command.type == CommandType.DEALLOC_MATRIX:
+        if command.type == CommandType.DEALLOC_MATRIX:
             end[first] = c
         elif command.type == CommandType.SWAP_MATRIX:       # the first takes the memory of the second
-            begin.setdefault(first, c)
-            end[matrix_of[command.args[1]]] = c
-        if command.type == CommandType.ACCEPT_INPUT:
-            exchanged[first] = "input"
-        elif command.type == CommandType.PROVIDE_OUTPUT:
-            exchanged.setdefault(first, "output")
+            end[computation.submatrices[command.args[1]].matrix] = c
+    return begin, end
+
+
+def lifetimes(computation: Computation, nnet: Nnet) -> list[Lifetime]:
+    """Return the lifetimes of all matrices, ordered by their first command."""
+    begin, end = _spans(computation)
+    kinds = {CommandType.PROVIDE_OUTPUT: "output", CommandType.ACCEPT_INPUT: "input"}
+    exchanged = {computation.submatrices[command.args[0]].matrix: name for kind, name in kinds.items()
+                 for command in computation.commands if command.type == kind}       # one that is both is an input
     return [_lifetime(computation, nnet, m, begin[m], end.get(m, len(computation.commands)), exchanged.get(m))
             for m in sorted(begin, key=lambda m: (begin[m], m))]
 
@@ -211,25 +194,13 @@ def _lifetime(computation: Computation, nnet: Nnet, m: int, begin: int, end: int
 
 def memory_in_use(computation: Computation) -> np.ndarray:
     """Return the bytes of all matrices that exist after each command: int64 (commands,)."""
-    sizes = np.array([BYTES * info.num_rows * info.num_cols for info in computation.matrices], np.int64)
-    change = np.zeros(len(computation.commands), np.int64)
-    alive = set()
-    for c, command in enumerate(computation.commands):
-        if command.type in (CommandType.ALLOC_MATRIX, CommandType.ACCEPT_INPUT):
-            m = computation.submatrices[command.args[0]].matrix
-            if m not in alive:
-                alive.add(m)
-                change[c] += sizes[m]
-        elif command.type == CommandType.DEALLOC_MATRIX:
-            m = computation.submatrices[command.args[0]].matrix
-            alive.discard(m)
-            change[c] -= sizes[m]
-        elif command.type == CommandType.SWAP_MATRIX:
-            taker, giver = (computation.submatrices[s].matrix for s in command.args[:2])
-            alive.discard(giver)
-            alive.add(taker)
-            change[c] += sizes[taker] - sizes[giver]
-    return np.cumsum(change)
+    begin, end = _spans(computation)
+    change = np.zeros(len(computation.commands) + 1, np.int64)
+    for m, c in begin.items():
+        size = BYTES * computation.matrices[m].num_rows * computation.matrices[m].num_cols
+        change[c] += size
+        change[end.get(m, -1)] -= size
+    return np.cumsum(change[:-1])
 
 
 def peak_memory(computation: Computation) -> tuple[int, int]:
@@ -248,12 +219,9 @@ Step = tuple[str, "Computation"]
 def compilation_steps(nnet: Nnet, request: ComputationRequest, options: OptimizeOptions) -> Iterator[Step]:
     """Yield the unoptimized computation, then the result of each optimization pass, as pairs (name, computation).
 
-    The name of a pass is that of its option; the last computation is the one that runs.
-
-    Raises
-    ------
-    NotComputableError : an output row cannot be computed from the inputs
-    Nnet3Error : the network has no such inputs or outputs, or cannot be compiled
+    The name of a pass is that of its option; the last computation is the one that runs. Raises NotComputableError if an
+    output row cannot be computed from the inputs, and Nnet3Error if the network has no such inputs or outputs, or
+    cannot be compiled.
     """
     computation = generate_computation(nnet, request)
     yield UNOPTIMIZED, computation

@@ -50,16 +50,12 @@ class Summary(NamedTuple):
 
 @dataclass(frozen=True)
 class ComponentLine:
-    """Line ``component name=…`` of nnet3-info.
+    """Line ``component name=…`` of nnet3-info."""
 
-    Attributes
-    ----------
-    name, type : name and type of the component
-    fields : the other fields by name: a number, a summary of a vector, a text, or a dict of fields in braces
-    """
-
+    # name and type of the component
     name: str
     type: str
+    # the other fields by name: a number, a summary of a vector, a text, or a dict of fields in braces
     fields: dict[str, float | str | Summary | dict]
 
     def number(self, key: str) -> float:
@@ -75,22 +71,17 @@ class ComponentLine:
 
 @dataclass
 class TrainLog:
-    """Log of a training job.
+    """Log of a training job."""
 
-    Attributes
-    ----------
-    objectives : output -> objective per frame, auxiliary terms included
-    frames : output -> frames (their weights' sum)
-    max_change : component -> per cent of minibatches with a limited change; "" for the whole network
-    seconds, threads : duration and threads of the job by its launcher; NaN and 0 if unknown
-    learning_rate : the effective rate times the number of jobs, from the command; NaN if it is not there
-    """
-
+    # output -> objective per frame, auxiliary terms included
     objectives: dict[str, float] = field(default_factory=dict)
-    frames: dict[str, float] = field(default_factory=dict)
+    frames: dict[str, float] = field(default_factory=dict)    # output -> frames (their weights' sum)
+    # component -> per cent of minibatches with a limited change; "" for the whole network
     max_change: dict[str, float] = field(default_factory=dict)
+    # duration and threads of the job by its launcher; NaN and 0 if unknown
     seconds: float = math.nan
     threads: int = 0
+    # the effective rate times the number of jobs, from the command; NaN if it is not there
     learning_rate: float = math.nan
 
 
@@ -107,20 +98,14 @@ class ProgressLog:
 
 @dataclass
 class Iteration:
-    """Logs of an iteration I.
-
-    Attributes
-    ----------
-    jobs : job number -> its log ``train.I.J.log``
-    train, valid : (output, "objective" or "accuracy") -> value per frame of model I, from which the iteration begins
-    progress : content of ``progress.I.log``; None without this file
-    """
+    """Logs of an iteration I."""
 
     number: int
-    jobs: dict[int, TrainLog] = field(default_factory=dict)
+    jobs: dict[int, TrainLog] = field(default_factory=dict)    # job number -> its log ``train.I.J.log``
+    # (output, "objective" or "accuracy") -> value per frame of model I, from which the iteration begins
     train: dict[tuple[str, str], float] = field(default_factory=dict)
     valid: dict[tuple[str, str], float] = field(default_factory=dict)
-    progress: ProgressLog | None = None
+    progress: ProgressLog | None = None                        # content of ``progress.I.log``; None without this file
 
 
 def series(iterations: Sequence[Iteration], data: str, output: str, kind: str) -> list[tuple[int, float]]:
@@ -226,14 +211,16 @@ def _fields(text: str) -> dict[str, float | str | Summary | dict]:
     return fields
 
 
-def read_iterations(folder: Path) -> list[Iteration]:
-    """Read all logs of a training, by iteration. Raises NoLogs if there are none."""
+def read_iterations(folder: Path, only: int | None = None) -> list[Iteration]:
+    """Read the logs of a training, by iteration, or those of iteration ``only``. Raises NoLogs if there are none."""
     iterations: dict[int, Iteration] = {}
     for path in sorted((folder / "log").glob("*.log")) if (folder / "log").is_dir() else []:
         matched = _LOG_FILE.fullmatch(path.name)
         if not matched or (matched[1] == "train") != (matched[3] is not None):
             continue
         number = int(matched[2])
+        if only is not None and number != only:
+            continue
         iteration = iterations.setdefault(number, Iteration(number))
         if matched[1] == "train":
             iteration.jobs[int(matched[3])] = read_train_log(path)
@@ -261,29 +248,21 @@ _SHORT = 100_000       # bytes; files of word error rates are much shorter
 
 @dataclass(frozen=True)
 class Overview:
-    """Overview of a training.
+    """Overview of a training."""
 
-    Attributes
-    ----------
-    is_running, is_finished : whether a driver trains in the folder now; whether the final model exists
-    command : command line of the driver; "" without a record
-    options : options of the driver by name
-    archives : archives of the whole training, counted once for each pass; NaN if unknown
-    epochs, iterations : length of the whole training; NaN and 0 if unknown
-    seconds : time from the first job's start to the last job's end so far, with pauses; NaN if unknown
-    final : data ("train" or "valid") -> (output, "objective" or "accuracy") -> value per frame of the final model
-    word_errors : decoding folder -> (per cent, errors, words), the best of its files
-    """
-
+    # whether a driver trains in the folder now; whether the final model exists
     is_running: bool
     is_finished: bool
-    command: str
-    options: dict[str, str]
-    archives: float
+    command: str               # command line of the driver; "" without a record
+    options: dict[str, str]    # options of the driver by name
+    archives: float            # archives of the whole training, counted once for each pass; NaN if unknown
+    # length of the whole training; NaN and 0 if unknown
     epochs: float
     iterations: int
-    seconds: float
+    seconds: float    # time from the first job's start to the last job's end so far, with pauses; NaN if unknown
+    # data ("train" or "valid") -> (output, "objective" or "accuracy") -> value per frame of the final model
     final: dict[str, dict[tuple[str, str], float]]
+    # decoding folder -> (per cent, errors, words), the best of its files
     word_errors: dict[str, tuple[float, int, int]]
 
     def epochs_before(self, iterations: Sequence[Iteration]) -> dict[int, float]:

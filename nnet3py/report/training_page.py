@@ -18,7 +18,7 @@ from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.streams import write_text
 from nnet3py.network.model_file import read_nnet
 from nnet3py.report.draw_network import draw_network
-from nnet3py.report.monitor import Monitor
+from nnet3py.report.monitor import all_messages
 from nnet3py.report.tensorboard import write_events
 from nnet3py.report.training_logs import (
     Iteration,
@@ -57,11 +57,11 @@ thead th { border-bottom: 1px solid #cfd6dc; text-align: right }
 HEAD = '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
 
 
-def page(title: str, where: str, parts: Sequence[str]) -> str:
-    """Return a page of parts, which are HTML; title and the line below it are text."""
+def page(title: str, where: str, parts: Sequence[str], head: str = "") -> str:
+    """Return a page of parts, which are HTML as ``head`` is; title and the line below it are text."""
     return "\n".join(["<!DOCTYPE html>",
                       f'<html lang="en"><head>{HEAD}<title>{html.escape(title)}</title>',
-                      f"<style>{STYLE}</style></head><body>", f"<h1>{html.escape(title)}</h1>",
+                      f"<style>{STYLE}</style>{head}</head><body>", f"<h1>{html.escape(title)}</h1>",
                       f'<p class="where">{html.escape(where)}</p>', *parts, "</body></html>\n"])
 
 
@@ -73,11 +73,12 @@ def list_of(lines: Sequence[str]) -> str:
 
 
 def table_of(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return an HTML table of texts; all columns but the first are aligned to the right."""
+    """Return an HTML table of texts, perhaps without headings; all columns but the first are aligned to the right."""
     head = "".join(f"<th>{html.escape(heading)}</th>" for heading in headings)
+    head = f"<thead><tr>{head}</tr></thead>" if headings else ""
     body = "".join("<tr>" + f"<th>{html.escape(str(row[0]))}</th>" + "".join(
         f'<td class="number">{html.escape(str(value))}</td>' for value in row[1:]) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table>{head}<tbody>{body}</tbody></table>"
 
 
 Overviews = Mapping[str, Overview]     # label -> what its folder says
@@ -150,12 +151,12 @@ def write_report(folders: Sequence[Path], output: Path, tensorboard: bool = Fals
         raise UsageError(f"the folder {output} for the report cannot be made: {error.strerror}",
                          "name another with --output-dir") from None
     drawings = {name: save(figure, output, name) for name, figure in plots.items()}
-    page = _page(folders[0], trainings, overviews, drawings, _network(folders[0], iterations, output))
+    text = _page(folders[0], trainings, overviews, drawings, _network(folders[0], iterations, output))
     write_text(str(output / "report.csv"), training_table(trainings))
     if tensorboard:
         write_events(trainings, output / "tensorboard", (folders[0] / "log").stat().st_mtime)
     path = output / "report.html"
-    write_text(str(path), page)
+    write_text(str(path), text)
     return path
 
 
@@ -208,14 +209,9 @@ def _labels(folders: Sequence[Path]) -> list[str]:
     return names if len(set(names)) == len(names) else [str(folder) for folder in folders]
 
 
-def _warnings(iterations: Sequence[Iteration]) -> list[str]:
-    watch = Monitor()
-    return [line for count in range(1, len(iterations) + 1) for line in watch.check(iterations[:count])]
-
-
 def _network(folder: Path, iterations: Sequence[Iteration], output: Path) -> str:
     """Draw the last model in a folder, write ``network.svg``, and return it as HTML; without a model, a sentence."""
-    names = ["final.mdl", "final.raw", *(f"{number}.{ending}" for number in _numbers(iterations)
+    names = ["final.mdl", "final.raw", *(f"{number}.{ending}" for number in range(iterations[-1].number + 1, -1, -1)
                                          for ending in ("mdl", "raw"))]
     for name in names:
         path = folder / name
@@ -232,24 +228,17 @@ def _network(folder: Path, iterations: Sequence[Iteration], output: Path) -> str
     return f"<p>There is no model in {html.escape(str(folder))}.</p>"
 
 
-def _numbers(iterations: Sequence[Iteration]) -> list[int]:
-    last = iterations[-1].number + 1
-    return list(range(last, -1, -1))
-
-
 def _page(folder: Path, trainings: Trainings, overviews: Overviews, drawings: Mapping[str, str], network: str) -> str:
-    first = html.escape(folder.resolve().name)
-    title = f"Training of {first}" if len(trainings) == 1 else f"Trainings {html.escape(', '.join(trainings))}"
-    note = "" if len(trainings) == 1 else f"<p>The first table and plots compare all, the rest is about {first}.</p>"
+    first = folder.resolve().name
+    title = f"Training of {first}" if len(trainings) == 1 else f"Trainings {', '.join(trainings)}"
+    note = "" if len(trainings) == 1 else (
+        f"<p>The first table and plots compare all, the rest is about {html.escape(first)}.</p>")
     overview, iterations = next(iter(overviews.values())), next(iter(trainings.values()))
     reload = f'<meta http-equiv="refresh" content="{_RELOAD}">' if overview.is_running else ""
-    parts = ["<!DOCTYPE html>", f'<html lang="en"><head>{HEAD}{reload}<title>{title}</title>',
-             f"<style>{STYLE}{_STYLE}</style></head><body>", f"<h1>{title}</h1>",
-             f'<p class="where">{html.escape(str(folder.resolve()))}</p>', note, _state(overview, iterations),
-             f'<div class="scroll">{_summary(trainings, overviews)}</div>', _how(overview),
-             "<h2>Warnings</h2>", _folded_list(_warnings(iterations)),
-             '<h2>How it went</h2>', _figures(drawings), '<h2 id="network">Network</h2>', network, "</body></html>\n"]
-    return "\n".join(parts)
+    parts = [note, _state(overview, iterations), f'<div class="scroll">{_summary(trainings, overviews)}</div>',
+             _how(overview), "<h2>Warnings</h2>", _folded_list(all_messages(iterations)),
+             "<h2>How it went</h2>", _figures(drawings), '<h2 id="network">Network</h2>', network]
+    return page(title, str(folder.resolve()), parts, f"<style>{_STYLE}</style>{reload}")
 
 
 def _figures(drawings: Mapping[str, str]) -> str:
@@ -340,12 +329,8 @@ def _summary(trainings: Trainings, overviews: Overviews) -> str:
     efforts = [_effort(iterations, overviews[label]) for label, iterations in trainings.items()]
     names = list(dict.fromkeys(name for facts in (*results, *efforts) for name in facts))
     rows = [reached | spent for reached, spent in zip(results, efforts, strict=True)]
-    head = "".join(f"<th>{html.escape(label)}</th>" for label in ["", *trainings])
-    body = "".join(f"<tr><th>{html.escape(name)}</th>"
-                   + "".join(f'<td class="number">{html.escape(facts.get(name, "–"))}</td>' for facts in rows) + "</tr>"
-                   for name in names)
-    head = f"<thead><tr>{head}</tr></thead>" if len(rows) > 1 else ""
-    return f"<table>{head}<tbody>{body}</tbody></table>"
+    return table_of(["", *trainings] if len(rows) > 1 else (),
+                    [(name, *(facts.get(name, "–") for facts in rows)) for name in names])
 
 
 def _results(iterations: Sequence[Iteration], overview: Overview) -> dict[str, str]:

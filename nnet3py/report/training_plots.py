@@ -5,7 +5,7 @@ Iterations of trainings with different numbers of jobs, or different data, canno
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,15 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.extras import load
 from nnet3py.report.monitor import mean_derivatives
 from nnet3py.report.svg import BLUE, GRAY, GREEN, INK, ORANGE
-from nnet3py.report.training_logs import ComponentLine, Iteration, Summary, diagnosed_outputs, seconds_before, series
+from nnet3py.report.training_logs import (
+    ComponentLine,
+    Iteration,
+    ProgressLog,
+    Summary,
+    diagnosed_outputs,
+    seconds_before,
+    series,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,17 +41,12 @@ _FEW_POINTS, _MANY_POINTS = 3, 9                   # from so many on the first o
 
 @dataclass(frozen=True)
 class Axis:
-    """Horizontal axis of a plot.
+    """Horizontal axis of a plot."""
 
-    Attributes
-    ----------
-    name : one of AXES
-    places : label of a training -> iteration -> position on the axis; empty for an axis of iterations
-    rows : further lines of tick labels below the iterations: name of the line -> iteration -> value
-    """
-
-    name: str
+    name: str    # one of AXES
+    # label of a training -> iteration -> position on the axis; empty for an axis of iterations
     places: Mapping[str, Mapping[int, float]] = field(default_factory=dict)
+    # further lines of tick labels below the iterations: name of the line -> iteration -> value
     rows: Values = field(default_factory=dict)
 
     def points(self, label: str, values: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
@@ -272,8 +275,8 @@ def component_values(iterations: Sequence[Iteration]) -> dict[str, tuple[str, Va
     """Return the data of all heat maps: name -> (title, values by component and iteration, whether colors are log)."""
     return {
         "relative-change": ("Relative change of parameters",
-                            _of_progress(iterations, lambda log: log.relative_changes), True),
-        "norm": ("Size of parameters (2-norm)", _of_progress(iterations, lambda log: log.norms), True),
+                            _of_progress(iterations, lambda log: log.relative_changes.items()), True),
+        "norm": ("Size of parameters (2-norm)", _of_progress(iterations, lambda log: log.norms.items()), True),
         "max-change": ("Minibatches cut by max-change, %", _max_change(iterations), False),
         "self-repair": ("Units under self-repair, %", _of_components(
             iterations, lambda fields: 100 * _number(fields, "self-repaired-proportion")), False),
@@ -293,28 +296,23 @@ def _max_change(iterations: Sequence[Iteration]) -> Values:
                                         for number, jobs in limits.items() if jobs} for name in names}
 
 
-def _of_progress(iterations: Sequence[Iteration], pick: Callable[[Any], dict[str, float]]) -> Values:
-    values: Values = {}
+def _of_progress(iterations: Sequence[Iteration], pick: Callable[[ProgressLog], Iterable[tuple[str, Any]]]) -> Any:
+    """Return the entries that ``pick`` finds in progress logs, by their name and iteration, without NaN."""
+    values: dict[str, dict[int, Any]] = {}
     for iteration in iterations:
-        for name, value in pick(iteration.progress).items() if iteration.progress is not None else ():
-            if math.isfinite(value):
+        for name, value in pick(iteration.progress) if iteration.progress is not None else ():
+            if isinstance(value, Summary) or math.isfinite(value):
                 values.setdefault(name, {})[iteration.number] = value
     return values
 
 
-def _of_components(iterations: Sequence[Iteration], pick: Callable[[Mapping[str, Any]], float]) -> Values:
-    """Return a value by component and iteration; parts of recurrent cells have entries of their own.
+def _of_components(iterations: Sequence[Iteration], pick: Callable[[Mapping[str, Any]], Any]) -> Any:
+    """Return what ``pick`` finds in the fields of components' lines, by component and iteration, without NaN.
 
-    ``pick`` : function from the fields of a component's line to the value; NaN is left out
+    Parts of recurrent cells have entries of their own.
     """
-    values: Values = {}
-    for iteration in iterations:
-        for component in iteration.progress.components.values() if iteration.progress is not None else ():
-            for name, fields in _parts(component):
-                value = pick(fields)
-                if math.isfinite(value):
-                    values.setdefault(name, {})[iteration.number] = value
-    return values
+    return _of_progress(iterations, lambda log: ((name, pick(fields)) for component in log.components.values()
+                                                 for name, fields in _parts(component)))
 
 
 def _parts(component: ComponentLine) -> list[tuple[str, Mapping[str, Any]]]:
@@ -365,16 +363,10 @@ def _map(title: str, values: Values, log: bool) -> Figure:
 
 def _bands(iterations: Sequence[Iteration], key: str) -> dict[str, dict[int, Summary]]:
     """Return the summaries in the field ``key`` (values or derivatives) of nonlinearities, by name and iteration."""
-    summaries: dict[str, dict[int, Summary]] = {}
-    for iteration in iterations:
-        for component in iteration.progress.components.values() if iteration.progress is not None else ():
-            if not any(True for _ in mean_derivatives(component)) and component.summary("deriv-avg") is None:
-                continue
-            for name, fields in _parts(component):
-                summary = fields.get(key)
-                if isinstance(summary, Summary):
-                    summaries.setdefault(name, {})[iteration.number] = summary
-    return summaries
+    return _of_progress(iterations, lambda log: (
+        (name, fields[key]) for component in log.components.values()
+        if any(mean_derivatives(component)) or component.summary("deriv-avg") is not None
+        for name, fields in _parts(component) if isinstance(fields.get(key), Summary)))     # type: ignore[no-any-return]
 
 
 def _small_plots(title: str, bands: dict[str, dict[int, Summary]]) -> Figure:

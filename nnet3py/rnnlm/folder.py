@@ -5,12 +5,11 @@ Kaldi: the <rnnlm-dir> of rnnlm/lmrescore.sh, and RnnlmComputeStateComputationOp
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nnet3py.compiler.optimize_options import OptimizeOptions
 from nnet3py.errors import Nnet3Error, UsageError
-from nnet3py.option_fields import defaults, opt, settings_of
+from nnet3py.option_fields import defaults, opt, options_class, settings_of
 
 NETWORK = "final.raw"
 _OPTIONS = "special_symbol_opts.conf", "special_symbol_opts.txt"
@@ -20,7 +19,7 @@ _WORDS = "words.txt", "config/words.txt", "../graph/words.txt", "../words.txt"
 _UNKNOWN = "oov.txt", "config/oov.txt"
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class RnnlmOptions:
     """Numbers of the special words, and the normalization of probabilities.
 

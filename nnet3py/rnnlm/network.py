@@ -55,9 +55,7 @@ class RnnlmNetwork:
     ----------
     options, embedding : as given
 
-    Raises
-    ------
-    ShapeError, UsageError : network, embedding and options whose dimensions or numbers of words do not match
+    Raises ShapeError, UsageError for network, embedding and options whose dimensions or numbers of words do not match.
     """
 
     def __init__(self, nnet: Nnet, embedding: WordEmbedding, options: RnnlmOptions, device: str = "cpu", *,

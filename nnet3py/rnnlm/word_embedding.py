@@ -32,9 +32,7 @@ def read_word_features(path: str | os.PathLike[str], num_features: int | None = 
     num_features : number of features, which is the number of rows of their embedding; None: up to the largest in the
         file
 
-    Raises
-    ------
-    FormatError : a wrong line; names the first one
+    Raises FormatError, which names the first wrong line.
     """
     rxfilename = os.fspath(path)
     lines = read_text(rxfilename).splitlines()
@@ -111,10 +109,8 @@ class WordEmbedding:
     num_words : number of words, epsilon (number 0) included
     dim : length of a word's vector
 
-    Raises
-    ------
-    ShapeError : the number of features is not the matrix's number of rows
-    NumericError : NaN or infinite values in the matrix
+    Raises ShapeError if the number of features is not the matrix's number of rows; NumericError for NaN or infinite
+    values in the matrix.
     """
 
     def __init__(self, matrix: np.ndarray, features: SparseMatrix | None = None) -> None:

@@ -32,7 +32,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.calls import FUSED_CALLS, BackpropCall, Call, PropagateCall
 from nnet3py.runtime.parameter_store import ParameterStore, host_of, on_device
-from nnet3py.runtime.stage_runners import RecordedStage, RecordingOps
+from nnet3py.runtime.stage_runners import RecordedStage, RecordingOps, StageRunner
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -147,10 +147,8 @@ class BoundComputation:
     def stages(self) -> list[Stage]:
         """Return the stages; they are bound again if the arena's block was replaced.
 
-        Raises
-        ------
-        Nnet3Error : a network was edited (nodes or components added, removed or replaced) after binding; or a component
-            that only copied its input, such as dropout with proportion 0, no longer does
+        Raises Nnet3Error: a network was edited (nodes or components added, removed or replaced) after binding; or a
+        component that only copied its input, such as dropout with proportion 0, no longer does.
         """
         if [store.version for store in self.stores] != self.versions:
             raise Nnet3Error("the network was edited after this computation was bound to it",
@@ -183,7 +181,8 @@ class BoundComputation:
         for c, command in enumerate(self.computation.commands):
             self._bind_command(c, command)
         if self.ops.device == "cuda":
-            self._capture_stages()
+            for stage in self._stages:
+                stage.runner = StageRunner(self.ops, stage.calls, self.stores)
         elif isinstance(self.ops, RecordingOps):
             for stage in self._stages:
                 stage.runner = RecordedStage(self.ops, stage.calls)
@@ -201,26 +200,15 @@ class BoundComputation:
         elif command.type == CommandType.PROVIDE_OUTPUT:
             stage.outputs[self.host.node_names[command.args[1]]] = self.given_view(command.args[0])
         else:
-            call = self._hand_over(command) if c in self._loop_swaps else self._call(command)
+            call = self._call(command)
+            if c in self._loop_swaps:      # copied, so that each matrix keeps its address in all rounds
+                call = self.ops.copy_mat, (self.view(command.args[0]), self.view(command.args[1]), 1.0)
             if call is None:
                 return
             if stage.outputs:
                 stage = self._new_stage()
             stage.calls.append(call)
             stage.commands.append(c)
-
-    def _capture_stages(self) -> None:
-        from nnet3py.runtime.stage_runners import StageRunner
-
-        for stage in self._stages:
-            stage.runner = StageRunner(self.ops, stage.calls, self.stores)
-
-    def _hand_over(self, command: Command) -> Call:
-        """Return the call for a swap at the end of a loop's round: it copies the second matrix to the first.
-
-        Copying, not swapping, leaves every matrix at the same address in all rounds.
-        """
-        return self.ops.copy_mat, (self.view(command.args[0]), self.view(command.args[1]), 1.0)
 
     def _bind_jump(self, stage: Stage) -> None:
         """Append to the last stage the calls after the label, and give it the outputs of the label's stage."""
@@ -250,17 +238,11 @@ class BoundComputation:
             return self._bind_backprop(command)
         if command.type == CommandType.FUSED:
             return self._bind_fused(command)
-        if command.type in _ROW_COMMANDS:
-            return _ROW_COMMANDS[command.type](self, command)
-        if command.type in WITHOUT_CALL:
-            return None
-        raise CompileError(f"the runtime cannot run a command of type {command.type.name}")
+        return None if command.type in WITHOUT_CALL else _ROW_COMMANDS[command.type](self, command)
 
     def _bind_fused(self, command: Command) -> Call:
         name, commands = self.computation.parts[command.args[0]]
         parts = [call for part in commands if (call := self._call(part)) is not None]
-        if name not in FUSED_CALLS:
-            raise CompileError(f"no pass makes fused commands of the name '{name}'", "this is a fault of the compiler")
         return FUSED_CALLS[name](self.ops, parts)
 
     def view(self, s: int) -> DeviceArray | None:
@@ -335,8 +317,7 @@ class BoundComputation:
         return indexes
 
     def _updated_component(self, command: Command, c: int) -> Component | None:
-        """Return the component that a backward command changes: in ``update``, or in ``stats`` if it cannot be trained.
-        """
+        """Return the component that a backward command changes: of ``update``, or of ``stats`` if not trainable."""
         if command.type == CommandType.BACKPROP_NO_MODEL_UPDATE:
             return None
         if self.nnet.components[c].has(Properties.UPDATABLE):
@@ -345,9 +326,6 @@ class BoundComputation:
         return self.stats.components[c] if self.stats is not None else None
 
     # -- row commands ----------------------------------------------------------------------------------------------
-
-    def _set_const(self, command: Command) -> Call:
-        return self.ops.set_const, (self.view(command.args[0]), command.alpha)
 
     def _indexes(self, command: Command) -> DeviceArray:
         return self.ops.upload(np.ascontiguousarray(self.computation.indexes[command.args[2]], dtype=np.int32))
@@ -385,7 +363,7 @@ def _row_ranges(bound: BoundComputation, command: Command) -> Call:
 
 
 _ROW_COMMANDS: dict[CommandType, Callable[[BoundComputation, Command], Call]] = {
-    CommandType.SET_CONST: BoundComputation._set_const,
+    CommandType.SET_CONST: lambda bound, command: (bound.ops.set_const, (bound.view(command.args[0]), command.alpha)),
     CommandType.MATRIX_COPY: _two_matrices("copy_mat"),
     CommandType.MATRIX_ADD: _two_matrices("add_mat"),
     CommandType.COPY_ROWS: _indexed_rows("copy_rows"),

@@ -181,8 +181,7 @@ class Computer:
         return self._stage.outputs[name]
 
     def input_view(self, name: str) -> DeviceArray:
-        """Return the matrix of an expected input on the device, to be filled instead of calling :meth:`accept_input`.
-        """
+        """Return the device's matrix of an expected input, to be filled in place of :meth:`accept_input`."""
         self._pending.discard(name)
         return self._bound.stages()[self._next_stage].inputs[name]
 

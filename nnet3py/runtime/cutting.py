@@ -61,8 +61,7 @@ class Shape(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """The outputs from ``begin`` on, of which ``first_used`` to ``end_used`` are used, numbered in subsampled frames.
-    """
+    """The outputs from ``begin`` on, of which ``first_used`` to ``end_used`` are used, in subsampled frames."""
 
     shape: Shape
     begin: int
@@ -96,9 +95,7 @@ class Cutter:
     def chunks(self, utterance: Utterance, period: int) -> Iterator[Chunk]:
         """Yield the chunks of an utterance; ``period`` is the number of frames between online i-vectors.
 
-        Raises
-        ------
-        Nnet3Error : the utterance has too many frames after its last online i-vector
+        Raises Nnet3Error: the utterance has too many frames after its last online i-vector.
         """
         factor = self.options.frame_subsampling_factor
         num_outputs = -(-len(utterance.feats) // factor)
@@ -162,8 +159,7 @@ class Cutter:
         return np.asarray(online[min(middle // period, last_row)])
 
     def middle(self, begin: int, end: int, num_frames: int) -> tuple[int, int]:
-        """Return the frame whose i-vector is used, and the frame that may not be far beyond the last online i-vector.
-        """
+        """Return the frame whose i-vector is used, and the one that may not be far beyond the last i-vector."""
         raise NotImplementedError
 
 
@@ -302,9 +298,7 @@ class NetworkIo:
     def finish(self, output: np.ndarray) -> np.ndarray:
         """Subtract the log priors from the network's output (frames, output dim), scale it, in place, and return it.
 
-        Raises
-        ------
-        NumericError : NaN in the output
+        Raises NumericError: naN in the output.
         """
         if np.isnan(output).any():
             raise NumericError("the network's output has NaN", "has its training diverged?")

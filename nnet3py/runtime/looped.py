@@ -337,8 +337,7 @@ class LoopedStream(Advising):
         return min(ready, -(-self.num_frames // every)) if self._is_finished else ready
 
     def __call__(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:
-        """Accept more frames, see :meth:`accept`: float (frames, dim) -> float32 (rows, output dim), output now ready.
-        """
+        """Accept more frames, see :meth:`accept`: float (frames, dim) -> float32 (rows, output dim)."""
         return self.accept(feats, ivector)
 
     def accept(self, feats: np.ndarray, ivector: np.ndarray | None = None) -> NDArray[np.float32]:

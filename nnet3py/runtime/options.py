@@ -1,16 +1,16 @@
 """Options of computing networks on utterances. Light."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from nnet3py.compiler.optimize_options import CompilerOptions, OptimizeOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 MAX_PENDING = 32 * 2**20  # float32 numbers of features and outputs that may wait for a full minibatch
 
 
-@dataclass
+@options_class
 class ComputeOptions:
     """Options of computing utterances: cutting into chunks and scaling of outputs, as for ``nnet3-compute``.
 
@@ -56,7 +56,7 @@ class ComputeOptions:
                 final if is_last and final >= 0 else self.extra_right_context)
 
 
-@dataclass
+@options_class
 class BatchOptions:
     """Options of computing chunks of many utterances in minibatches, as for ``nnet3-compute-batch``.
 
@@ -86,7 +86,7 @@ class BatchOptions:
                              "less than 1")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class XvectorOptions:
     """Options of cutting utterances for x-vectors, as for ``nnet3-xvector-compute``. Lengths in frames."""
 
@@ -105,7 +105,7 @@ class XvectorOptions:
                              "no chunk would be long enough: use --pad-input=true or another size")
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class BatchedXvectorOptions:
     """Options of x-vectors of many utterances together, as for ``nnet3-xvector-compute-batched``.
 

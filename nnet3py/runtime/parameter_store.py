@@ -58,8 +58,7 @@ class _Placed:
 
 
 def _placed(host: Component) -> list[_Placed]:
-    """Copy a component for the store, and its children; the outer one comes first. Arrays are still those of the host.
-    """
+    """Copy a component, and its children after it, for the store; arrays are still those of the host."""
     outer = _Placed(host, copy.copy(host))
     inner = [_placed(child) for child in host.children]
     if inner:

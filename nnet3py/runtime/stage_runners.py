@@ -168,7 +168,8 @@ class StageRunner:
     def __call__(self) -> None:
         """Run the stage once."""
         if not self._possible:
-            self._run_plain()
+            for function, args in self._calls:
+                function(*args)
             return
         state = self._current_state()
         if state != self._state:
@@ -184,17 +185,6 @@ class StageRunner:
         self.pieces = pieces
         for piece in pieces:
             self._run_piece(piece)
-
-    @property
-    def num_launches(self) -> tuple[int, int]:
-        """The number of graphs that a replay of the stage launches, and the number of calls that run without a graph.
-        """
-        graphs = sum(piece.graph is not None for piece in self.pieces)
-        return graphs, sum(len(piece.calls) for piece in self.pieces if piece.graph is None)
-
-    def _run_plain(self) -> None:
-        for function, args in self._calls:
-            function(*args)
 
     def _observe(self, decided: Decided) -> None:
         """Run without graphs, and divide the calls into pieces that need the host or do not."""
@@ -268,8 +258,7 @@ class _Settings:
                 self._marks.append(host.stored)
 
     def now(self) -> tuple[object, ...]:
-        """Return all current settings that are numbers or text, and which statistics were ever stored, for comparison.
-        """
+        """Return the settings that are numbers or text, and which statistics were ever stored, to compare."""
         return (tuple(values(attributes) for values, attributes in self._numbers),
                 tuple(mark.tobytes() for mark in self._marks))
 
@@ -287,8 +276,7 @@ class _Decisions:
         return [preconditioner.t for preconditioner in self._all]
 
     def count_since(self, before: list[int], counted: dict[OnlineNaturalGradient, int]) -> None:
-        """Add to ``counted`` the number of calls of each preconditioner since the result ``before`` of :meth:`counts`.
-        """
+        """Add to ``counted`` the calls of each preconditioner since ``before``, a result of :meth:`counts`."""
         for preconditioner, t in zip(self._all, before, strict=True):
             if preconditioner.t != t:
                 counted[preconditioner] = counted.get(preconditioner, 0) + preconditioner.t - t

@@ -43,18 +43,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Output:
-    """An output in a minibatch, with the target for a loss, or the supervision for the node's own objective.
+    """An output in a minibatch, with the target for a loss, or the supervision for the node's own objective."""
 
-    Attributes
-    ----------
-    name, indexes : as those of ``NnetIo``
-    frames : the order of the rows
-    target, supervision : one of them is None; both are None before the targets are given
-    """
-
+    # as in ``NnetIo``
     name: str
     indexes: np.ndarray
-    frames: Frames
+    frames: Frames    # the order of the rows
+    # one of them is None; both are None before the targets are given
     target: LossTarget | None = None
     supervision: GeneralMatrix | None = None
 
@@ -67,18 +62,12 @@ class _Minibatch:
 
 @dataclass(frozen=True)
 class _Forward:
-    """A minibatch between the forward and the backward pass.
-
-    Attributes
-    ----------
-    is_single : whether the features are of one sequence, without an axis of sequences
-    has_one_name : whether the outputs were requested by one name, not by a list of names
-    """
+    """A minibatch between the forward and the backward pass."""
 
     minibatch: _Minibatch
     computer: Computer
-    is_single: bool
-    has_one_name: bool
+    is_single: bool       # whether the features are of one sequence, without an axis of sequences
+    has_one_name: bool    # whether the outputs were requested by one name, not by a list of names
 
 
 class _ArrayTrainer(MinibatchTrainer[_Minibatch]):
@@ -213,8 +202,6 @@ class Trainer(Advising):
         self._rate = float(rate)
         for network in (self._trainer.nnet, self._trainer.delta):
             set_learning_rate(network, self._rate)
-
-    # -- steps -------------------------------------------------------------------------------------------------------
 
     def step(self, feats: Array, target: object, ivector: Array | None = None, *,
              num_frames: float | None = None) -> float:
@@ -370,8 +357,6 @@ class Trainer(Advising):
         check(array)
         check_finite(array.reshape(len(array), -1), f"the targets of '{name}'")
         return array.astype(np.int64 if array.dtype.kind in "iu" else np.float32, copy=False)
-
-    # -- the end, and going on ---------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays that a training changes: ``np.savez("state.npz", **trainer.state_dict())``.

@@ -26,9 +26,7 @@ logger = logging.getLogger(__name__)
 def normalized_weights(weights: Sequence[float] | None, count: int) -> list[float]:
     """Return ``weights`` scaled to a sum of 1, equal weights for None; warn if the sum is off by more than 1 %.
 
-    Raises
-    ------
-    UsageError : not one weight for each model, weights that are not finite or sum to 0
+    Raises UsageError for another number of weights than of models, or weights that are not finite or sum to 0.
     """
     if weights is None:
         return [1.0 / count] * count
@@ -47,14 +45,10 @@ def normalized_weights(weights: Sequence[float] | None, count: int) -> list[floa
 def average_nnets(nnets: Iterable[tuple[str, Nnet]], weights: Sequence[float]) -> Nnet:
     """Return the sum of ``weights[i]`` times network i, with statistics, and with the first network's learning rates.
 
-    Parameters
-    ----------
-    nnets : (name, network) pairs, read one at a time so that two networks are in memory at once
-    weights : a weight for each network
+    Raises Nnet3Error for networks of different structure.
 
-    Raises
-    ------
-    Nnet3Error : networks of different structure
+    ``nnets`` : (name, network) pairs, read one at a time so that two networks are in memory at once; ``weights`` : a
+    weight for each network.
     """
     result: Nnet | None = None
     first_name = ""
@@ -88,16 +82,13 @@ def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segm
     """Return, to first order, the change of the objective per frame due to each updatable component; log it.
 
     The straight line from ``old`` to ``new`` is divided into segments; derivatives are computed at the middle of each.
+    Raises UsageError without segments or examples, and Nnet3Error for networks of different structure, or examples
+    that do not fit them.
 
     Parameters
     ----------
     egs : merged examples; the objective is that of their output ``output``
     num_segments : the number of segments, 1 or more
-
-    Raises
-    ------
-    UsageError : no segments, or no examples
-    Nnet3Error : networks of different structure, or examples that do not fit them
     """
     from nnet3py.training.diagnostics import NnetDiagnostics  # slow to load
 

@@ -69,6 +69,9 @@ class ChainObjectiveComputation:
                 numerator_deriv: DeviceArray | None = None) -> ChainObjective:
         """Compute the objective of one output, and its derivative into ``deriv``.
 
+        Raises ShapeError if supervision and output have different numbers of frames or pdfs, and Nnet3Error if the
+        supervision is not normalized.
+
         Parameters
         ----------
         supervision : the supervision of all sequences of the minibatch
@@ -77,11 +80,6 @@ class ChainObjectiveComputation:
         numerator_deriv : device matrix (rows, pdfs) to set to the numerator's part of the derivative, or None
 
         A computation that fails gets Kaldi's -10 for each frame, a warning, and derivatives of 0.
-
-        Raises
-        ------
-        ShapeError : supervision and output have different numbers of frames or pdfs
-        Nnet3Error : the supervision is not normalized
         """
         ops, options = self.ops, self.options
         check_supervision(supervision, tuple(output.shape))
@@ -142,9 +140,7 @@ Graphs = Callable[[str], DenominatorGraph]    # of an output's name
 def one_graph(nnet: Nnet, den_fst: str) -> Graphs:
     """Return a function that returns the graph in the file ``den_fst`` for every output.
 
-    Raises
-    ------
-    Nnet3Error : the network has no node ``output``, or the file holds no graph with its pdfs
+    Raises Nnet3Error if the network has no node ``output``, or the file holds no graph with its pdfs.
     """
     num_pdfs = nnet.output_dim("output") if "output" in nnet.node_names else -1
     if num_pdfs < 0:
@@ -201,9 +197,7 @@ class ChainOutputs:
 
         ``computer`` must have run the forward pass. Yields the sums of each output, NAME-xent before NAME.
 
-        Raises
-        ------
-        Nnet3Error : a supervision does not fit its output, or is not normalized
+        Raises Nnet3Error if a supervision does not fit its output, or is not normalized.
         """
         for supervised in eg.outputs:
             with within(f"output '{supervised.name}'"):

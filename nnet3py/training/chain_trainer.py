@@ -18,12 +18,12 @@ from nnet3py.compiler.request import ComputationRequest
 from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import Nnet3Error
-from nnet3py.formats.general import check_finite, to_dense
+from nnet3py.formats.general import check_finite
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
 from nnet3py.runtime.computer import Computer, ComputerCache
 from nnet3py.training.chain_objective import LWF_POSTERIORS, ChainOutputs, Graphs, OutputSums
-from nnet3py.training.example_computation import HIDDEN, chain_request
+from nnet3py.training.example_computation import HIDDEN, chain_request, run_forward
 from nnet3py.training.objectives import per_frame
 from nnet3py.training.options import ChainOptions, TrainerOptions
 from nnet3py.training.trainer import MinibatchTrainer, NodeRows
@@ -101,20 +101,11 @@ class ChainDiagnostics:
         self.outputs: dict[str, OutputSums] = {}
 
     def compute(self, eg: NnetChainExample) -> None:
-        """Add one example.
-
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network
-        """
+        """Add one example. Raises Nnet3Error if it does not fit the network."""
         request = chain_request(self.nnet, eg, need_model_derivative=False,
                                 store_component_stats=self.options.store_component_stats,
                                 use_xent=bool(self.options.chain.xent_regularize))
-        computer = self._computers.next_example(request)
-        for io in eg.inputs:
-            if not io.name.startswith(HIDDEN):
-                computer.accept_input(io.name, to_dense(io.features))
-        computer.run()
+        computer = run_forward(self._computers, request, eg.inputs)
         for sums in self._chain.process(computer, eg, with_derivatives=False):
             before = self.outputs.get(sums.name, OutputSums(sums.name, 0.0, 0.0))
             self.outputs[sums.name] = OutputSums(sums.name, *(
@@ -157,10 +148,8 @@ class PosteriorAdder:
     def add(self, eg: NnetChainExample) -> NnetChainExample:
         """Return the example with the posteriors as a further input; its rows are sorted by sequence.
 
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network, has several outputs, or has posteriors already
-        NumericError : the network's output or the posteriors are not finite
+        Raises Nnet3Error if the example does not fit the network, has several outputs, or has posteriors already, and
+        NumericError if the network's output or the posteriors are not finite.
         """
         if len(eg.outputs) != 1:
             raise Nnet3Error(f"the example has {len(eg.outputs)} outputs, expected one")
@@ -170,12 +159,7 @@ class PosteriorAdder:
         output = eg.outputs[0]
         request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False,
                                 use_xent=False)
-        computer = self._computers.next_example(request)
-        for io in eg.inputs:
-            if not io.name.startswith(HIDDEN):
-                computer.accept_input(io.name, to_dense(io.features))
-        computer.run()
-        values = computer.output(output.name)
+        values = run_forward(self._computers, request, eg.inputs).output(output.name)
         check_finite(values, "the network's output")
         if self._denominator is not None:
             outputs, values = values, np.zeros_like(values)

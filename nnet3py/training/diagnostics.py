@@ -26,7 +26,7 @@ from nnet3py.network.whole_model import (
     zero_component_stats,
 )
 from nnet3py.runtime.computer import ComputerCache
-from nnet3py.training.example_computation import example_request
+from nnet3py.training.example_computation import example_request, run_forward
 from nnet3py.training.objectives import OutputObjectives
 from nnet3py.training.options import CombineOptions, DiagnosticOptions
 
@@ -42,21 +42,16 @@ _PLACE = kaldi_place("PrintTotalStats", "nnet-diagnostics.cc", 165)   # scripts 
 
 @dataclass
 class OutputDiagnostics:
-    """Totals of one output over all examples so far.
+    """Totals of one output over all examples so far."""
 
-    Attributes
-    ----------
-    objective_kind : "linear" or "quadratic", the objective of the output node
-    weight, objective : sums over frames
-    accuracy_weight, num_correct : weight of the frames with a target, and of those classified correctly
-    per_dim_accuracy : float64 (dim,), the accuracy for each class in the last example only, as in Kaldi; -1: no weight
-    """
-
-    objective_kind: str
+    objective_kind: str    # "linear" or "quadratic", the objective of the output node
+    # sums over frames
     weight: float = 0.0
     objective: float = 0.0
+    # weight of the frames with a target, and of those classified correctly
     accuracy_weight: float = 0.0
     num_correct: float = 0.0
+    # float64 (dim,), the accuracy for each class in the last example only, as in Kaldi; -1: no weight
     per_dim_accuracy: np.ndarray | None = None
 
 
@@ -83,31 +78,18 @@ class NnetDiagnostics:
         self.outputs: dict[str, OutputDiagnostics] = {}
 
     def compute(self, eg: NnetExample) -> None:
-        """Add one example.
-
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network
-        """
+        """Add one example. Raises Nnet3Error if it does not fit the network."""
         wants_gradient = self.gradient is not None
         request = example_request(self.nnet, eg, need_model_derivative=wants_gradient,
                                   store_component_stats=self.options.store_component_stats)
-        computer = self._computers.next_example(request)
-        supervised = []
-        for io in eg.io:
-            if self.nnet.is_input(self.nnet.node_index(io.name)):
-                computer.accept_input(io.name, to_dense(io.features))
-            else:
-                supervised.append(io)
-        computer.run()
-        for io in supervised:
+        computer, supervised = run_forward(self._computers, request, eg.io), {io.name for io in request.outputs}
+        for io in (io for io in eg.io if io.name in supervised):
             deriv = computer.input_view(io.name) if wants_gradient else None
             self._process_output(computer.ops, io, computer.output_view(io.name), deriv)
         if wants_gradient:
             computer.run()
 
-    def _process_output(self, ops: Ops, io: NnetIo, output: DeviceArray,
-                        deriv: DeviceArray | None) -> None:
+    def _process_output(self, ops: Ops, io: NnetIo, output: DeviceArray, deriv: DeviceArray | None) -> None:
         kind = self.nnet.descriptor_of(self.nnet.node_index(io.name)).objective
         totals = self.outputs.setdefault(io.name, OutputDiagnostics(kind))
         objective = self._objectives.queue(ops, io, output, deriv)()
@@ -203,6 +185,9 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
                   make_diagnostics: MakeDiagnostics | None = None) -> Combination:
     """Average the newest models, as many as give the best objective; recompute the average's batch-norm statistics.
 
+    Raises UsageError without models or examples, or for an option that makes no sense, and Nnet3Error for networks of
+    different structure, or examples that do not fit them.
+
     Parameters
     ----------
     nnets : (name, network) pairs, newest first, read one at a time; the first network is changed in place
@@ -210,11 +195,6 @@ def combine_nnets(nnets: Iterable[tuple[str, Nnet]], count: int, egs: Sequence[o
     egs : merged examples, all in memory
     options : see :class:`CombineOptions`
     make_diagnostics : maker of accumulators for other kinds of examples; None: the examples are frame-level
-
-    Raises
-    ------
-    UsageError : no models, no examples, or an option that makes no sense
-    Nnet3Error : networks of different structure, or examples that do not fit them
     """
     options = options or CombineOptions()
     options.check()

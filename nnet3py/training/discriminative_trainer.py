@@ -26,10 +26,9 @@ from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample, NnetDiscriminativeSupervision
 from nnet3py.egs.example import NnetIo
 from nnet3py.errors import within
-from nnet3py.formats.general import to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.runtime.computer import Computer, ComputerCache
-from nnet3py.training.example_computation import XENT, chain_request
+from nnet3py.training.example_computation import XENT, chain_request, run_forward
 from nnet3py.training.options import TrainerOptions
 from nnet3py.training.trainer import MinibatchTrainer, NodeRows
 
@@ -39,14 +38,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-
 class DiscriminativeOutputs:
     """Computation of the objectives of all outputs of discriminative examples.
 
-    Parameters
-    ----------
-    objective : the computation of the objective of one output
-    apply_deriv_weights : whether to multiply derivatives by the weights of the examples' frames
+    ``objective`` : the computation of the objective of one output; ``apply_deriv_weights`` : whether to multiply
+    derivatives by the weights of the examples' frames.
     """
 
     def __init__(self, objective: DiscriminativeObjective, apply_deriv_weights: bool = True) -> None:
@@ -216,10 +212,7 @@ class DiscriminativeDiagnostics:
         """Add one example; raise Nnet3Error if the example does not fit the network, or is damaged."""
         request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False,
                                 use_xent=bool(self.options.discriminative.xent_regularize))
-        computer = self._computers.next_example(request)
-        for io in eg.inputs:
-            computer.accept_input(io.name, to_dense(io.features))
-        computer.run()
+        computer = run_forward(self._computers, request, eg.inputs)
         for name, totals in self._outputs.process(computer, eg, with_derivatives=False):
             if name.endswith(XENT):
                 # Kaldi adds its running total of frames again with each minibatch: the average comes out far too small.

@@ -4,17 +4,19 @@ Kaldi: ``GetComputationRequest``, ``GetChainComputationRequest``, ``NnetComputer
 """
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from nnet3py.compiler.cache import CachingCompiler, CompilerOptions
 from nnet3py.compiler.request import ComputationRequest, IoSpecification
 from nnet3py.egs.chain_example import NnetChainExample
 from nnet3py.egs.discriminative_example import NnetDiscriminativeExample
-from nnet3py.egs.example import NnetExample
+from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.errors import Nnet3Error
 from nnet3py.formats.general import to_dense
 from nnet3py.network.nnet import Nnet
-from nnet3py.runtime.computer import ComputerCache
+from nnet3py.runtime.computer import Computer, ComputerCache
 
 HIDDEN = "__"        # prefix of the names of inputs that are not for the network
 XENT = "-xent"       # suffix of an output that is trained with cross-entropy beside the output of the plain name
@@ -24,9 +26,7 @@ def example_request(nnet: Nnet, eg: NnetExample, need_model_derivative: bool,
                     store_component_stats: bool) -> ComputationRequest:
     """Return the request with the inputs of an example, and with its supervised nodes as outputs.
 
-    Raises
-    ------
-    Nnet3Error : the example names a node that the network does not have, or lacks inputs or outputs
+    Raises Nnet3Error if the example names a node that the network does not have, or lacks inputs or outputs.
     """
     inputs, outputs = [], []
     for io in eg.io:
@@ -51,11 +51,8 @@ def chain_request(nnet: Nnet, eg: NnetChainExample | NnetDiscriminativeExample, 
     Kaldi: ``GetChainComputationRequest``, ``GetDiscriminativeComputationRequest``.
 
     With ``use_xent`` the output NAME-xent is computed in addition to each supervised output NAME. Inputs whose names
-    begin with ``__`` are left out.
-
-    Raises
-    ------
-    Nnet3Error : the example names a node that the network does not have, or lacks inputs
+    begin with ``__`` are left out. Raises Nnet3Error if the example names a node that the network does not have, or
+    lacks inputs.
     """
     inputs = [IoSpecification(io.name, io.indexes) for io in eg.inputs if not io.name.startswith(HIDDEN)]
     outputs = []
@@ -71,6 +68,16 @@ def chain_request(nnet: Nnet, eg: NnetChainExample | NnetDiscriminativeExample, 
     if not inputs:
         raise Nnet3Error("an example has no input for the network")
     return ComputationRequest(inputs, outputs, need_model_derivative, store_component_stats)
+
+
+def run_forward(computers: ComputerCache, request: ComputationRequest, inputs: Iterable[NnetIo]) -> Computer:
+    """Run the forward pass of a request, whose inputs are among those given; return the computer."""
+    computer, names = computers.next_example(request), {wanted.name for wanted in request.inputs}
+    for io in inputs:
+        if io.name in names:
+            computer.accept_input(io.name, to_dense(io.features))
+    computer.run()
+    return computer
 
 
 def _io_names(nnet: Nnet) -> list[str]:
@@ -96,21 +103,14 @@ class ExampleOutputs:
     def compute(self, eg: NnetExample | NnetDiscriminativeExample, output_name: str = "output") -> np.ndarray:
         """Return the output ``output_name``, float32 (rows, dim), with a row for each of its indexes in the example.
 
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network, or has no supervision of this output
+        Raises Nnet3Error if the example does not fit the network, or has no supervision of this output.
         """
         if isinstance(eg, NnetDiscriminativeExample):
-            request, inputs = chain_request(self.nnet, eg, False, False, use_xent=False), eg.inputs
+            request, given = chain_request(self.nnet, eg, False, False, use_xent=False), eg.inputs
         else:
-            request = example_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False)
-            inputs = [io for io in eg.io if self.nnet.is_input(self.nnet.node_index(io.name))]
+            request, given = example_request(self.nnet, eg, False, False), eg.io
         names = [io.name for io in request.outputs]
         if output_name not in names:
             raise Nnet3Error(f"the example does not supervise an output '{output_name}'; it has {', '.join(names)}",
                              "choose one with --output-name, where the command has it")
-        computer = self._computers.next_example(request)
-        for io in inputs:
-            computer.accept_input(io.name, to_dense(io.features))
-        computer.run()
-        return computer.output(output_name)
+        return run_forward(self._computers, request, given).output(output_name)

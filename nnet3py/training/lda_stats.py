@@ -17,15 +17,13 @@ from nnet3py.formats.lda_stats import LdaStats
 class LdaAccumulator:
     """Accumulator of LDA statistics of vectors, each with weights of classes, in double precision.
 
+    Raises UsageError for a negative threshold.
+
     Parameters
     ----------
     rand_prune : threshold of random pruning: a smaller weight becomes the threshold or 0, with the same expectation;
         0: no pruning
     seed : seed of the pruning
-
-    Raises
-    ------
-    UsageError : a negative threshold
     """
 
     def __init__(self, rand_prune: float = 0.0, seed: int = 0) -> None:
@@ -48,15 +46,11 @@ class LdaAccumulator:
     def add(self, vectors: np.ndarray, supervision: GeneralMatrix) -> None:
         """Add vectors with the classes that have weight in the same rows of the supervision.
 
-        Parameters
-        ----------
-        vectors : float32 (rows, dim)
-        supervision : weights of classes (rows, classes), dense, compressed or sparse
+        Raises ShapeError if numbers of vectors and rows differ, or classes or dimensions differ from those before, and
+        NumericError for NaN or infinity in vectors or supervision.
 
-        Raises
-        ------
-        ShapeError : numbers of vectors and rows differ, or classes or dimensions differ from those before
-        NumericError : NaN or infinity in vectors or supervision
+        ``vectors`` : float32 (rows, dim); ``supervision`` : weights of classes (rows, classes), dense, compressed or
+        sparse.
         """
         check_finite(vectors, "the network's output")
         check_finite(supervision, "the supervision")
@@ -85,12 +79,7 @@ class LdaAccumulator:
         self._second += x.T @ (row_weights[:, None] * x)
 
     def stats(self) -> LdaStats:
-        """Return the statistics so far.
-
-        Raises
-        ------
-        NumericError : nothing with a weight was added
-        """
+        """Return the statistics so far. Raises NumericError if nothing with a weight was added."""
         if self.count == 0.0:
             raise NumericError("Accumulated no stats.", "the examples have no supervision of weight other than 0")
         used = self._counts != 0.0
@@ -121,9 +110,7 @@ def _elements(supervision: GeneralMatrix) -> tuple[np.ndarray, np.ndarray, np.nd
 def frame_example(eg: NnetChainExample) -> NnetExample:
     """Return the chain example as a frame-level one: the supervision becomes weights of pdfs, sparse (frames, pdfs).
 
-    Raises
-    ------
-    Nnet3Error : a merged example, one with other outputs than ``output``, or an error of :func:`pdf_weights`
+    Raises Nnet3Error for a merged example, one with other outputs than ``output``, or an error of :func:`pdf_weights`.
     """
     names = [output.name for output in eg.outputs]
     if names != ["output"]:
@@ -140,12 +127,8 @@ def pdf_weights(supervision: Supervision) -> SparseMatrix:
     """Return the weight of each pdf in each frame, float32 sparse (frames, pdfs).
 
     The weights are the posteriors of the FST's paths if all pdfs are equally likely; of a supervision without times, 1
-    for the pdfs of its alignment.
-
-    Raises
-    ------
-    Nnet3Error : a supervision without times and without an alignment, or an FST that is not normalized
-    ShapeError : an alignment with pdfs that the supervision does not have
+    for the pdfs of its alignment. Raises Nnet3Error for a supervision without times and without an alignment, or an FST
+    that is not normalized, and ShapeError for an alignment with pdfs that the supervision does not have.
     """
     num_frames, num_pdfs = supervision.frames_per_sequence, supervision.label_dim
     if not supervision.is_end_to_end:

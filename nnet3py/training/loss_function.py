@@ -97,8 +97,6 @@ class Loss:
             check_finite(derivative.reshape(-1, derivative.shape[-1]), f"the derivative of {what}")
         return value, derivative
 
-    # -- functions of arrays -----------------------------------------------------------------------------------------
-
     def _of_arrays(self, output: np.ndarray, target: Any, what: str,
                    with_derivative: bool) -> tuple[float, np.ndarray | None]:
         shape = output.shape
@@ -122,8 +120,6 @@ class Loss:
             raise ShapeError(f"{what} returned a derivative of shape {derivative.shape}, expected the output's shape "
                              f"{shape}")
         return value, derivative
-
-    # -- functions of tensors ----------------------------------------------------------------------------------------
 
     def _of_tensors(self, output: np.ndarray, target: Any, what: str,
                     with_derivative: bool) -> tuple[float, np.ndarray | None]:

@@ -22,17 +22,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class MaxChangeStats:
-    """Counts of how often the limits on changes were active.
+    """Counts of how often the limits on changes were active."""
 
-    Attributes
-    ----------
-    num_minibatches : minibatches counted
-    num_global : minibatches in which the global limit was active
-    num_per_component : the same for the limit of each component, by name
-    """
-
-    num_minibatches: int = 0
-    num_global: int = 0
+    num_minibatches: int = 0    # minibatches counted
+    num_global: int = 0         # minibatches in which the global limit was active
+    # the same for the limit of each component, by name
     num_per_component: dict[str, int] = field(default_factory=dict)
 
     def lines(self, component_names: list[str]) -> list[str]:

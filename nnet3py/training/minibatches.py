@@ -90,11 +90,8 @@ class ExampleMinibatches:
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
         """Yield the minibatches of one pass, in an order that depends on ``seed``.
 
-        Examples at the end of a pass that are too few for a minibatch of ``minibatch_size`` are not used in it.
-
-        Raises
-        ------
-        Nnet3Error : there are too few examples for a single minibatch
+        Examples at the end of a pass that are too few for a minibatch of ``minibatch_size`` are not used in it. Raises
+        Nnet3Error if there are too few examples for a single minibatch.
         """
         if any(is_minibatch(example) for example in self._examples):
             yield from shuffle(self._examples, seed)
@@ -128,17 +125,15 @@ def example_maker(nnet: Nnet, options: MinibatchOptions, num_classes: int | None
 class TableMinibatches(ExampleMinibatches):
     """Source of minibatches from two tables; the examples of all utterances are in memory, and shuffled in each pass.
 
+    Raises Nnet3Error if no utterance could be used, and ShapeError for features or targets of another dimension than
+    the network's, or a class that it does not have.
+
     Parameters
     ----------
     nnet : the network, which determines the context and the number of classes
     feats : rspecifier of features
     targets : rspecifier of integer vectors, one class for each frame, or of matrices
     options : see :class:`MinibatchOptions`
-
-    Raises
-    ------
-    Nnet3Error : no utterance could be used
-    ShapeError : features or targets of another dimension than the network's, or a class that it does not have
     """
 
     def __init__(self, nnet: Nnet, feats: str, targets: str, options: MinibatchOptions) -> None:

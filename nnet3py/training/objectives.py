@@ -61,6 +61,8 @@ def queue_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: Dev
                     deriv: DeviceArray | None) -> Callable[[], Objective]:
     """Queue the computation of the objective of one output, and of its derivative into ``deriv``.
 
+    Raises NumericError for NaN or infinity in the supervision.
+
     Parameters
     ----------
     ops : the device's operations
@@ -72,10 +74,6 @@ def queue_objective(ops: Ops, kind: str, supervision: GeneralMatrix, output: Dev
     Returns
     -------
     A function that waits for the device and returns the objective; to be called once.
-
-    Raises
-    ------
-    NumericError : NaN or infinity in the supervision
     """
     if isinstance(supervision, SparseMatrix) and kind == "linear":
         check_finite(supervision, "the supervision")
@@ -108,16 +106,12 @@ LossLike: TypeAlias = "Loss | LossFunction"
 
 @dataclass(frozen=True)
 class Frames:
-    """Order of an output's rows: the sequence and frame of each.
+    """Order of an output's rows: the sequence and frame of each."""
 
-    Attributes
-    ----------
-    num_sequences, num_frames : the number of sequences, and of frames of each, which is the same for all
-    order : numbers of the rows in order of sequence, then frame, int (rows,); None: they are in this order already
-    """
-
+    # the number of sequences, and of frames of each, which is the same for all
     num_sequences: int
     num_frames: int
+    # numbers of the rows in order of sequence, then frame, int (rows,); None: they are in this order already
     order: np.ndarray | None = None
 
     @classmethod
@@ -152,19 +146,14 @@ class Frames:
 
 @dataclass(frozen=True)
 class LossTarget:
-    """The target of a loss, with a weight for each row.
+    """The target of a loss, with a weight for each row."""
 
-    Attributes
-    ----------
-    frames : the order of the output's rows
-    target : int64 (sequences, frames), float32 (sequences, frames, width), or any other object that the loss accepts
-    weights : factors of the rows of the derivative, float32 (rows,), 0: the frame does not count; None: 1 for all
-    num_frames : the number of frames over which the loss is a mean; None: the frames that count
-    """
-
-    frames: Frames
+    frames: Frames    # the order of the output's rows
+    # int64 (sequences, frames), float32 (sequences, frames, width), or any other object that the loss accepts
     target: Any
+    # factors of the rows of the derivative, float32 (rows,), 0: the frame does not count; None: 1 for all
     weights: np.ndarray | None = None
+    # the number of frames over which the loss is a mean; None: the frames that count
     num_frames: float | None = None
 
     @classmethod
@@ -179,14 +168,12 @@ class LossTarget:
 class OutputObjectives:
     """The objectives of a network's outputs.
 
+    Raises UsageError for a loss that cannot be called, or for an output that the network does not have.
+
     Parameters
     ----------
     nnet : the network, whose output nodes have objectives ("linear" or "quadratic")
     loss : a loss in place of the objectives of all outputs, or a dict of losses by the names of outputs; None: no loss
-
-    Raises
-    ------
-    UsageError : a loss that cannot be called, or for an output that the network does not have
     """
 
     def __init__(self, nnet: Nnet, loss: LossLike | Mapping[str, LossLike] | None = None) -> None:

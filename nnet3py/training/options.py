@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypedDict
 
 from nnet3py.compiler.optimize_options import CompilerOptions, OptimizeOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 
-@dataclass
+@options_class
 class TrainerOptions:
     """Options of training, as for ``nnet3-train``; names and defaults are Kaldi's.
 
@@ -79,7 +79,7 @@ class TrainerSettings(TypedDict, total=False):
     device: str
 
 
-@dataclass
+@options_class
 class ChainOptions:
     """Options of the LF-MMI objective. Kaldi: ``ChainTrainingOptions``."""
 
@@ -110,7 +110,7 @@ class ChainOptions:
             raise UsageError(f"--numerator-graph-threads={self.numerator_graph_threads} must be 0 (all cores) or more")
 
 
-@dataclass
+@options_class
 class DiagnosticOptions:
     """Options of computing objective and accuracy, as for ``nnet3-compute-prob``.
 
@@ -132,7 +132,7 @@ class DiagnosticOptions:
     device: str = "cpu"
 
 
-@dataclass
+@options_class
 class CombineOptions:
     """Options of averaging models, as for ``nnet3-combine``.
 
@@ -157,7 +157,7 @@ class CombineOptions:
             raise UsageError(f"--max-objective-evaluations={self.max_objective_evaluations} must be 1 or more")
 
 
-@dataclass
+@options_class
 class MinibatchOptions:
     """Options of making minibatches from utterances in memory.
 
@@ -177,7 +177,7 @@ class MinibatchOptions:
     dense_targets: bool = opt("dense-targets", False, "--targets are matrices, one row per frame")
 
 
-@dataclass
+@options_class
 class TransitionOptions:
     """Options of estimating transition probabilities, as for ``nnet3-am-train-transitions``."""
 

@@ -99,6 +99,8 @@ Targets: TypeAlias = np.ndarray | Sequence[float] | Sequence[Sequence[float]] | 
 def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targets") -> Posterior | np.ndarray:
     """Convert targets of an output to posteriors, or to a matrix if they are dense.
 
+    Raises ShapeError for another shape, or a class that the output does not have, and NumericError for NaN or infinity.
+
     Parameters
     ----------
     targets : the class of each row, int (rows,), -1 for a row that does not count; or float (rows, dim); or a sparse
@@ -109,11 +111,6 @@ def as_targets(targets: Targets, num_rows: int, dim: int, where: str = "the targ
     Returns
     -------
     Posterior of ``num_rows`` frames, or float32 (num_rows, dim)
-
-    Raises
-    ------
-    ShapeError : another shape, or a class that the output does not have
-    NumericError : NaN or infinity
     """
     if isinstance(targets, SparseMatrix | SparseOfScipy):
         matrix = targets if isinstance(targets, SparseMatrix) else _from_scipy(targets)
@@ -199,11 +196,8 @@ def check_class_output(nnet: Nnet, name: str = "output") -> None:
     """Raise UsageError for an output that cannot be trained on classes.
 
     The objective would grow without limit if it is ``linear`` and the output is not log-probabilities. Outputs of
-    components that users have defined are accepted.
-
-    Raises
-    ------
-    UsageError : the objective is ``linear`` and the output is not log-probabilities
+    components that users have defined are accepted. Raises UsageError if the objective is ``linear`` and the output is
+    not log-probabilities.
     """
     output = nnet.node_index(name)
     if nnet.descriptor_of(output).objective != "linear":

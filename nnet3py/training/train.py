@@ -296,7 +296,6 @@ class _Validator:
                 sum(output.num_correct for output in outputs) / counted if counted else math.nan)
 
 
-
 def _check(num_epochs: int, minibatch_size: int, learning_rate: float | None, final_learning_rate: float | None,
            patience: int, validation: TrainingData | None) -> None:
     rules = ((num_epochs >= 1, "num_epochs", num_epochs, "1 or more"),

@@ -69,24 +69,14 @@ Eg = TypeVar("Eg")      # the kind of example
 
 @dataclass(frozen=True)
 class _Step:
-    """Settings of one forward-backward pass and the update that follows it.
+    """Settings of one forward-backward pass and the update that follows it."""
 
-    Attributes
-    ----------
-    suffix : text appended to outputs' names in the log of objectives
-    max_change_scale : factor of all limits on the change
-    scale : factor of the change when it is added to the model
-    l2_scale : factor of l2 regularization; 0: none in this step
-    orthonormal : whether the orthonormal constraint is applied after the change
-    scales_batchnorm : whether statistics of batch normalization are scaled
-    """
-
-    suffix: str
-    max_change_scale: float
-    scale: float
-    l2_scale: float
-    orthonormal: bool
-    scales_batchnorm: bool
+    suffix: str                # text appended to outputs' names in the log of objectives
+    max_change_scale: float    # factor of all limits on the change
+    scale: float               # factor of the change when it is added to the model
+    l2_scale: float            # factor of l2 regularization; 0: none in this step
+    orthonormal: bool          # whether the orthonormal constraint is applied after the change
+    scales_batchnorm: bool     # whether statistics of batch normalization are scaled
 
 
 class MinibatchTrainer(ABC, Generic[Eg]):
@@ -151,10 +141,8 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     def train(self, eg: Eg) -> None:
         """Train on one minibatch.
 
-        Raises
-        ------
-        Nnet3Error : the example does not fit the network
-        NumericError : the example holds NaN or infinity
+        Raises Nnet3Error if the example does not fit the network, and NumericError if the example holds NaN or
+        infinity.
         """
         with BlasAlone():
             self._train(eg)
@@ -163,9 +151,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     def synchronize(self) -> None:
         """Copy parameters and statistics from the device to ``nnet`` and ``delta``, and log results not logged yet.
 
-        Raises
-        ------
-        NumericError : natural gradient was given NaN or infinity; ``nnet`` and ``delta`` are unchanged
+        Raises NumericError if natural gradient was given NaN or infinity; ``nnet`` and ``delta`` are unchanged.
         """
         self._trained.run_reports()
         for store in (self._trained, self._change):
@@ -196,9 +182,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     def restore(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from the :meth:`state` of a trainer whose network had the same structure.
 
-        Raises
-        ------
-        Nnet3Error, ShapeError : ``state`` is that of another network, or no state; nothing is changed
+        Raises Nnet3Error or ShapeError if ``state`` is that of another network, or no state; nothing is changed.
         """
         self.synchronize()
         numbers = {f"training.{name}": np.zeros((), np.int64) for name in ("num_minibatches", "seed")}
@@ -215,8 +199,6 @@ class MinibatchTrainer(ABC, Generic[Eg]):
     def _changing_arrays(self) -> dict[str, np.ndarray]:
         return {**dict(network_arrays("nnet", self.nnet, with_statistics=True)),
                 **dict(network_arrays("momentum", self.delta, with_statistics=False))}
-
-    # -- the parts of a step ---------------------------------------------------------------------------------------
 
     def _train(self, eg: Eg) -> None:
         """Run the step for a minibatch, or both steps of backstitch."""
@@ -362,9 +344,7 @@ class NnetTrainer(MinibatchTrainer[NnetExample]):
 def num_sequences(nodes: Iterable[NodeRows]) -> int:
     """Return the number of sequences in a merged example: 1 + the n of each node's last index.
 
-    Raises
-    ------
-    Nnet3Error : the inputs and outputs of the example hold different numbers of sequences
+    Raises Nnet3Error if the inputs and outputs of the example hold different numbers of sequences.
     """
     counts = {node.name: int(node.indexes[-1, 0]) + 1 for node in nodes if len(node.indexes)}
     if len(set(counts.values())) > 1:

@@ -58,10 +58,7 @@ def estimates(ops: Ops, nnet: Nnet) -> State:
 def restore_arrays(arrays: Mapping[str, np.ndarray], state: Mapping[str, Any]) -> None:
     """Copy the arrays of ``state`` with the names of ``arrays`` into these, after checking that all are there.
 
-    Raises
-    ------
-    Nnet3Error : the state lacks an array
-    ShapeError : an array of the state has another shape
+    Raises Nnet3Error if the state lacks an array, and ShapeError if an array of the state has another shape.
     """
     values = {}
     for name, array in arrays.items():

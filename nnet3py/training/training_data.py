@@ -47,6 +47,8 @@ from nnet3py.training.targets import (
 class ArrayInputs:
     """Maker of a network's inputs from arrays of sequences.
 
+    Raises UsageError for a factor below 1, and Nnet3Error for a network with other inputs.
+
     Parameters
     ----------
     nnet : the network, with an ``input`` and perhaps an ``ivector``
@@ -54,11 +56,6 @@ class ArrayInputs:
     frame_subsampling_factor : frames of input for each row of output
     padding : whether to pad sequences by copies of the first and the last frame for the network's context, as
         ``nnet3py.compute`` does; False: the arrays contain the context, so that there are fewer rows of output
-
-    Raises
-    ------
-    UsageError : a factor below 1
-    Nnet3Error : a network with other inputs
     """
 
     def __init__(self, nnet: Nnet, outputs: Sequence[str] = ("output",), frame_subsampling_factor: int = 1,
@@ -78,6 +75,8 @@ class ArrayInputs:
     def inputs(self, feats: Any, ivector: Any = None) -> tuple[list[NnetIo], Frames, np.ndarray]:
         """Return the inputs of a minibatch, and the output rows that can be computed from them.
 
+        Raises ShapeError for arrays whose shapes do not fit the network.
+
         Parameters
         ----------
         feats : float (sequences, frames, dim), or (frames, dim) of one sequence
@@ -87,10 +86,6 @@ class ArrayInputs:
         Returns
         -------
         The inputs; the order of the output's rows; the indexes of these rows, int32 (rows, 3)
-
-        Raises
-        ------
-        ShapeError : arrays whose shapes do not fit the network
         """
         feats = np.asarray(as_array(feats))
         if feats.ndim == 2:
@@ -151,6 +146,8 @@ def supervision_of(nnet: Nnet, output: str, target: np.ndarray, has_loss: bool) 
 class LoaderMinibatches:
     """Source of minibatches from a PyTorch ``DataLoader``, or another repeatable iterable of tensors or arrays.
 
+    Raises Nnet3Error for a network with other inputs than ``input`` and ``ivector``.
+
     Parameters
     ----------
     nnet : the network
@@ -158,10 +155,6 @@ class LoaderMinibatches:
         (sequences, frames) for classes or numbers (sequences, frames, width). Without the axis of frames, sequences of
         one frame. Features are padded by copies of the first and the last frame for the network's context
     has_loss : as for :func:`training_data`
-
-    Raises
-    ------
-    Nnet3Error : a network with other inputs than ``input`` and ``ivector``
     """
 
     def __init__(self, nnet: Nnet, batches: Iterable[Any], has_loss: bool) -> None:
@@ -431,10 +424,7 @@ class ArchiveMinibatches:
 
     Examples that are minibatches already are used as they are.
 
-    Parameters
-    ----------
-    rspecifier : rspecifier of the examples
-    minibatch_size : rules for the number of examples in a minibatch
+    ``rspecifier`` : rspecifier of the examples; ``minibatch_size`` : rules for the number of examples in a minibatch.
     """
 
     def __init__(self, rspecifier: str, minibatch_size: str) -> None:

@@ -34,14 +34,9 @@ class Improvement(NamedTuple):
 def count_transitions(model: TransitionModel, alignment: np.ndarray, counts: np.ndarray) -> None:
     """Add the transitions of an alignment to ``counts``, in place.
 
-    Parameters
-    ----------
-    alignment : int32 (frames,), transition-ids
-    counts : float64 (transition-ids + 1,)
+    Raises Nnet3Error for a transition-id that the model does not have.
 
-    Raises
-    ------
-    Nnet3Error : a transition-id that the model does not have
+    ``alignment`` : int32 (frames,), transition-ids; ``counts`` : float64 (transition-ids + 1,).
     """
     if len(alignment) and not 1 <= alignment.min() <= alignment.max() <= model.num_transition_ids:
         worst = alignment.max() if alignment.min() >= 1 else alignment.min()
@@ -55,11 +50,8 @@ def train_transitions(model: TransitionModel, counts: np.ndarray,
     """Estimate the transition probabilities of ``model`` from counts, in place.
 
     States with a single transition, and states seen too rarely, keep their probabilities. Probabilities are floored
-    after the last normalization, so that their sum for a state may be a little more than 1.
-
-    Parameters
-    ----------
-    counts : float64 (transition-ids + 1,), how often each transition was taken; element 0 is not used
+    after the last normalization, so that their sum for a state may be a little more than 1. ``counts`` : float64
+    (transition-ids + 1,), how often each transition was taken; element 0 is not used.
 
     Raises
     ------
@@ -100,10 +92,7 @@ def train_transitions(model: TransitionModel, counts: np.ndarray,
 def priors_of_counts(model: TransitionModel, counts: np.ndarray, floor: float) -> np.ndarray:
     """Return the fraction of counted transitions of each pdf, at least about ``floor``: float32 (pdfs,), with sum 1.
 
-    Raises
-    ------
-    UsageError : a floor that is not a probability
-    NumericError : nothing was counted
+    Raises UsageError for a floor that is not a probability, and NumericError if nothing was counted.
     """
     if not 0.0 < floor < 1.0:
         raise UsageError(f"--prior-floor={floor:g} must be between 0 and 1")

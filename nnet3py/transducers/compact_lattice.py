@@ -4,22 +4,19 @@ Kaldi: ``CompactLattice``. Files are read and written in ``lattice.py``.
 """
 from __future__ import annotations
 
-import dataclasses
 import re
-import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from nnet3py.engine.loop import Loop
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import Fst, Header, binary_header
 from nnet3py.transducers.fst_operations import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
-from nnet3py.transducers.state_graphs import Selection, is_top_sorted, ranges, sources_of, starts_by, starts_of
+from nnet3py.transducers.state_graphs import LightLoop, Selection, StateGraph, ranges, starts_by, starts_of
 
-_MOST_WORDS = 50_000           # which take plain Python 20 ms
 _MORE, _DONE = 0, 1                # return values of _walk; 2: damaged
 _LEAST_ASKED = 1 << 14             # bytes; how much of a lattice is looked at first
 _WORD = 4                          # bytes; everything in binary FSTs is one or two words long
@@ -27,20 +24,11 @@ _ARC_TYPE = re.compile(r"compactlattice([48])4")
 ARC_TYPE = "compactlattice44"
 
 
-class ReadingLoop(Loop):
-    """A loop over bytes of files that runs in plain Python for small amounts, since compiled code takes time to load.
-    """
+class ReadingLoop(LightLoop):
+    """A loop over bytes of files, which it takes as 4-byte words."""
 
-    words_read = 0             # by this process without compiled loops
-
-    def __call__(self, words: bytes, *args: Any) -> int:
-        if "llvmlite" not in sys.modules and ReadingLoop.words_read < _MOST_WORDS:
-            ReadingLoop.words_read += len(words) // _WORD
-            from nnet3py.transducers import lattice_loops
-
-            whole = memoryview(words)[:len(words) // _WORD * _WORD].cast("i")
-            return int(getattr(lattice_loops, self.name)(whole, *args))
-        return int(super().__call__(words, *args))
+    def plain(self, function: Callable[..., Any], *args: Any) -> Any:
+        return function(memoryview(args[0])[:len(args[0]) // _WORD * _WORD].cast("i"), *args[1:])
 
 
 _walk = ReadingLoop("nnet3py.transducers.lattice_loops", "walk", "i4* i8 i8 i8 i8 i8[]")
@@ -50,7 +38,7 @@ fill_plain = ReadingLoop("nnet3py.transducers.lattice_loops", "fill_plain", "i4*
 
 
 @dataclass(frozen=True, eq=False)
-class CompactLattice:
+class CompactLattice(StateGraph):
     """A compact lattice.
 
     Attributes
@@ -114,21 +102,6 @@ class CompactLattice:
         return f"<CompactLattice: {self.num_states} states, {self.num_arcs} arcs>"
 
     @property
-    def num_states(self) -> int:
-        """The number of states; they are numbered from 0."""
-        return len(self.final_weights)
-
-    @property
-    def num_arcs(self) -> int:
-        """The number of arcs of all states."""
-        return len(self.next_states)
-
-    @property
-    def sources(self) -> np.ndarray:
-        """The state that each arc leaves, int32 (arcs,)."""
-        return sources_of(self.arc_starts)
-
-    @property
     def lengths(self) -> np.ndarray:
         """The number of transition-ids of each arc, int64 (arcs,)."""
         return np.diff(self.string_starts)
@@ -137,11 +110,6 @@ class CompactLattice:
     def final_lengths(self) -> np.ndarray:
         """The number of transition-ids of each final weight, int64 (states,)."""
         return np.diff(self.final_string_starts)
-
-    @property
-    def is_final(self) -> np.ndarray:
-        """Finality of each state, bool (states,)."""
-        return np.logical_not(np.isposinf(self.final_weights).all(axis=1))
 
     def string(self, arc: int) -> np.ndarray:
         """Return the transition-ids of an arc, int32 (frames,)."""
@@ -167,23 +135,11 @@ class CompactLattice:
                               chosen.numbers[self.next_states[arcs]], self.weights[arcs], string_starts, ids,
                               self.final_weights[chosen.states], final_string_starts, final_ids)
 
-    def equals(self, other: CompactLattice) -> bool:
-        """Return whether two lattices have the same states, arcs, weights and strings, in the same order."""
-        return self.start == other.start and all(
-            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
-            for name in (field.name for field in dataclasses.fields(self)) if name != "start")
-
 
 def taken(starts: np.ndarray, ids: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Select strings of transition-ids by number: string i of the input is ``ids[starts[i]:starts[i + 1]]``.
+    """Return the strings with the numbers ``order``: where each begins, int64 (chosen + 1,), and their transition-ids.
 
-    Parameters
-    ----------
-    order : int (chosen,), numbers of the strings, in the order of the result
-
-    Returns
-    -------
-    Starts, int64 (chosen + 1,), and transition-ids of the chosen strings.
+    String i of the input is ``ids[starts[i]:starts[i + 1]]``.
     """
     counts = np.diff(starts)[order]
     return starts_of(counts), ids[ranges(starts[:-1][order], counts)]
@@ -202,20 +158,10 @@ def checked(reader: TokenReader, lattice: CompactLattice) -> CompactLattice:
 
 def read_state_words(reader: TokenReader, num_states: int, weight_words: int, has_strings: bool) -> tuple[
         bytes, list[int]]:
-    """Read the bytes of all states of a binary FST.
+    """Read the bytes of all states of a binary FST; FormatError for damaged counts, or the end of the file.
 
-    Parameters
-    ----------
-    weight_words : int, 4-byte words of a weight
-    has_strings : bool, transition-ids follow each weight
-
-    Returns
-    -------
-    The bytes; list of the numbers of arcs, of transition-ids of arcs, and of transition-ids of final weights.
-
-    Raises
-    ------
-    FormatError : damaged counts, or the end of the file
+    A weight has ``weight_words`` 4-byte words; transition-ids follow it if ``has_strings``. Return the bytes; and a
+    list of the numbers of arcs, of transition-ids of arcs, and of transition-ids of final weights.
     """
     reader.check_count(num_states, _WORD * (weight_words + 2 + has_strings), "states of an FST")
     place = np.zeros(6, dtype=np.int64)
@@ -238,10 +184,9 @@ def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) 
         np.ndarray, np.ndarray, np.ndarray]:
     """Parse the bytes of a binary FST without strings, which :func:`read_state_words` returns.
 
-    Returns
-    -------
-    int32 (states, weight_words), the bytes of final weights as integers; int64 (states + 1,), where the arcs of each
-    state begin; int32 (arcs, weight_words + 3), the fields of each arc: input label, output label, weight, next state.
+    Return int32 (states, weight_words), the bytes of final weights as integers; int64 (states + 1,), where the arcs of
+    each state begin; int32 (arcs, weight_words + 3), the fields of each arc: input label, output label, weight, next
+    state.
     """
     finals = np.empty((num_states, weight_words), dtype=np.int32)
     arc_starts = np.zeros(num_states + 1, dtype=np.int64)
@@ -305,6 +250,6 @@ def write_binary_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
 def lattice_properties(lattice: CompactLattice | Fst) -> int:
     """Return those of OpenFst's property bits that are quickly found: acyclic, for a lattice in topological order."""
     bits = EXPANDED | MUTABLE
-    if is_top_sorted(lattice.arc_starts, lattice.next_states):
+    if lattice.is_top_sorted:
         bits |= 1 << TOP_SORTED | 1 << CYCLIC + 1 | 1 << INITIAL_CYCLIC + 1
     return bits

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from nnet3py.cached_property import cached_property
 from nnet3py.engine.loop import Loop
 from nnet3py.io.tokens import TokenReader
-from nnet3py.transducers.state_graphs import Selection, sources_of, starts_by
+from nnet3py.transducers.state_graphs import Selection, StateGraph, starts_by
 
 NO_STATE = -1                  # the start of an FST without states
 NO_WEIGHT = np.float32(np.inf)  # the final weight of a state that is not final; an infinite cost
@@ -41,26 +41,17 @@ ARC_TYPES = {"standard": ArcType("<f4"), "log": ArcType("<f4"), "lattice4": ArcT
 
 
 class Stored(NamedTuple):
-    """Contents of a binary FST file besides states and arcs.
+    """Contents of a binary FST file besides states and arcs."""
 
-    Attributes
-    ----------
-    kind : str, OpenFst's FST type, such as ``vector``
-    properties : int, OpenFst's bits
-    num_arcs : int, as the header says; 0 in vector FSTs
-    flags : int, OpenFst's bits that tell which symbol tables there are
-    symbols : bytes of the symbol tables
-    """
-
-    kind: str
-    properties: int
-    num_arcs: int
-    flags: int = 0
-    symbols: bytes = b""
+    kind: str             # OpenFst's FST type, such as ``vector``
+    properties: int       # OpenFst's bits
+    num_arcs: int         # as the header says; 0 in vector FSTs
+    flags: int = 0        # OpenFst's bits that tell which symbol tables there are
+    symbols: bytes = b""  # bytes of the symbol tables
 
 
 @dataclass(frozen=True, eq=False)
-class Fst:
+class Fst(StateGraph):
     """A transducer; an acceptor has the same labels on both sides. Weights are costs in nats.
 
     Attributes
@@ -102,30 +93,9 @@ class Fst:
         return f"<Fst: {self.num_states} states, {self.num_arcs} arcs, {self.arc_type}>"
 
     @property
-    def num_states(self) -> int:
-        """The number of states; they are numbered from 0."""
-        return len(self.final_weights)
-
-    @property
-    def num_arcs(self) -> int:
-        """The number of arcs of all states."""
-        return len(self.next_states)
-
-    @property
-    def sources(self) -> np.ndarray:
-        """The state that each arc leaves, int32 (arcs,)."""
-        return sources_of(self.arc_starts)
-
-    @property
     def is_acceptor(self) -> bool:
         """True if input and output labels are the same."""
         return bool(np.array_equal(self.input_labels, self.output_labels))
-
-    @property
-    def is_final(self) -> np.ndarray:
-        """Finality of each state, bool (states,)."""
-        infinite = self.final_weights == NO_WEIGHT
-        return ~(infinite.all(axis=1) if infinite.ndim == 2 else infinite)
 
     def selected(self, states: np.ndarray, keep: np.ndarray | None = None) -> Fst:
         """Return the FST of some states, renumbered in the given order, with the arcs between them.
@@ -141,12 +111,6 @@ class Fst:
                        arc_starts=chosen.arc_starts, input_labels=self.input_labels[arcs],
                        output_labels=self.output_labels[arcs], weights=self.weights[arcs],
                        next_states=chosen.numbers[self.next_states[arcs]], stored=None)
-
-    def equals(self, other: Fst) -> bool:
-        """Return whether two FSTs have the same states, arcs and weights, in the same order."""
-        return self.start == other.start and self.arc_type == other.arc_type and all(
-            np.array_equal(getattr(self, name), getattr(other, name), equal_nan=name.endswith("weights"))
-            for name in ("final_weights", "arc_starts", "input_labels", "output_labels", "weights", "next_states"))
 
 
 def check_fst(fst: Fst) -> str | None:
@@ -316,9 +280,7 @@ def _address(array: np.ndarray) -> int:
 class SymbolBytes:
     """A symbol table in a file's bytes, whose symbols are decoded only when they are looked up.
 
-    Attributes
-    ----------
-    keys : int64 (symbols,), number of each symbol, in the table's order
+    ``keys`` (int64 (symbols,)) has the number of each symbol, in the table's order.
     """
 
     def __init__(self, data: Any, at: int = 0) -> None:

@@ -76,10 +76,8 @@ def form_of(kind: str) -> Form:
 def fst_of_elements(reader: TokenReader, header: Header, starts: np.ndarray, elements: np.ndarray) -> Fst:
     """Return the FST that the elements of a ``compact…`` file describe; FormatError if they contradict the header.
 
-    Parameters
-    ----------
-    starts : int64 (states + 1,), where the elements of each state begin
-    elements : structured array with the fields of the form
+    The elements, a structured array with the fields of the form, of state s begin at ``starts[s]``, int64 (states +
+    1,).
     """
     names = elements.dtype.names or ()
     labels = elements["label"].astype(np.int32)
@@ -267,16 +265,12 @@ def write_binary_fst(writer: TokenWriter, fst: Fst, kind: str | None = None) -> 
     """Write an FST in OpenFst's binary form.
 
     If the FST was read from a file of the same type, the properties in that file's header are written again; otherwise
-    they are computed.
+    they are computed. Raises FormatError for an FST that cannot be stored in this type.
 
     Parameters
     ----------
     kind : str, one of ``KINDS`` that is not a look-ahead type; None for the type of the file that the FST was read
         from, or ``vector``
-
-    Raises
-    ------
-    FormatError : an FST that cannot be stored in this type
     """
     kind = kind or (fst.stored.kind if fst.stored else "vector")
     problem = check_fst(fst) or (why_not(fst, kind) if kind in COMPACT_KINDS else None)

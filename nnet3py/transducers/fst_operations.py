@@ -5,15 +5,13 @@ OpenFst: ``ComputeProperties``, ``TopSort``, ``Concat``, ``RmEpsilon``. Kaldi: `
 """
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from nnet3py.errors import Nnet3Error
-from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst
-from nnet3py.transducers.state_graphs import starts_by, useful_states
+from nnet3py.transducers.fst import NO_WEIGHT, Fst
+from nnet3py.transducers.state_graphs import after_successors, reachable, starts_by, strong_parts, top_order
 
 EXPANDED, MUTABLE = 1 << 0, 1 << 1
 # for each pair of properties the bit of the first one; the next bit says that it does not hold
@@ -21,7 +19,6 @@ ACCEPTOR, INPUT_DETERMINISTIC, OUTPUT_DETERMINISTIC, EPSILONS, INPUT_EPSILONS, O
 INPUT_SORTED, OUTPUT_SORTED, WEIGHTED, CYCLIC, INITIAL_CYCLIC, TOP_SORTED = range(28, 40, 2)
 ACCESSIBLE, COACCESSIBLE, STRING, WEIGHTED_CYCLES = range(40, 48, 2)
 _MANY_ARCS = 100_000           # from here on not all properties are computed
-_FEW_ARCS = 2000               # up to here plain lists are quicker for finding what can be reached
 
 
 def known_properties(fst: Fst) -> int:
@@ -52,10 +49,10 @@ def fst_properties(fst: Fst) -> int:
     sources, targets = fst.sources, fst.next_states
     inputs, outputs = fst.input_labels, fst.output_labels
     has_cost = ~_is_zero(fst.weights) & ~_is_infinite(fst.weights)
-    top_sorted = bool((targets > sources).all())
+    from_start, to_end = reachable(fst.start, fst.arc_starts, targets, fst.is_final)
     cyclic, initial_cyclic, weighted_cycles = False, False, False
-    if not top_sorted:
-        parts = strong_parts(fst)
+    if not fst.is_top_sorted:
+        parts = strong_parts(fst.arc_starts, targets)
         inside = parts[sources] == parts[targets]
         cyclic, weighted_cycles = bool(inside.any()), bool((inside & has_cost).any())
         initial_cyclic = fst.start >= 0 and bool((inside & (parts[sources] == parts[fst.start])).any())
@@ -69,9 +66,8 @@ def fst_properties(fst: Fst) -> int:
         INPUT_SORTED: _is_sorted(sources, inputs),
         OUTPUT_SORTED: _is_sorted(sources, outputs),
         WEIGHTED: bool(has_cost.any() or (fst.is_final & ~_is_zero(fst.final_weights)).any()),
-        CYCLIC: cyclic, INITIAL_CYCLIC: initial_cyclic, TOP_SORTED: top_sorted,
-        ACCESSIBLE: bool(reached(fst, np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64), False).all()),
-        COACCESSIBLE: bool(reached(fst, np.flatnonzero(fst.is_final), True).all()),
+        CYCLIC: cyclic, INITIAL_CYCLIC: initial_cyclic, TOP_SORTED: fst.is_top_sorted,
+        ACCESSIBLE: bool(from_start.all()), COACCESSIBLE: bool(to_end.all()),
         STRING: _is_string(fst), WEIGHTED_CYCLES: weighted_cycles,
     }
     return EXPANDED | sum(1 << (bit if value else bit + 1) for bit, value in holds.items())
@@ -103,143 +99,15 @@ def _is_string(fst: Fst) -> bool:
         and (fst.next_states == fst.sources + 1).all())
 
 
-def arc_matrix(fst: Fst) -> Any:
-    """Return the number of arcs between states as a scipy sparse matrix (states, states)."""
-    from scipy.sparse import csr_matrix
-
-    ones = np.ones(fst.num_arcs, dtype=np.int32)
-    matrix = csr_matrix((ones, fst.next_states, fst.arc_starts), (fst.num_states, fst.num_states), copy=True)
-    matrix.sum_duplicates()          # with duplicates, scipy 1.10's connected_components does not terminate
-    return matrix
-
-
-def strong_parts(fst: Fst) -> np.ndarray:
-    """Return the number of each state's strongly connected component, int32 (states,)."""
-    if fst.num_arcs <= _FEW_ARCS:
-        return _strong_parts_in_lists(fst)
-    from scipy.sparse.csgraph import connected_components
-
-    return connected_components(arc_matrix(fst), directed=True, connection="strong")[1]
-
-
-def _strong_parts_in_lists(fst: Fst) -> np.ndarray:
-    """Return the same as :func:`strong_parts`, by Tarjan's algorithm on lists: faster for few arcs than loading scipy.
-    """
-    starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()
-    position, depth, parts = list(starts[:-1]), [-1] * fst.num_states, [-1] * fst.num_states
-    lowest, waiting, count = list(depth), [], 0
-    for root in range(fst.num_states):
-        stack = [] if depth[root] >= 0 else [root]
-        while stack:
-            state = stack[-1]
-            if depth[state] < 0:
-                depth[state] = lowest[state] = count
-                count += 1
-                waiting.append(state)
-            if position[state] < starts[state + 1]:
-                following = targets[position[state]]
-                position[state] += 1
-                if depth[following] < 0:
-                    stack.append(following)
-                elif parts[following] < 0:
-                    lowest[state] = min(lowest[state], depth[following])
-                continue
-            stack.pop()
-            if stack:
-                lowest[stack[-1]] = min(lowest[stack[-1]], lowest[state])
-            if lowest[state] == depth[state]:
-                member = -1
-                while member != state:
-                    member = waiting.pop()
-                    parts[member] = state
-    return np.array(parts, dtype=np.int32)
-
-
-def reached(fst: Fst, roots: np.ndarray, backward: bool) -> np.ndarray:
-    """Return which states can be reached from ``roots``; if ``backward``, from which a root is reached; bool (states,).
-    """
-    sources, targets = (fst.next_states, fst.sources) if backward else (fst.sources, fst.next_states)
-    if not fst.num_states:
-        return np.zeros(0, dtype=bool)
-    if fst.num_arcs <= _FEW_ARCS:
-        return _reached_in_lists(sources, targets, roots, fst.num_states)
-    from scipy.sparse import csr_matrix
-    from scipy.sparse.csgraph import breadth_first_order
-
-    top = fst.num_states                                     # an additional state, which leads to all roots
-    is_reached = np.zeros(top + 1, dtype=bool)
-    if len(roots):
-        rows, cols = np.concatenate((sources, np.full(len(roots), top))), np.concatenate((targets, roots))
-        graph = csr_matrix((np.ones(len(rows), dtype=bool), (rows, cols)), shape=(top + 1, top + 1))
-        is_reached[breadth_first_order(graph, top, return_predecessors=False)] = True
-    return is_reached[:-1]
-
-
-def _reached_in_lists(sources: np.ndarray, targets: np.ndarray, roots: np.ndarray, num_states: int) -> np.ndarray:
-    """Return the same as :func:`reached` for arcs from ``sources`` to ``targets``, on lists: faster for few arcs."""
-    following: list[list[int]] = [[] for _ in range(num_states)]
-    for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
-        following[source].append(target)
-    is_reached = [False] * num_states
-    stack = roots.tolist()
-    while stack:
-        state = stack.pop()
-        if not is_reached[state]:
-            is_reached[state] = True
-            stack += following[state]
-    return np.array(is_reached, dtype=bool)
-
-
-def is_top_sorted(fst: Fst) -> bool:
-    """Return whether every arc leads to a state of a higher number."""
-    return bool((fst.next_states > fst.sources).all())
-
-
 def top_sorted(fst: Fst) -> Fst | None:
     """Return the FST with states numbered so that every arc leads to a higher number; None if it has a cycle."""
-    if is_top_sorted(fst):
+    if fst.is_top_sorted:
         return fst
-    starts, targets = fst.arc_starts.tolist(), fst.next_states.tolist()
-    finished: list[int] = []
-    position, seen, open_states = list(starts[:-1]), [False] * fst.num_states, [False] * fst.num_states
-    roots = ([fst.start] if fst.start >= 0 else []) + list(range(fst.num_states))
-    for root in roots:
-        stack = [] if seen[root] else [root]
-        while stack:
-            state = stack[-1]
-            seen[state] = open_states[state] = True
-            if position[state] == starts[state + 1]:
-                finished.append(stack.pop())
-                open_states[state] = False
-                continue
-            following = targets[position[state]]
-            position[state] += 1
-            if open_states[following]:
-                return None
-            if not seen[following]:
-                stack.append(following)
-    return renumbered(fst, np.array(finished[::-1], dtype=np.int64))
-
-
-def renumbered(fst: Fst, order: np.ndarray) -> Fst:
-    """Return the FST whose state i is state ``order[i]`` of ``fst``.
-
-    States that are not in ``order`` are left out; no arc of the others may lead to them.
-    """
-    new_number = np.full(fst.num_states, NO_STATE, dtype=np.int32)
-    new_number[order] = np.arange(len(order), dtype=np.int32)
-    counts = np.diff(fst.arc_starts)[order]
-    sources = new_number[fst.sources]
-    arcs = np.argsort(sources, kind="stable")[np.count_nonzero(sources == NO_STATE):]
-    return dataclasses.replace(
-        fst, start=int(new_number[fst.start]) if fst.start >= 0 else fst.start, final_weights=fst.final_weights[order],
-        arc_starts=np.concatenate(([0], np.cumsum(counts))), input_labels=fst.input_labels[arcs],
-        output_labels=fst.output_labels[arcs], weights=fst.weights[arcs],
-        next_states=new_number[fst.next_states[arcs]], stored=None)
+    order = top_order(fst.start, fst.arc_starts, fst.next_states)
+    return None if order is None else fst.selected(order)
 
 
 _EPSILON = 0
-_FREE, _OPEN, _DONE = range(3)
 
 
 def concatenated(fsts: Sequence[Fst]) -> Fst:
@@ -319,25 +187,10 @@ class _Graph:
 
         Nnet3Error for a cycle of epsilons.
         """
-        reached_states: list[int] = []
-        marks: dict[int, int] = {}
-        for root in states:
-            stack = [root]
-            while stack:
-                state = stack[-1]
-                mark = marks.get(state, _FREE)
-                if mark != _FREE:
-                    stack.pop()
-                    if mark == _OPEN:
-                        marks[state] = _DONE
-                        reached_states.append(state)
-                    continue
-                marks[state] = _OPEN
-                following = [arc[2] for arc, _ in self.arcs[state] if _is_epsilon(arc)]
-                if any(marks.get(next_state, _FREE) == _OPEN for next_state in following):
-                    raise Nnet3Error("an FST has a cycle of epsilon arcs, which cannot be removed")
-                stack += following
-        return reached_states
+        order = after_successors(states, lambda state: [arc[2] for arc, _ in self.arcs[state] if _is_epsilon(arc)])
+        if order is None:
+            raise Nnet3Error("an FST has a cycle of epsilon arcs, which cannot be removed")
+        return order
 
     def expand(self, source: int) -> None:
         """Replace the epsilons of ``source`` by the arcs and final costs of the states that they lead to."""
@@ -376,25 +229,8 @@ class _Graph:
 
 def connected(fst: Fst) -> Fst:
     """Return the FST without states that the start does not reach or that reach no final state. OpenFst: Connect."""
-    useful = _useful(fst)
-    if useful.all():
-        return fst
-    keep = useful[fst.sources] & useful[fst.next_states]
-    counts = np.bincount(fst.sources[keep], minlength=fst.num_states)[useful]
-    numbers = np.cumsum(useful, dtype=np.int32) - 1
-    return dataclasses.replace(
-        fst, start=int(numbers[fst.start]) if fst.start >= 0 and useful[fst.start] else -1,
-        final_weights=fst.final_weights[useful], arc_starts=np.concatenate(([0], np.cumsum(counts))).astype(np.int64),
-        input_labels=fst.input_labels[keep], output_labels=fst.output_labels[keep], weights=fst.weights[keep],
-        next_states=numbers[fst.next_states[keep]], stored=None)
-
-
-def _useful(fst: Fst) -> np.ndarray:
-    """Return which states are on a path from the start to a final state, bool (states,)."""
-    if fst.num_arcs > _FEW_ARCS:
-        return useful_states(fst.start, fst.arc_starts, fst.next_states, fst.is_final)
-    start = np.array([fst.start] if fst.start >= 0 else [], dtype=np.int64)
-    return reached(fst, start, backward=False) & reached(fst, np.flatnonzero(fst.is_final), backward=True)
+    useful = fst.useful_states()
+    return fst if useful.all() else fst.selected(np.flatnonzero(useful))
 
 
 def breadth_first(fst: Fst) -> Fst:
@@ -409,4 +245,4 @@ def breadth_first(fst: Fst) -> Fst:
             if not seen[target]:
                 seen[target] = True
                 order.append(target)
-    return renumbered(fst, np.array(order, dtype=np.int64))
+    return fst.selected(np.array(order))

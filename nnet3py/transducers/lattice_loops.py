@@ -1,6 +1,4 @@
-"""Loops of reading and converting lattices, for ``compact_lattice.py``, ``lattice.py`` and ``state_graphs.py``.
-
-Imported only to be compiled, or for short files in plain Python.
+"""Loops of reading and converting lattices, and over the states of FSTs; compiled, or for small FSTs in plain Python.
 """
 from __future__ import annotations
 
@@ -11,11 +9,9 @@ _FREE, _OPEN, _FINISHED = range(3)
 def walk(words, num_words, weight_words, has_strings, num_states, place):
     """Find the end of the states of a binary FST in ``words`` (int32), the beginning of the data; call again with more.
 
-    Returns
-    -------
-    DONE; MORE if the data end before; DAMAGED for an invalid count. ``place`` (int64 (6,)) is updated: next word,
-    states begun, arcs of the last state still to come; and the numbers so far of arcs, of transition-ids on arcs, and
-    of transition-ids on final weights. A string of transition-ids follows each weight if ``has_strings`` is 1.
+    Return DONE; MORE if the data end before; DAMAGED for an invalid count. ``place`` (int64 (6,)) is updated: next
+    word, states begun, arcs of the last state still to come; and the numbers so far of arcs, of transition-ids on arcs,
+    and of transition-ids on final weights. A string of transition-ids follows each weight if ``has_strings`` is 1.
     """
     at, state, left = place[0], place[1], place[2]
     num_arcs, num_ids, num_final_ids = place[3], place[4], place[5]
@@ -213,3 +209,42 @@ def mark_useful(start, arc_starts, next_states, is_final, entering_starts, enter
                 stack[depth] = source
                 depth += 1
     return 0
+
+
+def strong_parts(arc_starts, next_states, positions, depth, lowest, waiting, stack, parts):
+    """Write to ``parts`` a number for each state that its strongly connected component shares (Tarjan's algorithm).
+
+    ``depth`` and ``parts`` must be -1; the others are scratch memory. Each array has an element for each state.
+    """
+    count, num_waiting = 0, 0
+    for root in range(len(parts)):
+        top = 0
+        if depth[root] < 0:
+            stack[0] = root
+            top = 1
+        while top > 0:
+            state = stack[top - 1]
+            if depth[state] < 0:
+                depth[state] = lowest[state] = count
+                positions[state] = arc_starts[state]
+                waiting[num_waiting] = state
+                count, num_waiting = count + 1, num_waiting + 1
+            if positions[state] < arc_starts[state + 1]:
+                following = next_states[positions[state]]
+                positions[state] += 1
+                if depth[following] < 0:
+                    stack[top] = following
+                    top += 1
+                elif parts[following] < 0:
+                    lowest[state] = min(lowest[state], depth[following])
+                continue
+            top -= 1
+            if top > 0:
+                below = stack[top - 1]
+                lowest[below] = min(lowest[below], lowest[state])
+            member = -1
+            while lowest[state] == depth[state] and member != state:
+                num_waiting -= 1
+                member = waiting[num_waiting]
+                parts[member] = state
+    return count

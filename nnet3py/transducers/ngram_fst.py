@@ -214,10 +214,8 @@ _HINT = "an n-gram model has words in ascending order, and an arc without label 
 def ngram_of_fst(fst: Fst) -> NgramFst:
     """Convert an acceptor with back-off arcs to an n-gram model; states get new numbers.
 
-    Raises
-    ------
-    FormatError : not an n-gram model: a state with two arcs of a word or two back-off arcs, a start state without a
-        back-off arc, or states whose histories contradict each other
+    Raises FormatError if it is no n-gram model: a state has two arcs of a word or two back-off arcs, the start state no
+    back-off arc, or histories of states contradict each other.
     """
     backoffs, costs = _backoffs(fst)
     histories = _histories(fst, backoffs)

@@ -20,16 +20,11 @@ _NEVER = 99.0 * np.log(10.0)  # the cost of backing off where nothing is left; A
 
 @dataclass(frozen=True, eq=False)
 class _Tree:
-    """A tree of histories.
+    """A tree of histories."""
 
-    Attributes
-    ----------
-    parents : int64 (histories,), the history without its oldest word; -1 for the empty history, which comes first
-    words : int64 (histories,), the oldest word
-    """
-
+    # int64 (histories,), the history without its oldest word; -1 for the empty history, which comes first
     parents: np.ndarray
-    words: np.ndarray
+    words: np.ndarray  # int64 (histories,), the oldest word
 
     @cached_property
     def depths(self) -> np.ndarray:
@@ -78,22 +73,13 @@ class _Tree:
 
 @dataclass(frozen=True, eq=False)
 class _Model:
-    """A back-off model over the histories of a tree.
+    """A back-off model over the histories of a tree."""
 
-    Attributes
-    ----------
-    tree : _Tree of the histories of both models that are interpolated
-    has : bool (histories,), whether this model has the history
-    keys : int64 (n-grams,), sorted; ``history << _SHIFT | word``; the end of a sentence is a word, too
-    probs : float64 (n-grams,), probabilities
-    backoffs : float64 (histories,), factors of the probabilities after the parent history
-    """
-
-    tree: _Tree
-    has: np.ndarray
-    keys: np.ndarray
-    probs: np.ndarray
-    backoffs: np.ndarray
+    tree: _Tree           # the histories of both models that are interpolated
+    has: np.ndarray       # bool (histories,), whether this model has the history
+    keys: np.ndarray      # int64 (n-grams,), sorted; ``history << _SHIFT | word``; the end of a sentence is a word, too
+    probs: np.ndarray     # float64 (n-grams,), probabilities
+    backoffs: np.ndarray  # float64 (histories,), factors of the probabilities after the parent history
 
     @classmethod
     def of(cls, ngram: NgramFst, tree: _Tree, places: np.ndarray, end: int) -> _Model:

@@ -10,12 +10,10 @@ Kaldi's rounding.
 """
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import opt, options_class
 
 
-@dataclass(frozen=True)
+@options_class(frozen=True)
 class BuildOptions:
     """Options of building a tree; defaults are those of build-tree."""
 

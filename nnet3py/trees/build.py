@@ -32,19 +32,12 @@ class _Question:
 
 @dataclass
 class _Node:
-    """Node of a growing tree.
+    """Node of a growing tree."""
 
-    Attributes
-    ----------
-    members : int (events,), indexes of the events that reach the node
-    leaf : number of the leaf
-    question : question that splits the node with the largest gain; None if none has a gain
-    yes, no : children; None for a leaf
-    """
-
-    members: np.ndarray
-    leaf: int
-    question: _Question | None
+    members: np.ndarray         # int (events,), indexes of the events that reach the node
+    leaf: int                   # number of the leaf
+    question: _Question | None  # question that splits the node with the largest gain; None if none has a gain
+    # yes, no: children; None for a leaf
     yes: _Node | None = None
     no: _Node | None = None
 
@@ -58,33 +51,22 @@ class _Node:
 
 @dataclass
 class Grown:
-    """Result of splitting the leaves of a tree.
+    """Result of splitting the leaves of a tree."""
 
-    Attributes
-    ----------
-    trees : dict, original leaf -> the tree that replaces it
-    num_leaves, num_splits : int, leaves after splitting, and splits
-    gain : float32, gain in objective of all splits
-    smallest : float32, smallest gain of a split; 1e20 if there was none
-    """
-
-    trees: dict[int, Map]
+    trees: dict[int, Map]  # original leaf -> the tree that replaces it
+    # num_leaves, num_splits: leaves after splitting, and splits
     num_leaves: int
     num_splits: int
-    gain: np.float32
-    smallest: np.float32
+    gain: np.float32       # gain in objective of all splits
+    smallest: np.float32   # smallest gain of a split; 1e20 if there was none
 
 
 def grow(stats: TreeStats, leaves: np.ndarray, num_leaves: int, questions: Questions, threshold: float,
          max_leaves: int) -> Grown:
     """Split the leaves of a tree by questions, always the one with the largest gain. Kaldi: SplitDecisionTree.
 
-    Parameters
-    ----------
-    leaves : int (events,), the leaf of each event
-    num_leaves : int, number of leaves of the tree so far
-    threshold : float, gain in objective that a split must exceed
-    max_leaves : int, largest number of leaves; 0 or less for no limit
+    ``leaves`` (int (events,)) has the leaf of each event, of ``num_leaves``. The gain in objective of a split must
+    exceed ``threshold``; splitting ends at ``max_leaves`` leaves (0 or less: no limit).
     """
     grower = _Grower(stats, questions)
     roots = [grower.node(np.flatnonzero(leaves == leaf), leaf)
@@ -222,15 +204,9 @@ def read_roots(lines: Sequence[str], path: str = "") -> list[Root]:
 
 
 def leaves_of(tree: Map | None, events: np.ndarray) -> np.ndarray:
-    """Return the leaf of each event, int64 (events,). Kaldi: EventMap::Map.
+    """Return the leaf of each event, int64 (events,); Nnet3Error if the tree has none for it. Kaldi: EventMap::Map.
 
-    Parameters
-    ----------
-    events : int32 (events, width + 1), pdf class and phones
-
-    Raises
-    ------
-    Nnet3Error : an event for which the tree has no leaf
+    Events are int32 (events, width + 1), pdf class and phones.
     """
     leaves = np.empty(len(events), dtype=np.int64)
     pending: list[tuple[Map | None, np.ndarray]] = [(tree, np.arange(len(events)))]
@@ -316,11 +292,9 @@ def _merged(stats: TreeStats, tree: Map | None, roots: np.ndarray, threshold: fl
 
 
 def _to_first(numbers: np.ndarray, assignment: np.ndarray) -> dict[int, Map]:
-    """Return the new leaf for each leaf of one root: all leaves of cluster c become the c-th leaf, as in Kaldi.
+    """Return the new leaf for each of ``numbers``, leaves of one root, ascending, as in Kaldi.
 
-    Parameters
-    ----------
-    numbers, assignment : int (leaves,), numbers of the leaves, ascending, and the cluster of each
+    All leaves of cluster c (``assignment``, int (leaves,)) become the c-th leaf.
     """
     clusters = np.unique(assignment, return_inverse=True)[1].ravel()
     return {int(number): Constant(int(numbers[cluster])) for number, cluster in
@@ -389,9 +363,8 @@ def build_tree(stats: TreeStats, roots: Sequence[Root], questions: Questions, to
                options: BuildOptions) -> ContextDependency:
     """Build a tree that splits roots by questions, then merges similar leaves.
 
-    Raises
-    ------
-    Nnet3Error : options with which splitting never ends, roots that lack a phone, nothing that may be split
+    Raises Nnet3Error for options with which splitting never ends, roots that lack a phone, or nothing that can be
+    split.
     """
     return ContextDependency(options.width, options.position,
                              _build(stats, roots, questions, topology, options)[0])
@@ -447,9 +420,8 @@ def build_two_level(stats: TreeStats, roots: Sequence[Root], questions: Question
                     cluster_leaves: bool = True) -> tuple[ContextDependency, np.ndarray]:
     """Build a tree of ``options.max_leaves`` leaves, and split it to ``max_leaves_second``. Kaldi: BuildTreeTwoLevel.
 
-    Returns
-    -------
-    The second tree; and int32 (leaves,), for each of its leaves the leaf of the first tree that it was split from.
+    Return the second tree; and int32 (leaves,), for each of its leaves the leaf of the first tree that it was split
+    from.
     """
     logger.info("****BuildTreeTwoLevel: building first level tree")
     first, num_first = _build(stats, roots, questions, topology, options)
@@ -481,13 +453,8 @@ def _by_parent(tree: Map | None, leaves: np.ndarray, parents_of_events: np.ndarr
                num_leaves: int) -> tuple[Map | None, np.ndarray]:
     """Renumber the leaves of the second tree so that their leaves of the first tree ascend.
 
-    Parameters
-    ----------
-    leaves, parents_of_events : int (events,), leaf of each event in the second and in the first tree
-
-    Returns
-    -------
-    The tree; and int32 (leaves,), the leaf of the first tree for each of its leaves.
+    ``leaves`` and ``parents_of_events`` (int (events,)) have the leaf of each event in the second and in the first
+    tree. Return the tree; and int32 (leaves,), the leaf of the first tree for each of its leaves.
     """
     parents = np.full(num_leaves, -1, dtype=np.int32)
     parents[leaves] = parents_of_events

@@ -72,17 +72,11 @@ _EQUAL = 1e-5                                        # relative: a distance that
 
 @dataclass
 class _Candidate:
-    """Cluster that a point may move to.
+    """Cluster that a point may move to."""
 
-    Attributes
-    ----------
-    cluster : index of the cluster
-    time : number of moves that had been made when ``value`` was computed
-    value : objective of the cluster with the point added; for the point's own cluster, with the point removed
-    """
-
-    cluster: int
-    time: int
+    cluster: int  # index of the cluster
+    time: int     # number of moves that had been made when ``value`` was computed
+    # objective of the cluster with the point added; for the point's own cluster, with the point removed
     value: np.float32
 
 
@@ -163,13 +157,9 @@ def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, pas
            var_floor: float) -> np.float32:
     """Move points to other clusters while that raises the objective; return the gain. Kaldi: RefineClusters.
 
-    Parameters
-    ----------
-    points : float64 (points, 1 + 2 dim), moments
-    clusters : float64 (clusters, 1 + 2 dim), moments, changed in place
-    assignment : int (points,), cluster of each point, changed in place
-    passes : int, largest number of passes over all points
-    nearest : int, number of clusters that are tried for each point, its own included
+    ``points`` and ``clusters`` are moments, float64 (…, 1 + 2 dim); ``assignment`` (int (points,)) has the cluster of
+    each point. It and ``clusters`` are changed in place. There are at most ``passes`` passes over all points;
+    ``nearest`` clusters are tried for each, its own included.
     """
     if passes <= 0 or len(clusters) < 2:
         return np.float32(0)
@@ -178,20 +168,12 @@ def refine(points: np.ndarray, clusters: np.ndarray, assignment: np.ndarray, pas
 
 @dataclass
 class Clusters:
-    """Result of clustering.
+    """Result of clustering."""
 
-    Attributes
-    ----------
-    assignment : int64 (points,), cluster of each point
-    clusters : float64 (clusters, 1 + 2 dim), moments
-    gain : float32, objective minus that of a single cluster of all points
-    rounds : for each round of refinement, the objective before it, and its gain
-    """
-
-    assignment: np.ndarray
-    clusters: np.ndarray
-    gain: np.float32
-    rounds: list[tuple[np.float32, np.float32]]
+    assignment: np.ndarray                       # int64 (points,), cluster of each point
+    clusters: np.ndarray                         # float64 (clusters, 1 + 2 dim), moments
+    gain: np.float32                             # objective minus that of a single cluster of all points
+    rounds: list[tuple[np.float32, np.float32]]  # for each round of refinement, the objective before it, and its gain
 
 
 def k_means(points: np.ndarray, num_clusters: int, tries: int, random: CRandom, var_floor: float) -> list[Clusters]:
@@ -228,34 +210,20 @@ def _k_means_once(points: np.ndarray, num_clusters: int, random: CRandom, var_fl
 
 @dataclass(eq=False)
 class _Node:
-    """Leaf of a growing cluster tree.
+    """Leaf of a growing cluster tree."""
 
-    Attributes
-    ----------
-    points : indexes of its points
-    leaf : number of the leaf
-    halves : for each of the points, half 0 or 1 of the best split; None for a single point
-    gain : gain in objective of this split
-    """
-
-    points: np.ndarray
-    leaf: int
-    halves: np.ndarray | None = None
-    gain: np.float32 = np.float32(0)
+    points: np.ndarray                # indexes of its points
+    leaf: int                         # number of the leaf
+    halves: np.ndarray | None = None  # for each of the points, half 0 or 1 of the best split; None for a single point
+    gain: np.float32 = np.float32(0)  # gain in objective of this split
 
 
 @dataclass
 class ClusterTree:
-    """Binary tree of clusters of points. Kaldi: TreeCluster.
+    """Binary tree of clusters of points. Kaldi: TreeCluster."""
 
-    Attributes
-    ----------
-    leaves : int64 (points,), the leaf of each point
-    nodes : indexes of the points of each inner node, in the order in which the nodes were split
-    """
-
-    leaves: np.ndarray
-    nodes: list[np.ndarray]
+    leaves: np.ndarray       # int64 (points,), the leaf of each point
+    nodes: list[np.ndarray]  # indexes of the points of each inner node, in the order in which the nodes were split
 
 
 def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTree:
@@ -283,16 +251,10 @@ def top_down(points: np.ndarray, random: CRandom, var_floor: float) -> ClusterTr
 
 @dataclass
 class Merged:
-    """Result of bottom-up clustering.
+    """Result of bottom-up clustering."""
 
-    Attributes
-    ----------
-    assignment : int64 (points,), cluster of each point, from 0
-    change : float32, change of the objective, at most 0
-    """
-
-    assignment: np.ndarray
-    change: np.float32
+    assignment: np.ndarray  # int64 (points,), cluster of each point, from 0
+    change: np.float32      # change of the objective, at most 0
     num_clusters: int
 
 
@@ -300,15 +262,9 @@ def bottom_up(points: np.ndarray, groups: np.ndarray, threshold: float, min_clus
               var_floor: float, queue_equal: bool = False) -> Merged:
     """Merge the nearest two clusters of a group, beginning with single points, as long as they are near enough.
 
-    Kaldi: ClusterBottomUp, ClusterBottomUpCompartmentalized.
-
-    Parameters
-    ----------
-    points : float64 (points, 1 + 2 dim), moments
-    groups : int (points,), group of each point; only points of the same group are merged
-    threshold : float, distance (loss of objective) from which clusters are not merged
-    min_clusters : int, number of clusters in all groups together at which merging ends
-    queue_equal : bool, whether single points whose distance equals the threshold are merged, too
+    Points are moments, float64 (points, 1 + 2 dim), with the group of each, int (points,). Clusters stay apart at a
+    distance (loss of objective) of ``threshold`` or more, single points only above it if ``queue_equal``. Merging ends
+    at ``min_clusters`` clusters in all groups. Kaldi: ClusterBottomUp, ClusterBottomUpCompartmentalized.
     """
     clusters = points.copy()
     parents = np.arange(len(points))
@@ -361,16 +317,11 @@ _FEW_KEPT = 10            # keeping less than a tenth of the statistics is worth
 
 @dataclass
 class QuestionsForKey:
-    """Questions about one key.
+    """Questions about one key."""
 
-    Attributes
-    ----------
-    sets : the questions, each a set of values in ascending order
-    num_iters_refine : number of passes in which a node's best question is refined by moving single values
-    """
-
+    # the questions, each a set of values in ascending order
     sets: list[tuple[int, ...]] = field(default_factory=list)
-    num_iters_refine: int = 0
+    num_iters_refine: int = 0  # number of passes in which a node's best question is refined by moving single values
 
 
 @dataclass
@@ -420,11 +371,9 @@ def _read_key(reader: TokenReader) -> QuestionsForKey:
 
 def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classes: int,
                        num_iters_refine: int) -> Questions:
-    """Make questions: at each position each set of phones; about the pdf class, whether it is less than 1, 2, ….
+    """Make questions about windows of ``width`` phones: about the pdf class, and at each position each set of phones.
 
-    Parameters
-    ----------
-    width : number of phones of the window
+    Questions about the pdf class are whether it is less than 1, 2, ….
     """
     ordered = sorted({tuple(sorted(phones)) for phones in sets})
     if len(ordered) < len(sets):
@@ -436,16 +385,10 @@ def compiled_questions(sets: Sequence[Sequence[int]], width: int, num_pdf_classe
 
 def stats_of_sets(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: Sequence[int],
                   position: int) -> np.ndarray:
-    """Sum the statistics of each set of phones: float64 (sets, 1 + 2 dim), moments.
+    """Sum the statistics of each set of phones that have one of ``pdf_classes``: float64 (sets, 1 + 2 dim), moments.
 
-    Parameters
-    ----------
-    pdf_classes : pdf classes whose statistics are summed
-    position : position in the window of the phone that is in the set
-
-    Raises
-    ------
-    FormatError : no statistics have these pdf classes, or a phone at this position
+    The phones are those at ``position`` in the window. Raises FormatError if no statistics have these pdf classes, or a
+    phone at this position.
     """
     kept = np.isin(stats.events[:, 0], np.asarray(pdf_classes))
     if position + 1 >= stats.events.shape[1]:
@@ -499,10 +442,8 @@ def phone_classes(stats: TreeStats, sets: Sequence[Sequence[int]], pdf_classes: 
                   num_classes: int) -> tuple[list[tuple[int, ...]], list[Clusters], float]:
     """Cluster sets of phones into ``num_classes`` classes by k-means. Kaldi: KMeansClusterPhones.
 
-    Returns
-    -------
-    The phones of each class; the results of both runs of k-means, of which the better one made the classes; and the
-    number of frames.
+    Return the phones of each class; the results of both runs of k-means, of which the better one made the classes; and
+    the number of frames.
     """
     points = stats_of_sets(stats, sets, pdf_classes, position)
     tries = k_means(points, num_classes, 2, CRandom(), stats.var_floor)

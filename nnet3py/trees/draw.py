@@ -90,17 +90,10 @@ class _Drawing:
 
 def drawing(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None = None,
             tooltips: bool = False) -> str:
-    """Return a drawing of a tree for GraphViz's ``dot``.
+    """Return a drawing of a tree for GraphViz's ``dot``; Nnet3Error for a phone without a name.
 
-    Parameters
-    ----------
-    names : dict, number of a phone -> its name
-    event : pdf class and phones of a window, whose path through the tree is red; None for no path
-    tooltips : bool, whether the values of a question are shown only when the mouse is on it
-
-    Raises
-    ------
-    Nnet3Error : a phone without a name
+    ``names`` are by number. The path of ``event`` (pdf class and phones of a window) through the tree is red. With
+    ``tooltips``, the values of a question are shown only when the mouse is on it.
     """
     return "\n".join([*_Drawing(tree, names, tooltips).lines(event), ""])
 
@@ -123,21 +116,13 @@ _PATH_COLOR, _OTHER_COLOR = "#c0392b", "#7f8c8d"
 
 @dataclass
 class _Node:
-    """Node of a tree in an SVG picture.
+    """Node of a tree in an SVG picture."""
 
-    Attributes
-    ----------
-    text : question, or pdf
-    answer : answer to the parent's question that leads to the node
-    on_path : whether the node is on the highlighted path
-    line : vertical position, in lines of text
-    """
-
-    text: str
-    answer: str
-    on_path: bool
+    text: str          # question, or pdf
+    answer: str        # answer to the parent's question that leads to the node
+    on_path: bool      # whether the node is on the highlighted path
     children: list[_Node] = field(default_factory=list)
-    line: float = 0.0
+    line: float = 0.0  # vertical position, in lines of text
 
 
 def _nodes(tree: ContextDependency, names: Mapping[int, str], event: Sequence[int] | None) -> _Node:

@@ -37,20 +37,10 @@ class OldModel:
 
 def model_of_stats(tree: ContextDependency, stats: TreeStats, topology: HmmTopology, var_floor: float,
                    old: OldModel | None = None) -> tuple[GmmModel, np.ndarray]:
-    """Make a model with one Gaussian for each pdf of a tree, estimated from its statistics.
+    """Make a model with one Gaussian for each pdf of a tree, estimated from its statistics, or copied from ``old``.
 
-    Parameters
-    ----------
-    var_floor : float, least variance
-    old : model from which each pdf is copied instead; None to estimate Gaussians
-
-    Returns
-    -------
-    The model; and float32 (pdfs,), number of frames of each pdf.
-
-    Raises
-    ------
-    Nnet3Error : statistics, tree and topology of different systems
+    Return the model; and float32 (pdfs,), number of frames of each pdf. Raises Nnet3Error for statistics, tree and
+    topology of different systems.
     """
     check_not_empty(stats)
     transition_model = initial_transition_model(tree, topology)
@@ -132,20 +122,12 @@ def same_for_all(tree: ContextDependency, topology: HmmTopology, gaussian: DiagG
 
 @dataclass(frozen=True)
 class BiphoneCounts:
-    """Counts of phones and biphones, and the counts that they need to get pdfs of their own.
+    """Counts of phones and biphones, and the counts that they need to get pdfs of their own."""
 
-    Attributes
-    ----------
-    phones : dict, occurrences by phone
-    biphones : dict, occurrences by left phone (0: none) and phone
-    least_biphone : int, occurrences that a biphone needs for own pdfs
-    least_monophone : int; a phone needs more for pdfs that its rare biphones share
-    """
-
-    phones: Mapping[int, int]
-    biphones: Mapping[tuple[int, int], int]
-    least_biphone: int = 100
-    least_monophone: int = 20
+    phones: Mapping[int, int]                # occurrences by phone
+    biphones: Mapping[tuple[int, int], int]  # occurrences by left phone (0: none) and phone
+    least_biphone: int = 100                 # occurrences that a biphone needs for own pdfs
+    least_monophone: int = 20                # a phone needs more for pdfs that its rare biphones share
 
     @classmethod
     def parse(cls, lines: Sequence[str], num_phones: int, least_biphone: int, least_monophone: int,
@@ -173,16 +155,8 @@ def biphone_tree(topology: HmmTopology, sets: Sequence[Sequence[int]], ci_phones
                  counts: BiphoneCounts | None = None) -> ContextDependency:
     """Make a tree with separate pdfs for each pair of a set of left phones and a set of central phones.
 
-    Kaldi: BiphoneContextDependencyFull.
-
-    Parameters
-    ----------
-    ci_phones : context-independent phones, whose pdfs do not depend on the left phone
-    counts : counts by which rare pairs share pdfs; None: none do
-
-    Raises
-    ------
-    Nnet3Error : phones with more than two pdf classes
+    The pdfs of ``ci_phones`` (context-independent) do not depend on the left phone; those of rare pairs by ``counts``
+    are shared. Kaldi: BiphoneContextDependencyFull. Raises Nnet3Error for phones with more than two pdf classes.
     """
     classes = {topology.num_pdf_classes(phone) for phone in topology.phones}
     if not classes <= set(range(1, _MAX_CLASSES + 1)):

@@ -26,19 +26,13 @@ _SMALLEST = 12               # bytes of an event with its statistics, at least
 
 @dataclass
 class TreeStats:
-    """Moments of the features of each event.
+    """Moments of the features of each event."""
 
-    Attributes
-    ----------
-    events : int32 (events, width + 1): the pdf class, then the phones of the window, in Kaldi's order of events; ABSENT
-        (-1) for a phone that is left open, such as a neighbor of a context-independent phone
-    moments : float64 (events, 1 + 2 dim): frames, sum of the features, sum of their squares
-    floors : float64 (events,), least variance of each event
-    """
-
+    # int32 (events, width + 1): the pdf class, then the phones of the window, in Kaldi's order of events; ABSENT (-1)
+    # for a phone that is left open, such as a neighbor of a context-independent phone
     events: np.ndarray
-    moments: np.ndarray
-    floors: np.ndarray
+    moments: np.ndarray  # float64 (events, 1 + 2 dim): frames, sum of the features, sum of their squares
+    floors: np.ndarray   # float64 (events,), least variance of each event
 
     def __len__(self) -> int:
         return len(self.events)
@@ -128,13 +122,9 @@ def _read_gaussian(reader: TokenReader) -> tuple[float, np.ndarray]:
 class Accumulator:
     """Accumulator of tree statistics over utterances; its memory grows only with the number of different events.
 
-    Parameters
-    ----------
-    model : TransitionModel of the alignments
-    width, position : int, phones in the window, and position of the phone itself
-    ci_phones : phones (after mapping) whose neighbors do not count
-    phone_map : int array indexed by phone, or None
-    var_floor : float, least variance, stored with each event
+    ``width`` and ``position`` are the phones in the window, and the position of the phone itself. Neighbors of
+    ``ci_phones`` (after mapping by ``phone_map``, int, indexed by phone) do not count. ``var_floor``, the least
+    variance, is stored with each event.
     """
 
     def __init__(self, model: TransitionModel, width: int, position: int, ci_phones: Iterable[int] = (),
@@ -243,12 +233,8 @@ def summed(parts: Iterable[TreeStats]) -> TreeStats:
 def objective(moments: np.ndarray, var_floor: float) -> np.ndarray:
     """Return the log-likelihood of frames under the Gaussian that is estimated from them: float32 (…,).
 
-    It is 0 if there are no frames. Kaldi: GaussClusterable::Objf.
-
-    Parameters
-    ----------
-    moments : float64 (…, 1 + 2 dim), number of frames, their sum, and the sum of their squares
-    var_floor : least variance
+    It is 0 without frames. Moments are float64 (…, 1 + 2 dim): number of frames, their sum, and the sum of their
+    squares; ``var_floor`` is the least variance. Kaldi: GaussClusterable::Objf.
     """
     dim = moments.shape[-1] // 2
     counts = moments[..., 0]

@@ -159,9 +159,6 @@ class ResBlock(ResidualBlock):
         source = self.input if bypass == "input" else self.at(f"{bypass}1")
         return f"Sum({self.at(f'conv{self.convolutions}')}, {source})"
 
-    def output_dim(self) -> int:
-        return self.input_dim
-
     def build(self, lines: ConfigLines) -> None:
         height = self.integer("height")
         current, filters = self.input, self.integer("num-filters")

@@ -81,40 +81,27 @@ def layer_class(type: str, line: XconfigLine | None = None) -> type[Layer]:
 
 @dataclass(frozen=True)
 class Expansion:
-    """Config files of an xconfig file.
+    """Config files of an xconfig file."""
 
-    Attributes
-    ----------
-    layers : layers in order
-    init : config of the network from which a fixed transform is estimated; None if no layer needs one
-    ref : config of the whole network, with random values in fixed transforms
-    final : config of the whole network, with fixed transforms from their files
-    with_options : the xconfig with all options of all layers
-    normalized : ``with_options`` with inputs written out
-    files : text of further files that the configs name, by path
-    """
-
-    layers: tuple[Layer, ...]
-    init: str | None
-    ref: str
-    final: str
-    with_options: str
-    normalized: str
-    files: dict[str, str]
+    layers: tuple[Layer, ...]    # layers in order
+    init: str | None    # config of the network from which a fixed transform is estimated; None if no layer needs one
+    ref: str                     # config of the whole network, with random values in fixed transforms
+    final: str                   # config of the whole network, with fixed transforms from their files
+    with_options: str            # the xconfig with all options of all layers
+    normalized: str              # ``with_options`` with inputs written out
+    files: dict[str, str]        # text of further files that the configs name, by path
 
 
 def expand(text: str, path: str | None = None, existing: Sequence[tuple[str, int]] = ()) -> Expansion:
     """Expand the text of an xconfig file into config lines. No file is read or written.
+
+    Raises ConfigError for an invalid line, with its number, or a network without an output.
 
     Parameters
     ----------
     text : lines of the file
     path : name of the file, for messages
     existing : name and dimension of each node of a network to build on; see :func:`existing_nodes`
-
-    Raises
-    ------
-    ConfigError : an invalid line, with its number; a network without an output
     """
     parsed = parse_xconfig(text, path)
     earlier = EarlierLayers(existing)

@@ -23,12 +23,8 @@ _EXPECTED = {bool: "true or false", int: "an integer", float: "a number"}
 class ConfigLines:
     """Lines of the three config files while layers append to them, and other files that the lines name.
 
-    Attributes
-    ----------
-    texts : dict of lists
-        Lines of each config: "init", "ref" and "final".
-    files : dict of str
-        Text of other files, by the path in the lines.
+    ``texts`` : lines of each config: "init", "ref" and "final"; ``files`` : text of other files, by the path in the
+    lines.
     """
 
     def __init__(self) -> None:
@@ -63,16 +59,10 @@ class Layer:
     """Layer of an xconfig file.
 
     A type declares ``OPTIONS``, completes and checks values in ``derive``, has its output node and dimension in
-    ``output`` and ``output_dim``, and writes its config lines in ``build``.
+    ``output`` and ``output_dim``, and writes its config lines in ``build``. Raises ConfigError for keys that the type
+    does not have, values that it cannot use.
 
-    Parameters
-    ----------
-    line : the layer's line in the file
-    earlier : layers before this one
-
-    Raises
-    ------
-    ConfigError : keys that the type does not have, values that it cannot use
+    ``line`` : the layer's line in the file; ``earlier`` : layers before this one.
     """
 
     OPTIONS: ClassVar[Mapping[str, Value]] = {}      # key -> default, whose type is the option's
@@ -119,8 +109,6 @@ class Layer:
         except ValueError as error:
             raise self.line.error(f"input={self.string('input')} is {error}") from None
 
-    # -- values ------------------------------------------------------------------------------------------------------
-
     def integer(self, key: str) -> int:
         """Return the value of an integer option."""
         value = self.values[key]
@@ -151,8 +139,6 @@ class Layer:
         """Return the name of a part of this layer: ``layer.part``."""
         return f"{self.name}.{part}"
 
-    # -- checks ------------------------------------------------------------------------------------------------------
-
     def need(self, condition: bool, message: str, hint: str | None = None) -> None:
         """Raise ConfigError with this layer's line unless ``condition`` holds."""
         if not condition:
@@ -172,8 +158,6 @@ class Layer:
                       f"{key}= must be {low:g} or more" + (f", {high:g} at most" if high < math.inf else "")
                       + f", found {self.values[key]}")
 
-    # -- for layer types to define -----------------------------------------------------------------------------------
-
     def derive(self) -> None:
         """Set options whose default depends on others, and check all options."""
 
@@ -182,8 +166,8 @@ class Layer:
         return self.name
 
     def output_dim(self) -> int:
-        """Return the dimension of the output."""
-        return self.integer("dim")
+        """Return the dimension of the output: the option ``dim``, or, without it, the dimension of the input."""
+        return self.integer("dim") if "dim" in self.OPTIONS else self.input_dim
 
     def auxiliary(self, part: str) -> tuple[str, int]:
         """Return the node and the dimension of the auxiliary output ``part``, one of ``AUXILIARY``."""
@@ -208,9 +192,7 @@ class Layer:
 class EarlierLayers:
     """Layers that a line may take as input: earlier ones of the file, and nodes of an existing network.
 
-    Parameters
-    ----------
-    existing : name and dimension of each node of an existing network
+    ``existing`` : name and dimension of each node of an existing network.
     """
 
     def __init__(self, existing: Sequence[tuple[str, int]] = ()) -> None:

@@ -25,6 +25,8 @@ _HINTS["]"] = _HINTS["["]
 class XconfigLine:
     """Line of an xconfig file, split into its parts.
 
+    Raises ConfigError for anything but a type, a name and pairs.
+
     Parameters
     ----------
     text : the line, without comment
@@ -39,10 +41,6 @@ class XconfigLine:
         Name of the layer.
     values : dict of str
         Text of all other keys, without quotes.
-
-    Raises
-    ------
-    ConfigError : anything but a type, a name and pairs
     """
 
     def __init__(self, text: str, path: str | None = None, number: int | None = None) -> None:
@@ -89,9 +87,7 @@ class XconfigLine:
 def parse_xconfig(text: str, path: str | None = None) -> list[XconfigLine]:
     """Return the lines of ``text`` except blank ones, without comments (from ``#`` on).
 
-    Raises
-    ------
-    ConfigError : a line that is anything but a type, a name and pairs
+    Raises ConfigError for a line that is anything but a type, a name and pairs.
     """
     lines = ((number, line.partition("#")[0].strip()) for number, line in enumerate(text.split("\n"), 1))
     return [XconfigLine(line, path, number) for number, line in lines if line]
@@ -165,9 +161,7 @@ class LayerNames(Protocol):
 def parse_descriptor(text: str, line: XconfigLine, earlier: LayerNames) -> Descriptor:
     """Parse an expression; bare offsets and ``[-n]`` become names of earlier layers.
 
-    Raises
-    ------
-    ConfigError : an invalid expression, or a layer that does not exist
+    Raises ConfigError for an invalid expression, or a layer that does not exist.
     """
     return _Parser(text, line, earlier).parse()
 

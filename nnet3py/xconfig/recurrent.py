@@ -68,8 +68,6 @@ class RecurrentLayer(Layer):
     def auxiliary(self, part: str) -> tuple[str, int]:
         return self.at(part), self.cell
 
-    # -- pieces of config lines --------------------------------------------------------------------------------------
-
     def delayed(self, node: str) -> str:
         """Return the descriptor of the node ``layer.node`` at an offset of ``delay`` frames, zero where undefined."""
         return f"IfDefined(Offset({self.at(node)}, {self.integer('delay')}))"
@@ -93,8 +91,6 @@ class RecurrentLayer(Layer):
         if "param-mean" in options or "param-stddev" in options:
             return options
         return f"{options} param-mean=0.0 param-stddev=1.0 "
-
-    # -- config lines ------------------------------------------------------------------------------------------------
 
     def component(self, lines: ConfigLines, part: str, type: str, settings: str) -> None:
         """Append the component ``layer.part``."""
@@ -226,15 +222,19 @@ class LstmpLayer(LstmLayer):
         self.node(lines, "r_t", "r", self.at("r_t_preclip"))
 
 
-class LstmpBatchNormLayer(LstmpLayer):
-    """``lstmp-batchnorm-layer``: ``lstmp-layer`` with its output batch-normalized."""
+class BatchNormalized(RecurrentLayer):
+    """Base, beside that of a layer, of the layer with its output batch-normalized."""
 
     def output(self) -> str:
-        return self.at("rp_t_batchnorm")
+        return f"{super().output()}_batchnorm"
 
     def build(self, lines: ConfigLines) -> None:
         super().build(lines)
-        lines.step(self.output(), "BatchNormComponent", f"dim={self.output_dim()}", self.at("rp_t"))
+        lines.step(self.output(), "BatchNormComponent", f"dim={self.output_dim()}", super().output())
+
+
+class LstmpBatchNormLayer(BatchNormalized, LstmpLayer):
+    """``lstmp-batchnorm-layer``: ``lstmp-layer`` with its output batch-normalized."""
 
 
 FAST: dict[str, Value] = {**LSTM, "lstm-nonlinearity-options": " max-change=0.75",
@@ -276,15 +276,8 @@ class FastLstmLayer(LstmBase):
         self.range(lines, "m_trunc", "cm_trunc", cell, cell)
 
 
-class FastLstmBatchNormLayer(FastLstmLayer):
+class FastLstmBatchNormLayer(BatchNormalized, FastLstmLayer):
     """``fast-lstm-batchnorm-layer``: ``fast-lstm-layer`` with its output batch-normalized."""
-
-    def output(self) -> str:
-        return self.at("m_batchnorm")
-
-    def build(self, lines: ConfigLines) -> None:
-        super().build(lines)
-        lines.step(self.output(), "BatchNormComponent", f"dim={self.cell}", self.at("m"))
 
 
 class LstmbLayer(FastLstmBatchNormLayer):
@@ -353,12 +346,5 @@ class FastLstmpLayer(FastLstmLayer):
         self.range(lines, "r_trunc", "cr_trunc", self.cell, recurrent)
 
 
-class FastLstmpBatchNormLayer(FastLstmpLayer):
+class FastLstmpBatchNormLayer(BatchNormalized, FastLstmpLayer):
     """``fast-lstmp-batchnorm-layer``: ``fast-lstmp-layer`` with its output batch-normalized."""
-
-    def output(self) -> str:
-        return self.at("rp_batchnorm")
-
-    def build(self, lines: ConfigLines) -> None:
-        super().build(lines)
-        lines.step(self.output(), "BatchNormComponent", f"dim={self.output_dim()}", self.at("rp"))

@@ -15,9 +15,6 @@ class SameDimLayer(Layer):
     COMPONENT = "NoOpComponent"
     SETTINGS: tuple[str, ...] = ()      # options that are copied to the config line
 
-    def output_dim(self) -> int:
-        return self.input_dim
-
     def build(self, lines: ConfigLines) -> None:
         separator = " " if self.SETTINGS else ""
         in_init = self.values.get("include-in-init") is True
@@ -116,9 +113,6 @@ class CombineFeatureMapsLayer(Layer):
 
     def _filters(self) -> list[int]:
         return [self.integer(f"num-filters{n}") for n in (1, 2, 3)]
-
-    def output_dim(self) -> int:
-        return self.input_dim
 
     def build(self, lines: ConfigLines) -> None:
         height = self.integer("height")
@@ -273,9 +267,6 @@ class SpecAugmentLayer(Layer):
 
     def output(self) -> str:
         return self.at("time-mask")
-
-    def output_dim(self) -> int:
-        return self.input_dim
 
     def build(self, lines: ConfigLines) -> None:
         configs = EVERYWHERE if self.flag("include-in-init") else NETWORK

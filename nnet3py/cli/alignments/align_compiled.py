@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from nnet3py import log
 from nnet3py.cli.nnet.utterances import IVEC, SIMPLE, IvectorSource, check_ivector_options, compute_options
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, without
+from nnet3py.cli.process.copying import convert_table
+from nnet3py.cli.process.option_groups import DEVICE, set_up, without
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.decoding.options import TrainingGraphOptions
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
@@ -31,8 +32,7 @@ _GRAPH_OPTIONS = (
 )
 
 
-@kaldi_command("compile-train-graphs", group="Graphs",
-               help="Make the graphs of transcripts, for forced alignment.", usage="""
+@kaldi_command("compile-train-graphs", "Graphs", "Make the graphs of transcripts, for forced alignment.", """
 Make the decoding graphs (HCLG) of utterances from their transcripts, for forced alignment: FSTs from transition-ids to
 words. Transition costs have the scale 0 by default, because nnet3-align-compiled adds them. Transcripts are vectors of
 integer word ids.
@@ -44,15 +44,13 @@ e.g.:
 See also: make-graph --write-lang, compile-train-graphs-fsts, nnet3-align-compiled
 """, arguments=(5, 5), options=_GRAPH_OPTIONS)
 def compile_train_graphs(args: list[str], options: Options) -> int:
-    """Write the training graphs of transcripts; return 1 if none was made."""
     from nnet3py.decoding.graph import word_line
     from nnet3py.formats.holders import INT_VECTOR
 
     return 0 if _compile_graphs(args, options, INT_VECTOR, word_line) else 1
 
 
-@kaldi_command("compile-train-graphs-fsts", group="Graphs",
-               help="Make the graphs of FSTs of words, for forced alignment.", usage="""
+@kaldi_command("compile-train-graphs-fsts", "Graphs", "Make the graphs of FSTs of words, for forced alignment.", """
 Make the decoding graphs (HCLG) of utterances, for forced alignment, from FSTs that accept the possible word sequences
 of each. The lexicon has disambiguation symbols.
 
@@ -63,7 +61,6 @@ ark:words.fsts ark:graphs.fsts
 See also: compile-train-graphs, nnet3-align-compiled
 """, arguments=(5, 5), options=_GRAPH_OPTIONS)
 def compile_train_graphs_fsts(args: list[str], options: Options) -> int:
-    """Write the training graphs of FSTs of words; return 0 even if none was made, as in Kaldi."""
     from nnet3py.transducers.fst_text import FST
 
     if not options.read_disambig_syms:
@@ -78,7 +75,6 @@ def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of:
 
     ``words_of`` turns an entry, which ``holder`` has read, into an FST of words.
     """
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.decoding.graph import make_training_graph, read_fst_file
     from nnet3py.decoding.symbols import read_text
     from nnet3py.hmm.transition_model import read_transition_model
@@ -107,8 +103,8 @@ def _compile_graphs(args: list[str], options: Options, holder: Holder, words_of:
     return done
 
 
-@kaldi_command("nnet3-align-compiled", group="Alignments and posteriors",
-               help="Align features with the graphs of transcripts.", usage="""
+@kaldi_command("nnet3-align-compiled", "Alignments and posteriors",
+               "Align features with the graphs of transcripts.", """
 Align features with the graphs of their transcripts, as compile-train-graphs makes them, by Viterbi decoding, and write
 alignments: the transition-id of every frame. Optionally write the log-likelihood of each utterance.
 
@@ -132,9 +128,7 @@ See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
     *SIMPLE, *without(IVEC, "utt2spk"), *DEVICE,
 ])
 def align_compiled(args: list[str], options: Options) -> int:
-    """Align utterances with their graphs; return 1 if none could be aligned."""
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter

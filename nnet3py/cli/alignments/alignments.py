@@ -23,8 +23,7 @@ _PHONE_MAP = option("phone-map", str, "", "File with lines <old-phone> <new-phon
 _REORDER = option("reorder", bool, True, "Write a state's self-loops after the transition that leaves it")
 
 
-@kaldi_command("ali-to-pdf", group="Alignments and posteriors",
-               help="Turn alignments into sequences of pdf-ids.", usage="""
+@kaldi_command("ali-to-pdf", "Alignments and posteriors", "Turn alignments into sequences of pdf-ids.", """
 Turn alignments, sequences of transition-ids, into sequences of pdf-ids. Of the model only the transition model is read.
 
 Usage:  ali-to-pdf [options] <model> <alignments-rspecifier> <pdfs-wspecifier>
@@ -33,7 +32,6 @@ e.g.:
 See also: ali-to-phones, ali-to-post
 """, arguments=(3, 3))
 def ali_to_pdf(args: list[str], options: Options) -> int:
-    """Convert alignments to pdf-ids; return 0."""
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.alignment import check_transition_ids
     from nnet3py.hmm.transition_model import read_transition_model
@@ -44,13 +42,12 @@ def ali_to_pdf(args: list[str], options: Options) -> int:
         check_transition_ids(model, alignment)
         return model.transition_id_to_pdf[alignment]
 
-    count, _ = convert_table(args[1], args[2], INT_VECTOR, INT_VECTOR, pdfs)
-    log.log(f"Converted {count} alignments to pdf sequences.")
+    convert_table(args[1], args[2], INT_VECTOR, INT_VECTOR, pdfs).report(
+        "Converted {done} alignments to pdf sequences.")
     return 0
 
 
-@kaldi_command("ali-to-phones", group="Alignments and posteriors",
-               help="Turn alignments into sequences of phones.", usage="""
+@kaldi_command("ali-to-phones", "Alignments and posteriors", "Turn alignments into sequences of phones.", """
 Turn alignments, sequences of transition-ids, into sequences of phones (integers): by default one entry for each phone;
 optionally one for each frame, pairs of phone and length in frames, or a CTM with times.
 
@@ -68,7 +65,6 @@ See also: ali-to-pdf, show-transitions
     option("frame-shift", float, 0.01, "Seconds between frames, for --ctm-output"),
 ])
 def ali_to_phones(args: list[str], options: Options) -> int:
-    """Convert alignments to phones; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import INT_PAIR_VECTOR, INT_VECTOR
@@ -112,8 +108,7 @@ def _phones(model: TransitionModel, key: str, alignment: np.ndarray) -> tuple[np
     return model.transition_id_to_phone[alignment[starts]], np.diff(starts, append=len(alignment))
 
 
-@kaldi_command("show-alignments", group="Alignments and posteriors",
-               help="Print alignments in readable form.", usage="""
+@kaldi_command("show-alignments", "Alignments and posteriors", "Print alignments in readable form.", """
 Print alignments in readable form: for each utterance a line with the transition-ids of each phone in brackets, and
 below it a line with the names of the phones.
 
@@ -123,7 +118,6 @@ e.g.:
 See also: ali-to-phones, show-transitions
 """, arguments=(3, 3))
 def show_alignments(args: list[str], options: Options) -> None:
-    """Print each alignment as transition-ids and phones."""
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.alignment import phone_starts, read_symbol_table
     from nnet3py.hmm.transition_model import read_transition_model
@@ -152,8 +146,7 @@ def show_alignments(args: list[str], options: Options) -> None:
 # -- alignments from phones, and of other models -----------------------------------------------------------------------
 
 
-@kaldi_command("phones-to-ali", group="Alignments and posteriors",
-               help="Turn sequences of phones into alignments.", usage="""
+@kaldi_command("phones-to-ali", "Alignments and posteriors", "Turn sequences of phones into alignments.", """
 Turn sequences of phones (integers) into alignments, sequences of transition-ids, the inverse of ali-to-phones. The
 input has the phone of every frame, where equal neighbors count as one phone, or, with --lengths=true, pairs of phone
 and length in frames. The frames of a phone are spread evenly over the states of its HMM.
@@ -168,7 +161,6 @@ See also: make-mono-tree, ali-to-phones, convert-ali
     option("lengths", bool, False, "The input has pairs of phone and length in frames"), _PHONE_MAP, _REORDER,
 ])
 def phones_to_ali(args: list[str], options: Options) -> int:
-    """Convert phones to alignments; return 1 if none could be converted."""
     import numpy as np
 
     from nnet3py.formats.holders import INT_PAIR_VECTOR, INT_VECTOR
@@ -194,8 +186,7 @@ def phones_to_ali(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("convert-ali", group="Alignments and posteriors",
-               help="Convert alignments of one model to another model's.", usage="""
+@kaldi_command("convert-ali", "Alignments and posteriors", "Convert alignments of one model to another model's.", """
 Convert alignments of one model into alignments of another one, with another tree, topology or phone set, or at a lower
 frame rate. Where a phone's HMM or length changes, its frames are spread evenly over the states.
 
@@ -210,7 +201,6 @@ See also: phones-to-ali, ali-to-phones
     _PHONE_MAP, _REORDER,
 ])
 def convert_ali(args: list[str], options: Options) -> int:
-    """Convert alignments to another model; return 1 if none could be converted."""
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.transition_model import read_transition_model
 
@@ -266,8 +256,7 @@ def read_phone_map(rxfilename: str) -> dict[int, int] | None:
     return {old: new for old, new in lines}
 
 
-@kaldi_command("text-to-phones", group="Alignments and posteriors",
-               help="Turn transcripts into phones, with random silences.", usage="""
+@kaldi_command("text-to-phones", "Alignments and posteriors", "Turn transcripts into phones, with random silences.", """
 Turn transcripts into sequences of phones (integers), with silences inserted at random, for the phone language model of
 end-to-end chain training. <lexicon> has lines WORD PHONE ... or WORD PROBABILITY PHONE ..., <text> lines UTTERANCE
 WORD ... Kaldi's recipes have a script text_to_phones.py for this.
@@ -287,7 +276,6 @@ See also: chain-est-phone-lm
     option("srand", int, 0, "Seed of the random numbers"),
 ])
 def text_to_phones(args: list[str], options: Options) -> int:
-    """Write the phones of transcripts; return 1 if no transcript could be converted."""
     import numpy as np
 
     from nnet3py.decoding.lexicon import (

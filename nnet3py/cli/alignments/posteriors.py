@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import convert_table
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.copying import convert_table, write_value
+from nnet3py.cli.process.options import OptionError, Options, int_list, option
 from nnet3py.errors import within
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
 
-@kaldi_command("ali-to-post", group="Alignments and posteriors", help="Turn alignments into posteriors.", usage="""
+@kaldi_command("ali-to-post", "Alignments and posteriors", "Turn alignments into posteriors.", """
 Turn vectors of integers, such as alignments, into posteriors: each integer gets the weight 1 in its frame.
 
 Usage:  ali-to-post [options] <alignments-rspecifier> <posteriors-wspecifier>
@@ -25,17 +25,15 @@ e.g.:
 See also: ali-to-pdf, ali-to-phones
 """, arguments=(2, 2))
 def ali_to_post(args: list[str], options: Options) -> int:
-    """Convert alignments to posteriors; return 1 if the input is empty."""
     from nnet3py.formats.holders import INT_VECTOR, POSTERIOR
     from nnet3py.formats.posteriors import posterior_of_alignment
 
-    count, _ = convert_table(args[0], args[1], INT_VECTOR, POSTERIOR,
-                             lambda key, alignment: posterior_of_alignment(alignment))
-    log.log(f"Converted {count} alignments.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], INT_VECTOR, POSTERIOR,
+                         lambda key, alignment: posterior_of_alignment(alignment)).report(
+        "Converted {done} alignments.")
 
 
-@kaldi_command("copy-post", group="Alignments and posteriors", help="Copy posteriors; optionally scale them.", usage="""
+@kaldi_command("copy-post", "Alignments and posteriors", "Copy posteriors; optionally scale them.", """
 Copy posteriors, and optionally multiply their weights by --scale.
 
 Usage: copy-post [options] <posteriors-rspecifier> <posteriors-wspecifier>
@@ -43,7 +41,6 @@ e.g.: copy-post --scale=0.5 ark:1.post ark,t:-
 See also: ali-to-post, post-to-smat, post-to-tacc
 """, arguments=(2, 2), options=[option("scale", float, 1.0, "Factor by which the weights are multiplied")])
 def copy_post(args: list[str], options: Options) -> int:
-    """Copy posteriors; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import POSTERIOR
@@ -56,13 +53,10 @@ def copy_post(args: list[str], options: Options) -> int:
                 posterior.weights = posterior.weights * np.float32(options.scale)
         return posterior
 
-    count, _ = convert_table(args[0], args[1], POSTERIOR, POSTERIOR, scaled)
-    log.log(f"Done copying {count} posteriors.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], POSTERIOR, POSTERIOR, scaled).report("Done copying {done} posteriors.")
 
 
-@kaldi_command("weight-post", group="Alignments and posteriors",
-               help="Multiply the posteriors of each frame by a weight.", usage="""
+@kaldi_command("weight-post", "Alignments and posteriors", "Multiply the posteriors of each frame by a weight.", """
 Multiply the posteriors of each frame by a weight, an element of the utterance's vector of weights; frames of weight 0
 become empty.
 
@@ -75,7 +69,6 @@ See also: post-to-weights, weight-silence-post, scale-post
            "weight become empty"),
 ])
 def weight_post(args: list[str], options: Options) -> int:
-    """Multiply posteriors by weights of frames; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
@@ -96,13 +89,12 @@ def weight_post(args: list[str], options: Options) -> int:
             factors[:both] = weights[:both]
             return scaled_frames(posterior, factors)
 
-        done, errors = convert_table(args[0], args[2], POSTERIOR, POSTERIOR, weighted, inputs=table)
-    log.log(f"Scaled {done} posteriors; errors on {errors}")
-    return 0 if done else 1
+        return convert_table(args[0], args[2], POSTERIOR, POSTERIOR, weighted, inputs=table).report(
+            "Scaled {done} posteriors; errors on {errors}")
 
 
-@kaldi_command("weight-silence-post", group="Alignments and posteriors",
-               help="Multiply the posteriors of silence phones by a weight.", usage="""
+@kaldi_command("weight-silence-post", "Alignments and posteriors",
+               "Multiply the posteriors of silence phones by a weight.", """
 Multiply the posteriors of transition-ids of some phones, usually silence, by a weight; entries of weight 0 are left
 out.
 
@@ -115,10 +107,8 @@ See also: ali-to-post, post-to-weights
     option("distribute", bool, False, "Weight whole frames, by their share of silence, rather than single entries"),
 ])
 def weight_silence_post(args: list[str], options: Options) -> int:
-    """Multiply the posteriors of silence phones by a weight; return 1 if the input is empty."""
     import numpy as np
 
-    from nnet3py.cli.process.options import int_list
     from nnet3py.formats.holders import POSTERIOR
     from nnet3py.formats.posteriors import weighted_entries, weighted_frames
     from nnet3py.hmm.alignment import check_transition_ids
@@ -141,12 +131,10 @@ def weight_silence_post(args: list[str], options: Options) -> int:
         silent = is_silence[posterior.ids]
         return (weighted_frames if options.distribute else weighted_entries)(posterior, silent, weight)
 
-    count, _ = convert_table(args[3], args[4], POSTERIOR, POSTERIOR, weighted)
-    log.log(f"Done {count} posteriors.")
-    return 0 if count else 1
+    return convert_table(args[3], args[4], POSTERIOR, POSTERIOR, weighted).report("Done {done} posteriors.")
 
 
-@kaldi_command("post-to-weights", group="Alignments and posteriors", help="Sum the posteriors of each frame.", usage="""
+@kaldi_command("post-to-weights", "Alignments and posteriors", "Sum the posteriors of each frame.", """
 Turn posteriors into vectors with a weight for each frame: the sum of the frame's posteriors.
 
 Usage:  post-to-weights [options] <posteriors-rspecifier> <weights-wspecifier>
@@ -155,18 +143,16 @@ e.g.:
 See also: weight-silence-post, ali-to-post
 """, arguments=(2, 2))
 def post_to_weights(args: list[str], options: Options) -> int:
-    """Write the sum of each frame's posteriors; return 1 if the input is empty."""
     from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
     from nnet3py.formats.posteriors import frame_sums
 
-    count, _ = convert_table(args[0], args[1], POSTERIOR, FLOAT_VECTOR,
-                             lambda key, posterior: frame_sums(posterior))
-    log.log(f"Done converting {count} posteriors to weights.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], POSTERIOR, FLOAT_VECTOR,
+                         lambda key, posterior: frame_sums(posterior)).report(
+        "Done converting {done} posteriors to weights.")
 
 
-@kaldi_command("post-to-pdf-post", group="Alignments and posteriors",
-               help="Turn posteriors of transition-ids into posteriors of pdf-ids.", usage="""
+@kaldi_command("post-to-pdf-post", "Alignments and posteriors",
+               "Turn posteriors of transition-ids into posteriors of pdf-ids.", """
 Turn posteriors of transition-ids into posteriors of pdf-ids. Of the model only the transition model is read.
 
 Usage:  post-to-pdf-post [options] <model> <posteriors-rspecifier> <posteriors-wspecifier>
@@ -175,7 +161,6 @@ e.g.:
 See also: ali-to-post, ali-to-pdf
 """, arguments=(3, 3))
 def post_to_pdf_post(args: list[str], options: Options) -> int:
-    """Convert posteriors of transition-ids to posteriors of pdf-ids; return 0."""
     from nnet3py.formats.holders import POSTERIOR
     from nnet3py.formats.posteriors import summed_by_id
     from nnet3py.hmm.alignment import check_transition_ids
@@ -187,13 +172,12 @@ def post_to_pdf_post(args: list[str], options: Options) -> int:
         check_transition_ids(model, posterior.ids)
         return summed_by_id(posterior, model.transition_id_to_pdf[posterior.ids])
 
-    count, _ = convert_table(args[1], args[2], POSTERIOR, POSTERIOR, pdf_posterior)
-    log.log(f"Done converting posteriors to pdf-level posteriors for {count} utterances.")
+    convert_table(args[1], args[2], POSTERIOR, POSTERIOR, pdf_posterior).report(
+        "Done converting posteriors to pdf-level posteriors for {done} utterances.")
     return 0
 
 
-@kaldi_command("logprob-to-post", group="Alignments and posteriors",
-               help="Turn log-probabilities into posteriors.", usage="""
+@kaldi_command("logprob-to-post", "Alignments and posteriors", "Turn log-probabilities into posteriors.", """
 Turn matrices of log-probabilities (a row for each frame) into posteriors, without probabilities below --min-post.
 
 Usage:  logprob-to-post [options] <logprob-matrix-rspecifier> <posteriors-wspecifier>
@@ -206,7 +190,6 @@ See also: copy-post, post-to-pdf-post
            "expectation; false: leave them all out"),
 ])
 def logprob_to_post(args: list[str], options: Options) -> int:
-    """Convert matrices of log-probabilities to posteriors; return 1 if the input is empty."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.formats.posteriors import of_log_probs
     from nnet3py.random_sequence import CRandom
@@ -218,13 +201,11 @@ def logprob_to_post(args: list[str], options: Options) -> int:
     def converted(key: str, matrix: np.ndarray) -> Posterior:
         return of_log_probs(matrix, options.min_post, random.uniform if options.random_prune else None)
 
-    count, _ = convert_table(args[0], args[1], FLOAT_MATRIX, POSTERIOR, converted)
-    log.log(f"Converted {count} log-prob matrices to posteriors.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], FLOAT_MATRIX, POSTERIOR, converted).report(
+        "Converted {done} log-prob matrices to posteriors.")
 
 
-@kaldi_command("post-to-smat", group="Alignments and posteriors",
-               help="Turn posteriors into sparse matrices.", usage="""
+@kaldi_command("post-to-smat", "Alignments and posteriors", "Turn posteriors into sparse matrices.", """
 Turn posteriors into sparse matrices with a row for each frame; an entry's id is its column, from 0.
 
 Usage: post-to-smat [options] --dim=<columns> <posteriors-rspecifier> <sparse-matrix-wspecifier>
@@ -232,7 +213,6 @@ e.g.: post-to-smat --dim=1038 ark:1.post ark:-
 See also: ali-to-post, copy-post
 """, arguments=(2, 2), options=[option("dim", int, -1, "Number of columns; must be given")])
 def post_to_smat(args: list[str], options: Options) -> int:
-    """Convert posteriors to sparse matrices; return 1 if the input is empty."""
     from nnet3py.formats.general import SparseMatrix
     from nnet3py.formats.holders import GENERAL_MATRIX, POSTERIOR
 
@@ -242,13 +222,11 @@ def post_to_smat(args: list[str], options: Options) -> int:
     def sparse(key: str, posterior: Posterior) -> SparseMatrix:
         return SparseMatrix.from_arrays(posterior.row_starts, posterior.ids, posterior.weights, options.dim)
 
-    count, _ = convert_table(args[0], args[1], POSTERIOR, GENERAL_MATRIX, sparse)
-    log.log(f"Done converting {count} posteriors into sparse matrices.")
-    return 0 if count else 1
+    return convert_table(args[0], args[1], POSTERIOR, GENERAL_MATRIX, sparse).report(
+        "Done converting {done} posteriors into sparse matrices.")
 
 
-@kaldi_command("post-to-tacc", group="Alignments and posteriors",
-               help="Sum posteriors by transition-id or pdf-id.", usage="""
+@kaldi_command("post-to-tacc", "Alignments and posteriors", "Sum posteriors by transition-id or pdf-id.", """
 Sum posteriors of transition-ids over all frames, and write a single vector of counts, by transition-id (element 0 is
 unused) or by pdf-id.
 
@@ -260,14 +238,11 @@ See also: ali-to-post, vector-sum
     option("per-pdf", bool, False, "Sum by pdf-id; as in Kaldi, without the last transition-id"),
 ])
 def post_to_tacc(args: list[str], options: Options) -> int:
-    """Write the sum of posteriors for each transition-id or pdf-id; return 1 if the input is empty."""
     import numpy as np
 
-    from nnet3py.formats.holders import POSTERIOR
-    from nnet3py.formats.matrices import write_vector
+    from nnet3py.formats.holders import FLOAT_VECTOR, POSTERIOR
     from nnet3py.hmm.alignment import check_transition_ids
     from nnet3py.hmm.transition_model import read_transition_model
-    from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader
 
     model = read_transition_model(args[0])
@@ -283,14 +258,12 @@ def post_to_tacc(args: list[str], options: Options) -> int:
         log.log("accumulate counts per pdf-id")
         by_pdf = np.bincount(model.transition_id_to_pdf[1:-1], counts[1:-1], minlength=model.num_pdfs)
     with np.errstate(over="ignore"):
-        single = (by_pdf if options.per_pdf else counts).astype(np.float32)
-    write_object(args[2], lambda writer: write_vector(writer, single), options.binary)
+        write_value(args[2], FLOAT_VECTOR, (by_pdf if options.per_pdf else counts).astype(np.float32), options.binary)
     log.log(f"Done computing transition stats over {done} utterances; wrote stats to {args[2]}")
     return 0 if done else 1
 
 
-@kaldi_command("get-post-on-ali", group="Alignments and posteriors",
-               help="Write the posteriors of alignments.", usage="""
+@kaldi_command("get-post-on-ali", "Alignments and posteriors", "Write the posteriors of alignments.", """
 Write the posterior of each frame's entry of an alignment: a vector for each utterance, such as the confidence of the
 best path of a lattice. Posteriors and alignments must have the same kind of ids, such as pdf-ids.
 
@@ -301,7 +274,6 @@ e.g.:
 See also: post-to-weights, nnet3-chain-get-egs
 """, arguments=(3, 3))
 def get_post_on_ali(args: list[str], options: Options) -> int:
-    """Write the posterior of each frame's transition-id in an alignment; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR, POSTERIOR
@@ -320,6 +292,5 @@ def get_post_on_ali(args: list[str], options: Options) -> int:
             return np.bincount(frames[is_aligned], posterior.weights[is_aligned],
                                minlength=len(alignment)).astype(np.float32)
 
-        done, failed = convert_table(args[0], args[2], POSTERIOR, FLOAT_VECTOR, aligned, inputs=alignments)
-    log.log(f"Done {done} utterances, failed for {failed}")
-    return 0 if done else 1
+        return convert_table(args[0], args[2], POSTERIOR, FLOAT_VECTOR, aligned, inputs=alignments).report(
+            "Done {done} utterances, failed for {errors}")

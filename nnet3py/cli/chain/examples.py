@@ -4,21 +4,21 @@ chain-get-supervision, nnet3-chain-normalize-egs, nnet3-chain-get-egs and nnet3-
 """
 from __future__ import annotations
 
-from contextlib import ExitStack
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.chain.options import SupervisionOptions
-from nnet3py.cli.egs import EGS_OF_FEATURES, split_options
+from nnet3py.cli.egs.get import ivectors_fit, make_examples
+from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.errors import Nnet3Error, within
+from nnet3py.errors import Nnet3Error, NumericError, within
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     from nnet3py.chain.make_egs import ChainExampleMaker
     from nnet3py.chain.normalization import Normalizer
-    from nnet3py.egs.make import UtteranceSplitter
     from nnet3py.transducers.fst import Fst
 
 
@@ -37,8 +37,8 @@ def read_normalizer(rxfilename: str, scale: float) -> Normalizer:
         return Normalizer(fst, scale)
 
 
-@kaldi_command("chain-get-supervision", group="Chain training",
-               help="Make the supervision of chain training from phones or lattices.", usage="""
+@kaldi_command("chain-get-supervision", "Chain training",
+               "Make the supervision of chain training from phones or lattices.", """
 Make the supervisions of chain training: for each utterance, an acceptor of the pdf sequences that are allowed in its
 output frames. The input is phones with their lengths in frames, or lattices whose labels are phones.
 
@@ -57,44 +57,55 @@ See also: nnet3-chain-get-egs
            idle="the weight written is 1, as in Kaldi; nnet3-chain-copy-egs --weights sets other weights"),
 ])
 def get_supervision(args: list[str], options: Options) -> int:
-    """Make supervisions; return 1 unless more utterances succeeded than failed."""
-    from nnet3py.chain.acceptor import SupervisionError
-    from nnet3py.chain.options import SupervisionOptions
     from nnet3py.chain.supervision import SupervisionMaker, proto_from_lattice, proto_from_phones
     from nnet3py.egs.chain_example import SUPERVISION
     from nnet3py.formats.holders import INT_PAIR_VECTOR
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     how = fields_from(options, SupervisionOptions())
     tree = read_object(args[0], ContextDependency.read)
     maker = SupervisionMaker(tree, read_object(args[1], TransitionModel.read), options.convert_to_pdfs)
     holder: Any = COMPACT_LATTICES if options.lattice_input else INT_PAIR_VECTOR
-    num_done = num_errors = 0
-    # The reader is closed first: a damaged archive then leaves no output that looks complete.
-    with TableWriter(args[3], SUPERVISION) as writer, SequentialReader(args[2], holder) as reader:
-        for key, value in log.progress(reader, "Making supervisions", share=reader.share_read):
-            try:
-                with within(f"utterance {key}"):
-                    proto = (proto_from_lattice(value, how) if options.lattice_input
-                             else proto_from_phones(value[:, 0], value[:, 1], how))
-                    supervision = maker.make(proto)
-            except SupervisionError as error:
-                log.warning(f"Failed creating supervision: {error}", file="chain-get-supervision.cc", line=70)
-                num_errors += 1
-                continue
-            writer.write(key, supervision)
-            num_done += 1
-    log.log(f"Generated chain supervision information for {num_done} utterances, errors on {num_errors}",
+
+    def supervision(value: Any) -> Any:
+        return maker.make(proto_from_lattice(value, how) if options.lattice_input
+                          else proto_from_phones(value[:, 0], value[:, 1], how))
+
+    done, errors = _convert(args[2:], holder, SUPERVISION, "utterance", supervision, "Failed creating supervision:")
+    log.log(f"Generated chain supervision information for {done} utterances, errors on {errors}",
             file="chain-get-supervision.cc", line=200)
-    return 0 if num_done > num_errors else 1
+    return 0 if done > errors else 1
 
 
-@kaldi_command("nnet3-chain-normalize-egs", group="Chain training",
-               help="Add the costs of the normalization FST to chain examples.", usage="""
+def _convert(args: list[str], source: Any, target: Any, what: str, convert: Callable[[Any], Any],
+             failure: str) -> tuple[int, int]:
+    """Write ``convert(value)`` for each value of the table ``args[0]``, called ``what``, to the table ``args[1]``.
+
+    Return the number of values that were written, and of those that gave a SupervisionError, which is logged after
+    ``failure``.
+    """
+    from nnet3py.chain.acceptor import SupervisionError
+    from nnet3py.io.tables import SequentialReader, TableWriter
+
+    done = errors = 0
+    # The reader is closed first: a damaged archive then leaves no output that looks complete.
+    with TableWriter(args[1], target) as writer, SequentialReader(args[0], source) as reader:
+        for key, value in log.progress(reader, f"Processing {what}s", share=reader.share_read):
+            try:
+                with within(f"{what} {key}"):
+                    writer.write(key, convert(value))
+                done += 1
+            except SupervisionError as error:
+                log.warning(f"{failure} {error}", file=f"{log.program()}.cc", line=80)
+                errors += 1
+    return done, errors
+
+
+@kaldi_command("nnet3-chain-normalize-egs", "Chain training",
+               "Add the costs of the normalization FST to chain examples.", """
 Add the costs of the normalization FST to chain examples that were made without this FST, and write the examples. Do
 this only once: the costs would be added again to examples that have them.
 
@@ -103,30 +114,20 @@ Usage:  nnet3-chain-normalize-egs [options] <normalization-fst> <egs-rspecifier>
 e.g.: nnet3-chain-normalize-egs normalization.fst ark:train.cegs ark:- | nnet3-chain-shuffle-egs ark:- ark:1.cegs
 """, arguments=(3, 3), options=[NORMALIZATION_SCALE])
 def normalize_egs(args: list[str], options: Options) -> int:
-    """Add the normalization FST's costs to examples; return 1 if no example could be normalized."""
-    from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-    from nnet3py.io.tables import SequentialReader, TableWriter
 
     normalizer = read_normalizer(args[0], options.normalization_fst_scale)
-    num_done = num_errors = 0
-    with TableWriter(args[2], CHAIN_EXAMPLE) as writer, SequentialReader(args[1], CHAIN_EXAMPLE) as reader:
-        for key, example in log.progress(reader, "Normalizing examples", share=reader.share_read):
-            if len(example.outputs) != 1:
-                raise Nnet3Error(f"Expected example to have exactly one output; '{key}' has {len(example.outputs)}")
-            output = example.outputs[0]
-            try:
-                with within(f"example {key}"):
-                    output.supervision = normalizer(output.supervision)
-            except SupervisionError as error:
-                log.warning(f"Not writing {error}", file="nnet3-chain-normalize-egs.cc", line=80)
-                num_errors += 1
-                continue
-            writer.write(key, example)
-            num_done += 1
-    log.log(f"Added normalization to {num_done} egs; had errors on {num_errors}",
-            file="nnet3-chain-normalize-egs.cc", line=100)
-    return 0 if num_done else 1
+
+    def normalized(example: Any) -> Any:
+        if len(example.outputs) != 1:
+            raise Nnet3Error(f"Expected example to have exactly one output, found {len(example.outputs)}")
+        output = example.outputs[0]
+        output.supervision = normalizer(output.supervision)
+        return example
+
+    done, errors = _convert(args[1:], CHAIN_EXAMPLE, CHAIN_EXAMPLE, "example", normalized, "Not writing")
+    log.log(f"Added normalization to {done} egs; had errors on {errors}", file="nnet3-chain-normalize-egs.cc", line=100)
+    return 0 if done else 1
 
 
 _OPTIONS = (
@@ -135,8 +136,7 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-chain-get-egs", group="Chain training",
-               help="Make chain examples from features and supervisions.", usage="""
+@kaldi_command("nnet3-chain-get-egs", "Chain training", "Make chain examples from features and supervisions.", """
 Make chain examples, pieces of utterances with context, from features and supervisions. Examples that are made without
 the normalization FST must go through nnet3-chain-normalize-egs before training.
 
@@ -157,90 +157,42 @@ e.g.: chain-get-supervision --frame-subsampling-factor=3 tree 0.trans_mdl ark:ph
     option("long-key", bool, False, "Write contexts and length in keys, too: utt-first-left-length-right-v1"),
 ])
 def chain_get_egs(args: list[str], options: Options) -> int:
-    """Make chain examples; return 1 if none was made."""
-    return _Job(options).run(*([""] * (4 - len(args)) + args))
+    from nnet3py.chain.acceptor import SupervisionError
+    from nnet3py.chain.make_egs import ChainExampleMaker
+    from nnet3py.egs.chain_example import CHAIN_EXAMPLE, SUPERVISION
+    from nnet3py.egs.make import UtteranceSplitter
+    from nnet3py.formats.holders import FLOAT_VECTOR, GENERAL_MATRIX
+    from nnet3py.hmm.transition_model import TransitionModel
+    from nnet3py.io.object_files import read_object
 
+    normalization, features, supervisions, egs = [""] * (4 - len(args)) + args
+    scale, tolerance = options.normalization_fst_scale, options.supervision_length_tolerance
+    splitter = UtteranceSplitter(split_options(options), options.srand)
+    if not scale >= 0.0:
+        raise Nnet3Error(f"Invalid scale on normalization FST; must be >= 0.0: {scale}")
+    maker = ChainExampleMaker(
+        splitter, read_normalizer(normalization, scale) if normalization else None,
+        read_object(options.transition_model, TransitionModel.read) if options.transition_model else None,
+        options.compress, options.online_ivector_period, options.long_key, options.srand)
 
-class _Job:
-    """Data of a run of nnet3-chain-get-egs: options, makers of examples, and the number of errors."""
+    def examples(utterance: str, matrix: Any, supervision: Any, weights: Any, ivectors: Any) -> list[Any] | None:
+        length = supervision.frames_per_sequence
+        if weights is not None and abs(len(weights) - length) > tolerance:
+            log.warning(f"For utterance {utterance}, mismatch between deriv weights {len(weights)} and supervision "
+                        f"{length} exceeds tolerance {tolerance}", file="nnet3-chain-get-egs.cc", line=400)
+            return None
+        if not (ivectors_fit(maker.cutter, utterance, matrix, ivectors, options)
+                and splitter.lengths_match(utterance, matrix.shape[0], length, tolerance)):
+            return None
+        return list(maker.examples(utterance, matrix, supervision, ivectors, weights)) or None
 
-    def __init__(self, options: Options) -> None:
-        self._options = options
-        self._splitter = utterance_splitter(options, options.srand)
-        self._maker: ChainExampleMaker
-        self._num_errors = 0
-
-    def run(self, normalization: str, features: str, supervisions: str, egs: str) -> int:
-        """Make the examples of all utterances; return the exit status."""
-        from nnet3py.egs.chain_example import CHAIN_EXAMPLE, SUPERVISION
-        from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX
-        from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
-
-        options = self._options
-        self._maker = self._make_maker(normalization)
-        with ExitStack() as stack:
-            writer = stack.enter_context(TableWriter(egs, CHAIN_EXAMPLE))
-            targets = stack.enter_context(RandomAccessReader(supervisions, SUPERVISION))
-            table = options.online_ivectors or options.ivectors
-            ivectors = stack.enter_context(RandomAccessReader(table, FLOAT_MATRIX)) if table else None
-            weights = (stack.enter_context(RandomAccessReader(options.deriv_weights_rspecifier, FLOAT_VECTOR))
-                       if options.deriv_weights_rspecifier else None)
-            # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
-            reader = stack.enter_context(SequentialReader(features, GENERAL_MATRIX))
-            for utterance, matrix in log.progress(reader, "Making examples", share=reader.share_read):
-                examples = self._of_utterance(utterance, matrix, targets, ivectors, weights)
-                self._num_errors += not examples
-                for key, example in examples:
-                    writer.write(key, example)
-        if self._num_errors:
-            log.warning(f"{self._num_errors} utterances had errors and could not be processed.",
-                        file="nnet3-chain-get-egs.cc", line=500)
-        _warn_of_normalization(self._maker)
-        self._splitter.log_report()
-        return 0 if self._splitter.num_chunk_frames else 1
-
-    def _make_maker(self, normalization: str) -> ChainExampleMaker:
-        from nnet3py.chain.make_egs import ChainExampleMaker
-        from nnet3py.hmm.transition_model import TransitionModel
-        from nnet3py.io.object_files import read_object
-
-        options = self._options
-        scale = options.normalization_fst_scale
-        if not scale >= 0.0:
-            raise Nnet3Error(f"Invalid scale on normalization FST; must be >= 0.0: {scale}")
-        return ChainExampleMaker(
-            self._splitter, read_normalizer(normalization, scale) if normalization else None,
-            read_object(options.transition_model, TransitionModel.read) if options.transition_model else None,
-            options.compress, options.online_ivector_period, options.long_key, options.srand)
-
-    def _of_utterance(self, utterance: str, matrix: Any, targets: Any, ivectors: Any, weights: Any) -> list[Any]:
-        """Make the examples of an utterance; none, with a warning, if its data cannot be used."""
-        from nnet3py.chain.acceptor import SupervisionError
-        from nnet3py.errors import NumericError
-
-        supervision = targets.get(utterance)
-        if supervision is None:
-            return _skipped(f"No pdf-level posterior for key {utterance}")
-        given = []
-        for table, what in ((ivectors, "iVectors"), (weights, "deriv weights")):
-            given.append(None if table is None else table.get(utterance))
-            if table is not None and given[-1] is None:
-                return _skipped(f"No {what} for utterance {utterance}")
-        ivector, weight = given
-        if ivector is not None and not self._maker.cutter.ivectors_fit(utterance, matrix.shape[0], len(ivector),
-                                                                       self._options.length_tolerance):
-            return []
-        tolerance, length = self._options.supervision_length_tolerance, supervision.frames_per_sequence
-        if weight is not None and abs(len(weight) - length) > tolerance:
-            return _skipped(f"For utterance {utterance}, mismatch between deriv weights {len(weight)} and supervision "
-                            f"{length} exceeds tolerance {tolerance}")
-        if not self._splitter.lengths_match(utterance, matrix.shape[0], length, tolerance):
-            return []
-        try:
-            with within(f"utterance {utterance}"):
-                return list(self._maker.examples(utterance, matrix, supervision, ivector, weight))
-        except (NumericError, SupervisionError) as error:
-            return _skipped(f"Skipping {error}")
+    make_examples(options, (features, GENERAL_MATRIX), (egs, CHAIN_EXAMPLE),
+                  [(supervisions, SUPERVISION, "pdf-level posterior for key"),
+                   (options.deriv_weights_rspecifier, FLOAT_VECTOR, "deriv weights for utterance")],
+                  examples, (NumericError, SupervisionError))
+    _warn_of_normalization(maker)
+    splitter.log_report()
+    return 0 if splitter.num_chunk_frames else 1
 
 
 def _warn_of_normalization(maker: ChainExampleMaker) -> None:
@@ -251,20 +203,8 @@ def _warn_of_normalization(maker: ChainExampleMaker) -> None:
                     file=f"{log.program()}.cc", line=510)
 
 
-def _skipped(why: str) -> list[Any]:
-    log.warning(why, file=f"{log.program()}.cc", line=400)
-    return []
-
-
-def utterance_splitter(options: Options, seed: int) -> UtteranceSplitter:
-    """Make a splitter of utterances from the options of the ``EGGEN`` group; UsageError or Nnet3Error if invalid."""
-    from nnet3py.egs.make import UtteranceSplitter
-
-    return UtteranceSplitter(split_options(options), seed)
-
-
-@kaldi_command("nnet3-chain-e2e-get-egs", group="Chain training",
-               help="Make chain examples of whole utterances from training graphs.", usage="""
+@kaldi_command("nnet3-chain-e2e-get-egs", "Chain training",
+               "Make chain examples of whole utterances from training graphs.", """
 Make chain examples of whole utterances from features and training graphs, for training from a flat start. Utterances
 must have one of the lengths in --num-frames; up to 4 frames are cut off or added for this.
 
@@ -275,62 +215,30 @@ e.g.: nnet3-chain-e2e-get-egs --num-frames=120,150,180 --frame-subsampling-facto
    --right-context=9 normalization.fst ark:feats.ark ark:fst.ark 0.trans_mdl ark:cegs.ark
 """, arguments=(4, 5), options=_OPTIONS)
 def chain_e2e_get_egs(args: list[str], options: Options) -> int:
-    """Make chain examples of whole utterances; return 0 even if none was made, as in Kaldi."""
+    from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.chain.make_egs import ChainExampleMaker
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-    from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
+    from nnet3py.egs.make import UtteranceSplitter
+    from nnet3py.formats.holders import GENERAL_MATRIX
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
     from nnet3py.transducers.fst_text import FST
 
     normalization, features, fsts, model_in, egs = [""] * (5 - len(args)) + args
-    maker = ChainExampleMaker(utterance_splitter(options, options.srand),
+    maker = ChainExampleMaker(UtteranceSplitter(split_options(options), options.srand),
                               read_normalizer(normalization, 1.0) if normalization else None, None,
                               options.compress, options.online_ivector_period)
     model = read_object(model_in, TransitionModel.read)
-    table = options.online_ivectors or options.ivectors
-    num_done = num_errors = 0
-    with ExitStack() as stack:
-        writer = stack.enter_context(TableWriter(egs, CHAIN_EXAMPLE))
-        matrices = stack.enter_context(RandomAccessReader(features, GENERAL_MATRIX))
-        ivectors = stack.enter_context(RandomAccessReader(table, FLOAT_MATRIX)) if table else None
-        reader = stack.enter_context(SequentialReader(fsts, FST))
-        for utterance, graph in log.progress(reader, "Making examples", share=reader.share_read):
-            example = _whole_utterance(maker, utterance, graph, model, matrices, ivectors, options.length_tolerance)
-            if example is None:
-                num_errors += 1
-                continue
-            writer.write(utterance, example)
-            num_done += 1
-    if num_errors:
-        log.warning(f"{num_errors} utterances had errors and could not be processed.",
-                    file="nnet3-chain-e2e-get-egs.cc", line=400)
+
+    def examples(utterance: str, graph: Any, matrix: Any, ivectors: Any) -> list[Any] | None:
+        if not ivectors_fit(maker.cutter, utterance, matrix, ivectors, options):
+            return None
+        example = maker.end_to_end_example(utterance, matrix, graph, model, ivectors)
+        return None if example is None else [(utterance, example)]
+
+    done = make_examples(options, (fsts, FST), (egs, CHAIN_EXAMPLE),
+                         [(features, GENERAL_MATRIX, "features for utterance")], examples,
+                         (NumericError, SupervisionError))
     _warn_of_normalization(maker)
-    log.log(f"Wrote {num_done} examples.", file="nnet3-chain-e2e-get-egs.cc", line=410)
+    log.log(f"Wrote {done} examples.", file="nnet3-chain-e2e-get-egs.cc", line=410)
     return 0
-
-
-def _whole_utterance(maker: ChainExampleMaker, utterance: str, graph: Any, model: Any, matrices: Any, ivectors: Any,
-                     length_tolerance: int) -> Any:
-    """Make the example of an utterance; None, with a warning, if its data cannot be used."""
-    from nnet3py.chain.acceptor import SupervisionError
-    from nnet3py.errors import NumericError
-
-    matrix = matrices.get(utterance)
-    if matrix is None:
-        _skipped(f"No features for utterance {utterance}")
-        return None
-    ivector = None if ivectors is None else ivectors.get(utterance)
-    if ivectors is not None:
-        if ivector is None:
-            _skipped(f"No iVectors for utterance {utterance}")
-            return None
-        if not maker.cutter.ivectors_fit(utterance, matrix.shape[0], len(ivector), length_tolerance):
-            return None
-    try:
-        with within(f"utterance {utterance}"):
-            return maker.end_to_end_example(utterance, matrix, graph, model, ivector)
-    except (NumericError, SupervisionError) as error:
-        _skipped(f"Skipping {error}")
-        return None

@@ -7,14 +7,14 @@ from nnet3py import log
 from nnet3py.chain.options import PhoneLmOptions
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
+from nnet3py.errors import within
 from nnet3py.option_fields import settings_of
 
 if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("chain-est-phone-lm", group="Chain training",
-               help="Estimate the phone language model of chain training.", usage="""
+@kaldi_command("chain-est-phone-lm", "Chain training", "Estimate the phone language model of chain training.", """
 Estimate the phone language model of chain training, n-grams without smoothing in a graph with few arcs, from the phone
 sequences of the training data, integer vectors such as ali-to-phones writes.
 
@@ -26,9 +26,7 @@ See also: chain-make-den-fst
     *declared(settings_of(PhoneLmOptions)),
 ])
 def est_phone_lm(args: list[str], options: Options) -> int:
-    """Estimate the phone language model from sequences of phones; return 0."""
     from nnet3py.chain.phone_lm import PhoneLmEstimator
-    from nnet3py.errors import within
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.io.tables import SequentialReader
     from nnet3py.transducers.fst_text import write_fst_file
@@ -44,8 +42,7 @@ def est_phone_lm(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("chain-make-den-fst", group="Chain training", help="Make the denominator and normalization graphs.",
-               usage="""
+@kaldi_command("chain-make-den-fst", "Chain training", "Make the denominator and normalization graphs.", """
 Make the denominator graph of chain training, for training programs, and the normalization graph, for programs that make
 examples, from a phone language model.
 
@@ -55,7 +52,6 @@ e.g.: chain-make-den-fst tree 0.trans_mdl phone_lm.fst den.fst normalization.fst
 See also: chain-est-phone-lm
 """, arguments=(5, 5))
 def make_den_fst(args: list[str], options: Options) -> int:
-    """Write the denominator FST and the normalization FST; return 0."""
     from nnet3py.chain.den_fst import make_den_fst
     from nnet3py.chain.normalization import normalization_fst
     from nnet3py.hmm.transition_model import read_transition_model
@@ -73,8 +69,8 @@ def make_den_fst(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("chain-make-num-fst-e2e", group="Chain training",
-               help="Make the numerator graphs of end-to-end chain training.", usage="""
+@kaldi_command("chain-make-num-fst-e2e", "Chain training",
+               "Make the numerator graphs of end-to-end chain training.", """
 Turn training graphs into the numerator graphs of end-to-end chain training, for trainers that take such graphs: labels
 become pdf-ids plus 1, epsilons are removed, and the costs of the normalization graph are added. A graph none of whose
 paths the normalization graph accepts becomes empty.
@@ -84,12 +80,10 @@ e.g.: chain-make-num-fst-e2e 0.trans_mdl normalization.fst ark:fst.ark ark:num.a
 See also: nnet3-chain-e2e-get-egs, chain-make-den-fst
 """, arguments=(4, 4))
 def make_num_fst_e2e(args: list[str], options: Options) -> int:
-    """Convert training graphs to numerator graphs; return 1 if none could be converted."""
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.chain.normalization import Normalizer
     from nnet3py.chain.supervision import pdf_graph
     from nnet3py.egs.chain_example import Supervision
-    from nnet3py.errors import within
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import SequentialReader, TableWriter

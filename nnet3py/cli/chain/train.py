@@ -8,14 +8,33 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM
+from nnet3py.cli.process.option_groups import (
+    COMPILER,
+    COMPUTE,
+    DEVICE,
+    OPTIM,
+    compiler_options,
+    log_diagnostics,
+    optimize_options,
+    set_up,
+)
 from nnet3py.cli.process.options import BINARY, Options, declared, fields_from, option
-from nnet3py.cli.training.train_setup import CHAIN, PROB, TRAINER, chain_options
+from nnet3py.cli.training.train_setup import (
+    CHAIN,
+    PROB,
+    TRAINER,
+    apply_test_modes,
+    chain_options,
+    finish,
+    read_cache,
+    train_on,
+    trainer_options,
+)
 from nnet3py.errors import UsageError, within
 from nnet3py.option_fields import settings_of
 from nnet3py.training.options import CombineOptions
@@ -52,8 +71,8 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-chain-train", group="Chain training",
-               help="Train a network with the LF-MMI objective on chain examples.", usage="""
+@kaldi_command("nnet3-chain-train", "Chain training",
+               "Train a network with the LF-MMI objective on chain examples.", """
 Train a network with the LF-MMI objective by stochastic gradient descent on chain examples, and write the trained
 network. Each example read is a minibatch; nnet3-chain-merge-egs makes minibatches.
 
@@ -63,12 +82,11 @@ e.g.:
 nnet3-chain-train --leaky-hmm-coefficient=0.1 1.raw den.fst 'ark:nnet3-chain-merge-egs 1.cegs ark:-|' 2.raw
 """, arguments=(4, 4), options=_OPTIONS)
 def train(args: list[str], options: Options) -> int:
-    """Train on chain examples; return 1 if there were no training data."""
     return _train(args, options, by_language=False)
 
 
-@kaldi_command("nnet3-chain-train2", group="Chain training",
-               help="Train a network with LF-MMI on chain examples of several languages.", usage="""
+@kaldi_command("nnet3-chain-train2", "Chain training",
+               "Train a network with LF-MMI on chain examples of several languages.", """
 Train a network for several languages with the LF-MMI objective, and write the trained network. The key of a (merged)
 example ends in ?lang=LANGUAGE; the output output-LANGUAGE is trained with the denominator graph LANGUAGE.den.fst of a
 folder. The language of a key without ?lang= is "default".
@@ -79,15 +97,11 @@ e.g.:
 nnet3-chain-train2 1.raw den_fsts 'ark:nnet3-chain-merge-egs --multilingual-eg=true 1.cegs ark:-|' 2.raw
 """, arguments=(4, 4), options=_OPTIONS)
 def train2(args: list[str], options: Options) -> int:
-    """Train on chain examples of several languages; return 1 if there were no training data."""
     return _train(args, options, by_language=True)
 
 
 def _train(args: list[str], options: Options, by_language: bool) -> int:
-    from nnet3py.cli.training.train_setup import chain_options, finish, read_cache, trainer_options
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-    from nnet3py.egs.example import num_merged
-    from nnet3py.io.tables import SequentialReader
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.chain_objective import graph_folder, one_graph
     from nnet3py.training.chain_trainer import ChainTrainer
@@ -96,13 +110,8 @@ def _train(args: list[str], options: Options, by_language: bool) -> int:
     nnet = read_nnet(args[0])
     graphs = (graph_folder if by_language else one_graph)(nnet, args[1])
     trainer = ChainTrainer(nnet, graphs, trainer_options(options), objective, options.apply_deriv_weights)
-    if options.read_cache:
-        read_cache(trainer, options.read_cache)
-    with SequentialReader(args[2], CHAIN_EXAMPLE) as reader, \
-            closing(examples(reader, by_language)) as egs:        # type: ignore[type-var]
-        for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
-            with within(f"example {key}"):
-                trainer.train(eg)
+    read_cache(trainer, options)
+    train_on(trainer, args[2], CHAIN_EXAMPLE, partial(examples, by_language=by_language))
     return finish(trainer, args[3], options, "Wrote raw model to")
 
 
@@ -111,8 +120,7 @@ _PROB = tuple(
     for declared in PROB)
 
 
-@kaldi_command("nnet3-chain-compute-prob", group="Chain training", help="Print the LF-MMI objective on examples.",
-               usage="""
+@kaldi_command("nnet3-chain-compute-prob", "Chain training", "Print the LF-MMI objective on examples.", """
 Log a network's LF-MMI objective per frame on (merged) chain examples. With a folder of graphs, LANGUAGE.den.fst, in
 place of the denominator FST, examples are of several languages, as for nnet3-chain-train2.
 
@@ -125,20 +133,14 @@ e.g.: nnet3-chain-compute-prob 0.mdl den.fst ark:valid.cegs
     *CHAIN, *_PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:
-    """Log the LF-MMI objective; return 1 if no output had any weight."""
-    from nnet3py.cli.process.option_groups import compiler_options, log_diagnostics, optimize_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.training.chain_objective import graph_folder, one_graph
     from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
 
     device, objective = set_up(options), chain_options(options)
     nnet = read_nnet(args[0])
-    if options.batchnorm_test_mode:
-        set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        set_dropout_test_mode(nnet, True)
+    apply_test_modes(nnet, options)
     by_language = os.path.isdir(args[1])
     graphs = (graph_folder if by_language else one_graph)(nnet, args[1])
     diagnostics = ChainDiagnostics(nnet, graphs, ChainDiagnosticOptions(
@@ -156,8 +158,7 @@ _OPTIONS_COMBINE = (
 )
 
 
-@kaldi_command("nnet3-chain-combine", group="Chain training", help="Find the best average of the last chain models.",
-               usage="""
+@kaldi_command("nnet3-chain-combine", "Chain training", "Find the best average of the last chain models.", """
 Average the last models of a chain training. Averages of the first model alone, the first two, the first three and so on
 are compared by the LF-MMI objective on (merged) examples, and the best one is written, with batch-norm statistics that
 are computed again on these examples. Give the newest model first.
@@ -169,12 +170,11 @@ e.g.:
  nnet3-chain-combine den.fst 35.raw 34.raw 33.raw 'ark:nnet3-chain-merge-egs ark:combine.cegs ark:- |' final.raw
 """, arguments=(4, None), options=_OPTIONS_COMBINE)
 def combine(args: list[str], options: Options) -> int:
-    """Write the average of the last chain models that has the best objective; return 0."""
     return _combine(args, options, by_language=False)
 
 
-@kaldi_command("nnet3-chain-combine2", group="Chain training",
-               help="Find the best average of the last chain models of several languages.", usage="""
+@kaldi_command("nnet3-chain-combine2", "Chain training",
+               "Find the best average of the last chain models of several languages.", """
 Average the last models of a chain training for several languages, as nnet3-chain-combine does. The keys of examples end
 in ?lang=LANGUAGE, and a folder has a denominator graph LANGUAGE.den.fst for each.
 
@@ -185,19 +185,16 @@ e.g.:
  nnet3-chain-combine2 den_fsts 35.raw 34.raw 'ark:nnet3-chain-merge-egs ark:combine.cegs ark:- |' final.raw
 """, arguments=(4, None), options=_OPTIONS_COMBINE)
 def combine2(args: list[str], options: Options) -> int:
-    """Write the average of the last chain models that has the best objective for several languages; return 0."""
     return _combine(args, options, by_language=True)
 
 
 def _combine(args: list[str], options: Options, by_language: bool) -> int:
-    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.chain_objective import graph_folder, one_graph
     from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics
     from nnet3py.training.diagnostics import combine_nnets
     from nnet3py.training.example_computation import XENT
-    from nnet3py.training.options import CombineOptions
 
     den_fst, *sources, egs_name, target = args
     objective = chain_options(options)
@@ -224,8 +221,7 @@ def _combine(args: list[str], options: Options, by_language: bool) -> int:
     return 0
 
 
-@kaldi_command("nnet3-chain-add-post-to-egs", group="Chain training", help="Add posteriors of pdfs to chain examples.",
-               usage="""
+@kaldi_command("nnet3-chain-add-post-to-egs", "Chain training", "Add posteriors of pdfs to chain examples.", """
 Add posteriors of pdfs, computed with a model, to chain examples, and write the examples. With --lwf-scale,
 nnet3-chain-train adds the posteriors to its derivatives, so that a network that is trained on other data forgets less
 (learning without forgetting). Of the training options only --leaky-hmm-coefficient has an effect (with --type=den).
@@ -244,24 +240,18 @@ final.raw den.fst ark:1.cegs ark:1.lwf.cegs
     *TRAINER, *CHAIN, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
 ])
 def add_post_to_egs(args: list[str], options: Options) -> int:
-    """Add posteriors of pdfs to chain examples; return 1 if there were no examples."""
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
-    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
     from nnet3py.io.tables import TableWriter
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.ops import get_ops
     from nnet3py.training.chain_trainer import PosteriorAdder
 
     if not options.clip_threshold >= 0.0:
         raise UsageError(f"--clip-threshold={options.clip_threshold:g} must be 0 or more")
     device, nnet = set_up(options), read_nnet(args[0])
-    if options.batchnorm_test_mode:
-        set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        set_dropout_test_mode(nnet, True)
+    apply_test_modes(nnet, options)
     denominator = None
     if options.type == "den":
         graph = read_den_graph(args[1], nnet.output_dim("output"))

@@ -1,16 +1,18 @@
 """Decoding of utterances, for all commands that decode: options, the search, output tables and log lines."""
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nnet3py import log
 from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, compute_options
-from nnet3py.cli.process.option_groups import without
+from nnet3py.cli.process.option_groups import set_up, without
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import Nnet3Error, NumericError, within
+from nnet3py.io.specifiers import is_rspecifier
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.option_fields import settings_of, with_values
 
@@ -69,7 +71,6 @@ def decode_features(args: list[str], options: Options,
     read_graph : function of the transition model that reads the graph; None: a usual graph, ``args[1]``
     """
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.engine.threads import num_threads
 
     check_ivector_options(options)
@@ -112,8 +113,6 @@ def decode_table(wspecifiers: list[str], options: Options, model: TransitionMode
     frame_subsampling_factor : input frames per frame of log-likelihoods, for the logged real-time factor
     num_threads : threads that search; log-likelihoods are computed by the calling thread only
     """
-    import time
-
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.io.read_ahead import map_ahead
 
@@ -254,7 +253,6 @@ def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
     from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.random_access import RandomAccessReader
-    from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import SequentialReader
     from nnet3py.transducers.fst_text import FST
 

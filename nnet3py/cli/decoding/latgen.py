@@ -30,7 +30,7 @@ from nnet3py.cli.nnet.utterances import (
     with_ivectors,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE
+from nnet3py.cli.process.option_groups import DEVICE, set_up
 from nnet3py.cli.process.options import Options, fields_from, option
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.runtime.options import BatchOptions
@@ -47,8 +47,7 @@ if TYPE_CHECKING:
 _MAPPED = [*DECODER, option("acoustic-scale", float, 0.1, "Factor by which log-likelihoods are multiplied")]
 
 
-@kaldi_command("nnet3-latgen-faster", group="Decoding", help="Decode features: lattices, words and alignments.",
-               usage=f"""
+@kaldi_command("nnet3-latgen-faster", "Decoding", "Decode features: lattices, words and alignments.", f"""
 Decode features with an acoustic model and a decoding graph, or a graph for each utterance, and write lattices, and the
 words and alignments of their best paths. The logs of the model's priors, if it has any, are subtracted.
 {LATTICES_HELP}
@@ -63,12 +62,10 @@ graph/HCLG.fst scp:feats.scp ark:lat.ark
 See also: make-graph, latgen-faster-mapped, lattice-best-path, word-error-rate
 """, arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *DEVICE])
 def latgen_faster(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     return decode_features(args, options)
 
 
-@kaldi_command("nnet3-latgen-faster-parallel", group="Decoding", help="Decode features with several threads.",
-               usage=f"""
+@kaldi_command("nnet3-latgen-faster-parallel", "Decoding", "Decode features with several threads.", f"""
 The same as nnet3-latgen-faster, with --num-threads utterances decoded at a time; as many threads compute the network.
 {LATTICES_HELP}
 Usage: nnet3-latgen-faster-parallel [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
@@ -78,11 +75,10 @@ e.g.:
 See also: nnet3-latgen-faster
 """, arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *DEVICE])
 def latgen_faster_parallel(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     return decode_features(args, options, in_threads=True)
 
 
-@kaldi_command("latgen-faster-mapped", group="Decoding", help="Decode matrices of log-likelihoods of pdfs.", usage=f"""
+@kaldi_command("latgen-faster-mapped", "Decoding", "Decode matrices of log-likelihoods of pdfs.", f"""
 Decode matrices of log-likelihoods, a column for each pdf, such as nnet3-compute writes, and write lattices, and the
 words and alignments of their best paths.
 {LATTICES_HELP}
@@ -93,12 +89,11 @@ e.g.:
 See also: nnet3-latgen-faster, nnet3-compute, make-graph
 """, arguments=(4, 6), options=_MAPPED)
 def latgen_faster_mapped(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     return _decode_log_likes(args, options, 1)
 
 
-@kaldi_command("latgen-faster-mapped-parallel", group="Decoding",
-               help="latgen-faster-mapped, with several utterances at a time.", usage=f"""
+@kaldi_command("latgen-faster-mapped-parallel", "Decoding",
+               "latgen-faster-mapped, with several utterances at a time.", f"""
 The same as latgen-faster-mapped, with --num-threads utterances decoded at a time.
 {LATTICES_HELP}
 Usage: latgen-faster-mapped-parallel [options] <trans-model-in> <fst-in|fsts-rspecifier> <loglikes-rspecifier> \
@@ -110,7 +105,6 @@ See also: latgen-faster-mapped
 """, arguments=(4, 6), options=[*_MAPPED, option("num-threads", int, 1, "Utterances decoded at a time"),
                                 option("num-threads-total", int, 0, "No effect: it is about Kaldi's memory")])
 def latgen_faster_mapped_parallel(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     return _decode_log_likes(args, options, max(options.num_threads, 1))
 
 
@@ -124,8 +118,7 @@ def _decode_log_likes(args: list[str], options: Options, num_threads: int) -> in
                         num_threads=num_threads)
 
 
-@kaldi_command("nnet3-latgen-faster-batch", group="Decoding", help="Decode features, many utterances at a time.",
-               usage=f"""
+@kaldi_command("nnet3-latgen-faster-batch", "Decoding", "Decode features, many utterances at a time.", f"""
 The same as nnet3-latgen-faster, with the network computed for chunks of many utterances at a time, and --num-threads
 utterances decoded at a time.
 {LATTICES_HELP}
@@ -136,9 +129,7 @@ e.g.:
 See also: nnet3-latgen-faster, nnet3-compute-batch
 """, arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *BATCH, *DEVICE])
 def latgen_faster_batch(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     from nnet3py.acoustic_model import read_model
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.engine.threads import num_threads
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -173,8 +164,8 @@ def _checked(key: str, output: np.ndarray | Nnet3Error) -> np.ndarray:
     return output
 
 
-@kaldi_command("nnet3-latgen-faster-lookahead", group="Decoding",
-               help="nnet3-latgen-faster, with HCL and G composed while decoding.", usage=f"""
+@kaldi_command("nnet3-latgen-faster-lookahead", "Decoding",
+               "nnet3-latgen-faster, with HCL and G composed while decoding.", f"""
 The same as nnet3-latgen-faster, with a graph in two parts that are composed while decoding: HCL, and the grammar G,
 which may be large, or differ each time. HCL is an olabel_lookahead FST and G has the relabeled words on its input side,
 as HCLr.fst and Gr.fst of Kaldi's utils/mkgraph_lookahead.sh; or HCL is any FST from transition-ids to words, and G has
@@ -194,7 +185,6 @@ See also: nnet3-latgen-faster, make-graph
            "--word-symbol-table"),
     *SIMPLE, *IVEC, *DEVICE])
 def latgen_faster_lookahead(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     if options.phrases and options.boost_words:
         raise UsageError("--phrases and --boost-words cannot both be given: phrases replace the grammar whose costs "
                          "--boost-words changes")
@@ -255,8 +245,8 @@ def _boosts(path: str, words: SymbolTable) -> dict[int, float]:
     return boosts
 
 
-@kaldi_command("nnet3-latgen-grammar", group="Decoding",
-               help="nnet3-latgen-faster, with a grammar put together from parts while decoding.", usage=f"""
+@kaldi_command("nnet3-latgen-grammar", "Decoding",
+               "nnet3-latgen-faster, with a grammar put together from parts while decoding.", f"""
 The same as nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote: an arc that calls a nonterminal
 leads into the graph of the nonterminal, whose end leads back. Graphs may call each other, and themselves.
 {LATTICES_HELP}
@@ -267,7 +257,6 @@ e.g.:
 See also: make-grammar-fst, nnet3-latgen-faster
 """, arguments=(4, 6), options=[*DECODER, *SIMPLE, *IVEC, *DEVICE])
 def latgen_grammar(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     def read_graph(model: TransitionModel) -> GrammarGraph:
         from nnet3py.decoding.composed_graphs import GrammarGraph
 

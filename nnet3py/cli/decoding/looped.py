@@ -15,8 +15,8 @@ frame is computed twice. Networks with recurrences backwards in time, such as BL
 """
 
 
-@kaldi_command("nnet3-latgen-faster-looped", group="Decoding",
-               help="Decode features, computed chunk after chunk as for a stream.", usage=f"""
+@kaldi_command("nnet3-latgen-faster-looped", "Decoding",
+               "Decode features, computed chunk after chunk as for a stream.", f"""
 The same as nnet3-latgen-faster, with the network computed chunk after chunk as for a stream of frames (looped).
 {_STREAMS_HELP}{LATTICES_HELP}
 Usage: nnet3-latgen-faster-looped [options] <nnet-in> <fst-in|fsts-rspecifier> <features-rspecifier> \
@@ -27,12 +27,11 @@ ark:lat.ark ark,t:words.txt
 See also: nnet3-latgen-faster, nnet3-latgen-faster-looped-parallel
 """, arguments=(4, 6), options=[*DECODER, *LOOPED, *IVEC, *DEVICE])
 def latgen_faster_looped(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     return decode_features(args, options, looped_computer)
 
 
-@kaldi_command("nnet3-latgen-faster-looped-parallel", group="Decoding",
-               help="Decode features, chunk after chunk, with several threads.", usage=f"""
+@kaldi_command("nnet3-latgen-faster-looped-parallel", "Decoding",
+               "Decode features, chunk after chunk, with several threads.", f"""
 The same as nnet3-latgen-faster-looped, with --num-threads utterances decoded at a time; as many threads compute the
 network.
 {_STREAMS_HELP}{LATTICES_HELP}
@@ -46,5 +45,4 @@ See also: nnet3-latgen-faster-looped, nnet3-latgen-faster-batch
     option(name, int, default, "No effect: utterances are computed one after another")
     for name, default in (("max-batch-size", 16), ("compute-interval", 2000)))])
 def latgen_faster_looped_parallel(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     return decode_features(args, options, looped_computer, in_threads=True)

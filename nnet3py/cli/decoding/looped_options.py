@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py.cli.decoding.decode_table import Computes
 from nnet3py.cli.nnet.utterances import SIMPLE
-from nnet3py.cli.process.option_groups import without
+from nnet3py.cli.process.option_groups import optimize_options, without
 from nnet3py.cli.process.options import Options, declared
 from nnet3py.recognition.options import LOOPED_SETTINGS
 
@@ -21,7 +21,6 @@ LOOPED = (
 
 def looped_computer(model: AcousticModel, options: Options, device: str) -> Computes:
     """Return a computer of utterances, chunk after chunk as for a stream, with the options of the group ``LOOPED``."""
-    from nnet3py.cli.process.option_groups import optimize_options
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.runtime.looped import LoopedComputer
 

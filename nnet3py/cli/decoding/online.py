@@ -45,8 +45,8 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("online2-wav-nnet3-latgen-faster", group="Decoding",
-               help="Decode sound in chunks, as if it arrived in real time.", usage=f"""
+@kaldi_command("online2-wav-nnet3-latgen-faster", "Decoding",
+               "Decode sound in chunks, as if it arrived in real time.", f"""
 Decode sound in chunks, as if it arrived in real time, and write lattices: features, i-vectors, the network's output and
 the search proceed chunk by chunk. Adaptation to a speaker (i-vector statistics, CMVN) is kept from one utterance to the
 next. This simulates online2-tcp-nnet3-decode-faster.
@@ -60,12 +60,11 @@ Give "ark:echo utt1 utt1|" as spk2utt if there is one utterance only.
 See also: nnet3-latgen-faster-looped, online2-wav-dump-features
 """, arguments=(5, 5), options=_OPTIONS)
 def latgen(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     return _decode(args, options)
 
 
-@kaldi_command("online2-wav-nnet3-latgen-grammar", group="Decoding",
-               help="Decode sound in chunks, as in real time, with a grammar in parts.", usage=f"""
+@kaldi_command("online2-wav-nnet3-latgen-grammar", "Decoding",
+               "Decode sound in chunks, as in real time, with a grammar in parts.", f"""
 The same as online2-wav-nnet3-latgen-faster, with a grammar in parts that make-grammar-fst wrote.
 {LATTICES_HELP}
 Usage: online2-wav-nnet3-latgen-grammar [options] <nnet3-in> <grammar-fst-in> <spk2utt-rspecifier> <wav-rspecifier> \
@@ -76,7 +75,6 @@ final.mdl HCLG.gra ark:spk2utt scp:wav.scp ark:lat.ark
 See also: nnet3-latgen-grammar, make-grammar-fst
 """, arguments=(5, 5), options=_OPTIONS)
 def latgen_grammar(args: list[str], options: Options) -> int:
-    """Decode utterances; return 1 if none succeeded."""
     from nnet3py.decoding.composed_graphs import GrammarGraph
 
     return _decode(args, options, GrammarGraph.read)
@@ -258,8 +256,7 @@ class _Timer:
 _LONGEST_TIMEOUT = 86400.0          # seconds
 
 
-@kaldi_command("online2-tcp-nnet3-decode-faster", group="Decoding",
-               help="Serve recognition of sound at a TCP port.", usage="""
+@kaldi_command("online2-tcp-nnet3-decode-faster", "Decoding", "Serve recognition of sound at a TCP port.", """
 Recognize the sound that clients send to a TCP port, one client after the other.
 
 A client sends only samples (16 bits, signed, little endian, mono, rate --samp-freq), and shuts down its side of the
@@ -282,7 +279,6 @@ See also: online2-wav-nnet3-latgen-faster
     option("produce-time", bool, False, "Put the times of begin and end, in seconds, in front of results"),
 ])
 def serve(args: list[str], options: Options) -> int:
-    """Recognize the sound of one client after the other, until the process is ended."""
     from nnet3py.decoding.symbols import SymbolTable
 
     if not 0 <= options.port_num <= 65535:

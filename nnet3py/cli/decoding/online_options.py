@@ -9,8 +9,9 @@ from nnet3py.cli.decoding.decode_table import DECODER, decoder_options
 from nnet3py.cli.decoding.looped_options import LOOPED, looped_computer
 from nnet3py.cli.feat.options import CMVN, FEATURE_OPTIONS
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, ivector_values
-from nnet3py.cli.process.option_groups import DEVICE, without
+from nnet3py.cli.process.option_groups import DEVICE, set_up, without
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option, options_of_file
+from nnet3py.errors import within
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.recognition.options import (
     ENDPOINT_SETTINGS,
@@ -81,9 +82,7 @@ class OnlineDecoding:
     def __init__(self, options: Options, model: str, graph: str, online: bool = True,
                  read_graph: Callable[[str, TransitionModel], Graph] | None = None) -> None:
         from nnet3py.acoustic_model import read_model
-        from nnet3py.cli.process.option_groups import set_up
         from nnet3py.decoding.decoding_graph import DecodingGraph
-        from nnet3py.errors import within
 
         if not options.determinize_lattice:
             raise OptionError("--determinize-lattice=false: this command writes only determinized lattices",

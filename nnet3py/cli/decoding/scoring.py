@@ -2,6 +2,7 @@
 """
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -35,7 +36,7 @@ def _both(reference: str, hypotheses: list[str], mode: str) -> Iterator[tuple[st
             yield key, words, sequences
 
 
-@kaldi_command("compute-wer", group="Scoring", help="Print word error rates.", usage="""
+@kaldi_command("compute-wer", "Scoring", "Print word error rates.", """
 Print the word error rate and the sentence error rate of a table of hypotheses against a table of references.
 
 Usage: compute-wer [options] <ref-rspecifier> <hyp-rspecifier>
@@ -44,9 +45,6 @@ e.g.:
 See also: compute-wer-bootci, align-text, word-error-rate
 """, arguments=(2, 2), options=[_MODE, option("text", bool, False, "No effect, as in Kaldi")])
 def compute_wer(args: list[str], options: Options) -> int:
-    """Print word and sentence error rates; return 0."""
-    import sys
-
     from nnet3py.decoding.word_errors import edit_distance
 
     words = sentences = wrong = absent = 0
@@ -66,7 +64,7 @@ def compute_wer(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("compute-wer-bootci", group="Scoring", help="Print confidence intervals of word error rates.", usage="""
+@kaldi_command("compute-wer-bootci", "Scoring", "Print confidence intervals of word error rates.", """
 Print the word error rate and its 95 % confidence interval, by bootstrapping: from random samples of the utterances.
 With a second table of hypotheses, print both, and the probability that the second has fewer errors.
 
@@ -76,9 +74,6 @@ e.g.:
 See also: compute-wer
 """, arguments=(2, 3), options=[_MODE, option("replications", int, 10000, "Number of random samples")])
 def compute_wer_bootci(args: list[str], options: Options) -> int:
-    """Print word error rates with bootstrap confidence intervals; return 0."""
-    import sys
-
     from nnet3py.decoding.word_errors import Resampler, edit_distance
 
     errors: list[list[int]] = [[] for _ in args[1:]]
@@ -103,7 +98,7 @@ def compute_wer_bootci(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("align-text", group="Scoring", help="Align the words of hypotheses with references.", usage="""
+@kaldi_command("align-text", "Scoring", "Align the words of hypotheses with references.", """
 Align the words of two tables, and write a table of pairs of words, with --separator between pairs and --special-symbol
 in place of a missing word.
 
@@ -116,7 +111,6 @@ See also: compute-wer
     option("separator", str, ";", "Symbol between pairs"),
 ])
 def align_text(args: list[str], options: Options) -> int:
-    """Write the alignment of hypotheses with references; return 1 if no utterance was aligned."""
     from nnet3py.decoding.word_errors import align
     from nnet3py.formats.holders import TOKEN_VECTOR
     from nnet3py.io.tables import TableWriter
@@ -141,7 +135,7 @@ def align_text(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("word-error-rate", group="Decoding", help="Print word error rates of text files.", usage="""
+@kaldi_command("word-error-rate", "Decoding", "Print word error rates of text files.", """
 Compare recognized words with reference transcripts, and print the word error rate and the sentence error rate as
 Kaldi's compute-wer does. Both files have lines UTTERANCE WORD WORD ...; with --word-symbol-table, the hypothesis has
 numbers of words, such as nnet3-latgen-faster writes.
@@ -158,9 +152,6 @@ See also: nnet3-latgen-faster, lattice-best-path
     option("details", str, "", "File for the alignment of reference and hypothesis of each utterance"),
 ])
 def word_error_rate(args: list[str], options: Options) -> int:
-    """Print word error rates of text files; return 1 if there are no sentences."""
-    import sys
-
     from nnet3py.decoding.symbols import SymbolTable, read_transcripts
     from nnet3py.decoding.word_errors import WordErrors, alignment_lines
     from nnet3py.io.streams import write_text

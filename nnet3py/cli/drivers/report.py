@@ -9,7 +9,7 @@ from nnet3py.cli.process.options import Options, option
 logger = logging.getLogger(__name__)
 
 
-@kaldi_command("nnet3-monitor", group="Training", help="Print the problems of a training, with remedies.", usage="""
+@kaldi_command("nnet3-monitor", "Training", "Print the problems of a training, with remedies.", """
 Print a line for each problem of a training, with a remedy to try: an objective that diverges or stalls, layers that are
 saturated or dead, changes that are nearly always cut by max-change, derivatives that are clipped. Training drivers
 print the same lines while they train. The exit status is always 0.
@@ -20,21 +20,19 @@ e.g.:
  nnet3-monitor exp/tdnn
 """, arguments=(1, 1), options=[])
 def monitor(args: list[str], options: Options) -> int:
-    """Print the problems of a training, each once, in the order of iterations; return 0."""
     from pathlib import Path
 
     from nnet3py.io.streams import write_text
-    from nnet3py.report.monitor import Monitor
+    from nnet3py.report.monitor import all_messages
     from nnet3py.report.training_logs import read_iterations
 
     iterations = read_iterations(Path(args[0]))
-    watch = Monitor()
-    lines = [line for count in range(1, len(iterations) + 1) for line in watch.check(iterations[:count])]
-    write_text("-", "".join(line + "\n" for line in lines or [f"no problems in {len(iterations)} iterations"]))
+    lines = all_messages(iterations) or [f"no problems in {len(iterations)} iterations"]
+    write_text("-", "".join(line + "\n" for line in lines))
     return 0
 
 
-@kaldi_command("nnet3-report", group="Training", help="Write a page with plots about a training.", usage="""
+@kaldi_command("nnet3-report", "Training", "Write a page with plots about a training.", """
 Write a report of a training: an HTML page with error rates, duration, command and options, plots of objective and
 accuracy, learning rate, changes and sizes of parameters, activations of each layer, and how often changes were cut by
 max-change, warnings, and a drawing of the network. While the training runs, a browser reloads the page regularly; with
@@ -61,7 +59,6 @@ e.g.:
            "needs the extra tensorboard"),
 ])
 def report(args: list[str], options: Options) -> int:
-    """Write an HTML page with plots about a training, and print its path; return 0."""
     from pathlib import Path
 
     from nnet3py.io.streams import write_text

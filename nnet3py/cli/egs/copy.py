@@ -30,8 +30,7 @@ _SHIFT = option("frame-shift", int, 0, "Number added to the times of all but iVe
                 "Outputs move by the closest multiple of the subsampling factor")
 
 
-@kaldi_command("nnet3-copy-egs", group="Examples", help="Copy training examples; optionally select, shift or split.",
-               usage="""
+@kaldi_command("nnet3-copy-egs", "Examples", "Copy training examples; optionally select, shift or split.", """
 Copy a table of training examples to one or several tables, which take turns.
 Options select frames and context, shift times, and weight or rename outputs.
 
@@ -47,7 +46,6 @@ e.g.: nnet3-copy-egs ark:train.egs ark,t:text.egs
     option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
 ])
 def copy_egs(args: list[str], options: Options) -> int:
-    """Copy examples, undecoded if nothing in them is changed; return 1 if none was written."""
     from nnet3py.egs.raw_example import RAW_EXAMPLE, are_binary
     from nnet3py.random_sequence import CRandom
 
@@ -67,13 +65,10 @@ def copy_egs(args: list[str], options: Options) -> int:
             return _Kind(PACKED_EXAMPLE, PackedSelector(selector))
         return _Kind(EXAMPLE, selector, scale_outputs, rename_output)
 
-    done = _copy(args, options, RAW_EXAMPLE, changing, random)
-    log.log(f"{done}, {done.num_errors} examples had errors.", file="nnet3-copy-egs.cc", line=431)
-    return 0 if done.num_written else 1
+    return _copy(args, options, RAW_EXAMPLE, changing, random)
 
 
-@kaldi_command("nnet3-chain-copy-egs", group="Chain training",
-               help="Copy chain examples; optionally shift or cut them.", usage="""
+@kaldi_command("nnet3-chain-copy-egs", "Chain training", "Copy chain examples; optionally shift or cut them.", """
 Copy a table of chain examples to one or several tables, which take turns.
 Options shift times, remove context, and weight or rename outputs.
 
@@ -87,25 +82,22 @@ e.g.: nnet3-chain-copy-egs --frame-shift=1 ark:train.cegs ark:-
     option("outputs", str, "", "Rspecifier of names that replace 'output' in each example"),
 ])
 def chain_copy_egs(args: list[str], options: Options) -> int:
-    """Copy chain examples, undecoded if nothing in them is changed; return 1 if none was written."""
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE
     from nnet3py.random_sequence import CRandom
 
     def changing() -> _Kind:
         from nnet3py.egs.chain_example import CHAIN_EXAMPLE
-        from nnet3py.egs.sequence_egs import SequenceSelector, rename_supervision, scale_supervision
+        from nnet3py.egs.changes import rename_output
+        from nnet3py.egs.sequence_egs import SequenceSelector, scale_supervision
 
         selector = SequenceSelector(options.frame_shift, options.left_context, options.right_context)
-        return _Kind(CHAIN_EXAMPLE, None if selector.changes_nothing else selector, scale_supervision,
-                     rename_supervision)
+        return _Kind(CHAIN_EXAMPLE, None if selector.changes_nothing else selector, scale_supervision, rename_output)
 
-    done = _copy(args, options, RAW_CHAIN_EXAMPLE, changing, CRandom(options.srand))
-    log.log(f"{done}, {done.num_errors} examples had errors.", file="nnet3-chain-copy-egs.cc", line=400)
-    return 0 if done.num_written else 1
+    return _copy(args, options, RAW_CHAIN_EXAMPLE, changing, CRandom(options.srand))
 
 
-@kaldi_command("nnet3-discriminative-copy-egs", group="Discriminative training",
-               help="Copy examples of discriminative training; optionally shift them.", usage="""
+@kaldi_command("nnet3-discriminative-copy-egs", "Discriminative training",
+               "Copy examples of discriminative training; optionally shift them.", """
 Copy a table of examples of discriminative training to one or several tables,
 which take turns. An option shifts times.
 
@@ -115,7 +107,6 @@ e.g.: nnet3-discriminative-copy-egs ark:train.degs ark,t:text.degs
  or:  nnet3-discriminative-copy-egs --frame-shift=1 ark:train.degs ark:1.degs ark:2.degs
 """, arguments=(2, None), options=[*_NUMBER_OF_COPIES, _SHIFT])
 def discriminative_copy_egs(args: list[str], options: Options) -> int:
-    """Copy discriminative examples, undecoded if nothing in them is changed; return 1 if none was written."""
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE
     from nnet3py.random_sequence import CRandom
 
@@ -126,9 +117,7 @@ def discriminative_copy_egs(args: list[str], options: Options) -> int:
         selector = SequenceSelector(options.frame_shift)
         return _Kind(DISCRIMINATIVE_EXAMPLE, None if selector.changes_nothing else selector)
 
-    done = _copy(args, options, RAW_DISCRIMINATIVE_EXAMPLE, changing, CRandom(options.srand))
-    log.log(str(done), file="nnet3-discriminative-copy-egs.cc", line=142)
-    return 0 if done.num_written else 1
+    return _copy(args, options, RAW_DISCRIMINATIVE_EXAMPLE, changing, CRandom(options.srand))
 
 
 _CHANGES = ("left-context", "right-context", "frame-shift", "frame", "weights", "outputs")
@@ -143,17 +132,8 @@ class _Kind(NamedTuple):
     rename: Callable[[Any, str], None] | None = None         # renames the output, in place
 
 
-class _Done(NamedTuple):
-    num_read: int
-    num_written: int
-    num_errors: int
-
-    def __str__(self) -> str:
-        return f"Read {self.num_read} neural-network training examples, wrote {self.num_written}"
-
-
-def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _Kind], random: Any) -> _Done:
-    """Copy the examples of the table ``args[0]`` to the other tables of ``args``.
+def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _Kind], random: Any) -> int:
+    """Copy the examples of the table ``args[0]`` to the other tables of ``args``; return the exit status.
 
     ``raw`` is the holder of undecoded examples, for copies without changes; ``changing`` returns the holder and the
     functions for changes, and is called only if an option asks for a change.
@@ -178,7 +158,10 @@ def _copy(args: list[str], options: Options, raw: Any, changing: Callable[[], _K
                 chosen = random.draw() if at_random else num_written
                 writers[chosen % len(writers)].write(key, copy)
                 num_written += 1
-    return _Done(num_read, num_written, changes.num_errors)
+    errors = f", {changes.num_errors} examples had errors." if "weights" in options else ""
+    log.log(f"Read {num_read} neural-network training examples, wrote {num_written}{errors}",
+            file=f"{log.program()}.cc", line=431)
+    return 0 if num_written else 1
 
 
 class _Changes:
@@ -218,8 +201,7 @@ class _Changes:
                 yield changed
 
 
-@kaldi_command("nnet3-egs-augment-image", group="Examples", help="Change the images of training examples at random.",
-               usage="""
+@kaldi_command("nnet3-egs-augment-image", "Examples", "Change the images of training examples at random.", """
 Copy training examples whose input is an image, and shift, mirror and turn each image
 at random. Rows of the input are x; columns are y and channel, the channel varying
 fastest.
@@ -233,7 +215,6 @@ e.g.: nnet3-egs-augment-image --horizontal-flip-prob=0.5 --horizontal-shift=0.1 
     *declared(settings_of(ImageOptions)),
 ])
 def egs_augment_image(args: list[str], options: Options) -> int:
-    """Copy examples with their images changed at random; return 1 if there were none."""
     from nnet3py.egs.changes import ImageAugmenter
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -4,15 +4,16 @@ nnet3-get-egs, nnet3-get-egs-dense-targets, nnet3-get-egs-simple and nnet3-xvect
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.egs import EGS_OF_FEATURES, split_options
+from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
+from nnet3py.io.specifiers import is_rspecifier
 
 if TYPE_CHECKING:
     from nnet3py.egs.make import ExampleMaker
@@ -24,7 +25,7 @@ _OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-get-egs", group="Examples", help="Make training examples from features and posteriors.", usage="""
+@kaldi_command("nnet3-get-egs", "Examples", "Make training examples from features and posteriors.", """
 Make training examples from features and pdf-level posteriors (such as alignments).
 An example is a piece of an utterance with context.
 
@@ -35,17 +36,17 @@ e.g.: nnet3-get-egs --num-pdfs=2658 --left-context=12 --right-context=9 --num-fr
 """, arguments=(3, 3), options=[
     *_OPTIONS, option("num-pdfs", int, -1, "Number of pdfs, the dimension of the output; required")])
 def get_egs(args: list[str], options: Options) -> int:
-    """Make examples from features and posteriors; return 1 if none was made."""
     from nnet3py.formats.holders import POSTERIOR
 
     if options.num_pdfs <= 0:
         raise Nnet3Error("--num-pdfs options is required.")
-    job = _Job(options, options.num_pdfs)
-    return job.run(args, POSTERIOR, job.maker.from_posteriors, "No pdf-level posterior for key")
+    maker = _maker(options, options.num_pdfs)
+    targets = args[1], POSTERIOR, "pdf-level posterior for key"
+    return _frame_level(args, options, maker, targets, maker.from_posteriors)
 
 
-@kaldi_command("nnet3-get-egs-dense-targets", group="Examples",
-               help="Make training examples from features and matrices of targets.", usage="""
+@kaldi_command("nnet3-get-egs-dense-targets", "Examples",
+               "Make training examples from features and matrices of targets.", """
 Make training examples from features and matrices of targets, such as clean features
 for a network that removes noise. An example is a piece of an utterance with context.
 
@@ -56,98 +57,94 @@ e.g.: nnet3-get-egs-dense-targets --num-targets=26 --left-context=12 --right-con
 """, arguments=(3, 3), options=[
     *_OPTIONS, option("num-targets", int, -1, "Columns that the targets must have (-1: any)")])
 def get_egs_dense_targets(args: list[str], options: Options) -> int:
-    """Make examples from features and matrices of targets; return 1 if none was made."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
-    job = _Job(options)
+    maker = _maker(options)
 
-    def examples(utterance: str, features: Any, targets: Any, ivectors: Any) -> Iterable[Any]:
+    def examples(utterance: str, features: Any, targets: Any, ivectors: Any) -> list[Any] | None:
         if options.num_targets >= 0 and targets.shape[1] != options.num_targets:
-            raise Nnet3Error(f"utterance {utterance} has {targets.shape[1]} targets, but --num-targets="
-                             f"{options.num_targets}")
-        return job.maker.from_targets(utterance, features, targets, ivectors)
+            raise Nnet3Error(f"found {targets.shape[1]} targets, expected --num-targets={options.num_targets}")
+        return list(maker.from_targets(utterance, features, targets, ivectors)) or None     # too short is an error here
 
-    return job.run(args, FLOAT_MATRIX, examples, "No target matrix for key", too_short_is_error=True)
-
-
-class _Job:
-    """Data of a run of a command that makes examples: the splitter of utterances, and the number of errors."""
-
-    def __init__(self, options: Options, num_pdfs: int = -1) -> None:
-        from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
-
-        self._options = options
-        self._splitter = UtteranceSplitter(split_options(options))
-        self.maker: ExampleMaker = ExampleMaker(self._splitter, options.compress, num_pdfs,
-                                                options.online_ivector_period)
-        self._file = f"{log.program()}.cc"
-        self._num_errors = 0
-
-    def run(self, args: list[str], holder: Any, examples: Callable[[str, Any, Any, Any], Iterable[Any]], missing: str,
-            too_short_is_error: bool = False) -> int:
-        """Make the examples of all utterances; return the exit status.
-
-        Parameters
-        ----------
-        args : names of the tables of features, targets and examples
-        holder : holder of the targets
-        examples : function of utterance, features, targets and i-vectors (or None) that makes the utterance's examples
-        missing : beginning of the warning about an utterance without targets
-        too_short_is_error : whether utterances without examples are counted as errors
-        """
-        from nnet3py.egs.example import EXAMPLE
-        from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
-        from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
-
-        table = self._options.online_ivectors or self._options.ivectors
-        with ExitStack() as stack:
-            writer = stack.enter_context(TableWriter(args[2], EXAMPLE))
-            targets = stack.enter_context(RandomAccessReader(args[1], holder))
-            ivectors = stack.enter_context(RandomAccessReader(table, FLOAT_MATRIX)) if table else None
-            # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
-            features = stack.enter_context(SequentialReader(args[0], GENERAL_MATRIX))
-            for utterance, matrix in log.progress(features, "Making examples", share=features.share_read):
-                target = targets.get(utterance)
-                if target is None:
-                    log.warning(f"{missing} {utterance}", file=self._file, line=300)
-                    self._num_errors += 1
-                    continue
-                new_examples = self._of_utterance(utterance, matrix, target, ivectors, examples)
-                if new_examples is None or not new_examples and too_short_is_error:
-                    self._num_errors += 1
-                for key, example in new_examples or []:
-                    writer.write(key, example)
-        if self._num_errors:
-            log.warning(f"{self._num_errors} utterances had errors and could not be processed.", file=self._file,
-                        line=350)
-        self._splitter.log_report()
-        return 0 if self._splitter.num_chunk_frames else 1
-
-    def _of_utterance(self, utterance: str, matrix: Any, target: Any, ivectors: Any,
-                      examples: Callable[[str, Any, Any, Any], Iterable[Any]]) -> list[Any] | None:
-        """Return the examples of an utterance, an empty list if it is too short; None, with a warning, on an error."""
-        from nnet3py.errors import NumericError
-
-        num_frames = matrix.shape[0]
-        if not self._splitter.lengths_match(utterance, num_frames, len(target),
-                                            self._options.targets_length_tolerance):
-            return None
-        ivector = None
-        if ivectors is not None:
-            ivector = ivectors.get(utterance)
-            if ivector is None:
-                log.warning(f"No iVectors for utterance {utterance}", file=self._file, line=310)
-                return None
-            if not self.maker.ivectors_fit(utterance, num_frames, len(ivector), self._options.length_tolerance):
-                return None
-        try:
-            return list(examples(utterance, matrix, target, ivector))
-        except NumericError as error:
-            log.warning(f"Skipping utterance {utterance}: {error}", file=self._file, line=320)
-            return None
+    return _frame_level(args, options, maker, (args[1], FLOAT_MATRIX, "target matrix for key"), examples)
 
 
-@kaldi_command("nnet3-get-egs-simple", group="Examples", help="Make training examples from whole matrices.", usage="""
+def _maker(options: Options, num_pdfs: int = -1) -> ExampleMaker:
+    from nnet3py.egs.make import ExampleMaker, UtteranceSplitter
+
+    return ExampleMaker(UtteranceSplitter(split_options(options)), options.compress, num_pdfs,
+                        options.online_ivector_period)
+
+
+def _frame_level(args: list[str], options: Options, maker: ExampleMaker, targets: tuple[str, Any, str],
+                 examples: Callable[[str, Any, Any, Any], Iterable[Any] | None]) -> int:
+    """Make frame-level examples of utterances whose features and targets have similar lengths."""
+    from nnet3py.egs.example import EXAMPLE
+    from nnet3py.formats.holders import GENERAL_MATRIX
+
+    def fitting(utterance: str, features: Any, target: Any, ivectors: Any) -> Iterable[Any] | None:
+        tolerance = options.targets_length_tolerance
+        fits = maker.splitter.lengths_match(utterance, features.shape[0], len(target), tolerance)
+        return examples(utterance, features, target, ivectors) if fits and (
+            ivectors_fit(maker, utterance, features, ivectors, options)) else None
+
+    make_examples(options, (args[0], GENERAL_MATRIX), (args[2], EXAMPLE), [targets], fitting)
+    maker.splitter.log_report()
+    return 0 if maker.splitter.num_chunk_frames else 1
+
+
+def ivectors_fit(maker: ExampleMaker, utterance: str, features: Any, ivectors: Any, options: Options) -> bool:
+    """Return whether an utterance has no i-vectors, or as many as its features require; log a warning if not."""
+    return ivectors is None or maker.ivectors_fit(utterance, features.shape[0], len(ivectors), options.length_tolerance)
+
+
+def make_examples(options: Options, source: tuple[str, Any], target: tuple[str, Any],
+                  tables: Sequence[tuple[str, Any, str]], examples: Callable[..., Iterable[Any] | None],
+                  skipped: tuple[type[Nnet3Error], ...] = (NumericError,), warning: str = "Skipping") -> int:
+    """Make the examples of the utterances of a table; return the number of utterances without errors.
+
+    Parameters
+    ----------
+    source, target : name and holder of the tables of utterances and of examples
+    tables : name, holder and description of further tables, each with a value for every utterance; the i-vectors that
+        the options name are appended. A table without a name gives None
+    examples : function of utterance, its value in ``source`` and its values in the tables that returns pairs (key,
+        example), or None, having logged a warning, if these values cannot be used
+    skipped : types of errors that are logged, after ``warning``, and do not end the program
+    """
+    from nnet3py.formats.holders import FLOAT_MATRIX
+    from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
+
+    tables = [*tables, (options.online_ivectors or options.ivectors, FLOAT_MATRIX, "iVectors for utterance")]
+    place: dict[str, Any] = {"file": f"{log.program()}.cc", "line": 300}
+    num_done = num_errors = 0
+    with ExitStack() as stack:
+        writer = stack.enter_context(TableWriter(*target))
+        readers = [stack.enter_context(RandomAccessReader(name, kind)) if name else None for name, kind, _ in tables]
+        # Opened last, so closed first: a damaged archive then leaves no output that looks complete.
+        reader = stack.enter_context(SequentialReader(*source))
+        for utterance, value in log.progress(reader, "Making examples", share=reader.share_read):
+            values = [None if table is None else table.get(utterance) for table in readers]
+            missing = [what for (name, _, what), given in zip(tables, values, strict=True) if name and given is None]
+            made: list[Any] | None = None
+            if missing:
+                log.warning(f"No {missing[0]} {utterance}", **place)
+            else:
+                try:
+                    with within(f"utterance {utterance}"):
+                        new = examples(utterance, value, *values)
+                        made = None if new is None else list(new)
+                except skipped as error:
+                    log.warning(f"{warning} {error}", **place)
+            num_done, num_errors = num_done + (made is not None), num_errors + (made is None)
+            for key, example in made or ():
+                writer.write(key, example)
+    if num_errors:
+        log.warning(f"{num_errors} utterances had errors and could not be processed.", **place)
+    return num_done
+
+
+@kaldi_command("nnet3-get-egs-simple", "Examples", "Make training examples from whole matrices.", """
 Make training examples of whole matrices, for instance of images. Each argument names
 an input or output of the network and its table; an example has the matrices of one
 key, whose rows have the times t = 0, 1, ...
@@ -157,7 +154,6 @@ Usage:  nnet3-get-egs-simple [options] <name1>=<rspecifier1> [<name2>=<rspecifie
 e.g.: nnet3-get-egs-simple input=ark:images.ark output=ark:labels.ark ark:egs.ark
 """, arguments=(2, None))
 def get_egs_simple(args: list[str], options: Options) -> int:
-    """Make an example of each key's matrices; skip keys that a table lacks, and return 1 if none was made."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.make import simple_example
     from nnet3py.formats.holders import GENERAL_MATRIX
@@ -188,16 +184,14 @@ def get_egs_simple(args: list[str], options: Options) -> int:
 
 def _name_and_table(argument: str) -> tuple[str, Any]:
     """Split an argument ``name=rspecifier``; raise UsageError for other arguments."""
-    from nnet3py.io.specifiers import is_rspecifier
-
     name, _, rspecifier = argument.partition("=")
     if not name or any(letter.isspace() for letter in name) or not is_rspecifier(rspecifier):
         raise UsageError(f"Expected name=rspecifier, found '{argument}'", "such as input=ark:feats.ark")
     return name, rspecifier
 
 
-@kaldi_command("nnet3-xvector-get-egs", group="Speakers and i-vectors",
-               help="Make training examples for x-vector networks, which classify speakers.", usage="""
+@kaldi_command("nnet3-xvector-get-egs", "Speakers and i-vectors",
+               "Make training examples for x-vector networks, which classify speakers.", """
 Make training examples for a network that classifies speakers: pieces of utterances,
 each with the number of its speaker. A file lists the examples, one per line:
   <utterance> <relative-archive-index> <absolute-archive-index> <first-frame> <num-frames> <speaker>
@@ -214,7 +208,6 @@ e.g.: nnet3-xvector-get-egs --num-pdfs=100 ranges.1 ark:feats.ark ark:egs.1.ark 
     option("num-pdfs", int, -1, "Number of speakers, the dimension of the output; required"),
 ])
 def xvector_get_egs(args: list[str], options: Options) -> int:
-    """Make examples; return 1 if none was made, or if more utterances failed than succeeded."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.make import read_speaker_ranges
     from nnet3py.formats.holders import FLOAT_MATRIX

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, with_default
+from nnet3py.cli.process.option_groups import DEVICE, compiler_options, set_up, with_default
 from nnet3py.cli.process.options import BINARY, Options, option
 from nnet3py.errors import ShapeError, within
 
@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from nnet3py.egs.example import NnetExample
 
 
-@kaldi_command("nnet3-compute-from-egs", group="Computing outputs", help="Compute a network's output for examples.",
-               usage="""
+@kaldi_command("nnet3-compute-from-egs", "Computing outputs", "Compute a network's output for examples.", """
 Compute a network's output for (merged) training examples, at their supervised frames, and write a matrix for each
 example. The network is used as it is, usually in training mode; nnet3-copy --prepare-for-test puts it in test mode.
 
@@ -34,7 +33,6 @@ e.g.:
     *DEVICE,
 ])
 def compute_from_egs(args: list[str], options: Options) -> int:
-    """Write the network's output for examples; return 0."""
     from nnet3py.egs.example import read_egs
 
     return write_outputs(args, options, read_egs(args[1]), options.output_name)
@@ -45,7 +43,6 @@ def write_outputs(args: list[str], options: Options,
     """Write the outputs of the network ``args[0]`` for examples to the table ``args[2]``; return 0."""
     import numpy as np
 
-    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
     from nnet3py.network.model_file import read_nnet
@@ -73,7 +70,7 @@ _LDA_OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-acc-lda-stats", group="Training", help="Gather LDA statistics of outputs for examples.", usage="""
+@kaldi_command("nnet3-acc-lda-stats", "Training", "Gather LDA statistics of outputs for examples.", """
 Accumulate the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
 analysis (LDA): for each class, the count and the sum of a network's output for (merged) training examples, and the
 total second-order statistics. The network usually only splices frames.
@@ -84,14 +81,13 @@ e.g.:
  nnet3-acc-lda-stats 0.raw ark:1.egs 1.acc
 """, arguments=(3, 3), options=_LDA_OPTIONS)
 def acc_lda_stats(args: list[str], options: Options) -> int:
-    """Write LDA statistics of the network's outputs for examples; return the exit status."""
     from nnet3py.egs.example import read_egs
 
     return _acc_lda_stats(args, options, read_egs(args[1]), lambda eg: eg)
 
 
-@kaldi_command("nnet3-chain-acc-lda-stats", group="Chain training",
-               help="Gather LDA statistics of outputs for chain examples.", usage="""
+@kaldi_command("nnet3-chain-acc-lda-stats", "Chain training",
+               "Gather LDA statistics of outputs for chain examples.", """
 Accumulate the statistics from which nnet-get-feature-transform estimates a transform like that of linear discriminant
 analysis (LDA): for each pdf, the count and the sum of a network's output for chain examples, which must not be merged,
 and the total second-order statistics. The network usually only splices frames.
@@ -102,7 +98,6 @@ e.g.:
  nnet3-chain-acc-lda-stats 0.raw ark:1.cegs 1.acc
 """, arguments=(3, 3), options=_LDA_OPTIONS)
 def chain_acc_lda_stats(args: list[str], options: Options) -> int:
-    """Write LDA statistics of the network's outputs for chain examples; return the exit status."""
     from nnet3py.egs.chain_example import read_chain_egs
     from nnet3py.training.lda_stats import frame_example
 
@@ -111,7 +106,6 @@ def chain_acc_lda_stats(args: list[str], options: Options) -> int:
 
 def _acc_lda_stats(args: list[str], options: Options, examples: Iterable[tuple[str, Any]],
                    frame_level: Callable[[Any], NnetExample]) -> int:
-    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.io.object_files import write_object
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.example_computation import ExampleOutputs

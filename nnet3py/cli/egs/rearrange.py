@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from nnet3py import log
-from nnet3py.cli.egs import MERGE
+from nnet3py.cli.egs.options import MERGE
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import with_default
 from nnet3py.cli.process.options import Options, option
+from nnet3py.io.specifiers import parse_wspecifier
 
 _BUFFER_SIZE = option("buffer-size", int, 0,
                       "If positive, hold only that many examples and randomize only partially")
@@ -20,7 +21,7 @@ _OPTIONS = (option("srand", int, 0, "Seed of the random order; no effect with --
                    "with --buffer-size every seed gives the same order, as in Kaldi"), _BUFFER_SIZE)
 
 
-@kaldi_command("nnet3-shuffle-egs", group="Examples", help="Put training examples into random order.", usage="""
+@kaldi_command("nnet3-shuffle-egs", "Examples", "Put training examples into random order.", """
 Copy examples (typically single frames or small groups of them) in random order.
 
 Usage:  nnet3-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -28,14 +29,12 @@ Usage:  nnet3-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-shuffle-egs --srand=1 ark:train.egs ark:shuffled.egs
 """, arguments=(2, 2), options=_OPTIONS)
 def shuffle_egs(args: list[str], options: Options) -> int:
-    """Write examples in random order, without decoding them; return 1 if there were none."""
     from nnet3py.egs.raw_example import copying_holder
 
     return _shuffle(args, options, copying_holder(args[1]))
 
 
-@kaldi_command("nnet3-chain-shuffle-egs", group="Chain training", help="Put chain examples into random order.",
-               usage="""
+@kaldi_command("nnet3-chain-shuffle-egs", "Chain training", "Put chain examples into random order.", """
 Copy chain examples in random order.
 
 Usage:  nnet3-chain-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -43,17 +42,13 @@ Usage:  nnet3-chain-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-chain-shuffle-egs --srand=1 ark:train.cegs ark:shuffled.cegs
 """, arguments=(2, 2), options=[option("srand", int, 0, "Seed of the random order"), _BUFFER_SIZE])
 def chain_shuffle_egs(args: list[str], options: Options) -> int:
-    """Write chain examples in random order; return 1 if there were none.
-
-    Kaldi's program uses ``--srand`` only with a buffer, this one always.
-    """
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, copying_holder
 
     return _shuffle(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), buffer_seed=options.srand)
 
 
-@kaldi_command("nnet3-discriminative-shuffle-egs", group="Discriminative training",
-               help="Put examples of discriminative training into random order.", usage="""
+@kaldi_command("nnet3-discriminative-shuffle-egs", "Discriminative training",
+               "Put examples of discriminative training into random order.", """
 Copy examples of discriminative training in random order.
 
 Usage:  nnet3-discriminative-shuffle-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -61,7 +56,6 @@ Usage:  nnet3-discriminative-shuffle-egs [options] <egs-rspecifier> <egs-wspecif
 e.g.: nnet3-discriminative-shuffle-egs --srand=1 ark:train.degs ark:shuffled.degs
 """, arguments=(2, 2), options=_OPTIONS)
 def discriminative_shuffle_egs(args: list[str], options: Options) -> int:
-    """Write discriminative examples in random order; return 1 if there were none."""
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE, copying_holder
 
     return _shuffle(args, options, copying_holder(args[1], raw=RAW_DISCRIMINATIVE_EXAMPLE))
@@ -93,7 +87,7 @@ _SUBSET_OPTIONS = (
 )
 
 
-@kaldi_command("nnet3-subset-egs", group="Examples", help="Select a random subset of training examples.", usage="""
+@kaldi_command("nnet3-subset-egs", "Examples", "Select a random subset of training examples.", """
 Write a random subset of the examples in a table. The subset is held in memory.
 
 Usage:  nnet3-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -101,14 +95,12 @@ Usage:  nnet3-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-subset-egs --n=1000 ark:all.egs ark:subset.egs
 """, arguments=(2, 2), options=_SUBSET_OPTIONS)
 def subset_egs(args: list[str], options: Options) -> int:
-    """Write a random subset of examples, without decoding them; return 1 if there were none."""
     from nnet3py.egs.raw_example import copying_holder
 
     return _subset(args, options, copying_holder(args[1]), "neural-network training examples")
 
 
-@kaldi_command("nnet3-chain-subset-egs", group="Chain training", help="Select a random subset of chain examples.",
-               usage="""
+@kaldi_command("nnet3-chain-subset-egs", "Chain training", "Select a random subset of chain examples.", """
 Write a random subset of the chain examples in a table. The subset is held in memory.
 
 Usage:  nnet3-chain-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -116,14 +108,13 @@ Usage:  nnet3-chain-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
 e.g.: nnet3-chain-subset-egs --n=1000 ark:all.cegs ark:subset.cegs
 """, arguments=(2, 2), options=_SUBSET_OPTIONS)
 def chain_subset_egs(args: list[str], options: Options) -> int:
-    """Write a random subset of chain examples; return 1 if there were none."""
     from nnet3py.egs.raw_example import RAW_CHAIN_EXAMPLE, copying_holder
 
     return _subset(args, options, copying_holder(args[1], raw=RAW_CHAIN_EXAMPLE), "nnet3+chain training examples")
 
 
-@kaldi_command("nnet3-discriminative-subset-egs", group="Discriminative training",
-               help="Select a random subset of examples of discriminative training.", usage="""
+@kaldi_command("nnet3-discriminative-subset-egs", "Discriminative training",
+               "Select a random subset of examples of discriminative training.", """
 Write a random subset of the examples of discriminative training in a table. The subset is held in memory.
 
 Usage:  nnet3-discriminative-subset-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -131,7 +122,6 @@ Usage:  nnet3-discriminative-subset-egs [options] <egs-rspecifier> <egs-wspecifi
 e.g.: nnet3-discriminative-subset-egs --n=1000 ark:all.degs ark:subset.degs
 """, arguments=(2, 2), options=_SUBSET_OPTIONS)
 def discriminative_subset_egs(args: list[str], options: Options) -> int:
-    """Write a random subset of discriminative examples; return 1 if there were none."""
     from nnet3py.egs.raw_example import RAW_DISCRIMINATIVE_EXAMPLE, copying_holder
 
     return _subset(args, options, copying_holder(args[1], raw=RAW_DISCRIMINATIVE_EXAMPLE),
@@ -154,7 +144,7 @@ def _subset(args: list[str], options: Options, holder: Any, what: str) -> int:
     return 0 if seen else 1
 
 
-@kaldi_command("nnet3-merge-egs", group="Examples", help="Merge training examples into minibatches.", usage="""
+@kaldi_command("nnet3-merge-egs", "Examples", "Merge training examples into minibatches.", """
 Merge training examples of equal structure into minibatches.
 
 Usage:  nnet3-merge-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -163,11 +153,9 @@ e.g.: nnet3-merge-egs --minibatch-size=512 ark:1.egs ark:-
  or:  nnet3-merge-egs --minibatch-size=128=64,32/256=40 ark:1.egs ark:-
 """, arguments=(2, 2), options=MERGE)
 def merge_egs(args: list[str], options: Options) -> int:
-    """Merge examples into minibatches; return 1 if none was made."""
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
-    from nnet3py.io.specifiers import parse_wspecifier
 
     sizes = MinibatchSizes(options.minibatch_size)
     if not parse_wspecifier(args[1]).binary:
@@ -175,7 +163,7 @@ def merge_egs(args: list[str], options: Options) -> int:
     return _merge(args, PACKED_EXAMPLE, ExampleMerger(sizes, options.compress, merge_packed))
 
 
-@kaldi_command("nnet3-chain-merge-egs", group="Chain training", help="Merge chain examples into minibatches.", usage="""
+@kaldi_command("nnet3-chain-merge-egs", "Chain training", "Merge chain examples into minibatches.", """
 Merge chain examples of equal structure into minibatches.
 
 Usage:  nnet3-chain-merge-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -184,7 +172,6 @@ e.g.: nnet3-chain-merge-egs --minibatch-size=128 ark:1.cegs ark:-
  or:  nnet3-chain-merge-egs --minibatch-size=150=64,32/90=128 ark:1.cegs ark:-
 """, arguments=(2, 2), options=with_default(MERGE, "minibatch-size", "64"))
 def chain_merge_egs(args: list[str], options: Options) -> int:
-    """Merge chain examples into minibatches; return 1 if none was made."""
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.sequence_egs import language_ending, merge_chain_examples, name_language
@@ -196,8 +183,8 @@ def chain_merge_egs(args: list[str], options: Options) -> int:
                   name_language)
 
 
-@kaldi_command("nnet3-discriminative-merge-egs", group="Discriminative training",
-               help="Merge examples of discriminative training into minibatches.", usage="""
+@kaldi_command("nnet3-discriminative-merge-egs", "Discriminative training",
+               "Merge examples of discriminative training into minibatches.", """
 Merge examples of discriminative training of equal structure into minibatches.
 
 Usage:  nnet3-discriminative-merge-egs [options] <egs-rspecifier> <egs-wspecifier>
@@ -205,7 +192,6 @@ Usage:  nnet3-discriminative-merge-egs [options] <egs-rspecifier> <egs-wspecifie
 e.g.: nnet3-discriminative-merge-egs --minibatch-size=128 ark:1.degs ark:-
 """, arguments=(2, 2), options=with_default(MERGE, "minibatch-size", "64"))
 def discriminative_merge_egs(args: list[str], options: Options) -> int:
-    """Merge discriminative examples into minibatches; return 1 if none was made."""
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.sequence_egs import merge_discriminative_examples

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.feat.options import CMVN
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import convert_table, copy_table
+from nnet3py.cli.process.copying import convert_table, copy_table, write_value
 from nnet3py.cli.process.option_groups import BINARY, without
 from nnet3py.cli.process.options import OptionError, Options, int_list, option
 from nnet3py.errors import FormatError, within
@@ -30,8 +30,7 @@ SPK2UTT = option("spk2utt", str, "", "Rspecifier of the lists of each speaker's 
 # -- statistics --------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("compute-cmvn-stats", group="Transforming features",
-               help="Compute mean and variance statistics of features.", usage="""
+@kaldi_command("compute-cmvn-stats", "Transforming features", "Compute mean and variance statistics of features.", """
 Compute statistics for mean and variance normalization: of each utterance, of each speaker (with --spk2utt), or of all
 features together, if the output is a plain file.
 
@@ -43,7 +42,6 @@ See also: apply-cmvn, modify-cmvn-stats
     option("weights", str, "", "Rspecifier of vectors with a weight for each frame; 0 leaves a frame out"),
 ])
 def compute_cmvn_stats(args: list[str], options: Options) -> int:
-    """Write statistics of utterances or speakers; return 1 if no utterance could be added."""
     from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, TableWriter
 
@@ -136,17 +134,14 @@ def _groups(rspecifier: str, spk2utt: str) -> Iterator[tuple[str, Iterator[tuple
 def _write_global(wxfilename: str, stats: np.ndarray, binary: bool) -> None:
     import numpy as np
 
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     with np.errstate(over="ignore"):
-        single = stats.astype(np.float32)
-    write_object(wxfilename, lambda writer: write_matrix(writer, single), binary)
+        write_value(wxfilename, FLOAT_MATRIX, stats.astype(np.float32), binary)
     log.log(f"Wrote global CMVN stats to {wxfilename}")
 
 
-@kaldi_command("modify-cmvn-stats", group="Transforming features", help="Exempt dimensions from normalization.",
-               usage="""
+@kaldi_command("modify-cmvn-stats", "Transforming features", "Exempt dimensions from normalization.", """
 Copy normalization statistics so that some dimensions will not be normalized, or turn them into means and variances.
 
 Usage: modify-cmvn-stats [options] [<fake-dims>] <in-rspecifier> <out-wspecifier>
@@ -156,7 +151,6 @@ See also: compute-cmvn-stats
     option("convert-to-mean-and-var", bool, False, "Write two rows, means and variances, instead of sums"),
 ])
 def modify_cmvn_stats(args: list[str], options: Options) -> int:
-    """Change statistics so that some dimensions are not normalized; return 1 if the input is empty."""
     from nnet3py.feat.cmvn import fake_stats, mean_and_variance
     from nnet3py.formats.holders import DOUBLE_MATRIX
 
@@ -167,16 +161,14 @@ def modify_cmvn_stats(args: list[str], options: Options) -> int:
         stats = fake_stats(stats, dims)
         return mean_and_variance(stats) if options.convert_to_mean_and_var else stats
 
-    done, _ = convert_table(source, target, DOUBLE_MATRIX, DOUBLE_MATRIX, modified)
-    log.log(f"Modified {done} sets of stats.")
-    return 0 if done else 1
+    return convert_table(source, target, DOUBLE_MATRIX, DOUBLE_MATRIX, modified).report(
+        "Modified {done} sets of stats.")
 
 
 # -- normalization -----------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("apply-cmvn", group="Transforming features", help="Normalize the means and variances of features.",
-               usage="""
+@kaldi_command("apply-cmvn", "Transforming features", "Normalize the means and variances of features.", """
 Normalize the means, and optionally the variances, of features: of each utterance, or with --utt2spk of each speaker,
 or of all with the statistics in a plain file.
 
@@ -188,7 +180,6 @@ See also: compute-cmvn-stats, modify-cmvn-stats, matrix-sum
     option("reverse", bool, False, "Give normalized features the means and variances of the statistics"),
 ])
 def apply_cmvn(args: list[str], options: Options) -> int:
-    """Normalize features by their statistics; return 1 if nothing was written."""
     from nnet3py.feat.cmvn import fake_stats, normalize
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 
@@ -197,9 +188,7 @@ def apply_cmvn(args: list[str], options: Options) -> int:
         raise OptionError("You cannot normalize the variance but not the mean.")
     skipped = int_list(options.skip_dims, "--skip-dims option")
     if not options.norm_means:
-        count = copy_table(source, target, GENERAL_MATRIX)
-        log.log(f"Copied {count} utterances.")
-        return 0 if count else 1
+        return copy_table(source, target, GENERAL_MATRIX).report("Copied {done} utterances.")
     with ExitStack() as stack:
         find = _finder(stack, stats_name, options.utt2spk)
 
@@ -243,8 +232,7 @@ def _read_stats(rxfilename: str) -> np.ndarray:
     return read_matrix_file(rxfilename, dtype=np.float64)
 
 
-@kaldi_command("apply-cmvn-online", group="Transforming features", help="Normalize features by the frames so far.",
-               usage="""
+@kaldi_command("apply-cmvn-online", "Transforming features", "Normalize features by the frames so far.", """
 Normalize the means, and optionally the variances, of features frame by frame, with statistics of the utterance up to
 the frame, then (with --spk2utt) of the speaker's earlier utterances, then with global statistics.
 
@@ -254,7 +242,6 @@ or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/trai
  scp:data/train/feats.scp ark:-
 """, arguments=(3, 3), options=[SPK2UTT, *CMVN])
 def apply_cmvn_online(args: list[str], options: Options) -> int:
-    """Normalize each frame by the frames up to it; return 1 if nothing was written."""
     from nnet3py.feat.cmvn import OnlineNormalizer
     from nnet3py.feat.options import OnlineOptions
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -287,8 +274,8 @@ def apply_cmvn_online(args: list[str], options: Options) -> int:
 _SIDES = 2
 
 
-@kaldi_command("compute-cmvn-stats-two-channel", group="Transforming features",
-               help="Compute mean and variance statistics of both sides of calls.", usage="""
+@kaldi_command("compute-cmvn-stats-two-channel", "Transforming features",
+               "Compute mean and variance statistics of both sides of calls.", """
 Compute statistics for mean and variance normalization of telephone calls whose two sides were recorded apart: a frame
 counts for the side on which it is louder, by the first column of the features (energy or C0), and little for the other.
 
@@ -302,7 +289,6 @@ See also: compute-cmvn-stats, apply-cmvn
            "that a side that is never louder has statistics, too"),
 ])
 def compute_cmvn_stats_two_channel(args: list[str], options: Options) -> int:
-    """Write statistics of both sides of calls; return 1 if no statistics were written."""
     from nnet3py.feat.cmvn import accumulate_stats, empty_stats, weights_of_two_channels
     from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX
     from nnet3py.io.tables import RandomAccessReader, TableWriter
@@ -363,8 +349,7 @@ def _calls(rxfilename: str) -> dict[str, list[str]]:
     return {call: [of_call[side] for side in sorted(of_call)] for call, of_call in sides.items()}
 
 
-@kaldi_command("apply-cmvn-sliding", group="Transforming features", help="Normalize features over a sliding window.",
-               usage="""
+@kaldi_command("apply-cmvn-sliding", "Transforming features", "Normalize features over a sliding window.", """
 Normalize the means, and optionally the variances, of features over a sliding window, as speaker recognition does.
 
 Usage: apply-cmvn-sliding [options] <feats-rspecifier> <feats-wspecifier>
@@ -378,8 +363,6 @@ See also: apply-cmvn, apply-cmvn-online
     option("max-warnings", int, 5, "No effect: variances are floored without a warning"),
 ])
 def apply_cmvn_sliding(args: list[str], options: Options) -> int:
-    """Normalize features over a sliding window; return 1 if nothing was written."""
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.cmvn import normalize_sliding
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -390,7 +373,6 @@ def apply_cmvn_sliding(args: list[str], options: Options) -> int:
         return normalize_sliding(features, options.cmn_window, options.min_cmn_window, options.center,
                                  options.norm_vars)
 
-    done, errors = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, normalized)
-    log.log(f"Applied sliding-window cepstral {'mean and variance' if options.norm_vars else 'mean'} normalization to "
-            f"{done} utterances, {errors} had errors.")
-    return 0 if done else 1
+    return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, normalized).report(
+        f"Applied sliding-window cepstral {'mean and variance' if options.norm_vars else 'mean'} normalization to "
+        f"{{done}} utterances, {{errors}} had errors.")

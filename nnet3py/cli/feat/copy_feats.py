@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, log_copied
+from nnet3py.cli.process.copying import between_tables
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import FormatError, ShapeError, UsageError, within
 from nnet3py.io.holder import BytePieces
-from nnet3py.io.specifiers import is_wspecifier
+from nnet3py.io.specifiers import is_wspecifier, parse_wspecifier
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 METHODS = range(1, 8)
 
 
-@kaldi_command("copy-feats", group="Sound and features", help="Copy features; optionally compress them.", usage="""
+@kaldi_command("copy-feats", "Sound and features", "Copy features; optionally compress them.", """
 Copy feature matrices; the options change their format.
 
 Usage: copy-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -46,7 +46,6 @@ See also: copy-matrix
     option("write-num-frames", str, "", "Wspecifier for the number of frames of each utterance"),
 ])
 def copy_feats(args: list[str], options: Options) -> int:
-    """Copy or convert features; return 1 if the input is an empty table."""
     if options.compression_method not in METHODS:
         raise OptionError(f"Invalid option --compression-method={options.compression_method}", "expected 1 to 7")
     if options.htk_in and options.sphinx_in:
@@ -58,7 +57,7 @@ def copy_feats(args: list[str], options: Options) -> int:
     if options.write_num_frames:
         raise OptionError("--write-num-frames goes with archives and scripts, not with plain files")
     _copy_file(args, options)
-    log_copied("features", args)
+    log.log(f"Copied features from {args[0]} to {args[1]}")
     return 0
 
 
@@ -96,7 +95,6 @@ def _converted(matrix: Any, options: Options, binary: bool = True) -> Any:
 def _copy_table(args: list[str], options: Options) -> int:
     from nnet3py.formats.layouts import dense_runs
     from nnet3py.formats.matrix_bytes import STORED_MATRIX, num_rows
-    from nnet3py.io.specifiers import parse_wspecifier
     from nnet3py.io.tables import SequentialReader, TableWriter
 
     count = 0
@@ -199,7 +197,7 @@ def _write_files(rspecifier: str, options: Options, write: Callable[[TokenWriter
     return 0 if count else 1
 
 
-@kaldi_command("copy-feats-to-htk", group="Sound and features", help="Write features as files of HTK.", usage="""
+@kaldi_command("copy-feats-to-htk", "Sound and features", "Write features as files of HTK.", """
 Write features as files of HTK, one for each utterance: <output-dir>/<key>.<output-ext>.
 
 Usage: copy-feats-to-htk [options] <feats-rspecifier>
@@ -212,7 +210,6 @@ See also: copy-feats, copy-feats-to-sphinx
     option("sample-kind", int, _USER_KIND, "HTK's number of the kind of features; 9 is of any sort, 6 MFCC"),
 ])
 def copy_feats_to_htk(args: list[str], options: Options) -> int:
-    """Write each matrix to a file in HTK's format; return 1 if there was none."""
     from nnet3py.formats.foreign_files import htk_holder
 
     if not 0 <= options.sample_kind <= _LARGEST_KIND or not 0 < options.sample_period <= _LARGEST_PERIOD:
@@ -221,7 +218,7 @@ def copy_feats_to_htk(args: list[str], options: Options) -> int:
     return _write_files(args[0], options, htk_holder(options.sample_kind, options.sample_period).write, "HTK")
 
 
-@kaldi_command("copy-feats-to-sphinx", group="Sound and features", help="Write features as files of Sphinx.", usage="""
+@kaldi_command("copy-feats-to-sphinx", "Sound and features", "Write features as files of Sphinx.", """
 Write features as files of Sphinx, one for each utterance: <output-dir>/<key>.<output-ext>.
 
 Usage: copy-feats-to-sphinx [options] <feats-rspecifier>
@@ -232,20 +229,18 @@ See also: copy-feats, copy-feats-to-htk
     option("output-ext", str, "mfc", "Ending of the names of the files"),
 ])
 def copy_feats_to_sphinx(args: list[str], options: Options) -> int:
-    """Write each matrix to a file in Sphinx's format; return 1 if there was none."""
     from nnet3py.formats.foreign_files import write_sphinx_matrix
 
     return _write_files(args[0], options, write_sphinx_matrix, "Sphinx")
 
 
-@kaldi_command("feat-to-dim", group="Sound and features", help="Print the dimension of features.", usage="""
+@kaldi_command("feat-to-dim", "Sound and features", "Print the dimension of features.", """
 Write how many columns features have: those of the first matrix into a file, or those of every utterance into a table.
 
 Usage: feat-to-dim [options] <feat-rspecifier> (<dim-wspecifier>|<dim-wxfilename>)
 e.g.: feat-to-dim scp:feats.scp -
 """, arguments=(2, 2))
 def feat_to_dim(args: list[str], options: Options) -> int:
-    """Print the number of columns of the first matrix, or write that of each matrix to a table."""
     from nnet3py.formats.holders import GENERAL_MATRIX
     from nnet3py.io.streams import write_text
     from nnet3py.io.tables import SequentialReader
@@ -261,7 +256,7 @@ def feat_to_dim(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("feat-to-len", group="Sound and features", help="Print the number of frames of features.", usage="""
+@kaldi_command("feat-to-len", "Sound and features", "Print the number of frames of features.", """
 Write the number of frames of each utterance, or, without a second argument, print how many there are in all.
 
 Usage: feat-to-len [options] <in-rspecifier> [<out-wspecifier>]
@@ -269,7 +264,6 @@ e.g.: feat-to-len scp:feats.scp ark,t:feats.lengths
 or: feat-to-len scp:feats.scp
 """, arguments=(1, 2))
 def feat_to_len(args: list[str], options: Options) -> int:
-    """Print the total number of frames, or write that of each matrix to a table."""
     from nnet3py.formats.holders import GENERAL_MATRIX
     from nnet3py.io.streams import write_text
     from nnet3py.io.tables import SequentialReader
@@ -292,7 +286,7 @@ def _write_sizes(rspecifier: str, wspecifier: str, axis: int) -> int:
     return 0
 
 
-@kaldi_command("compare-feats", group="Sound and features", help="Tell how similar two sets of features are.", usage="""
+@kaldi_command("compare-feats", "Sound and features", "Tell how similar two sets of features are.", """
 Tell how similar two sets of features are: for each dimension, twice the sum of the products of both over the sum of the
 squares of each, which is 1 for equal ones, and the mean of these. The exit status is 0 if that mean is high enough.
 
@@ -303,7 +297,6 @@ See also: copy-feats, paste-feats
     option("threshold", float, 0.99, "Least mean similarity of sets that are called similar"),
 ])
 def compare_feats(args: list[str], options: Options) -> int:
-    """Compare two tables; return 1 if they are not similar or have no keys in common."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, convert_table
+from nnet3py.cli.process.copying import Counts, convert_any, convert_table, first_words, write_value
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import FormatError, ShapeError
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 DEFAULT_SUBSET = 10
 
 
-def _convert_table(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> tuple[int, int]:
-    """Convert a table of features; skip empty matrices with a warning. Return the numbers written and skipped."""
+def _convert_table(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> Counts:
+    """Convert a table of features; skip empty matrices with a warning."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     def converted(key: str, features: np.ndarray) -> np.ndarray | None:
-        if not len(features):
+        if not features.size:
             log.warning(f"Empty feature matrix for key {key}")
             return None
         return convert(features)
@@ -35,7 +35,7 @@ def _convert_table(args: list[str], convert: Callable[[np.ndarray], np.ndarray])
     return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, converted)
 
 
-@kaldi_command("splice-feats", group="Transforming features", help="Put frames beside their neighbors.", usage="""
+@kaldi_command("splice-feats", "Transforming features", "Put frames beside their neighbors.", """
 Put each frame beside its neighbors; at the ends of an utterance the outermost frame is repeated.
 
 Usage: splice-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -45,17 +45,15 @@ e.g.: splice-feats --left-context=3 --right-context=3 scp:feats.scp ark:-
     option("right-context", int, 4, "Number of frames of right context"),
 ])
 def splice_feats(args: list[str], options: Options) -> int:
-    """Append the neighbors of each frame to it; return 1 if the input is empty."""
     from nnet3py.feat.frames import splice
 
     left, right = options.left_context, options.right_context
     if left < 0 or right < 0:
         raise OptionError(f"--left-context={left} and --right-context={right}: expected 0 or more")
-    done, _ = _convert_table(args, lambda features: splice(features, left, right))
-    return 0 if done else 1
+    return _convert_table(args, lambda features: splice(features, left, right)).report()
 
 
-@kaldi_command("add-deltas", group="Transforming features", help="Append the slopes of features over time.", usage="""
+@kaldi_command("add-deltas", "Transforming features", "Append the slopes of features over time.", """
 Put the slopes of features over time, the slopes of the slopes and so on beside them.
 
 Usage: add-deltas [options] <feature-rspecifier> <feature-wspecifier>
@@ -66,11 +64,14 @@ e.g.: add-deltas --delta-order=2 scp:feats.scp ark:-
     option("delta-window", int, 2, "Frames on either side from which a slope is computed"),
 ])
 def add_deltas(args: list[str], options: Options) -> int:
-    """Append deltas to features; return 1 if the input is empty."""
     from nnet3py.feat import frames
 
     filters = frames.delta_filters(options.delta_order, options.delta_window)
-    truncate = options.truncate
+    return _add_slopes(args, options.truncate, lambda features: frames.add_deltas(features, filters))
+
+
+def _add_slopes(args: list[str], truncate: int, add: Callable[[np.ndarray], np.ndarray]) -> int:
+    """Convert a table of features, of which the first ``truncate`` columns are used; 0: all."""
     if truncate < 0:
         raise OptionError(f"Invalid option --truncate={truncate}", "expected a number of columns, or 0 for all")
 
@@ -78,13 +79,12 @@ def add_deltas(args: list[str], options: Options) -> int:
         if truncate > features.shape[1]:
             raise ShapeError(f"Cannot truncate features as dimension {features.shape[1]} is smaller than truncation "
                              f"dimension {truncate}.")
-        return frames.add_deltas(features[:, :truncate or None], filters)
+        return add(features[:, :truncate or None])
 
-    done, _ = _convert_table(args, with_deltas)
-    return 0 if done else 1
+    return _convert_table(args, with_deltas).report()
 
 
-@kaldi_command("select-feats", group="Transforming features", help="Copy some columns of features.", usage="""
+@kaldi_command("select-feats", "Transforming features", "Copy some columns of features.", """
 Copy some columns of features. The selection is a list of numbers from 0 and of ranges, which may run backwards.
 
 Usage: select-feats <selection> <feature-rspecifier> <feature-wspecifier>
@@ -92,7 +92,6 @@ e.g.: select-feats 0,24-22,3-12 scp:feats.scp ark,scp:feat-red.ark,feat-red.scp
 See also: copy-feats, subset-feats, subsample-feats
 """, arguments=(3, 3))
 def select_feats(args: list[str], options: Options) -> int:
-    """Copy the selected columns of features; return 0."""
     from nnet3py.feat.frames import parse_selection, select_columns
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -104,7 +103,7 @@ def select_feats(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("subset-feats", group="Sound and features", help="Copy the features of some utterances.", usage="""
+@kaldi_command("subset-feats", "Sound and features", "Copy the features of some utterances.", """
 Copy the first matrices of a table, or those that a list names (the first word of each line), or all others.
 
 Usage: subset-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -117,7 +116,6 @@ See also: select-feats, subsample-feats
     option("exclude", str, "", "File with the keys of the matrices not to copy"),
 ])
 def subset_feats(args: list[str], options: Options) -> int:
-    """Copy the features of some utterances; return 0."""
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
 
@@ -128,7 +126,7 @@ def subset_feats(args: list[str], options: Options) -> int:
         raise OptionError("should not have both --n and --include or --exclude")
     if options.n < 0:
         raise OptionError(f"Invalid option --n={options.n}", "expected a number of matrices to copy")
-    listed = _first_words(by_list) if by_list else set()
+    listed = first_words(by_list) if by_list else set()
     wanted, left = bool(options.include), options.n
     # The reader is not read to its end: with enough matrices, the rest does not matter.
     with TableWriter(args[1], FLOAT_MATRIX) as writer, SequentialReader(args[0], FLOAT_MATRIX) as reader:
@@ -141,19 +139,7 @@ def subset_feats(args: list[str], options: Options) -> int:
     return 0
 
 
-def _first_words(rxfilename: str) -> set[str]:
-    from nnet3py.io.streams import failed_command, open_input
-
-    with open_input(rxfilename) as stream:
-        lines = [line.decode("utf-8", "surrogateescape").split() for line in stream.without_mark().readlines()]
-    if stream.status:
-        raise failed_command(rxfilename, stream.status)
-    if [] in lines:
-        raise FormatError(f"line {lines.index([]) + 1} of a list of keys is empty", path=rxfilename)
-    return {words[0] for words in lines}
-
-
-@kaldi_command("subsample-feats", group="Transforming features", help="Copy every n-th frame of features.", usage="""
+@kaldi_command("subsample-feats", "Transforming features", "Copy every n-th frame of features.", """
 Copy every n-th frame of features, or with a negative n every frame several times.
 
 Usage: subsample-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -163,7 +149,6 @@ e.g.: subsample-feats --n=2 ark:- ark:-
     option("offset", int, 0, "Frame to begin with"),
 ])
 def subsample_feats(args: list[str], options: Options) -> int:
-    """Copy every n-th frame of features; return 1 if nothing was written."""
     from nnet3py.feat.frames import subsample
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -182,13 +167,12 @@ def subsample_feats(args: list[str], options: Options) -> int:
         log.warning(f"For utterance {key}, output would have no rows, producing no output.")
         return None
 
-    done, errors = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, subsampled)
-    log.log(f"Processed {done} feature matrices; {errors} with errors.")
-    log.log(f"Processed {frames_in} input frames and {frames_out} output frames.")
-    return 0 if done else 1
+    counts = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, subsampled)
+    counts.report("Processed {done} feature matrices; {errors} with errors.")
+    return counts.report(f"Processed {frames_in} input frames and {frames_out} output frames.")
 
 
-@kaldi_command("shift-feats", group="Transforming features", help="Shift features in time.", usage="""
+@kaldi_command("shift-feats", "Transforming features", "Shift features in time.", """
 Shift features in time, keeping the number of frames: the outermost frame is repeated.
 
 Usage: shift-feats [options] <feature-rspecifier> <feature-wspecifier>
@@ -200,26 +184,23 @@ See also: copy-feats, splice-feats, subsample-feats
     option("shift", int, 0, "Number of frames to shift by; negative: to earlier frames"),
 ])
 def shift_feats(args: list[str], options: Options) -> int:
-    """Shift features in time; return 1 if the input is an empty table."""
     from nnet3py.feat.frames import shift
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
-    if between_tables(args):
-        done, errors = _convert_table(args, lambda features: shift(features, options.shift))
-        log.log(f"Shifted {done} features by {options.shift} frames; {errors} with errors.")
-        return 0 if done else 1
-    from nnet3py.formats.holders import read_matrix_file
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    def shifted(key: str, features: np.ndarray) -> np.ndarray | None:
+        if not len(features):
+            if not key:
+                raise FormatError("Empty input matrix", path=args[0])
+            log.warning(f"Empty feature matrix for key {key}")
+            return None
+        return shift(features, options.shift)
 
-    features = read_matrix_file(args[0])
-    if not len(features):
-        raise FormatError("Empty input matrix", path=args[0])
-    write_object(args[1], lambda writer: write_matrix(writer, shift(features, options.shift)), options.binary)
-    return 0
+    return convert_any(args, FLOAT_MATRIX, FLOAT_MATRIX, shifted,
+                       f"Shifted {{done}} features by {options.shift} frames; {{errors}} with errors.",
+                       binary=options.binary)
 
 
-@kaldi_command("add-deltas-sdc", group="Transforming features", help="Append the slopes of features at several times.",
-               usage="""
+@kaldi_command("add-deltas-sdc", "Transforming features", "Append the slopes of features at several times.", """
 Put the slopes of features over time beside them, now and at several later times: shifted delta cepstra.
 
 Usage: add-deltas-sdc [options] <feature-rspecifier> <feature-wspecifier>
@@ -232,29 +213,13 @@ See also: add-deltas, apply-cmvn-sliding
     option("num-blocks", int, 7, "Number of slopes"),
 ])
 def add_deltas_sdc(args: list[str], options: Options) -> int:
-    """Append shifted delta cepstra to features; return 1 if the input is empty."""
     from nnet3py.feat.frames import add_shifted_deltas
-    from nnet3py.formats.holders import FLOAT_MATRIX
 
-    if options.truncate < 0:
-        raise OptionError(f"Invalid option --truncate={options.truncate}", "expected a number of columns, or 0 for all")
-
-    def with_deltas(key: str, features: np.ndarray) -> np.ndarray | None:
-        if not features.size:
-            log.warning(f"Empty feature matrix for key {key}")
-            return None
-        if options.truncate > features.shape[1]:
-            raise ShapeError(f"Cannot truncate features as dimension {features.shape[1]} is smaller than truncation "
-                             f"dimension {options.truncate}.")
-        return add_shifted_deltas(features[:, :options.truncate or None], options.delta_window, options.block_shift,
-                                  options.num_blocks)
-
-    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, with_deltas)
-    return 0 if done else 1
+    return _add_slopes(args, options.truncate, lambda features: add_shifted_deltas(
+        features, options.delta_window, options.block_shift, options.num_blocks))
 
 
-@kaldi_command("concat-feats", group="Transforming features", help="Put features one after the other in time.",
-               usage="""
+@kaldi_command("concat-feats", "Transforming features", "Put features one after the other in time.", """
 Put feature matrices one after the other in time, as the program cat does with files.
 
 Usage: concat-feats [options] <in-rxfilename1> <in-rxfilename2> [<in-rxfilename3> ...] <out-wxfilename>
@@ -262,12 +227,9 @@ e.g.: concat-feats mfcc/foo.ark:12343 mfcc/foo.ark:56789 -
 See also: paste-feats, copy-feats, append-vector-to-feats
 """, arguments=(3, None), options=[BINARY])
 def concat_feats(args: list[str], options: Options) -> int:
-    """Write the features of all files one after the other in time; raise ShapeError if their dimensions differ."""
     import numpy as np
 
-    from nnet3py.formats.holders import read_matrix_file
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
 
     parts = [read_matrix_file(name) for name in args[:-1]]
     dims = [part.shape[1] for part in parts if len(part)]
@@ -275,5 +237,5 @@ def concat_feats(args: list[str], options: Options) -> int:
         if len(part) and part.shape[1] != dims[0]:
             raise ShapeError(f"{name} has {part.shape[1]} columns, expected {dims[0]}, as the files before it have")
     whole = np.concatenate([part for part in parts if len(part)]) if dims else parts[0]
-    write_object(args[-1], lambda writer: write_matrix(writer, whole), options.binary)
+    write_value(args[-1], FLOAT_MATRIX, whole, options.binary)
     return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, convert_table
+from nnet3py.cli.process.copying import convert_any, convert_table, write_value
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import FormatError, Nnet3Error, ShapeError, within
@@ -31,12 +31,12 @@ class NothingDone(Nnet3Error):
     """Error for a table of which no utterance could be processed; Kaldi's programs then return 255."""
 
 
-def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool, what: str = "appended features") -> None:
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> int:
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
-    write_object(wxfilename, lambda writer: write_matrix(writer, matrix), binary)
-    log.log(f"Wrote {what} to {wxfilename}")
+    write_value(wxfilename, FLOAT_MATRIX, matrix, binary)
+    log.log(f"Wrote appended features to {wxfilename}")
+    return 0
 
 
 def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarray], np.ndarray | None],
@@ -53,7 +53,7 @@ def _convert(rspecifier: str, wspecifier: str, convert: Callable[[str, np.ndarra
     return 0
 
 
-@kaldi_command("paste-feats", group="Transforming features", help="Put features side by side.", usage="""
+@kaldi_command("paste-feats", "Transforming features", "Put features side by side.", """
 Put feature matrices side by side, as the program paste does with files.
 
 Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3> ...] <out-wspecifier>
@@ -65,7 +65,6 @@ Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3>
     option("length-tolerance", int, 0, "Largest difference of the lengths in frames; all are cut to the shortest"),
 ])
 def paste_feats(args: list[str], options: Options) -> int:
-    """Join the columns of tables or files; return 1 if files differ too much in length."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessReader
 
@@ -76,8 +75,7 @@ def paste_feats(args: list[str], options: Options) -> int:
         pasted = _pasted([read_matrix_file(name) for name in sources], "", options.length_tolerance)
         if pasted is None:
             return 1
-        _write_matrix(target, pasted, options.binary)
-        return 0
+        return _write_matrix(target, pasted, options.binary)
     with ExitStack() as stack:
         others = [stack.enter_context(RandomAccessReader(source, FLOAT_MATRIX)) for source in sources[1:]]
 
@@ -109,8 +107,7 @@ def _pasted(parts: Sequence[np.ndarray], key: str, tolerance: int) -> np.ndarray
     return paste(parts)
 
 
-@kaldi_command("append-vector-to-feats", group="Transforming features", help="Append a vector to every frame.",
-               usage="""
+@kaldi_command("append-vector-to-feats", "Transforming features", "Append a vector to every frame.", """
 Append the same vector to every frame of features: its elements become further columns.
 
 Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier> <out-wspecifier>
@@ -118,7 +115,6 @@ Usage: append-vector-to-feats [options] <feature-rspecifier> <vector-rspecifier>
  e.g.: append-vector-to-feats ark:feats.ark ark:ivectors.ark ark:-
 """, arguments=(3, 3), options=[BINARY])
 def append_vector_to_feats(args: list[str], options: Options) -> int:
-    """Append a vector to every frame of features; return 0."""
     from nnet3py.feat.frames import append_vector
     from nnet3py.formats.holders import FLOAT_VECTOR, read_matrix_file
     from nnet3py.io.object_files import read_object
@@ -128,8 +124,7 @@ def append_vector_to_feats(args: list[str], options: Options) -> int:
         features, vector = read_matrix_file(args[0]), read_object(args[1], FLOAT_VECTOR.read)
         if not len(features):
             raise FormatError("Empty input matrix", path=args[0])
-        _write_matrix(args[2], append_vector(features, vector), options.binary)
-        return 0
+        return _write_matrix(args[2], append_vector(features, vector), options.binary)
     with ExitStack() as stack:
         vectors = stack.enter_context(RandomAccessReader(args[1], FLOAT_VECTOR))
 
@@ -146,8 +141,7 @@ def append_vector_to_feats(args: list[str], options: Options) -> int:
         return _convert(args[0], args[2], append, stack)
 
 
-@kaldi_command("transform-feats", group="Transforming features", help="Multiply features by a matrix, such as LDA's.",
-               usage="""
+@kaldi_command("transform-feats", "Transforming features", "Multiply features by a matrix, such as LDA's.", """
 Multiply features by a matrix, such as an LDA or fMLLR transform. If the matrix has one more column than the features,
 that is an offset. There is one transform for all, or one for each utterance or, with --utt2spk, for each speaker.
 
@@ -158,7 +152,6 @@ See also: copy-feats, splice-feats, est-lda
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for transforms per speaker"),
 ])
 def transform_feats(args: list[str], options: Options) -> int:
-    """Multiply features by a transform; return 1 if nothing was written."""
     from nnet3py.feat.frames import transform
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessMappedReader
@@ -185,11 +178,9 @@ def transform_feats(args: list[str], options: Options) -> int:
             volumes.add(matrix[:, :features.shape[1]], len(features))
             return result
 
-        done, errors = convert_table(args[1], args[2], FLOAT_MATRIX, FLOAT_MATRIX, transformed, inputs=stack)
+        counts = convert_table(args[1], args[2], FLOAT_MATRIX, FLOAT_MATRIX, transformed, inputs=stack)
     volumes.report()
-    log.log(f"Applied transform to {done} utterances; {errors} had errors.")
-    return 0 if done else 1
-
+    return counts.report("Applied transform to {done} utterances; {errors} had errors.")
 
 
 class _Volumes:
@@ -238,7 +229,7 @@ def _check_post_dim(options: Options) -> None:
         raise OptionError("You have to set the dimensionality of posteriors with '--post-dim=D'")
 
 
-@kaldi_command("post-to-feats", group="Sound and features", help="Turn posteriors into features.", usage="""
+@kaldi_command("post-to-feats", "Sound and features", "Turn posteriors into features.", """
 Turn posteriors into features: a row for each frame, a column for each id.
 
 Usage: post-to-feats [options] <in-rspecifier> <out-wspecifier>
@@ -247,23 +238,16 @@ e.g.: post-to-feats --post-dim=50 ark:post.ark ark:feat.ark
 See also: post-to-smat, post-to-weights, append-post-to-feats
 """, arguments=(2, 2), options=[BINARY, POST_DIM])
 def post_to_feats(args: list[str], options: Options) -> int:
-    """Convert posteriors to features; return 255 if the input is an empty table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
-    from nnet3py.io.object_files import read_object
 
     _check_post_dim(options)
-    if not between_tables(args):
-        with within(args[0]):
-            matrix = _posterior_matrix(read_object(args[0], POSTERIOR.read), options)
-        _write_matrix(args[1], matrix, options.binary, "posteriors as feature-matrix")
-        return 0
-    done, errors = convert_table(args[0], args[1], POSTERIOR, FLOAT_MATRIX,
-                                 lambda key, posterior: _posterior_matrix(posterior, options))
-    log.log(f"Done {done} utts, errors on {errors}")
-    return 0 if done else NOTHING_DONE
+    return NOTHING_DONE if convert_any(
+        args, POSTERIOR, FLOAT_MATRIX, lambda key, posterior: _posterior_matrix(posterior, options),
+        "Done {done} utts, errors on {errors}", f"Wrote posteriors as feature-matrix to {args[1]}",
+        options.binary) else 0
 
 
-@kaldi_command("append-post-to-feats", group="Transforming features", help="Append posteriors to features.", usage="""
+@kaldi_command("append-post-to-feats", "Transforming features", "Append posteriors to features.", """
 Put posteriors beside features: a further column for each id.
 
 Usage: append-post-to-feats [options] <in-rspecifier1> <in-rspecifier2> <out-wspecifier>
@@ -272,7 +256,6 @@ e.g.: append-post-to-feats --post-dim=50 ark:input.ark scp:post.scp ark:output.a
 See also: paste-feats, concat-feats, append-vector-to-feats
 """, arguments=(3, 3), options=[BINARY, POST_DIM])
 def append_post_to_feats(args: list[str], options: Options) -> int:
-    """Append posteriors to features; return 255 if nothing was written to a table."""
     from nnet3py.feat.frames import paste
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR, read_matrix_file
     from nnet3py.io.object_files import read_object
@@ -289,8 +272,7 @@ def append_post_to_feats(args: list[str], options: Options) -> int:
     if not is_rspecifier(args[0]):
         with within(args[0]):
             whole = appended(read_matrix_file(args[0]), read_object(args[1], POSTERIOR.read))
-        _write_matrix(args[2], whole, options.binary)
-        return 0
+        return _write_matrix(args[2], whole, options.binary)
     with ExitStack() as stack:
         posteriors = stack.enter_context(RandomAccessReader(args[1], POSTERIOR))
 
@@ -305,6 +287,5 @@ def append_post_to_feats(args: list[str], options: Options) -> int:
                 log.warning(f"Utterance {key}: {error.message}")
                 return None
 
-        done, errors = convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, append, inputs=stack)
-    log.log(f"Done {done} utts, errors on {errors}")
-    return 0 if done else NOTHING_DONE
+        return convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, append, inputs=stack).report(
+            "Done {done} utts, errors on {errors}", NOTHING_DONE)

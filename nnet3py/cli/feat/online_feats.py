@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from nnet3py.recognition.pipeline import FeaturePipeline
 
 
-@kaldi_command("online2-wav-dump-features", group="Sound and features",
-               help="Compute features and i-vectors of sound as if it were arriving.", usage="""
+@kaldi_command("online2-wav-dump-features", "Sound and features",
+               "Compute features and i-vectors of sound as if it were arriving.", """
 Compute the inputs of a network for sound that arrives in chunks: features, and the i-vector of each frame beside them.
 Statistics of a speaker are kept from one utterance to the next.
 
@@ -33,7 +33,6 @@ See also: compute-online-feats, ivector-extract-online2, online2-wav-nnet3-latge
     option("print-ivector-dim", bool, False, "Print the dimension of i-vectors (0 without) and exit"),
 ])
 def dump_features(args: list[str], options: Options) -> int:
-    """Write the network's inputs for each utterance; return 1 if nothing was written."""
     from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
@@ -93,8 +92,8 @@ def _rows(pipeline: FeaturePipeline, wave: Wave, chunk_length: float) -> np.ndar
     return np.concatenate(parts)
 
 
-@kaldi_command("compute-online-feats", group="Sound and features",
-               help="Compute features and i-vectors of sound, as a recognizer does.", usage="""
+@kaldi_command("compute-online-feats", "Sound and features",
+               "Compute features and i-vectors of sound, as a recognizer does.", """
 Compute the inputs of a network for whole sounds: features, and an i-vector of each utterance. Utterances do not
 influence each other.
 
@@ -103,7 +102,6 @@ e.g.: compute-online-feats --config=conf/online.conf scp:wav.scp ark,scp:ivector
 See also: online2-wav-dump-features, compute-mfcc-feats
 """, arguments=(3, 3), options=PIPELINE)
 def compute_online_feats(args: list[str], options: Options) -> int:
-    """Write tables of features and of i-vectors; return 1 if they are empty."""
     from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error
 from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, ProcessPitchOptions
@@ -25,7 +26,7 @@ _REPORT_EVERY = 10                          # utterances between two log lines
 _SRAND = option("srand", int, 0, "No effect: the noise is the same for each sound")
 
 
-@kaldi_command("compute-kaldi-pitch-feats", group="Sound and features", help="Find the pitch of sound.", usage="""
+@kaldi_command("compute-kaldi-pitch-feats", "Sound and features", "Find the pitch of sound.", """
 Find the pitch of sound: for each frame the normalized cross-correlation (NCCF), and the pitch in Hz.
 
 Usage: compute-kaldi-pitch-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -34,15 +35,14 @@ e.g.: compute-kaldi-pitch-feats --sample-frequency=8000 scp:wav.scp ark:- | \\
 See also: process-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PITCH, _CHANNEL])
 def compute_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    """Write the pitch of sounds; return 1 if nothing was written."""
     from nnet3py.feat.pitch import compute_pitch, pitch_options
 
     how = pitch_options(options.as_dict())
     return _compute_table(args, options, lambda samples, rate: compute_pitch(samples, rate, how))
 
 
-@kaldi_command("compute-and-process-kaldi-pitch-feats", group="Sound and features",
-               help="Find the pitch of sound, and compute pitch features for networks.", usage="""
+@kaldi_command("compute-and-process-kaldi-pitch-feats", "Sound and features",
+               "Find the pitch of sound, and compute pitch features for networks.", """
 Find the pitch of sound, and compute pitch features for networks: a feature of voicing, the log pitch less its mean
 nearby, and its change.
 
@@ -51,7 +51,6 @@ e.g.: compute-and-process-kaldi-pitch-feats --frames-per-chunk=10 --simulate-fir
 See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PITCH, *_PROCESS, _CHANNEL, _SRAND])
 def compute_and_process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    """Write the pitch features of sounds; return 1 if nothing was written."""
     from nnet3py.feat.pitch import frames_of_sound, pitch_options
     from nnet3py.feat.process_pitch import ProcessedPitchStream, process_pitch_options
 
@@ -60,8 +59,7 @@ def compute_and_process_kaldi_pitch_feats(args: list[str], options: Options) -> 
                       lambda samples, rate: frames_of_sound(ProcessedPitchStream(how, process), samples, rate, how))
 
 
-@kaldi_command("process-kaldi-pitch-feats", group="Sound and features", help="Compute pitch features for networks.",
-               usage="""
+@kaldi_command("process-kaldi-pitch-feats", "Sound and features", "Compute pitch features for networks.", """
 Compute pitch features for networks from the pitch of sound: a feature of voicing, the log pitch less its mean nearby,
 and its change.
 
@@ -70,8 +68,6 @@ e.g.: compute-kaldi-pitch-feats scp:wav.scp ark:- | process-kaldi-pitch-feats ar
 See also: compute-kaldi-pitch-feats, compute-and-process-kaldi-pitch-feats
 """, arguments=(2, 2), options=[*_PROCESS, _SRAND])
 def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
-    """Convert pitch to pitch features; return 1 if nothing was written."""
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.process_pitch import process_pitch, process_pitch_options
     from nnet3py.formats.holders import FLOAT_MATRIX
 
@@ -84,9 +80,8 @@ def process_kaldi_pitch_feats(args: list[str], options: Options) -> int:
             log.warning(f"Failed to process the pitch of {key}: {error}")
             return None
 
-    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, processed)
-    log.log(f"Post-processed pitch for {done} utterances.")
-    return 0 if done else 1
+    return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, processed).report(
+        "Post-processed pitch for {done} utterances.")
 
 
 def _compute_table(args: list[str], options: Options, compute: Callable[[np.ndarray, float], np.ndarray]) -> int:
@@ -129,8 +124,7 @@ def _pitch_of_sound(key: str, wave: Wave, wanted: int, compute: Callable[[np.nda
     return pitch
 
 
-@kaldi_command("interpolate-pitch", group="Sound and features", help="Interpolate the pitch of frames without one.",
-               usage="""
+@kaldi_command("interpolate-pitch", "Sound and features", "Interpolate the pitch of frames without one.", """
 Interpolate the pitch of frames without one (0): by the likeliest smooth curve, or by lines.
 
 Usage: interpolate-pitch [options] <feats-rspecifier> <feats-wspecifier>
@@ -141,8 +135,6 @@ See also: compute-kaldi-pitch-feats, process-kaldi-pitch-feats
     *declared(settings_of(InterpolationOptions)),
 ])
 def interpolate_pitch(args: list[str], options: Options) -> int:
-    """Interpolate the pitch of unvoiced frames; return 1 if nothing was written."""
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.process_pitch import interpolate_linearly, interpolate_pitch
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom

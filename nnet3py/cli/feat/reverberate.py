@@ -3,11 +3,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, convert_table
+from nnet3py.cli.process.copying import convert_any, write_value
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
-from nnet3py.errors import UsageError, within
+from nnet3py.errors import UsageError
 from nnet3py.feat.options import RoomOptions, SilenceOptions
 from nnet3py.option_fields import settings_of
 
@@ -27,15 +26,7 @@ def _read_sound(rxfilename: str, rate: float | None = None) -> Wave:
     return wave
 
 
-def _write_sound(wxfilename: str, wave: Wave) -> None:
-    from nnet3py.formats.foreign_files import write_wave
-    from nnet3py.io.object_files import write_object
-
-    write_object(wxfilename, lambda writer: write_wave(writer, wave), binary=False)
-
-
-@kaldi_command("wav-reverberate", group="Sound and features", help="Reverberate sound, and add noise to it.",
-               usage="""
+@kaldi_command("wav-reverberate", "Sound and features", "Reverberate sound, and add noise to it.", """
 Reverberate sound with the impulse response of a room, and add noise or other signals to it.
 
 Usage: wav-reverberate [options] <wav-in-rxfilename> <wav-out-wxfilename>
@@ -55,12 +46,11 @@ See also: wav-copy, wav-perturb
     *declared(settings_of(RoomOptions)),
 ])
 def wav_reverberate(args: list[str], options: Options) -> int:
-    """Write a sound with reverberation and noise; return 0."""
     import numpy as np
 
     from nnet3py.feat.options import RoomOptions
     from nnet3py.feat.sound import AddedSignal, reverberate
-    from nnet3py.formats.foreign_files import Wave
+    from nnet3py.formats.foreign_files import WAVE, Wave
 
     names = options.additive_signals.split(",") if options.additive_signals else []
     snrs, starts = _numbers(options.snrs, "snrs"), _numbers(options.start_times, "start-times")
@@ -84,7 +74,7 @@ def wav_reverberate(args: list[str], options: Options) -> int:
             wanted = number if options.multi_channel_output and len(signal.samples) > 1 else options.noise_channel
             added.append(AddedSignal(signal.samples[_channel(signal, wanted, "noise-channel")], snr, start))
         channels.append(reverberate(sound, wave.rate, response, added, settings))
-    _write_sound(args[1], Wave(wave.rate, np.stack(channels)))
+    write_value(args[1], WAVE, Wave(wave.rate, np.stack(channels)), binary=False)
     return 0
 
 
@@ -114,7 +104,7 @@ def _num_outputs(room: Wave | None, signals: list[Wave]) -> int:
     return count
 
 
-@kaldi_command("extend-wav-with-silence", group="Sound and features", help="Append silence to sound.", usage="""
+@kaldi_command("extend-wav-with-silence", "Sound and features", "Append silence to sound.", """
 Append silence to sound: the quietest piece of its beginning and its end, repeated. Such sound is for tests of how
 recognition detects the end of an utterance.
 
@@ -126,7 +116,6 @@ See also: wav-copy, wav-reverberate, online2-wav-nnet3-latgen-faster
     *declared(settings_of(SilenceOptions)),
 ])
 def extend_wav_with_silence(args: list[str], options: Options) -> int:
-    """Append silence to sounds; return 1 if the input is an empty table."""
     import numpy as np
 
     from nnet3py.feat.options import SilenceOptions
@@ -139,12 +128,5 @@ def extend_wav_with_silence(args: list[str], options: Options) -> int:
         return wave._replace(samples=np.stack([with_silence(channel, wave.rate, settings)
                                                for channel in wave.samples]))
 
-    if not between_tables(args):
-        with within(args[0]):
-            wave = extended("", _read_sound(args[0]))
-        _write_sound(args[1], wave)
-        log.log(f"Appended {options.extra_silence_length:g} seconds of silence to {args[0]}")
-        return 0
-    done, _ = convert_table(args[0], args[1], WAVE, WAVE, extended)
-    log.log(f"Successfully extended {done} files.")
-    return 0 if done else 1
+    return convert_any(args, WAVE, WAVE, extended, "Successfully extended {done} files.",
+                       f"Appended {options.extra_silence_length:g} seconds of silence to {args[0]}", binary=False)

@@ -88,7 +88,7 @@ def _parse_segment(text: str, has_channels: bool) -> Segment | str:
     return Segment(words[0], words[1], start, end, int(words[4]))
 
 
-@kaldi_command("extract-segments", group="Sound and features", help="Cut segments out of recordings.", usage="""
+@kaldi_command("extract-segments", "Sound and features", "Cut segments out of recordings.", """
 Cut segments out of recordings.
 
 A line of the segments file reads <segment-id> <recording-id> <start-time> <end-time> [<channel>]; times are in seconds,
@@ -102,7 +102,6 @@ See also: wav-copy, wav-to-duration
     option("max-overshoot", float, 0.5, "A segment may end that many seconds after the recording; then it is cut"),
 ])
 def extract_segments(args: list[str], options: Options) -> int:
-    """Cut segments out of sounds, with a warning for each that cannot be cut; return 0."""
     from nnet3py.formats.foreign_files import WAVE
 
     return cut_segments(args, WAVE, "Could not find recording",
@@ -140,8 +139,7 @@ def _cut_sound(segment: Segment, wave: Wave, options: Options) -> Wave | None:
 _ROUNDING = 1e-4            # frames, added before rounding down: 0.29 s is frame 28.999999999999996
 
 
-@kaldi_command("extract-feature-segments", group="Sound and features",
-               help="Cut segments out of features of recordings.", usage="""
+@kaldi_command("extract-feature-segments", "Sound and features", "Cut segments out of features of recordings.", """
 Cut segments out of features of recordings. Ranges in script files do the same without a copy, as in
 'utt1 feats.ark:15[20:87]'.
 
@@ -159,7 +157,6 @@ See also: extract-segments, subset-feats, concat-feats
     option("snip-edges", bool, True, "Leave out the last frames of a segment, whose sound lies only partly in it"),
 ])
 def extract_feature_segments(args: list[str], options: Options) -> int:
-    """Cut segments out of features, with a warning for each that cannot be cut; return 0."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     if options.frame_shift <= 0 or options.frame_length <= 0:

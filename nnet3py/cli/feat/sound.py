@@ -1,18 +1,19 @@
 """wav-copy, wav-to-duration and wav-perturb: copies of sound, their durations, other speeds and volumes."""
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import between_tables, copy_table, log_copied
+from nnet3py.cli.process.copying import convert_any, convert_table
 from nnet3py.cli.process.options import OptionError, Options, option
 
 if TYPE_CHECKING:
     from nnet3py.formats.foreign_files import Wave
 
 
-@kaldi_command("wav-copy", group="Sound and features", help="Copy sound.", usage="""
+@kaldi_command("wav-copy", "Sound and features", "Copy sound.", """
 Copy sound: a table of WAVE files, or one file. The output has 16 bits per sample.
 
 Usage: wav-copy [options] <wav-rspecifier> <wav-wspecifier>
@@ -22,25 +23,13 @@ or: wav-copy wav.ark:123456 one.wav
 See also: wav-to-duration, extract-segments
 """, arguments=(2, 2))
 def wav_copy(args: list[str], options: Options) -> int:
-    """Copy sounds; return 1 if the input is an empty table."""
-    from nnet3py.formats.foreign_files import WAVE, read_wave, write_wave
-    from nnet3py.io.object_files import token_reader
-    from nnet3py.io.streams import open_input, open_output
-    from nnet3py.io.tokens import TokenWriter
+    from nnet3py.formats.foreign_files import WAVE
 
-    if between_tables(args):
-        count = copy_table(args[0], args[1], WAVE)
-        log.log(f"Copied {count} wave files")
-        return 0 if count else 1
-    with open_input(args[0]) as stream:
-        wave = read_wave(token_reader(stream))
-    with open_output(args[1]) as output:
-        write_wave(TokenWriter(output, binary=True), wave)
-    log_copied("wave file", args)
-    return 0
+    return convert_any(args, WAVE, WAVE, lambda key, wave: wave, "Copied {done} wave files",
+                       f"Copied wave file from {args[0]} to {args[1]}", binary=False)
 
 
-@kaldi_command("wav-to-duration", group="Sound and features", help="Write the durations of sounds.", usage="""
+@kaldi_command("wav-to-duration", "Sound and features", "Write the durations of sounds.", """
 Write the duration of each sound in seconds.
 
 Usage: wav-to-duration [options] <wav-rspecifier> <duration-wspecifier>
@@ -50,7 +39,6 @@ See also: wav-copy, feat-to-len
     option("read-entire-file", bool, False, "Count the samples instead of believing the header"),
 ])
 def wav_to_duration(args: list[str], options: Options) -> int:
-    """Write the durations of sounds in seconds; return 1 if there were no sounds."""
     from nnet3py.formats.foreign_files import WAVE, WAVE_DURATION
     from nnet3py.formats.holders import FLOAT
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -68,7 +56,7 @@ def wav_to_duration(args: list[str], options: Options) -> int:
     return 0 if lengths else 1
 
 
-@kaldi_command("wav-perturb", group="Sound and features", help="Change the speed and the volume of sound.", usage="""
+@kaldi_command("wav-perturb", "Sound and features", "Change the speed and the volume of sound.", """
 Change the speed and the volume of sound, so that there is more of it to train on. Speed is changed as by playing a
 tape faster, so the pitch changes, too; Kaldi's recipes use sox for this. The volume of each utterance is multiplied
 by a random factor between --min-volume and --max-volume. The output has 16 bits per sample.
@@ -85,12 +73,8 @@ See also: wav-copy, compute-mfcc-feats
     option("srand", int, 0, "Seed of the volumes, which depend on it and on the key only"),
 ])
 def wav_perturb(args: list[str], options: Options) -> int:
-    """Write sounds with another speed and volume; return 1 if nothing was written."""
-    from contextlib import ExitStack
-
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.feat.sound import random_volume, with_speed
     from nnet3py.formats.foreign_files import WAVE
     from nnet3py.formats.holders import FLOAT
@@ -110,6 +94,5 @@ def wav_perturb(args: list[str], options: Options) -> int:
             volume = random_volume(options.srand, key, least, largest)
             return wave._replace(samples=np.rint(volume * with_speed(wave.samples, speed)))
 
-        done, missing = convert_table(args[0], args[1], WAVE, WAVE, perturbed, inputs=inputs)
-    log.log(f"Perturbed {done} wave files" + (f"; {missing} had no speed" if missing else ""))
-    return 0 if done else 1
+        counts = convert_table(args[0], args[1], WAVE, WAVE, perturbed, inputs=inputs)
+    return counts.report("Perturbed {done} wave files" + ("; {errors} had no speed" if counts.errors else ""))

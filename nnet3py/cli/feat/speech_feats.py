@@ -29,7 +29,7 @@ _HTK_MFCC, _HTK_FBANK, _HTK_PLP = 0o6, 0o7, 0o13             # kinds of features
 _HTK_ENERGY, _HTK_C0 = 0o100, 0o20000
 
 
-@kaldi_command("compute-mfcc-feats", group="Sound and features", help="Compute MFCC features of sound.", usage="""
+@kaldi_command("compute-mfcc-feats", "Sound and features", "Compute MFCC features of sound.", """
 Compute mel-frequency cepstral coefficients of sound.
 
 Usage: compute-mfcc-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -37,12 +37,10 @@ e.g.: compute-mfcc-feats --config=conf/mfcc.conf scp:wav.scp ark,scp:mfcc.ark,fe
 See also: compute-fbank-feats, compute-plp-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=MFCC)
 def compute_mfcc_feats(args: list[str], options: Options) -> int:
-    """Compute MFCCs; return 1 if there was no utterance."""
     return _compute(args, options, "mfcc", _HTK_MFCC | (_HTK_ENERGY if options.use_energy else _HTK_C0))
 
 
-@kaldi_command("compute-fbank-feats", group="Sound and features", help="Compute filterbank features of sound.",
-               usage="""
+@kaldi_command("compute-fbank-feats", "Sound and features", "Compute filterbank features of sound.", """
 Compute the outputs of mel filterbanks for sound.
 
 Usage: compute-fbank-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -50,11 +48,10 @@ e.g.: compute-fbank-feats --num-mel-bins=40 scp:wav.scp ark,scp:fbank.ark,feats.
 See also: compute-mfcc-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=FBANK)
 def compute_fbank_feats(args: list[str], options: Options) -> int:
-    """Compute filterbank features; return 1 if there was no utterance."""
     return _compute(args, options, "fbank", _HTK_FBANK | (_HTK_ENERGY if options.use_energy else 0))
 
 
-@kaldi_command("compute-plp-feats", group="Sound and features", help="Compute PLP features of sound.", usage="""
+@kaldi_command("compute-plp-feats", "Sound and features", "Compute PLP features of sound.", """
 Compute perceptual linear prediction features of sound.
 
 Usage: compute-plp-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -62,11 +59,10 @@ e.g.: compute-plp-feats --config=conf/plp.conf scp:wav.scp ark,scp:plp.ark,feats
 See also: compute-mfcc-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=PLP)
 def compute_plp_feats(args: list[str], options: Options) -> int:
-    """Compute PLP features; return 1 if there was no utterance."""
     return _compute(args, options, "plp", _HTK_PLP | (_HTK_ENERGY if options.use_energy else _HTK_C0))
 
 
-@kaldi_command("compute-spectrogram-feats", group="Sound and features", help="Compute spectrograms of sound.", usage="""
+@kaldi_command("compute-spectrogram-feats", "Sound and features", "Compute spectrograms of sound.", """
 Compute logarithms of power spectra of sound; the first column is the log-energy.
 
 Usage: compute-spectrogram-feats [options] <wav-rspecifier> <feats-wspecifier>
@@ -74,7 +70,6 @@ e.g.: compute-spectrogram-feats --config=conf/spectrogram.conf scp:wav.scp ark,s
 See also: compute-fbank-feats, extract-segments, copy-feats
 """, arguments=(2, 2), options=SPECTROGRAM)
 def compute_spectrogram_feats(args: list[str], options: Options) -> int:
-    """Compute spectrograms; return 1 if there was no utterance."""
     return _compute(args, options, "spectrogram", _HTK_FBANK | _HTK_C0)
 
 
@@ -157,8 +152,7 @@ def chosen_channel(key: str, count: int, wanted: int) -> int | None:
     return wanted
 
 
-@kaldi_command("compute-vad", group="Sound and features", help="Find the frames that are voiced, by their energy.",
-               usage="""
+@kaldi_command("compute-vad", "Sound and features", "Find the frames that are voiced, by their energy.", """
 Find voiced frames by their energy, the first column of the features: vectors of 1 (voiced) and 0.
 
 Usage:  compute-vad [options] <feats-rspecifier> <vad-wspecifier>
@@ -170,7 +164,6 @@ See also: select-voiced-frames
     *declared(settings_of(VadOptions)),
 ])
 def compute_vad(args: list[str], options: Options) -> int:
-    """Write which frames are voiced, by their energy; return 1 if nothing was written."""
     from nnet3py.feat.frames import voiced_frames
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 
@@ -204,8 +197,7 @@ def compute_vad(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("select-voiced-frames", group="Sound and features", help="Copy the frames of features that are voiced.",
-               usage="""
+@kaldi_command("select-voiced-frames", "Sound and features", "Copy the frames of features that are voiced.", """
 Copy the frames of features that are voiced, as compute-vad has found.
 
 Usage:  select-voiced-frames [options] <feats-rspecifier> <vad-rspecifier> <feats-wspecifier>
@@ -214,7 +206,6 @@ e.g.:
 See also: compute-vad
 """, arguments=(3, 3))
 def select_voiced_frames(args: list[str], options: Options) -> int:
-    """Copy the voiced frames of features; return 1 if nothing was written."""
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import RandomAccessReader
 
@@ -233,6 +224,5 @@ def select_voiced_frames(args: list[str], options: Options) -> int:
                 return None
             return features[voiced != 0.0]
 
-        done, errors = convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, selected)
-    log.log(f"Done selecting voiced frames; processed {done} utterances, {errors} had errors.")
-    return 0 if done else 1
+        return convert_table(args[0], args[2], FLOAT_MATRIX, FLOAT_MATRIX, selected, inputs=voices).report(
+            "Done selecting voiced frames; processed {done} utterances, {errors} had errors.")

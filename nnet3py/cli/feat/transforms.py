@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import MixedArguments, between_tables, convert_table
+from nnet3py.cli.process.copying import MixedArguments, between_tables, convert_table, write_value
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import NumericError, ShapeError, within
@@ -46,12 +46,10 @@ def _summed(rxfilenames: Sequence[str]) -> LdaStats:
 def _write_matrix(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
     import numpy as np
 
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     with np.errstate(over="ignore"):
-        single = matrix.astype(np.float32)
-    write_object(wxfilename, lambda writer: write_matrix(writer, single), binary)
+        write_value(wxfilename, FLOAT_MATRIX, matrix.astype(np.float32), binary)
 
 
 def _write_triangle(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
@@ -70,7 +68,7 @@ def _check_factor(factor: float) -> None:
         raise OptionError(f"Invalid option --within-class-factor={factor:g}", "expected a number, not negative")
 
 
-@kaldi_command("sum-lda-accs", group="Transforming features", help="Add LDA statistics.", usage="""
+@kaldi_command("sum-lda-accs", "Transforming features", "Add LDA statistics.", """
 Add statistics for LDA.
 
 Usage: sum-lda-accs [options] <stats-out> <stats-in1> [<stats-in2> ...]
@@ -78,15 +76,13 @@ e.g.: sum-lda-accs lda_stats 1.lda_stats 2.lda_stats
 See also: acc-lda, nnet3-acc-lda-stats, nnet-get-feature-transform, est-lda
 """, arguments=(2, None), options=[BINARY])
 def sum_lda_accs(args: list[str], options: Options) -> int:
-    """Add LDA statistics of several files; return 0."""
     from nnet3py.io.object_files import write_object
 
     write_object(args[0], _summed(args[1:]).write, options.binary)
     return 0
 
 
-@kaldi_command("nnet-get-feature-transform", group="Transforming features",
-               help="Estimate the transform before a network.", usage="""
+@kaldi_command("nnet-get-feature-transform", "Transforming features", "Estimate the transform before a network.", """
 Estimate the transform in front of a network from statistics for LDA. Unlike LDA proper it keeps all dimensions and
 scales down those that do not tell classes apart.
 
@@ -104,7 +100,6 @@ See also: est-lda, nnet3-acc-lda-stats, sum-lda-accs
     option("max-singular-value", float, 5.0, "Ceiling of the transform's singular values (0 or less: none)"),
 ])
 def get_feature_transform(args: list[str], options: Options) -> int:
-    """Estimate the transform before a network, from LDA statistics; return 0."""
     from nnet3py.feat.transforms import estimate_lda
 
     _check_factor(options.within_class_factor)
@@ -121,7 +116,7 @@ def get_feature_transform(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("est-lda", group="Transforming features", help="Estimate an LDA transform.", usage="""
+@kaldi_command("est-lda", "Transforming features", "Estimate an LDA transform.", """
 Estimate an LDA transform from statistics.
 
 Usage: est-lda [options] <lda-matrix-out> <lda-acc-1> [<lda-acc-2> ...]
@@ -136,7 +131,6 @@ See also: acc-lda, transform-feats, nnet-get-feature-transform
     option("within-class-factor", float, 1.0, "Below 1: scale down directions that do not tell classes apart"),
 ])
 def est_lda(args: list[str], options: Options) -> int:
-    """Estimate an LDA transform; return 0."""
     from nnet3py.feat.transforms import estimate_lda
 
     _check_factor(options.within_class_factor)
@@ -153,7 +147,7 @@ def est_lda(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("acc-lda", group="Transforming features", help="Accumulate LDA statistics of features.", usage="""
+@kaldi_command("acc-lda", "Transforming features", "Accumulate LDA statistics of features.", """
 Accumulate statistics for LDA, with pdfs as classes, from features and posteriors of transition-ids.
 
 Usage: acc-lda [options] <model> <features-rspecifier> <posteriors-rspecifier> <lda-acc-out>
@@ -165,7 +159,6 @@ See also: est-lda, sum-lda-accs, ali-to-post
     option("rand-prune", float, 0.0, "Replace smaller weights at random by this value or 0, which is faster"),
 ])
 def acc_lda(args: list[str], options: Options) -> int:
-    """Accumulate LDA statistics of features; return 1 if no utterance was added."""
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object, write_object
@@ -212,8 +205,7 @@ def _pdfs(model: TransitionModel, posterior: Posterior) -> SparseMatrix:
     return SparseMatrix.from_arrays(posterior.row_starts, pdfs, posterior.weights, model.num_pdfs)
 
 
-@kaldi_command("est-pca", group="Speakers and i-vectors",
-               help="Estimate the transform to the main components of features.", usage="""
+@kaldi_command("est-pca", "Speakers and i-vectors", "Estimate the transform to the main components of features.", """
 Estimate a transform to the directions in which features, or vectors, vary most.
 
 Usage:  est-pca [options] (<feature-rspecifier>|<vector-rspecifier>) <pca-matrix-out>
@@ -228,15 +220,11 @@ See also: transform-feats, est-lda
     option("write-full-matrix", str, "", "File for the transform with all rows"),
 ])
 def est_pca(args: list[str], options: Options) -> int:
-    """Estimate a PCA transform; return 1 if there were no data."""
     import numpy as np
 
-    from nnet3py.errors import within
     from nnet3py.feat.transforms import PcaStats
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import SequentialReader
 
     stats, done, errors = PcaStats(), 0, 0
@@ -260,9 +248,9 @@ def est_pca(args: list[str], options: Options) -> int:
     log.log("Eigenvalues in PCA are  [ " + "".join(f"{value:.6g} " for value in pca.eigenvalues) + "]")
     log.log(f"Sum of PCA eigenvalues is {pca.eigenvalues.sum():.6g}, sum of kept eigenvalues is "
             f"{pca.eigenvalues[:len(pca.transform)].sum():.6g}")
-    write_object(args[1], lambda writer: write_matrix(writer, pca.transform), options.binary)
+    write_value(args[1], FLOAT_MATRIX, pca.transform, options.binary)
     if options.write_full_matrix:
-        write_object(options.write_full_matrix, lambda writer: write_matrix(writer, pca.full), options.binary)
+        write_value(options.write_full_matrix, FLOAT_MATRIX, pca.full, options.binary)
     return 0
 
 
@@ -275,14 +263,10 @@ def _composed_transform(a: np.ndarray, b: np.ndarray, b_is_affine: bool) -> np.n
 
     rows, columns = b.shape
     if a.shape[1] == rows + 1:               # a is affine
-        if b_is_affine:
-            last = np.zeros((1, columns), dtype=np.float32)
-            last[0, -1] = 1.0
-        else:
+        if not b_is_affine:
             b = np.pad(b, ((0, 0), (0, 1)))
-            last = np.zeros((1, columns + 1), dtype=np.float32)
-            last[0, -1] = 1.0
-        b = np.concatenate((b, last))
+        b = np.pad(b, ((0, 1), (0, 0)))
+        b[-1, -1] = 1.0
     elif a.shape[1] != rows:
         raise ShapeError(f"a transform of {a.shape[0]} x {a.shape[1]} cannot follow one of {rows} x {columns}",
                          f"expected {rows} columns of the second transform, or {rows + 1} if it is affine")
@@ -290,7 +274,7 @@ def _composed_transform(a: np.ndarray, b: np.ndarray, b_is_affine: bool) -> np.n
         return a @ b
 
 
-@kaldi_command("compose-transforms", group="Transforming features", help="Multiply transforms of features.", usage="""
+@kaldi_command("compose-transforms", "Transforming features", "Multiply transforms of features.", """
 Multiply transforms of features, A B, of which B is applied first: one by one, or of each utterance or speaker.
 With --b-is-affine the last column of B is an offset.
 
@@ -306,10 +290,7 @@ See also: transform-feats, transform-vec, extend-transform-dim, est-lda, est-pca
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, if A is per utterance, B per speaker"),
 ])
 def compose_transforms(args: list[str], options: Options) -> int:
-    """Multiply transforms of tables or files; return 1 if nothing was written to a table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
     from nnet3py.io.tables import RandomAccessMappedReader
 
     first, second, target = args
@@ -321,7 +302,7 @@ def compose_transforms(args: list[str], options: Options) -> int:
                              "the output is a table (ark:… or scp:…) if one of the inputs is")
     if not (of_table or by_table):
         result = _composed_transform(read_matrix_file(first), read_matrix_file(second), options.b_is_affine)
-        write_object(target, lambda writer: write_matrix(writer, result), options.binary)
+        write_value(target, FLOAT_MATRIX, result, options.binary)
         return 0
     with ExitStack() as stack:
         find: Callable[[str], np.ndarray | None]
@@ -344,15 +325,12 @@ def compose_transforms(args: list[str], options: Options) -> int:
                 log.warning(f"Key {key}: {error.message}")
                 return None
 
-        done, errors = convert_table(first if of_table else second, target, FLOAT_MATRIX, FLOAT_MATRIX, composed,
-                                     inputs=stack)
-    log.log(f"Composed {done} transforms; {errors} had errors.")
-    return 0 if done else 1
+        return convert_table(first if of_table else second, target, FLOAT_MATRIX, FLOAT_MATRIX, composed,
+                             inputs=stack).report("Composed {done} transforms; {errors} had errors.")
 
 
 
-@kaldi_command("extend-transform-dim", group="Transforming features", help="Extend transforms to more dimensions.",
-               usage="""
+@kaldi_command("extend-transform-dim", "Transforming features", "Extend transforms to more dimensions.", """
 Extend transforms from d to d dimensions, linear or affine, to more dimensions, which they leave as they are.
 
 Usage: extend-transform-dim [options] (<transform-in-rspecifier>|<transform-in-rxfilename>) \
@@ -364,21 +342,16 @@ See also: compose-transforms, transform-feats
     option("new-dimension", int, -1, "Dimension of the result; must be given"),
 ])
 def extend_transform_dim(args: list[str], options: Options) -> int:
-    """Extend transforms to more dimensions; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
 
     dim = options.new_dimension
     if between_tables(args):
-        done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX,
-                                lambda key, matrix: _extended_transform(matrix, dim))
-        log.log(f"Increased transform dim to {dim} for {done} matrices.")
-        return 0 if done else 1
+        return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX,
+                             lambda key, matrix: _extended_transform(matrix, dim)).report(
+            f"Increased transform dim to {dim} for {{done}} matrices.")
     matrix = read_matrix_file(args[0])
     with within(args[0]):
-        result = _extended_transform(matrix, dim)
-    write_object(args[1], lambda writer: write_matrix(writer, result), options.binary)
+        write_value(args[1], FLOAT_MATRIX, _extended_transform(matrix, dim), options.binary)
     log.log(f"Increased transform dim from {len(matrix)} to {dim} and wrote to {args[1]}")
     return 0
 

@@ -17,7 +17,7 @@ _MAX_ARPA_WARNINGS = option("max-arpa-warnings", int, 30, "Greatest number of wa
                             "all)")
 
 
-@kaldi_command("prepare-lang", group="Graphs", help="Make a lang folder from a lexicon.", usage="""
+@kaldi_command("prepare-lang", "Graphs", "Make a lang folder from a lexicon.", """
 Make a lang folder from a lexicon: words.txt, phones.txt, L.fst, L_disambig.fst, the topology topo, and in phones/ the
 lists of phones for tree building. Kaldi's script utils/prepare_lang.sh can do more, such as silence probabilities for
 each word.
@@ -42,7 +42,6 @@ See also: make-graph, compile-train-graphs, text-to-phones
            "that are composed while decoding (empty: none)"),
 ])
 def prepare_lang(args: list[str], options: Options) -> int:
-    """Make a lang folder from a lexicon; return 0."""
     from nnet3py.decoding.graph import write_lang
     from nnet3py.decoding.lexicon import (
         Silence,
@@ -93,7 +92,7 @@ def prepare_lang(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("arpa2fst", group="Language models", help="Convert an ARPA language model to an FST.", usage="""
+@kaldi_command("arpa2fst", "Language models", "Convert an ARPA language model to an FST.", """
 Convert an n-gram language model in ARPA form to an FST of words (G.fst), with a state for each history. With
 --disambig-symbol, back-off arcs have this input label; otherwise they are epsilons, and <s> and </s> are labels of
 arcs. Without --read-symbol-table, words are numbered as they appear, and the FST has the symbol table.
@@ -113,7 +112,6 @@ See also: arpa-to-const-arpa, fstisstochastic, make-graph
     _MAX_ARPA_WARNINGS,
 ])
 def arpa_to_fst(args: list[str], options: Options) -> int:
-    """Convert an ARPA language model to an FST; return 0."""
     from nnet3py.cli.fst.graph_files import write_graph
     from nnet3py.fst.arpa import Warner, WordIds, read_arpa
     from nnet3py.fst.arpa_graph import Sentence, arpa_graph
@@ -152,8 +150,7 @@ def _bytes(word: str) -> bytes:
     return word.encode("utf-8", "surrogateescape")
 
 
-@kaldi_command("arpa-to-const-arpa", group="Language models",
-               help="Convert an ARPA language model to const-ARPA form.", usage="""
+@kaldi_command("arpa-to-const-arpa", "Language models", "Convert an ARPA language model to const-ARPA form.", """
 Convert an n-gram language model in ARPA form, with integers for words, to const-ARPA form, a file in which n-grams are
 looked up without reading it all.
 
@@ -168,7 +165,6 @@ See also: arpa2fst, lattice-lmrescore-const-arpa
     _MAX_ARPA_WARNINGS,
 ])
 def arpa_to_const_arpa(args: list[str], options: Options) -> int:
-    """Convert an ARPA language model to const-ARPA form; return 0."""
     from nnet3py.fst.arpa import Warner, WordIds, read_arpa
     from nnet3py.fst.const_arpa import build_const_arpa
 
@@ -184,8 +180,7 @@ def arpa_to_const_arpa(args: list[str], options: Options) -> int:
 # -- decoding graphs ---------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("make-graph", group="Graphs",
-               help="Make a decoding graph from a lexicon, a grammar and a model.", usage="""
+@kaldi_command("make-graph", "Graphs", "Make a decoding graph from a lexicon, a grammar and a model.", """
 Make a graph folder: the decoding graph HCLG.fst, from transition-ids to words, with words.txt, phones.txt and phones/,
 as Kaldi's utils/mkgraph.sh does.
 
@@ -218,7 +213,6 @@ See also: nnet3-latgen-faster, word-error-rate
            "none)"),
 ])
 def make_graph(args: list[str], options: Options) -> int:
-    """Make a folder with a decoding graph of words; return 0."""
     from nnet3py.decoding.graph import make_graph, write_graph, write_lang
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.hmm.tree import ContextDependency
@@ -281,7 +275,7 @@ def _read_grammar(name: str, lang: Lang, options: Options) -> Fst:
     return read_fst_file(name) if is_fst else read_grammar(name, lang.words)
 
 
-@kaldi_command("make-phone-loop", group="Graphs", help="Make a decoding graph of phones from a model alone.", usage="""
+@kaldi_command("make-phone-loop", "Graphs", "Make a decoding graph of phones from a model alone.", """
 Make a graph folder for phone recognition without words: HCLG.fst from transition-ids to phones, words.txt with the
 phones' names, and phones/word_boundary.int. Programs that decode with a graph folder, or with HCLG.fst, recognize
 phones with it.
@@ -306,7 +300,6 @@ See also: nnet3-transcribe --graph, nnet3-latgen-faster, make-graph
            "1.0 for chain models, 0.1 for others"),
 ])
 def make_phone_loop(args: list[str], options: Options) -> int:
-    """Make a folder with a decoding graph of phones; return 0."""
     from nnet3py.decoding.graph import phone_loop
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.hmm.transition_model import read_transition_model

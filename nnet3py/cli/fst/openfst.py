@@ -1,6 +1,7 @@
 """Programs of OpenFst that Kaldi's scripts use, and a few more; the last five need the package kaldifst."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,7 @@ _ACCEPTOR = option("acceptor", bool, False, "A line has one label, both input an
 _KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram")
 
 
-def _command(name: str, *, group: str, help: str, more: str = "", options: Sequence[Option] = (),
+def _command(name: str, group: str, help: str, *, more: str = "", options: Sequence[Option] = (),
              arguments: tuple[int, int] = (0, 2), files: str = "[<fst-rxfilename> [<fst-wxfilename>]]", example: str,
              see: str = "fstprint") -> Callable[[Callable[[list[str], Options], int]], KaldiCommand]:
     """Declare a command whose usage text has ``help``, ``more``, one example, and a command to ``see``.
@@ -38,7 +39,7 @@ def _command(name: str, *, group: str, help: str, more: str = "", options: Seque
     """
     about = f"{help}\n{more}".rstrip()
     usage = f"{about}\n\nUsage: {name} [options] {files}\ne.g.:\n {name} {example}\nSee also: {see}\n"
-    return kaldi_command(name, group=group, help=help, usage=usage, arguments=arguments, options=[*options, QUIET])
+    return kaldi_command(name, group, help, usage, arguments=arguments, options=[*options, QUIET])
 
 
 # -- text --------------------------------------------------------------------------------------------------------------
@@ -56,8 +57,7 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
     return TextForm(options.acceptor, inputs, outputs, options.keep_state_numbering, options.allow_negative_labels)
 
 
-@_command("fstcompile", group="FSTs (OpenFst's programs)",
-          help="Make an FST from lines of text.",
+@_command("fstcompile", "FSTs (OpenFst's programs)", "Make an FST from lines of text.",
           more="A line is STATE NEXT-STATE INPUT OUTPUT [COST] for an arc, STATE [COST] for a final state. The first\n"
                "line begins with the start state.",
           options=(
@@ -73,7 +73,6 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
           files="[<text-rxfilename> [<fst-wxfilename>]]",
           example="--isymbols=phones.txt --osymbols=words.txt L.txt L.fst", see="fstprint, fstarcsort")
 def fst_compile(args: list[str], options: Options) -> int:
-    """Convert text to an FST; return 0."""
     from nnet3py.fst.text import fst_of_text, with_symbols
     from nnet3py.io.streams import failed_command, open_input
 
@@ -93,8 +92,7 @@ def fst_compile(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstprint", group="FSTs (OpenFst's programs)",
-          help="Print an FST as lines of text, those of the start state first.",
+@_command("fstprint", "FSTs (OpenFst's programs)", "Print an FST as lines of text, those of the start state first.",
           more="Labels are printed as symbols of the tables given, or of those stored in the FST, or as integers.",
           options=(
               *_SYMBOLS, _ACCEPTOR,
@@ -105,7 +103,6 @@ def fst_compile(args: list[str], options: Options) -> int:
           files="[<fst-rxfilename> [<text-wxfilename>]]", example="--isymbols=phones.txt --osymbols=words.txt L.fst",
           see="fstcompile, fstinfo")
 def fst_print(args: list[str], options: Options) -> int:
-    """Convert an FST to text; return 0."""
     from nnet3py.fst.text import text_of_fst
     from nnet3py.io.streams import open_output
 
@@ -119,25 +116,20 @@ def fst_print(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstinfo", group="FSTs (OpenFst's programs)",
-          help="Print the size, type and properties of an FST.",
+@_command("fstinfo", "FSTs (OpenFst's programs)", "Print the size, type and properties of an FST.",
           options=(
               option("info_type", str, "auto", "No effect: everything is printed", choices=("auto", "long", "short")),
               option("test_properties", bool, True, "No effect: all properties are computed"),
               option("fst_verify", bool, True, "No effect: FSTs are always checked")),
           arguments=(0, 1), files="[<fst-rxfilename>]", example="G.fst", see="fstprint, fstisstochastic")
 def fst_info(args: list[str], options: Options) -> int:
-    """Print the size, type and properties of an FST; return 0."""
-    import sys
-
     from nnet3py.fst.text import info_text
 
     sys.stdout.write(info_text(read_graph(names_of_files(args)[0])))
     return 0
 
 
-@_command("fstsymbols", group="FSTs (OpenFst's programs)",
-          help="Set, remove or save the symbol tables stored in an FST.",
+@_command("fstsymbols", "FSTs (OpenFst's programs)", "Set, remove or save the symbol tables stored in an FST.",
           options=(
               *_SYMBOLS,
               option("clear_isymbols", bool, False, "Remove the input symbol table"),
@@ -146,7 +138,6 @@ def fst_info(args: list[str], options: Options) -> int:
               option("save_osymbols", str, "", "File to which the output symbol table is written")),
           example="--save_osymbols=words.txt G.fst /dev/null", see="fstcompile, fstprint")
 def fst_symbols(args: list[str], options: Options) -> int:
-    """Set, remove or write the symbol tables of an FST; return 0."""
     from nnet3py.fst.text import read_symbols, symbols_of, symbols_text, with_symbols
     from nnet3py.io.streams import open_output
 
@@ -172,20 +163,17 @@ def fst_symbols(args: list[str], options: Options) -> int:
 # -- forms and labels --------------------------------------------------------------------------------------------------
 
 
-@_command("fstarcsort", group="FSTs (OpenFst's programs)",
-          help="Sort each state's arcs by their labels.",
+@_command("fstarcsort", "FSTs (OpenFst's programs)", "Sort each state's arcs by their labels.",
           options=(
               option("sort_type", str, "ilabel", "Sort by input or output labels", choices=("ilabel", "olabel")),),
           example="--sort_type=olabel L.fst L_sorted.fst")
 def fst_arc_sort(args: list[str], options: Options) -> int:
-    """Sort each state's arcs by label; return 0."""
     from nnet3py.fst.operations import arc_sorted
 
     return change_graph(args, lambda fst: arc_sorted(fst, by_output=options.sort_type == "olabel"))
 
 
-@_command("fstconvert", group="FSTs (OpenFst's programs)",
-          help="Convert an FST to another FST type.",
+@_command("fstconvert", "FSTs (OpenFst's programs)", "Convert an FST to another FST type.",
           more="Files of type const are mapped into memory, not read.",
           options=(
               option("fst_type", str, "vector", "Type of FST that is written", choices=(*_KINDS, "olabel_lookahead")),
@@ -193,7 +181,6 @@ def fst_arc_sort(args: list[str], options: Options) -> int:
                      "which lines OLD NEW are written, for fstrelabel --relabel_ipairs")),
           example="--fst_type=const HCLG.fst HCLG_const.fst")
 def fst_convert(args: list[str], options: Options) -> int:
-    """Write an FST as another FST type; return 0."""
     source, target = names_of_files(args)
     if options.fst_type != "olabel_lookahead":
         write_graph(target, read_graph(source), options.fst_type)
@@ -216,11 +203,9 @@ def fst_convert(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstinvert", group="FSTs (OpenFst's programs)",
-          help="Exchange the input and output labels of an FST.",
+@_command("fstinvert", "FSTs (OpenFst's programs)", "Exchange the input and output labels of an FST.",
           example="L.fst L_inverted.fst")
 def fst_invert(args: list[str], options: Options) -> int:
-    """Exchange input and output labels; return 0."""
     from nnet3py.fst.operations import inverted
     from nnet3py.fst.text import symbols_of, with_symbols
 
@@ -230,14 +215,13 @@ def fst_invert(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstproject", group="FSTs (OpenFst's programs)",
-          help="Project an FST on its input or output labels: the result is an acceptor.",
+@_command("fstproject", "FSTs (OpenFst's programs)",
+          "Project an FST on its input or output labels: the result is an acceptor.",
           options=(
               option("project_output", bool, False, "Same as --project_type=output"),
               option("project_type", str, "input", "Project on input or output labels", choices=("input", "output"))),
           example="--project_type=output G.fst")
 def fst_project(args: list[str], options: Options) -> int:
-    """Replace the output labels of an FST by its input labels, or the other way round; return 0."""
     from nnet3py.fst.operations import projected
     from nnet3py.fst.text import symbols_of, with_symbols
 
@@ -249,15 +233,13 @@ def fst_project(args: list[str], options: Options) -> int:
     return 0
 
 
-@_command("fstrelabel", group="FSTs (OpenFst's programs)",
-          help="Replace labels of an FST by other ones.",
+@_command("fstrelabel", "FSTs (OpenFst's programs)", "Replace labels of an FST by other ones.",
           more="A file has lines OLD NEW (integers).",
           options=(
               option("relabel_ipairs", str, "", "File of OLD NEW input labels"),
               option("relabel_opairs", str, "", "File of OLD NEW output labels")),
           example="--relabel_ipairs=relabel G.fst Gr.fst")
 def fst_relabel(args: list[str], options: Options) -> int:
-    """Replace labels of an FST by other labels; return 0."""
     from nnet3py.fst.operations import relabeled
 
     pairs = [_read_pairs(name) for name in (options.relabel_ipairs, options.relabel_opairs)]
@@ -271,14 +253,13 @@ def _read_pairs(name: str) -> dict[int, int]:
     return dict(zip(numbers[::2], numbers[1::2], strict=True))
 
 
-@_command("fstreplace", group="FSTs (OpenFst's programs)",
-          help="Replace each arc of the first FST that has the output label <labelN> by the FST <fstN>.",
+@_command("fstreplace", "FSTs (OpenFst's programs)",
+          "Replace each arc of the first FST that has the output label <labelN> by the FST <fstN>.",
           more="The <root-label> has no effect.",
           arguments=(4, 21),
           files="<fst-rxfilename> <root-label> <fst1-rxfilename> <label1> [<fst2-rxfilename> <label2> ...]",
           example="L.fst 9999 unk.fst 10 > L_unk.fst", see="fstrelabel")
 def fst_replace(args: list[str], options: Options) -> int:
-    """Replace arcs of an FST by other FSTs; return 0."""
     from nnet3py.fst.operations import replaced
 
     names, labels = args[0::2], args[1::2]
@@ -301,79 +282,70 @@ def fst_replace(args: list[str], options: Options) -> int:
 # -- states and paths --------------------------------------------------------------------------------------------------
 
 
-@_command("fstconnect", group="FSTs (OpenFst's programs)",
-          help="Remove the states and arcs that are on no path from the start to a final state.",
+@_command("fstconnect", "FSTs (OpenFst's programs)",
+          "Remove the states and arcs that are on no path from the start to a final state.",
           example="in.fst out.fst")
 def fst_connect(args: list[str], options: Options) -> int:
-    """Remove states and arcs that are on no successful path; return 0."""
     from nnet3py.transducers.fst_operations import connected
 
     return change_graph(args, connected)
 
 
-@_command("fsttopsort", group="FSTs (OpenFst's programs)",
-          help="Sort the states of an FST topologically: arcs lead to higher numbers.",
+@_command("fsttopsort", "FSTs (OpenFst's programs)",
+          "Sort the states of an FST topologically: arcs lead to higher numbers.",
           more="FSTs with cycles are copied unchanged.",
           example="in.fst out.fst")
 def fst_top_sort(args: list[str], options: Options) -> int:
-    """Sort states topologically; return 0."""
     from nnet3py.fst.operations import in_top_order
 
     return change_graph(args, in_top_order)
 
 
-@_command("fstreverse", group="FSTs (OpenFst's programs)",
-          help="Reverse an FST: the result accepts the reversed sequences.",
+@_command("fstreverse", "FSTs (OpenFst's programs)", "Reverse an FST: the result accepts the reversed sequences.",
           example="in.fst out.fst")
 def fst_reverse(args: list[str], options: Options) -> int:
-    """Reverse an FST; return 0."""
     from nnet3py.fst.operations import reversed_fst
 
     return change_graph(args, reversed_fst)
 
 
-@_command("fstunion", group="FSTs (OpenFst's programs)",
-          help="Unite two FSTs: the result accepts the sequences of either.",
+@_command("fstunion", "FSTs (OpenFst's programs)", "Unite two FSTs: the result accepts the sequences of either.",
           arguments=(2, 3),
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst either.fst",
           see="fstconcat, fstclosure")
 def fst_union(args: list[str], options: Options) -> int:
-    """Write the union of two FSTs; return 0."""
     from nnet3py.fst.operations import union
 
     write_graph([*args, "-"][2], union(read_graph(args[0]), read_graph(args[1])))
     return 0
 
 
-@_command("fstconcat", group="FSTs (OpenFst's programs)",
-          help="Concatenate two FSTs: the result accepts sequences of the first and then of the second.",
+@_command("fstconcat", "FSTs (OpenFst's programs)",
+          "Concatenate two FSTs: the result accepts sequences of the first and then of the second.",
           arguments=(2, 3),
           files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]", example="a.fst b.fst both.fst",
           see="fstunion, fstclosure")
 def fst_concat(args: list[str], options: Options) -> int:
-    """Write the concatenation of two FSTs; return 0."""
     from nnet3py.transducers.fst_operations import concatenated
 
     write_graph([*args, "-"][2], concatenated([read_graph(name) for name in args[:2]]))
     return 0
 
 
-@_command("fstclosure", group="FSTs (OpenFst's programs)",
-          help="Compute the closure of an FST: the result accepts repetitions of its sequences.",
+@_command("fstclosure", "FSTs (OpenFst's programs)",
+          "Compute the closure of an FST: the result accepts repetitions of its sequences.",
           options=(
               option("closure_plus", bool, False, "Same as --closure_type=plus"),
               option("closure_type", str, "star", "star: zero or more repetitions; plus: one or more",
                      choices=("star", "plus"))), example="a.fst many.fst", see="fstconcat")
 def fst_closure(args: list[str], options: Options) -> int:
-    """Write the closure of an FST; return 0."""
     from nnet3py.fst.operations import closure
 
     plus = options.closure_plus or options.closure_type == "plus"
     return change_graph(args, lambda fst: closure(fst, plus))
 
 
-@_command("fstrandgen", group="FSTs (OpenFst's programs)",
-          help="Draw random paths of an FST, and write an FST of them.",
+@_command("fstrandgen", "FSTs (OpenFst's programs)", "Draw random paths of an FST, and write an FST of them.",
           options=(
               option("max_length", int, 2147483647, "Greatest number of arcs of a path; longer paths are drawn again"),
               option("npath", int, 1, "Number of paths"),
@@ -382,15 +354,13 @@ def fst_closure(args: list[str], options: Options) -> int:
                      "probabilities of their costs", choices=("uniform", "log_prob"))),
           example="G.fst path.fst")
 def fst_rand_gen(args: list[str], options: Options) -> int:
-    """Write an FST of random paths; return 0."""
     from nnet3py.fst.operations import random_paths
 
     return change_graph(args, lambda fst: random_paths(fst, options.npath, options.max_length, options.seed or None,
                                                        by_cost=options.select == "log_prob"))
 
 
-@_command("fstdraw", group="FSTs (OpenFst's programs)",
-          help="Print an FST in GraphViz's dot language.",
+@_command("fstdraw", "FSTs (OpenFst's programs)", "Print an FST in GraphViz's dot language.",
           options=(
               *_SYMBOLS, _ACCEPTOR,
               option("numeric", bool, False, "Print labels as integers, even if the FST has symbol tables"),
@@ -400,7 +370,6 @@ def fst_rand_gen(args: list[str], options: Options) -> int:
               option("show_weight_one", bool, False, "Print costs of 0")),
           files="[<fst-rxfilename> [<text-wxfilename>]]", example="--portrait=true G.fst | dot -Tpdf > G.pdf")
 def fst_draw(args: list[str], options: Options) -> int:
-    """Print an FST in GraphViz's language; return 0."""
     from nnet3py.fst.text import drawing_text
     from nnet3py.io.streams import open_output
 
@@ -429,66 +398,60 @@ def _change_openfst(args: list[str], change: Callable[[Any], Any]) -> int:
     return 0
 
 
-@_command("fstcompose", group="FSTs (OpenFst's programs)",
-          help="Compose two FSTs, the output labels of the first with the input labels of the second.",
+@_command("fstcompose", "FSTs (OpenFst's programs)",
+          "Compose two FSTs, the output labels of the first with the input labels of the second.",
           options=(
               CONNECT, option("compose_filter", str, "auto", "No effect on paths: the order of epsilons")),
           arguments=(2, 3), files="<fst1-rxfilename> <fst2-rxfilename> [<fst-wxfilename>]",
           example="L.fst G.fst LG.fst", see="fsttablecompose")
 def fst_compose(args: list[str], options: Options) -> int:
-    """Write the composition of two FSTs; return 0."""
     from nnet3py.fst.openfst import compose, write_openfst
 
     write_openfst([*args, "-"][2] or "-", compose(read_graph(args[0]), read_graph(args[1]), options.connect))
     return 0
 
 
-@_command("fstrmepsilon", group="FSTs (OpenFst's programs)",
-          help="Remove the arcs of an FST with epsilon as input and output label.",
+@_command("fstrmepsilon", "FSTs (OpenFst's programs)",
+          "Remove the arcs of an FST with epsilon as input and output label.",
           options=(
               CONNECT, DELTA.but(default=1e-6)), example="in.fst out.fst", see="fstrmepslocal, fstdeterminizestar")
 def fst_rm_epsilon(args: list[str], options: Options) -> int:
-    """Remove epsilon arcs from an FST; return 0."""
     from nnet3py.fst.openfst import load_kaldifst
 
     return _change_openfst(args, lambda graph: load_kaldifst().rmepsilon(graph, connect=options.connect,
                                                                          delta=options.delta))
 
 
-@_command("fstdeterminize", group="FSTs (OpenFst's programs)",
-          help="Determinize an FST; epsilon is a label like any other.",
+@_command("fstdeterminize", "FSTs (OpenFst's programs)", "Determinize an FST; epsilon is a label like any other.",
           options=(
               DELTA,
               option("det_type", str, "functional", "Treatment of paths with the same input and different output: "
                      "functional: there are none", choices=("functional", "nonfunctional", "disambiguate"))),
           example="in.fst out.fst", see="fstdeterminizestar, fstrmepsilon")
 def fst_determinize(args: list[str], options: Options) -> int:
-    """Determinize an FST; return 0."""
     from nnet3py.fst.openfst import determinize
 
     return _change_openfst(args, lambda graph: determinize(graph, options.delta, options.det_type))
 
 
-@_command("fstminimize", group="FSTs (OpenFst's programs)",
-          help="Minimize a deterministic FST, having pushed costs and output labels towards its start.",
+@_command("fstminimize", "FSTs (OpenFst's programs)",
+          "Minimize a deterministic FST, having pushed costs and output labels towards its start.",
           options=(
               DELTA, option("allow_nondet", bool, False, "Accept an FST that is not deterministic")),
           example="in.fst out.fst", see="fstdeterminize, fstminimizeencoded")
 def fst_minimize(args: list[str], options: Options) -> int:
-    """Minimize an FST; return 0."""
     from nnet3py.fst.openfst import load_kaldifst
 
     return _change_openfst(args, lambda graph: load_kaldifst().minimize(graph, delta=options.delta,
                                                                         allow_nondet=options.allow_nondet))
 
 
-@_command("fstshortestpath", group="FSTs (OpenFst's programs)",
-          help="Find the shortest (cheapest) paths of an FST, and write an FST of them.",
+@_command("fstshortestpath", "FSTs (OpenFst's programs)",
+          "Find the shortest (cheapest) paths of an FST, and write an FST of them.",
           options=(
               option("nshortest", int, 1, "Number of paths"),),
           example="in.fst | fsttopsort | fstprint", see="fsttopsort, fstrandgen")
 def fst_shortest_path(args: list[str], options: Options) -> int:
-    """Write an FST of the shortest paths of an FST; return 0."""
     from nnet3py.fst.openfst import shortest_path, write_openfst
 
     source, target = names_of_files(args)

@@ -1,6 +1,8 @@
 """Kaldi's programs on FSTs: composition, determinization, parts of decoding graphs, graphs of grammars."""
 from __future__ import annotations
 
+import math
+import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ from nnet3py.cli.fst.graph_files import (
     write_numbers,
 )
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table, copy_table
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, UsageError
 from nnet3py.io.specifiers import is_rspecifier
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("fsttablecompose", group="Parts of graphs", help="Compose two FSTs, or tables of them.", usage="""
+@kaldi_command("fsttablecompose", "Parts of graphs", "Compose two FSTs, or tables of them.", """
 Compose two FSTs, the output labels of the first with the input labels of the second. Where the first, the second or
 both are tables, the output is a table; entries without a partner, and empty results, are left out.
 
@@ -43,8 +46,6 @@ See also: fstdeterminizestar, fstcompose
            choices=("sequence", "alt_sequence", "match")),
 ])
 def fst_table_compose(args: list[str], options: Options) -> int:
-    """Compose two FSTs or tables of FSTs; return 1 if nothing was written to a table."""
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.fst.openfst import compose, from_openfst, write_openfst
     from nnet3py.fst.operations import is_sorted
     from nnet3py.io.random_access import RandomAccessReader
@@ -80,12 +81,11 @@ def fst_table_compose(args: list[str], options: Options) -> int:
             return result
 
         source = left_name if left_is_table else right_name
-        done, failed = convert_table(source, target, FST, FST, composed, inputs=stack)
-    log.log(f"Composed {done} FSTs; {failed} had no result")
-    return 0 if done else 1
+        return convert_table(source, target, FST, FST, composed, inputs=stack).report(
+            "Composed {done} FSTs; {errors} had no result")
 
 
-@kaldi_command("fstdeterminizestar", group="Parts of graphs", help="Remove epsilons and determinize an FST.", usage="""
+@kaldi_command("fstdeterminizestar", "Parts of graphs", "Remove epsilons and determinize an FST.", """
 Remove epsilons and determinize an FST, or each of a table. Output labels become strings, which are functional: paths
 with the same input must have the same output. Entries of a table that cannot be determinized are left out with a
 warning.
@@ -101,7 +101,6 @@ See also: fstminimizeencoded
     option("max-states", int, -1, "Stop after this number of states (-1: no limit)"),
 ])
 def fst_determinize_star(args: list[str], options: Options) -> int:
-    """Determinize an FST or a table, and remove epsilons; return 1 if nothing was written to a table."""
     from nnet3py.fst.openfst import determinize_star, from_openfst, to_openfst, write_openfst
 
     def determinized(fst: Fst) -> Any:
@@ -121,14 +120,12 @@ def fst_determinize_star(args: list[str], options: Options) -> int:
     if not is_rspecifier(source):
         write_openfst(target, determinized(read_graph(source)))
         return 0
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.transducers.fst_text import FST
 
     return 0 if convert_table(source, target, FST, FST, determinized_or_none)[0] else 1
 
 
-@kaldi_command("fstminimizeencoded", group="Parts of graphs",
-               help="Minimize an FST without pushing labels or costs.", usage="""
+@kaldi_command("fstminimizeencoded", "Parts of graphs", "Minimize an FST without pushing labels or costs.", """
 Minimize an FST in which labels and cost of an arc are encoded as one label: equivalent states are merged, and nothing
 is pushed. Costs are rounded to multiples of --delta.
 
@@ -138,7 +135,6 @@ e.g.:
 See also: fstdeterminizestar, fstpushspecial
 """, arguments=(0, 2), options=[DELTA])
 def fst_minimize_encoded(args: list[str], options: Options) -> int:
-    """Minimize an FST without pushing; return 0."""
     from nnet3py.fst.openfst import minimize_encoded, to_openfst, write_openfst
 
     source, target = names_of_files(args)
@@ -148,8 +144,8 @@ def fst_minimize_encoded(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("fstpushspecial", group="Parts of graphs",
-               help="Push costs so that all states have the same sum of probabilities.", usage="""
+@kaldi_command("fstpushspecial", "Parts of graphs",
+               "Push costs so that all states have the same sum of probabilities.", """
 Push the costs of an FST so that the probabilities of leaving a state (by arcs, or as final state) have the same sum for
 all states, which need not be 1.
 
@@ -159,14 +155,12 @@ e.g.:
 See also: fstisstochastic
 """, arguments=(0, 2), options=[option("delta", float, 1.0 / 1024.0, "Greatest difference of these sums, as costs")])
 def fst_push_special(args: list[str], options: Options) -> int:
-    """Push costs so that all states have the same sum of probabilities; return 0."""
     from nnet3py.fst.operations import push_special
 
     return change_graph(args, lambda fst: push_special(fst, options.delta) if fst.num_states else fst)
 
 
-@kaldi_command("fstisstochastic", group="Parts of graphs",
-               help="Test whether the probabilities of an FST's states sum to 1.", usage="""
+@kaldi_command("fstisstochastic", "Parts of graphs", "Test whether the probabilities of an FST's states sum to 1.", """
 Print the largest and the least of the states' total costs, minus the log of the sum of the probabilities of leaving a
 state; 0 for a stochastic FST. The exit status is 0 if both are within --delta of 0, else 1.
 
@@ -179,9 +173,6 @@ See also: fstpushspecial
     option("test-in-log", bool, True, "Sum probabilities (log semiring); false: take the largest"),
 ])
 def fst_is_stochastic(args: list[str], options: Options) -> int:
-    """Print the highest and the lowest total cost of a state; return 1 unless all lie within --delta of 0."""
-    import sys
-
     from nnet3py.fst.operations import sums_of_states
 
     sums = sums_of_states(read_graph(names_of_files(args)[0]), options.test_in_log)
@@ -190,7 +181,7 @@ def fst_is_stochastic(args: list[str], options: Options) -> int:
     return 0 if -options.delta <= low and high <= options.delta else 1
 
 
-@kaldi_command("fstrmsymbols", group="Parts of graphs", help="Replace some symbols of an FST by epsilon.", usage="""
+@kaldi_command("fstrmsymbols", "Parts of graphs", "Replace some symbols of an FST by epsilon.", """
 Replace some input symbols, such as disambiguation symbols, by epsilon; or remove the arcs with them, or add a penalty
 to the costs of these arcs. The symbols are integers in a text file.
 
@@ -205,9 +196,6 @@ See also: fstrmepslocal
     option("penalty", float, float("-inf"), "Cost added to arcs with these symbols, which stay (-inf: none)"),
 ])
 def fst_rm_symbols(args: list[str], options: Options) -> int:
-    """Replace symbols of an FST by epsilon, remove their arcs, or add a penalty to these; return 0."""
-    import math
-
     from nnet3py.fst.operations import with_penalty, without_arcs_of, without_symbols
 
     symbols = read_numbers(args[0])
@@ -225,7 +213,7 @@ def fst_rm_symbols(args: list[str], options: Options) -> int:
     return change_graph(args, change, 1)
 
 
-@kaldi_command("fstrmepslocal", group="Parts of graphs", help="Remove epsilons where an FST does not grow.", usage="""
+@kaldi_command("fstrmepslocal", "Parts of graphs", "Remove epsilons where an FST does not grow.", """
 Remove epsilon arcs where that does not enlarge an FST.
 
 Usage: fstrmepslocal [options] [<fst-rxfilename> [<fst-wxfilename>]]
@@ -238,14 +226,12 @@ See also: fstrmsymbols, fstrmepsilon
            "of them"),
 ])
 def fst_rm_eps_local(args: list[str], options: Options) -> int:
-    """Remove epsilons where the FST does not get larger; return 0."""
     from nnet3py.fst.operations import without_local_epsilons
 
     return change_graph(args, lambda fst: without_local_epsilons(fst, options.use_log, options.stochastic_in_log))
 
 
-@kaldi_command("fstaddselfloops", group="Parts of graphs",
-               help="Add self-loops with disambiguation symbols to an FST.", usage="""
+@kaldi_command("fstaddselfloops", "Parts of graphs", "Add self-loops with disambiguation symbols to an FST.", """
 Add self-loops with symbols such as #0 to final states and to states that an arc with an output symbol leaves, so that
 the symbols of an FST composed on the right pass. The two files list the input and the output symbol (integers) of each
 loop.
@@ -257,7 +243,6 @@ e.g.:
 See also: fsttablecompose
 """, arguments=(2, 4))
 def fst_add_self_loops(args: list[str], options: Options) -> int:
-    """Add self-loops with disambiguation symbols; return 0."""
     from nnet3py.fst.operations import with_loops
 
     inputs, outputs = read_numbers(args[0]), read_numbers(args[1])
@@ -267,7 +252,7 @@ def fst_add_self_loops(args: list[str], options: Options) -> int:
     return change_graph(args, lambda fst: with_loops(fst, inputs, outputs), 2)
 
 
-@kaldi_command("fstcopy", group="Parts of graphs", help="Copy a table of FSTs.", usage="""
+@kaldi_command("fstcopy", "Parts of graphs", "Copy a table of FSTs.", """
 Copy a table of FSTs.
 
 Usage: fstcopy [options] <fsts-rspecifier> <fsts-wspecifier>
@@ -276,20 +261,15 @@ e.g.:
 See also: compile-train-graphs
 """, arguments=(2, 2))
 def fst_copy(args: list[str], options: Options) -> int:
-    """Copy a table of FSTs; return 1 if it is empty."""
-    from nnet3py.cli.process.copying import copy_table
     from nnet3py.transducers.fst_text import FST
 
-    count = copy_table(args[0], args[1], FST)
-    log.log(f"Copied {count} FSTs.")
-    return 0 if count else 1
+    return copy_table(args[0], args[1], FST).report("Copied {done} FSTs.")
 
 
 # -- parts of decoding graphs ------------------------------------------------------------------------------------------
 
 
-@kaldi_command("fstcomposecontext", group="Parts of graphs",
-               help="Compose the context transducer with an FST of phones.", usage="""
+@kaldi_command("fstcomposecontext", "Parts of graphs", "Compose the context transducer with an FST of phones.", """
 Compose the context transducer with an FST of phones (CLG = C o LG): input labels become numbers of windows of phones.
 <ilabels> gets the phones of each window; a disambiguation symbol is a window of its own.
 
@@ -306,7 +286,6 @@ See also: make-h-transducer, tree-info
     NONTERMINALS,
 ])
 def fst_compose_context(args: list[str], options: Options) -> int:
-    """Compose the context transducer with an FST of phones; return 0."""
     from nnet3py.graphs.context import expand_context, write_windows
 
     source, target = names_of_files(args, 1)
@@ -328,8 +307,7 @@ def fst_compose_context(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("make-h-transducer", group="Parts of graphs",
-               help="Make the H transducer: the HMMs of phones in context.", usage="""
+@kaldi_command("make-h-transducer", "Parts of graphs", "Make the H transducer: the HMMs of phones in context.", """
 Make the H transducer, from transition-ids to windows of phones, as fstcomposecontext numbers them in <ilabels>: the HMM
 of each window, without self-loops.
 
@@ -343,7 +321,6 @@ See also: fstcomposecontext, add-self-loops
     NONTERMINALS,
 ])
 def make_h_transducer(args: list[str], options: Options) -> int:
-    """Write the H transducer, from HMM states to phones in context; return 0."""
     from nnet3py.graphs.context import read_windows
     from nnet3py.graphs.grammar_fst import Nonterminals
     from nnet3py.graphs.hmms import hmm_transducer
@@ -361,7 +338,7 @@ def make_h_transducer(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("add-self-loops", group="Parts of graphs", help="Add the self-loops of HMM states to a graph.", usage="""
+@kaldi_command("add-self-loops", "Parts of graphs", "Add the self-loops of HMM states to a graph.", """
 Add the self-loops of HMM states to an FST of transition-ids (HCLG from HCLGa).
 
 Usage: add-self-loops [options] <model> [<fst-rxfilename> [<fst-wxfilename>]]
@@ -376,7 +353,6 @@ See also: make-h-transducer
     option("reorder", bool, True, "Put self-loops after the transition that leaves their state"),
 ])
 def add_self_loops(args: list[str], options: Options) -> int:
-    """Add the self-loops of HMM states to a graph; return 0."""
     from nnet3py.graphs.hmms import add_self_loops as with_self_loops
     from nnet3py.hmm.transition_model import read_transition_model
 
@@ -386,8 +362,7 @@ def add_self_loops(args: list[str], options: Options) -> int:
                                                           reorder=options.reorder), 1)
 
 
-@kaldi_command("make-grammar-fst", group="Graphs",
-               help="Combine a graph with the graphs of its nonterminals in one file.", usage="""
+@kaldi_command("make-grammar-fst", "Graphs", "Combine a graph with the graphs of its nonterminals in one file.", """
 Combine a top-level graph with the graphs of its nonterminals, such as #nonterm:contacts, in one file, from which
 nnet3-latgen-grammar decodes; so a part, such as a list of names, is exchanged without making the others again.
 <symbolN> is the number of a nonterminal in phones.txt. With two arguments, prepare a graph to become such a part;
@@ -404,7 +379,6 @@ See also: nnet3-latgen-grammar, make-graph
            "them into one FST"),
 ])
 def make_grammar_fst(args: list[str], options: Options) -> int:
-    """Write a grammar with the graphs of its nonterminals, or one graph prepared as such a part; return 0."""
     from nnet3py.graphs.grammar_fst import GrammarFst, Nonterminals, can_be_empty, of_part
 
     if len(args) % 2:

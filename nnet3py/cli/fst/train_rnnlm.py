@@ -10,8 +10,8 @@ from nnet3py.cli.process.options import Options, declared
 from nnet3py.rnnlm.training.options import SETTINGS, rnnlm_options
 
 
-@kaldi_command("train-rnnlm", group="Language models", launcher=False,
-               help="Train an RNN language model on text, to rescore lattices.", usage="""
+@kaldi_command("train-rnnlm", "Language models",
+               "Train an RNN language model on text, to rescore lattices.", launcher=False, usage="""
 Train an RNN language model on text, for rescoring lattices: a TDNN-LSTM whose word embeddings are sums of embeddings of
 features such as letter n-grams. The output folder has the layout of Kaldi's, for lattice-lmrescore-kaldi-rnnlm-pruned,
 for Kaldi's scripts such as rnnlm/lmrescore_pruned.sh, and as rnnlm/ of a recognizer's model folder.
@@ -36,7 +36,6 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, rnnlm-sentence-probs
     QUIET, NUM_THREADS, *declared(SETTINGS),
 ])
 def train_rnnlm(args: list[str], options: Options) -> int:
-    """Train an RNN language model, and print a line with the result; return 0."""
     training_options = rnnlm_options(options.as_dict())
     training_options.check()
     if options.num_threads:

@@ -5,12 +5,14 @@ ivector-extract, ivector-extract-online, ivector-extract-online2, ivector-random
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.ivectors.extractor import read_extractor, with_posteriors
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, online_models
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import UsageError, within
 
@@ -18,7 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nnet3py.formats.posteriors import Posterior
+    from nnet3py.ivectors.extractor import UtteranceStats
     from nnet3py.ivectors.online import EstimationStats
+
 
 class _Averages:
     """Averages over utterances for the log, weighted by their numbers of frames."""
@@ -46,8 +50,7 @@ class _Averages:
                 f"{math.sqrt(ivector_dim):.6g}")
 
 
-@kaldi_command("ivector-extract", group="Speakers and i-vectors",
-               help="Extract an i-vector of each utterance or speaker.", usage="""
+@kaldi_command("ivector-extract", "Speakers and i-vectors", "Extract an i-vector of each utterance or speaker.", """
 Extract an i-vector of each utterance, or (with --spk2utt) of each speaker.
 
 Usage:  ivector-extract [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <ivector-wspecifier>
@@ -61,11 +64,29 @@ See also: ivector-extract-online2, ivector-mean
     option("num-threads", int, 1, "Threads; results do not depend on it"),
 ])
 def ivector_extract(args: list[str], options: Options) -> int:
-    """Write an i-vector of each utterance or speaker; return 1 if nothing was written."""
     if options.spk2utt and options.num_threads != 1:
         raise UsageError("--spk2utt and --num-threads cannot be given together", "leave out --num-threads")
     extractor = read_extractor(args[0])
     return (_extract_of_speakers if options.spk2utt else _extract_of_utterances)(extractor, args, options)
+
+
+def _times(posterior: Posterior, factor: float) -> Posterior:
+    import numpy as np
+
+    return type(posterior)(posterior.row_starts, posterior.ids, posterior.weights * np.float32(factor))
+
+
+def _ivector(extractor: Any, stats: UtteranceStats, with_gain: bool) -> tuple[np.ndarray, float]:
+    """Return an i-vector, float64 (dim,), without the prior's offset, and its gain in log-likelihood (0 if not wanted).
+    """
+    from nnet3py.ivectors.extractor import ivector_auxf
+
+    terms = extractor.terms(stats)
+    mean = extractor.distribution(stats, terms).mean
+    gain = sum(ivector_auxf(extractor, stats, mean, terms=terms)) - sum(
+        ivector_auxf(extractor, stats, extractor.prior_mean(), terms=terms)) if with_gain else 0.0
+    mean[0] -= extractor.offset
+    return mean, gain
 
 
 def _extract_of_utterances(extractor: Any, args: list[str], options: Options) -> int:
@@ -74,7 +95,7 @@ def _extract_of_utterances(extractor: Any, args: list[str], options: Options) ->
     from nnet3py.formats.holders import FLOAT_VECTOR
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.io.tables import TableWriter
-    from nnet3py.ivectors.extractor import UtteranceStats, ivector_auxf
+    from nnet3py.ivectors.extractor import UtteranceStats
 
     counts = {"errors": 0}
 
@@ -82,18 +103,11 @@ def _extract_of_utterances(extractor: Any, args: list[str], options: Options) ->
         key, matrix, posterior = utterance
         total = options.acoustic_weight * float(posterior.weights.sum(dtype=np.float64))
         limited = options.max_count / total if 0 < options.max_count < total else 1.0
-        factor = np.float32(options.acoustic_weight * limited)
-        posterior = type(posterior)(posterior.row_starts, posterior.ids, posterior.weights * factor)
         with within(f"utterance {key}"):
-            stats = UtteranceStats.of(extractor.num_gaussians, matrix, posterior)
-            terms = extractor.terms(stats)
-            mean = extractor.distribution(stats, terms).mean
-        change = 0.0
-        if options.compute_objf_change:
-            change = sum(ivector_auxf(extractor, stats, mean, terms=terms)) - sum(
-                ivector_auxf(extractor, stats, extractor.prior_mean(), terms=terms))
-        mean[0] -= extractor.offset
-        return key, mean.astype(np.float32), total * limited, change
+            stats = UtteranceStats.of(extractor.num_gaussians, matrix,
+                                      _times(posterior, options.acoustic_weight * limited))
+            mean, gain = _ivector(extractor, stats, options.compute_objf_change)
+        return key, mean.astype(np.float32), total * limited, gain
 
     done, frames, gained = 0, 0.0, 0.0
     with TableWriter(args[3], FLOAT_VECTOR) as writer:
@@ -113,7 +127,7 @@ def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> i
 
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
-    from nnet3py.ivectors.extractor import UtteranceStats, ivector_auxf
+    from nnet3py.ivectors.extractor import UtteranceStats
 
     done = errors = num_utterances = utterance_errors = 0
     frames = gained = norms = 0.0
@@ -127,11 +141,9 @@ def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> i
                     log.warning(f"Utterance {key} has no features or no posteriors, or they have different lengths")
                     utterance_errors += 1
                     continue
-                scaled = posteriors[key]
-                scaled = type(scaled)(scaled.row_starts, scaled.ids, scaled.weights * np.float32(
-                    options.acoustic_weight))
                 with within(f"utterance {key}"):
-                    stats = UtteranceStats.of(extractor.num_gaussians, features[key], scaled)
+                    stats = UtteranceStats.of(extractor.num_gaussians, features[key],
+                                              _times(posteriors[key], options.acoustic_weight))
                 num_utterances += 1
                 if total is None:
                     total = stats
@@ -147,15 +159,11 @@ def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> i
                 log.log(f"Scaling stats for speaker {speaker} by scale {factor:.6g} due to "
                         f"--max-count={options.max_count:g}")
                 total, count = total.scaled(factor), options.max_count
-            terms = extractor.terms(total)
-            mean = extractor.distribution(total, terms).mean
+            mean, gain = _ivector(extractor, total, options.compute_objf_change)
             if options.compute_objf_change:
-                change = sum(ivector_auxf(extractor, total, mean, terms=terms)) - sum(
-                    ivector_auxf(extractor, total, extractor.prior_mean(), terms=terms))
-                log.log(f"Auxf change for speaker {speaker} was {change / count:.6g} per frame, over {count:.6g} "
-                        f"frames (weighted).")
-                gained += change
-            mean[0] -= extractor.offset
+                log.log(f"Auxf change for speaker {speaker} was {gain / count:.6g} per frame, over {count:.6g} frames "
+                        f"(weighted).")
+                gained += gain
             norm = float(np.linalg.norm(mean))
             log.log(f"Ivector norm for speaker {speaker} was {norm:.6g}")
             writer.write(speaker, mean.astype(np.float32))
@@ -170,8 +178,8 @@ def _extract_of_speakers(extractor: Any, args: list[str], options: Options) -> i
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extract-online", group="Speakers and i-vectors",
-               help="Extract i-vectors at regular frames, with given posteriors.", usage="""
+@kaldi_command("ivector-extract-online", "Speakers and i-vectors",
+               "Extract i-vectors at regular frames, with given posteriors.", """
 Extract an i-vector every so many frames, each from the frames up to there, with given posteriors.
 
 Usage:  ivector-extract-online [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <ivector-wspecifier>
@@ -184,7 +192,6 @@ See also: ivector-extract-online2
     option("num-threads", int, 8, "No effect: results do not depend on it"),
 ])
 def ivector_extract_online(args: list[str], options: Options) -> int:
-    """Write i-vectors at regular frames, from given posteriors; return 1 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX
@@ -213,8 +220,8 @@ def ivector_extract_online(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extract-online2", group="Speakers and i-vectors",
-               help="Extract i-vectors at regular frames, as an online recognizer would.", usage="""
+@kaldi_command("ivector-extract-online2", "Speakers and i-vectors",
+               "Extract i-vectors at regular frames, as an online recognizer would.", """
 Extract i-vectors as an online recognizer would: every so many frames, from the frames up to there and from statistics
 of the speaker's earlier utterances.
 
@@ -230,9 +237,6 @@ See also: ivector-extract-online, copy-feats
     option("frame-weights-rspecifier", str, "", "Weights of frames, vectors"),
 ])
 def ivector_extract_online2(args: list[str], options: Options) -> int:
-    """Write i-vectors at regular frames, as an online recognizer would; return 1 if nothing was written."""
-    from contextlib import ExitStack
-
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
@@ -302,8 +306,7 @@ def _rows(feature: Any, step: int) -> np.ndarray:
     return np.stack([feature.at(frame) for frame in range(0, feature.num_frames, step)])
 
 
-@kaldi_command("ivector-randomize", group="Speakers and i-vectors", help="Replace i-vectors at random by later ones.",
-               usage="""
+@kaldi_command("ivector-randomize", "Speakers and i-vectors", "Replace i-vectors at random by later ones.", """
 Copy matrices of i-vectors, with rows replaced at random by later ones, so that networks do not rely on their order.
 
 Usage:  ivector-randomize [options] <ivector-rspecifier> <ivector-wspecifier>
@@ -314,8 +317,6 @@ See also: ivector-extract-online2
     option("randomize-prob", float, 0.5, "Probability that a row is replaced"),
 ])
 def ivector_randomize(args: list[str], options: Options) -> int:
-    """Replace i-vectors at random by later ones of the utterance; return 1 if the input is empty."""
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom
 
@@ -328,6 +329,5 @@ def ivector_randomize(args: list[str], options: Options) -> int:
                   for row in range(len(matrix))]
         return matrix[chosen]
 
-    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, randomized)
-    log.log(f"Randomized {2 * done} iVectors.")         # Kaldi counts each twice
-    return 0 if done else 1
+    counts = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_MATRIX, randomized)
+    return counts.report(f"Randomized {2 * counts.done} iVectors.")         # Kaldi counts each twice

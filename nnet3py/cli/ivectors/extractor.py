@@ -68,8 +68,8 @@ def with_posteriors(features: str, posteriors: str,
 NUM_THREADS = option("num-threads", int, 1, "Threads; results do not depend on it")
 
 
-@kaldi_command("ivector-extractor-init", group="Speakers and i-vectors",
-               help="Make an extractor of i-vectors from a mixture of Gaussians.", usage="""
+@kaldi_command("ivector-extractor-init", "Speakers and i-vectors",
+               "Make an extractor of i-vectors from a mixture of Gaussians.", """
 Make an extractor of i-vectors from a mixture of Gaussians, with random projections.
 
 Usage:  ivector-extractor-init [options] <fgmm-in> <ivector-extractor-out>
@@ -82,7 +82,6 @@ See also: ivector-extractor-acc-stats, gmm-global-to-fgmm
     option("use-weights", bool, True, "Let the Gaussians' weights depend on the i-vector"),
 ])
 def ivector_extractor_init(args: list[str], options: Options) -> None:
-    """Write a new i-vector extractor, made from a mixture of Gaussians."""
     from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.ivectors.extractor import IvectorExtractor
@@ -96,8 +95,8 @@ def ivector_extractor_init(args: list[str], options: Options) -> None:
     log.log(f"Initialized iVector extractor with iVector dimension {options.ivector_dim} and wrote it to {args[1]}")
 
 
-@kaldi_command("ivector-extractor-acc-stats", group="Speakers and i-vectors",
-               help="Accumulate statistics for training an extractor of i-vectors.", usage="""
+@kaldi_command("ivector-extractor-acc-stats", "Speakers and i-vectors",
+               "Accumulate statistics for training an extractor of i-vectors.", """
 Accumulate statistics for training an extractor of i-vectors.
 
 Usage:  ivector-extractor-acc-stats [options] <model-in> <feature-rspecifier> <posteriors-rspecifier> <stats-out>
@@ -108,7 +107,6 @@ See also: ivector-extractor-sum-accs, ivector-extractor-est
     *declared(settings_of(StatsOptions)),
 ])
 def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
-    """Write statistics for training an extractor; return 1 if no utterance could be added."""
     from nnet3py.io.object_files import write_object
     from nnet3py.io.read_ahead import map_ahead
     from nnet3py.ivectors.extractor import UtteranceStats
@@ -141,8 +139,8 @@ def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-extractor-sum-accs", group="Speakers and i-vectors",
-               help="Add statistics for training an extractor of i-vectors.", usage="""
+@kaldi_command("ivector-extractor-sum-accs", "Speakers and i-vectors",
+               "Add statistics for training an extractor of i-vectors.", """
 Add statistics for training an extractor of i-vectors, accumulated on parts of the data.
 
 Usage:  ivector-extractor-sum-accs [options] <stats-in1> <stats-in2> ... <stats-out>
@@ -152,7 +150,6 @@ See also: ivector-extractor-acc-stats
     BINARY, option("parallel", bool, False, "No effect: files are read one after the other"),
 ])
 def ivector_extractor_sum_accs(args: list[str], options: Options) -> None:
-    """Write the sum of statistics for training an extractor."""
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.ivectors.training import ExtractorStats
 
@@ -164,8 +161,7 @@ def ivector_extractor_sum_accs(args: list[str], options: Options) -> None:
     log.log(f"Wrote stats to {args[-1]}")
 
 
-@kaldi_command("ivector-extractor-est", group="Speakers and i-vectors", help="Estimate an extractor of i-vectors.",
-               usage="""
+@kaldi_command("ivector-extractor-est", "Speakers and i-vectors", "Estimate an extractor of i-vectors.", """
 Estimate an extractor of i-vectors from statistics.
 
 Usage:  ivector-extractor-est [options] <model-in> <stats-in> <model-out>
@@ -176,7 +172,6 @@ See also: ivector-extractor-acc-stats
     *declared(settings_of(EstimationOptions)),
 ])
 def ivector_extractor_est(args: list[str], options: Options) -> None:
-    """Write an i-vector extractor estimated from statistics."""
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.ivectors.training import ExtractorStats, estimate
 
@@ -189,8 +184,7 @@ def ivector_extractor_est(args: list[str], options: Options) -> None:
     log.log(f"Updated model and wrote it to {args[2]}")
 
 
-@kaldi_command("ivector-extractor-copy", group="Speakers and i-vectors", help="Copy an extractor of i-vectors.",
-               usage="""
+@kaldi_command("ivector-extractor-copy", "Speakers and i-vectors", "Copy an extractor of i-vectors.", """
 Copy an extractor of i-vectors, in text or binary.
 
 Usage:  ivector-extractor-copy [options] <ivector-extractor-in> <ivector-extractor-out>
@@ -198,7 +192,6 @@ e.g.: ivector-extractor-copy --binary=false 0.ie 0.txt
 See also: ivector-extractor-init
 """, arguments=(2, 2), options=[BINARY])
 def ivector_extractor_copy(args: list[str], options: Options) -> None:
-    """Copy an i-vector extractor."""
     from nnet3py.io.object_files import write_object
 
     write_object(args[1], read_extractor(args[0]).write, options.binary)

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -38,8 +39,7 @@ def _convert(args: list[str], options: Options, read: Any, convert: Callable[[An
     log.log(f"Written {what} to {args[1]}")
 
 
-@kaldi_command("gmm-global-init-from-feats", group="Speakers and i-vectors",
-               help="Train a mixture of Gaussians on features.", usage="""
+@kaldi_command("gmm-global-init-from-feats", "Speakers and i-vectors", "Train a mixture of Gaussians on features.", """
 Train a mixture of Gaussians with diagonal covariance on features, starting from frames chosen at random.
 
 Usage:  gmm-global-init-from-feats [options] <feature-rspecifier> <model-out>
@@ -55,7 +55,6 @@ See also: gmm-global-acc-stats, gmm-global-est
     option("num-threads", int, 4, "No effect: results do not depend on it"),
 ])
 def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
-    """Write a mixture of Gaussians trained on features."""
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.gaussians.estimation import FrameSample, begin_mixture, train_mixture
@@ -105,18 +104,15 @@ See also: {prefix}-global-sum-accs, {prefix}-global-est
 """
 
 
-@kaldi_command("gmm-global-acc-stats", group="Speakers and i-vectors",
-               help="Accumulate statistics of Gaussians with diagonal covariance.",
+@kaldi_command("gmm-global-acc-stats", "Speakers and i-vectors",
+               "Accumulate statistics of Gaussians with diagonal covariance.",
                arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
     kind="diagonal", name="gmm-global-acc-stats", ending="dubm", prefix="gmm"))
-@kaldi_command("fgmm-global-acc-stats", group="Speakers and i-vectors",
-               help="Accumulate statistics of Gaussians with full covariance.",
+@kaldi_command("fgmm-global-acc-stats", "Speakers and i-vectors",
+               "Accumulate statistics of Gaussians with full covariance.",
                arguments=(3, 3), options=_ACC_OPTIONS, usage=_ACC_USAGE.format(
     kind="full", name="fgmm-global-acc-stats", ending="ubm", prefix="fgmm"))
 def gmm_global_acc_stats(args: list[str], options: Options) -> int:
-    """Write statistics of a mixture's Gaussians; return 1 if no utterance could be added."""
-    from contextlib import ExitStack
-
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTOR_VECTOR
     from nnet3py.gaussians.estimation import GmmStats, parse_flags
@@ -193,14 +189,13 @@ See also: {acc}
 """
 
 
-@kaldi_command("gmm-global-sum-accs", group="Speakers and i-vectors",
-               help="Add statistics of Gaussians with diagonal covariance.", arguments=(2, None), options=[BINARY],
+@kaldi_command("gmm-global-sum-accs", "Speakers and i-vectors",
+               "Add statistics of Gaussians with diagonal covariance.", arguments=(2, None), options=[BINARY],
                usage=_SUM_USAGE.format(name="gmm-global-sum-accs", acc="gmm-global-acc-stats"))
-@kaldi_command("fgmm-global-sum-accs", group="Speakers and i-vectors",
-               help="Add statistics of Gaussians with full covariance.", arguments=(2, None), options=[BINARY],
+@kaldi_command("fgmm-global-sum-accs", "Speakers and i-vectors",
+               "Add statistics of Gaussians with full covariance.", arguments=(2, None), options=[BINARY],
                usage=_SUM_USAGE.format(name="fgmm-global-sum-accs", acc="fgmm-global-acc-stats"))
 def gmm_global_sum_accs(args: list[str], options: Options) -> None:
-    """Write the sum of statistics of Gaussians."""
     from nnet3py.gaussians.estimation import GmmStats
     from nnet3py.io.object_files import read_object, write_object
 
@@ -212,8 +207,7 @@ def gmm_global_sum_accs(args: list[str], options: Options) -> None:
     log.log(f"Written stats to {args[0]}")
 
 
-@kaldi_command("gmm-global-est", group="Speakers and i-vectors", help="Estimate Gaussians with diagonal covariance.",
-               usage="""
+@kaldi_command("gmm-global-est", "Speakers and i-vectors", "Estimate Gaussians with diagonal covariance.", """
 Estimate a mixture of Gaussians with diagonal covariance from statistics.
 
 Usage:  gmm-global-est [options] <model-in> <stats-in> <model-out>
@@ -225,7 +219,6 @@ See also: gmm-global-acc-stats
     option("perturb-factor", float, 0.01, "Distance of the halves of a split Gaussian, in standard deviations"),
 ])
 def gmm_global_est(args: list[str], options: Options) -> None:
-    """Write a mixture with diagonal covariances, estimated from statistics."""
     from nnet3py.gaussians.estimation import GmmStats, estimate_diag, parse_flags, split
     from nnet3py.gaussians.mixtures import DiagGmm
     from nnet3py.io.object_files import read_object
@@ -241,8 +234,7 @@ def gmm_global_est(args: list[str], options: Options) -> None:
     _write_estimated(args[2], options, made, estimated.improvement, estimated.frames)
 
 
-@kaldi_command("fgmm-global-est", group="Speakers and i-vectors", help="Estimate Gaussians with full covariance.",
-               usage="""
+@kaldi_command("fgmm-global-est", "Speakers and i-vectors", "Estimate Gaussians with full covariance.", """
 Estimate a mixture of Gaussians with full covariance from statistics.
 
 Usage:  fgmm-global-est [options] <model-in> <stats-in> <model-out>
@@ -250,7 +242,6 @@ e.g.: fgmm-global-est 1.ubm 1.acc 2.ubm
 See also: fgmm-global-acc-stats
 """, arguments=(3, 3), options=[BINARY, _UPDATE_FLAGS, *_FULL_OPTIONS])
 def fgmm_global_est(args: list[str], options: Options) -> None:
-    """Write a mixture with full covariances, estimated from statistics."""
     from nnet3py.gaussians.estimation import GmmStats, estimate_full, parse_flags
     from nnet3py.gaussians.mixtures import FullGmm
     from nnet3py.io.object_files import read_object
@@ -260,8 +251,8 @@ def fgmm_global_est(args: list[str], options: Options) -> None:
     _write_estimated(args[2], options, estimated.gmm, estimated.improvement, estimated.frames)
 
 
-@kaldi_command("fgmm-global-init-from-accs", group="Speakers and i-vectors",
-               help="Make Gaussians with full covariance from statistics alone.", usage="""
+@kaldi_command("fgmm-global-init-from-accs", "Speakers and i-vectors",
+               "Make Gaussians with full covariance from statistics alone.", """
 Make a mixture of Gaussians with full covariance from statistics alone, without an earlier model.
 
 Usage:  fgmm-global-init-from-accs [options] <stats-in> <number-of-components> <model-out>
@@ -269,7 +260,6 @@ e.g.: fgmm-global-init-from-accs 1.acc 2048 1.ubm
 See also: fgmm-global-acc-stats, fgmm-global-est
 """, arguments=(3, 3), options=[BINARY, *_FLOOR_OPTIONS])
 def fgmm_global_init_from_accs(args: list[str], options: Options) -> None:
-    """Write a mixture with full covariances, made from statistics alone."""
     from nnet3py.gaussians.estimation import GmmStats, begin_full
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.random_sequence import CRandom
@@ -297,16 +287,14 @@ def _write_estimated(wxfilename: str, options: Options, gmm: Any, improvement: f
     log.log(f"Written model to {wxfilename}")
 
 
-@kaldi_command("gmm-global-copy", group="Speakers and i-vectors",
-               help="Copy a mixture of Gaussians with diagonal covariance.", usage="""
+@kaldi_command("gmm-global-copy", "Speakers and i-vectors", "Copy a mixture of Gaussians with diagonal covariance.", """
 Copy a mixture of Gaussians with diagonal covariance, in text or binary.
 
 Usage:  gmm-global-copy [options] <model-in> <model-out>
 e.g.: gmm-global-copy --binary=false 1.dubm - | less
 See also: gmm-global-to-fgmm
 """, arguments=(2, 2), options=[BINARY])
-@kaldi_command("fgmm-global-copy", group="Speakers and i-vectors",
-               help="Copy a mixture of Gaussians with full covariance.", usage="""
+@kaldi_command("fgmm-global-copy", "Speakers and i-vectors", "Copy a mixture of Gaussians with full covariance.", """
 Copy a mixture of Gaussians with full covariance, in text or binary.
 
 Usage:  fgmm-global-copy [options] <model-in> <model-out>
@@ -314,12 +302,10 @@ e.g.: fgmm-global-copy --binary=false 1.ubm - | less
 See also: fgmm-global-to-gmm
 """, arguments=(2, 2), options=[BINARY])
 def gmm_global_copy(args: list[str], options: Options) -> None:
-    """Copy a mixture of Gaussians."""
     _convert(args, options, mixture_class().read, lambda gmm: gmm, "model")
 
 
-@kaldi_command("gmm-global-to-fgmm", group="Speakers and i-vectors", help="Turn diagonal covariances into full ones.",
-               usage="""
+@kaldi_command("gmm-global-to-fgmm", "Speakers and i-vectors", "Turn diagonal covariances into full ones.", """
 Turn a mixture of Gaussians with diagonal covariance into one with full covariance.
 
 Usage:  gmm-global-to-fgmm [options] <diagonal-gmm> <full-gmm>
@@ -327,14 +313,12 @@ e.g.: gmm-global-to-fgmm 1.dubm 0.ubm
 See also: fgmm-global-to-gmm
 """, arguments=(2, 2), options=[BINARY])
 def gmm_global_to_fgmm(args: list[str], options: Options) -> None:
-    """Convert a mixture's diagonal covariances to full ones."""
     from nnet3py.gaussians.mixtures import DiagGmm, FullGmm
 
     _convert(args, options, DiagGmm.read, FullGmm.of_diagonal, "full GMM")
 
 
-@kaldi_command("fgmm-global-to-gmm", group="Speakers and i-vectors", help="Turn full covariances into diagonal ones.",
-               usage="""
+@kaldi_command("fgmm-global-to-gmm", "Speakers and i-vectors", "Turn full covariances into diagonal ones.", """
 Turn a mixture of Gaussians with full covariance into one with the variances only.
 
 Usage:  fgmm-global-to-gmm [options] <full-gmm> <diagonal-gmm>
@@ -342,7 +326,6 @@ e.g.: fgmm-global-to-gmm 0.ubm 0.dubm
 See also: gmm-global-to-fgmm
 """, arguments=(2, 2), options=[BINARY])
 def fgmm_global_to_gmm(args: list[str], options: Options) -> None:
-    """Convert a mixture's full covariances to diagonal ones."""
     from nnet3py.gaussians.mixtures import FullGmm
 
     _convert(args, options, FullGmm.read, FullGmm.to_diagonal, "diagonal GMM")

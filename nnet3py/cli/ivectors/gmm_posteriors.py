@@ -4,12 +4,15 @@ gmm-gselect, fgmm-gselect, gmm-global-get-post, gmm-global-gselect-to-post, fgmm
 """
 from __future__ import annotations
 
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import within
+from nnet3py.io.specifiers import is_rspecifier
 
 if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
@@ -36,17 +39,14 @@ def mixture_class() -> Any:
     return FullGmm if log.program().startswith("fgmm-") else DiagGmm
 
 
-@kaldi_command("gmm-gselect", group="Speakers and i-vectors", help="Find the likeliest Gaussians of each frame.",
+@kaldi_command("gmm-gselect", "Speakers and i-vectors", "Find the likeliest Gaussians of each frame.",
                arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
     name="gmm-gselect", ending="dubm", post="gmm-global-gselect-to-post"))
-@kaldi_command("fgmm-gselect", group="Speakers and i-vectors",
-               help="Find the likeliest Gaussians with full covariance of each frame.",
+@kaldi_command("fgmm-gselect", "Speakers and i-vectors",
+               "Find the likeliest Gaussians with full covariance of each frame.",
                arguments=(3, 3), options=_GSELECT_OPTIONS, usage=_GSELECT_USAGE.format(
     name="fgmm-gselect", ending="ubm", post="fgmm-global-gselect-to-post"))
 def gmm_gselect(args: list[str], options: Options) -> int:
-    """Write the likeliest Gaussians of each frame; return 1 if no utterance could be processed."""
-    from contextlib import ExitStack
-
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, INT_VECTOR_VECTOR
@@ -100,17 +100,14 @@ See also: {select}, scale-post
 """
 
 
-@kaldi_command("gmm-global-gselect-to-post", group="Speakers and i-vectors",
-               help="Compute posteriors of selected Gaussians.",
+@kaldi_command("gmm-global-gselect-to-post", "Speakers and i-vectors", "Compute posteriors of selected Gaussians.",
                arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
     name="gmm-global-gselect-to-post", ending="dubm", select="gmm-gselect"))
-@kaldi_command("fgmm-global-gselect-to-post", group="Speakers and i-vectors",
-               help="Compute posteriors of selected Gaussians with full covariance.",
+@kaldi_command("fgmm-global-gselect-to-post", "Speakers and i-vectors",
+               "Compute posteriors of selected Gaussians with full covariance.",
                arguments=(4, 4), options=[_MIN_POST], usage=_POST_USAGE.format(
     name="fgmm-global-gselect-to-post", ending="ubm", select="fgmm-gselect"))
 def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
-    """Write posteriors of selected Gaussians; return 1 if no utterance could be processed."""
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR_VECTOR, POSTERIOR
     from nnet3py.gaussians.mixtures import selected_posteriors
     from nnet3py.io.object_files import read_object
@@ -130,16 +127,14 @@ def gmm_global_gselect_to_post(args: list[str], options: Options) -> int:
                 posterior.ids)
             return posterior
 
-        done, errors = convert_table(args[1], args[3], FLOAT_MATRIX, POSTERIOR, converted)
-    log.log(f"Done {done} files; {errors} had errors.")
+        counts = convert_table(args[1], args[3], FLOAT_MATRIX, POSTERIOR, converted, inputs=selections)
+    counts.report("Done {done} files; {errors} had errors.")
     frames = max(num_frames, 1)
-    log.log(f"Overall loglike per frame is {total / frames:.6g} with {num_entries / frames:.6g} entries per frame,  "
-            f"over {num_frames} frames")
-    return 0 if done else 1
+    return counts.report(f"Overall loglike per frame is {total / frames:.6g} with {num_entries / frames:.6g} entries "
+                         f"per frame,  over {num_frames} frames")
 
 
-@kaldi_command("gmm-global-get-post", group="Speakers and i-vectors",
-               help="Compute posteriors of the likeliest Gaussians.", usage="""
+@kaldi_command("gmm-global-get-post", "Speakers and i-vectors", "Compute posteriors of the likeliest Gaussians.", """
 Write posteriors of the likeliest Gaussians of each frame.
 
 Usage:  gmm-global-get-post [options] <model-in> <feature-rspecifier> <post-wspecifier>
@@ -147,10 +142,8 @@ e.g.: gmm-global-get-post --n=5 --min-post=0.025 1.dubm scp:train.scp ark:post.a
 See also: gmm-gselect, scale-post
 """, arguments=(3, 3), options=[option("n", int, 50, "Gaussians that are kept for each frame"), _MIN_POST])
 def gmm_global_get_post(args: list[str], options: Options) -> int:
-    """Write posteriors of the likeliest Gaussians; return 1 if no utterance could be processed."""
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR
     from nnet3py.gaussians.mixtures import DiagGmm, pruned_posteriors
     from nnet3py.io.object_files import read_object
@@ -166,13 +159,12 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
         total, num_frames = total + float(posteriors.log_likes.sum(dtype=np.float64)), num_frames + len(matrix)
         return posteriors.posterior
 
-    done, errors = convert_table(args[1], args[2], FLOAT_MATRIX, POSTERIOR, converted)
-    log.log(f"Done {done} files, {errors} with errors, average UBM log-likelihood is {total / max(num_frames, 1):.6g} "
-            f"over {num_frames} frames.")
-    return 0 if done else 1
+    return convert_table(args[1], args[2], FLOAT_MATRIX, POSTERIOR, converted).report(
+        f"Done {{done}} files, {{errors}} with errors, average UBM log-likelihood is {total / max(num_frames, 1):.6g} "
+        f"over {num_frames} frames.")
 
 
-@kaldi_command("scale-post", group="Speakers and i-vectors", help="Multiply posteriors.", usage="""
+@kaldi_command("scale-post", "Speakers and i-vectors", "Multiply posteriors.", """
 Multiply posteriors by a number, or by a number for each utterance.
 
 Usage:  scale-post [options] <post-rspecifier> (<scale>|<scale-rspecifier>) <post-wspecifier>
@@ -180,15 +172,10 @@ e.g.: scale-post ark:post.ark 0.1 ark:scaled.ark
 See also: copy-post, gmm-global-get-post
 """, arguments=(3, 3))
 def scale_post(args: list[str], options: Options) -> int:
-    """Multiply posteriors by a number, or by one for each utterance; return 1 if nothing was written."""
-    from contextlib import ExitStack
-
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT, POSTERIOR
     from nnet3py.formats.posteriors import weighted_entries
-    from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
 
     with ExitStack() as stack:
@@ -208,6 +195,5 @@ def scale_post(args: list[str], options: Options) -> int:
             return weighted_entries(posterior, np.ones(len(posterior.ids), dtype=bool),
                                     scales[key] if scales is not None else fixed)
 
-        done, errors = convert_table(args[0], args[2], POSTERIOR, POSTERIOR, scaled)
-    log.log(f"Done {done} posteriors; {errors} had no scales.")
-    return 0 if done else 1
+        return convert_table(args[0], args[2], POSTERIOR, POSTERIOR, scaled).report(
+            "Done {done} posteriors; {errors} had no scales.")

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.ivectors.vectors import Moments, read_vectors
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_table
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, ShapeError, within
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,8 +47,7 @@ def _vector_text(values: np.ndarray) -> str:
     return " [ " + "".join(f"{value:.6g} " for value in values) + "]"
 
 
-@kaldi_command("ivector-compute-plda", group="Speakers and i-vectors",
-               help="Train a PLDA model for comparing speakers.", usage="""
+@kaldi_command("ivector-compute-plda", "Speakers and i-vectors", "Train a PLDA model for comparing speakers.", """
 Train a PLDA model, for comparing speakers, on i-vectors or other vectors.
 
 Usage:  ivector-compute-plda [options] <spk2utt-rspecifier> <ivector-rspecifier> <plda-out>
@@ -55,7 +55,6 @@ e.g.: ivector-compute-plda ark:spk2utt ark,s,cs:ivectors.ark plda
 See also: ivector-plda-scoring, ivector-adapt-plda
 """, arguments=(3, 3), options=[BINARY, option("num-em-iters", int, 10, "Iterations")])
 def ivector_compute_plda(args: list[str], options: Options) -> int:
-    """Train a PLDA model on the vectors of speakers; return 0."""
     import numpy as np
 
     from nnet3py.formats.holders import TOKEN_VECTOR
@@ -90,8 +89,7 @@ def ivector_compute_plda(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("ivector-copy-plda", group="Speakers and i-vectors", help="Copy a PLDA model; optionally smooth it.",
-               usage="""
+@kaldi_command("ivector-copy-plda", "Speakers and i-vectors", "Copy a PLDA model; optionally smooth it.", """
 Copy a PLDA model, in text or binary, and optionally smooth it.
 
 Usage:  ivector-copy-plda [options] <plda-in> <plda-out>
@@ -102,7 +100,6 @@ See also: ivector-compute-plda
     option("smoothing", float, 0.0, "Part of the variance between speakers that is added within speakers"),
 ])
 def ivector_copy_plda(args: list[str], options: Options) -> None:
-    """Copy a PLDA model, perhaps smoothed."""
     from nnet3py.io.object_files import write_object
 
     plda = _read_plda(args[0])
@@ -114,7 +111,7 @@ def ivector_copy_plda(args: list[str], options: Options) -> None:
     write_object(args[1], plda.write, options.binary)
 
 
-@kaldi_command("ivector-adapt-plda", group="Speakers and i-vectors", help="Adapt a PLDA model to other data.", usage="""
+@kaldi_command("ivector-adapt-plda", "Speakers and i-vectors", "Adapt a PLDA model to other data.", """
 Adapt a PLDA model to other data without speakers.
 
 Usage:  ivector-adapt-plda [options] <plda-in> <ivectors-rspecifier> <plda-out>
@@ -127,10 +124,8 @@ See also: ivector-compute-plda
     option("between-covar-scale", float, 0.7, "Part of the additional variance that is added between speakers"),
 ])
 def ivector_adapt_plda(args: list[str], options: Options) -> int:
-    """Adapt a PLDA model to unlabeled vectors; return 1 if there were none."""
     import numpy as np
 
-    from nnet3py.errors import ShapeError
     from nnet3py.io.object_files import write_object
 
     plda, vectors = _read_plda(args[0]), read_vectors(args[1])
@@ -157,8 +152,7 @@ _LENGTH_OPTIONS = (
 )
 
 
-@kaldi_command("ivector-plda-scoring", group="Speakers and i-vectors", help="Score trials of speakers by a PLDA model.",
-               usage="""
+@kaldi_command("ivector-plda-scoring", "Speakers and i-vectors", "Score trials of speakers by a PLDA model.", """
 Write the log-likelihood ratio of one speaker over two speakers, a line for each trial.
 
 Usage:  ivector-plda-scoring [options] <plda> <train-ivector-rspecifier> <test-ivector-rspecifier> <trials-rxfilename>
@@ -171,7 +165,6 @@ See also: ivector-compute-plda, compute-eer
     option("num-utts", str, "", "Numbers of vectors that training vectors are means of (rspecifier)"),
 ])
 def ivector_plda_scoring(args: list[str], options: Options) -> int:
-    """Write PLDA scores of trials; return 1 if there were none."""
     import numpy as np
 
     from nnet3py.io.streams import open_output
@@ -234,8 +227,8 @@ def _transformed(plda: Plda, vectors: dict[str, np.ndarray], counts: np.ndarray,
     return dict(zip(vectors, rows, strict=True))
 
 
-@kaldi_command("ivector-plda-scoring-dense", group="Speakers and i-vectors",
-               help="Score all pairs of a recording's vectors by a PLDA model.", usage="""
+@kaldi_command("ivector-plda-scoring-dense", "Speakers and i-vectors",
+               "Score all pairs of a recording's vectors by a PLDA model.", """
 Write, for each recording, a matrix of log-likelihood ratios of one speaker over two for each pair of vectors: for
 clustering them.
 
@@ -247,11 +240,8 @@ See also: ivector-plda-scoring
     option("target-energy", float, 0.5, "Part of the variance of a recording's vectors that is kept"),
 ])
 def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
-    """Write a matrix of PLDA scores for each recording; return 1 if nothing was written."""
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
-    from nnet3py.errors import within
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, TOKEN_VECTOR
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.ivectors.scoring import dense_ratios
@@ -269,13 +259,12 @@ def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
             with within(f"recording {key}"):
                 return dense_ratios(plda, np.stack([vectors[name] for name in utterances]), options.target_energy)
 
-        done, errors = convert_table(args[1], args[3], TOKEN_VECTOR, FLOAT_MATRIX, scored)
-    log.log(f"Processed {done} recordings, {errors} had errors.")
-    return 0 if done else 1
+        return convert_table(args[1], args[3], TOKEN_VECTOR, FLOAT_MATRIX, scored, inputs=vectors).report(
+            "Processed {done} recordings, {errors} had errors.")
 
 
-@kaldi_command("ivector-compute-dot-products", group="Speakers and i-vectors",
-               help="Write the dot products of pairs of vectors.", usage="""
+@kaldi_command("ivector-compute-dot-products", "Speakers and i-vectors",
+               "Write the dot products of pairs of vectors.", """
 Write the dot products of pairs of vectors, one per line: first key, second key, product.
 
 Usage:  ivector-compute-dot-products [options] <trials-in> <ivector1-rspecifier> <ivector2-rspecifier> <scores-out>
@@ -283,7 +272,6 @@ e.g.: ivector-compute-dot-products trials ark:train.ark ark:test.ark scores
 See also: ivector-plda-scoring, compute-eer
 """, arguments=(4, 4))
 def ivector_compute_dot_products(args: list[str], options: Options) -> int:
-    """Write the dot products of pairs of vectors; return 1 if there were none."""
     import numpy as np
 
     from nnet3py.io.streams import open_output
@@ -304,7 +292,7 @@ def ivector_compute_dot_products(args: list[str], options: Options) -> int:
     return 0 if products.count else 1
 
 
-@kaldi_command("compute-eer", group="Speakers and i-vectors", help="Print the equal error rate of scores.", usage="""
+@kaldi_command("compute-eer", "Speakers and i-vectors", "Print the equal error rate of scores.", """
 Print the equal error rate, in per cent, of lines with a score and "target" or "nontarget".
 
 Usage:  compute-eer <scores-in>
@@ -312,7 +300,6 @@ e.g.: compute-eer -
 See also: ivector-plda-scoring
 """, arguments=(1, 1))
 def compute_eer(args: list[str], options: Options) -> None:
-    """Print the equal error rate of scores."""
     import numpy as np
 
     from nnet3py.io.streams import read_lines, write_text
@@ -334,8 +321,7 @@ def compute_eer(args: list[str], options: Options) -> None:
     write_text("-", f"{rate.per_cent:.4g}")
 
 
-@kaldi_command("agglomerative-cluster", group="Speakers and i-vectors",
-               help="Cluster a recording's utterances by speakers.", usage="""
+@kaldi_command("agglomerative-cluster", "Speakers and i-vectors", "Cluster a recording's utterances by speakers.", """
 Cluster the utterances of each recording by speakers, by a matrix of scores or costs of all pairs of utterances. The
 most similar clusters, by the average over all pairs of their utterances, are joined first. The output has a line for
 each utterance with the number of its cluster, from 1.
@@ -352,12 +338,8 @@ See also: ivector-plda-scoring-dense, diarize
     option("first-pass-max-utterances", int, 32767, "Recordings with more utterances are clustered in parts first"),
 ])
 def agglomerative_cluster(args: list[str], options: Options) -> int:
-    """Write the speaker label of each utterance; return 1 if there were none."""
-    import math
-
     import numpy as np
 
-    from nnet3py.errors import ShapeError, within
     from nnet3py.formats.holders import FLOAT_MATRIX, INT32, TOKEN_VECTOR
     from nnet3py.io.random_access import RandomAccessReader
     from nnet3py.io.tables import SequentialReader, TableWriter

@@ -6,11 +6,12 @@ ivector-compute-lda.
 from __future__ import annotations
 
 import math
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.copying import convert_table
+from nnet3py.cli.process.copying import convert_table, write_value
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, option
 from nnet3py.errors import ShapeError, UsageError
@@ -56,8 +57,7 @@ class Moments:
         return math.sqrt(max(0.0, self._squares / (self.count or 1) - self.mean ** 2))
 
 
-@kaldi_command("ivector-mean", group="Speakers and i-vectors",
-               help="Compute the mean of vectors, of each speaker or of all.", usage="""
+@kaldi_command("ivector-mean", "Speakers and i-vectors", "Compute the mean of vectors, of each speaker or of all.", """
 Compute the mean of vectors, of each speaker or of all.
 
 Usage:  ivector-mean [options] <spk2utt-rspecifier> <ivector-rspecifier> <ivector-wspecifier> [<num-utts-wspecifier>]
@@ -67,10 +67,8 @@ e.g.: ivector-mean ark:data/spk2utt ark:ivectors.ark ark:speakers.ark ark,t:num_
 See also: ivector-subtract-global-mean
 """, arguments=(2, 4), options=[BINARY.but(default=False, help="Write the mean of all in binary mode")])
 def ivector_mean(args: list[str], options: Options) -> int:
-    """Write the mean of each speaker's vectors, or of all; return 1 if nothing was written."""
     if len(args) == 2:
         return _mean_of_all(args, options)
-    from contextlib import ExitStack
 
     import numpy as np
 
@@ -112,21 +110,19 @@ def ivector_mean(args: list[str], options: Options) -> int:
 def _mean_of_all(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.formats.matrices import write_vector
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_VECTOR
 
     vectors = read_vectors(args[0])
     if not vectors:
         log.warning("No iVectors were read, no mean was written")
         return 1
     mean = np.add.reduce([*vectors.values()], dtype=np.float64) / len(vectors)
-    write_object(args[1], lambda writer: write_vector(writer, mean), options.binary)
+    write_value(args[1], FLOAT_VECTOR, mean, options.binary)
     log.log(f"Processed {len(vectors)} iVectors, and wrote their mean to {args[1]}")
     return 0
 
 
-@kaldi_command("ivector-subtract-global-mean", group="Speakers and i-vectors", help="Subtract the mean from vectors.",
-               usage="""
+@kaldi_command("ivector-subtract-global-mean", "Speakers and i-vectors", "Subtract the mean from vectors.", """
 Subtract from vectors their own mean, or a mean from a file.
 
 Usage:  ivector-subtract-global-mean [options] [<mean-rxfilename>] <ivector-rspecifier> <ivector-wspecifier>
@@ -134,7 +130,6 @@ e.g.: ivector-subtract-global-mean mean.vec scp:ivectors.scp ark:-
 See also: ivector-mean
 """, arguments=(2, 3), options=[option("subtract-mean", bool, True, "Subtract the mean; false: copy vectors")])
 def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
-    """Subtract the mean of all vectors from each; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -164,8 +159,7 @@ def ivector_subtract_global_mean(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("ivector-normalize-length", group="Speakers and i-vectors", help="Scale vectors to the same length.",
-               usage="""
+@kaldi_command("ivector-normalize-length", "Speakers and i-vectors", "Scale vectors to the same length.", """
 Scale vectors to the expected length of random ones, the square root of the dimension, or to length 1.
 
 Usage:  ivector-normalize-length [options] <ivector-rspecifier> <ivector-wspecifier>
@@ -176,7 +170,6 @@ See also: ivector-subtract-global-mean
     option("scaleup", bool, True, "Scale to the square root of the dimension; false: to 1"),
 ])
 def ivector_normalize_length(args: list[str], options: Options) -> int:
-    """Scale vectors to the same length; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -192,11 +185,10 @@ def ivector_normalize_length(args: list[str], options: Options) -> int:
         ratios.add(ratio)
         return vector * np.float32(1.0 / ratio) if options.normalize else vector
 
-    done, _ = convert_table(args[0], args[1], FLOAT_VECTOR, FLOAT_VECTOR, normalized)
-    log.log(f"Processed {done} iVectors.")
-    log.log(f"Average ratio of iVector to expected length was {ratios.mean:.6g}, standard deviation was "
-            f"{ratios.deviation:.6g}")
-    return 0 if done else 1
+    counts = convert_table(args[0], args[1], FLOAT_VECTOR, FLOAT_VECTOR, normalized)
+    counts.report("Processed {done} iVectors.")
+    return counts.report(f"Average ratio of iVector to expected length was {ratios.mean:.6g}, standard deviation was "
+                         f"{ratios.deviation:.6g}")
 
 
 _TRANSFORM_USAGE = """
@@ -208,27 +200,24 @@ See also: ivector-compute-lda, transform-feats
 """
 
 
-@kaldi_command("transform-vec", group="Speakers and i-vectors", help="Multiply vectors by a matrix.",
+@kaldi_command("transform-vec", "Speakers and i-vectors", "Multiply vectors by a matrix.",
                arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="transform-vec"))
-@kaldi_command("ivector-transform", group="Speakers and i-vectors", help="Multiply i-vectors by a matrix.",
+@kaldi_command("ivector-transform", "Speakers and i-vectors", "Multiply i-vectors by a matrix.",
                arguments=(3, 3), usage=_TRANSFORM_USAGE.format(name="ivector-transform"))
 def transform_vec(args: list[str], options: Options) -> int:
-    """Multiply vectors by a matrix; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.feat.frames import transform
     from nnet3py.formats.holders import FLOAT_VECTOR, read_matrix_file
 
     matrix = read_matrix_file(args[0])
-    done, _ = convert_table(args[1], args[2], FLOAT_VECTOR, FLOAT_VECTOR,
-                            lambda key, vector: np.ascontiguousarray(transform(vector[None], matrix)[0]))
     what = "iVectors" if log.program() == "ivector-transform" else "vectors"
-    log.log(f"Applied transform to {done} {what}.")
-    return 0 if done else 1
+    return convert_table(args[1], args[2], FLOAT_VECTOR, FLOAT_VECTOR, lambda key, vector: np.ascontiguousarray(
+        transform(vector[None], matrix)[0])).report(f"Applied transform to {{done}} {what}.")
 
 
-@kaldi_command("ivector-compute-lda", group="Speakers and i-vectors",
-               help="Estimate the directions in which speakers differ most.", usage="""
+@kaldi_command("ivector-compute-lda", "Speakers and i-vectors",
+               "Estimate the directions in which speakers differ most.", """
 Estimate the transform to the directions in which speakers differ most.
 
 Usage:  ivector-compute-lda [options] <ivector-rspecifier> <utt2spk-rspecifier> <lda-matrix-out>
@@ -242,12 +231,9 @@ See also: ivector-transform, ivector-compute-plda
     option("covariance-floor", float, 1.0e-6, "Floor of this covariance's eigenvalues, as a part of the largest"),
 ])
 def ivector_compute_lda(args: list[str], options: Options) -> int:
-    """Estimate an LDA transform of vectors; return 0."""
     import numpy as np
 
-    from nnet3py.formats.holders import TOKEN
-    from nnet3py.formats.matrices import write_matrix
-    from nnet3py.io.object_files import write_object
+    from nnet3py.formats.holders import FLOAT_MATRIX, TOKEN
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.ivectors.scoring import linear_discriminants
 
@@ -276,6 +262,6 @@ def ivector_compute_lda(args: list[str], options: Options) -> int:
     log.log(f"Singular values of between-class covariance after projecting with interpolated [total/within] covariance "
             f"with a weight of {options.total_covariance_factor:g} on the total covariance, are:  [ "
             + "".join(f"{value:.6g} " for value in values) + "]")
-    write_object(args[2], lambda writer: write_matrix(writer, lda.transform), options.binary)
+    write_value(args[2], FLOAT_MATRIX, lda.transform, options.binary)
     log.log(f"Wrote LDA transform to {args[2]}")
     return 0

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.nnet.utterances import SIMPLE, MissingData, UtteranceSource, write_outputs
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, unprefixed, with_default
+from nnet3py.cli.process.option_groups import (
+    COMPILER,
+    COMPUTE,
+    DEVICE,
+    OPTIM,
+    compiler_options,
+    optimize_options,
+    set_up,
+    unprefixed,
+    with_default,
+)
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.option_fields import settings_of
 from nnet3py.runtime.options import BatchedXvectorOptions, XvectorOptions
@@ -21,8 +31,7 @@ if TYPE_CHECKING:
 _DEVICE = with_default(DEVICE, "use-gpu", "no")
 
 
-@kaldi_command("nnet3-xvector-compute", group="Speakers and i-vectors", help="Compute one vector for each utterance.",
-               usage="""
+@kaldi_command("nnet3-xvector-compute", "Speakers and i-vectors", "Compute one vector for each utterance.", """
 Compute a vector for each utterance, such as an x-vector, which tells speakers apart:
 the output of a network that pools statistics over all frames. By default the vector is
 of the whole utterance; with --chunk-size it is the average of vectors of pieces.
@@ -37,9 +46,7 @@ e.g.: nnet3-xvector-compute final.raw scp:feats.scp ark:xvectors.ark
     option("cached-compiler-out", str, "", "Write compiled computations to this file"),
 ])
 def xvector_compute(args: list[str], options: Options) -> int:
-    """Write an x-vector of each utterance; return 1 if none could be computed."""
     from nnet3py.cli.nnet.utterances import model_for_test
-    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import XvectorComputer
@@ -83,8 +90,8 @@ def _whole_utterances(features: Any, options: Options) -> UtteranceSource:
     return UtteranceSource(features, utterance)
 
 
-@kaldi_command("nnet3-xvector-compute-batched", group="Speakers and i-vectors",
-               help="Compute vectors for many utterances at a time; faster.", usage="""
+@kaldi_command("nnet3-xvector-compute-batched", "Speakers and i-vectors",
+               "Compute vectors for many utterances at a time; faster.", """
 Compute a vector for each utterance, such as an x-vector, from pieces of one length that
 are averaged, many at a time: faster than nnet3-xvector-compute.
 
@@ -96,9 +103,7 @@ e.g.: nnet3-xvector-compute-batched --chunk-size=300 final.raw scp:feats.scp ark
     *declared(settings_of(BatchedXvectorOptions)),
 ])
 def xvector_compute_batched(args: list[str], options: Options) -> int:
-    """Write x-vectors; return 1 unless they were computed for more than half of the utterances."""
     from nnet3py.cli.nnet.utterances import model_for_test
-    from nnet3py.cli.process.option_groups import compiler_options, optimize_options, set_up
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.xvectors import BatchedXvectorComputer

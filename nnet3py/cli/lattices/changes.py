@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.lattices.tables import (
     ACOUSTIC_SCALE,
+    DONE,
     INV_ACOUSTIC_SCALE,
     LM_SCALE,
     WRITE_COMPACT,
     change_lattices,
-    log_done,
     per,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.copying import convert_table, convert_to_tables, first_words
+from nnet3py.cli.process.options import Options, int_list, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 
-@kaldi_command("lattice-copy", group="Lattices", help="Copy lattices, or some of them.", usage="""
+@kaldi_command("lattice-copy", "Lattices", "Copy lattices, or some of them.", """
 Copy lattices: all of a table, or those of some utterances; between text and binary; between compact lattices and
 lattices with a transition-id on each arc.
 
@@ -43,13 +43,11 @@ See also: lattice-scale, lattice-to-fst
     option("ignore-missing", bool, False, "Exit with 0 even if no utterance was copied because of such a list"),
 ])
 def lattice_copy(args: list[str], options: Options) -> int:
-    """Copy lattices; return 1 if none was copied."""
     if options.include and options.exclude:
         raise UsageError("should not have both --exclude and --include option!", "give one of them")
     if not (options.include or options.exclude):
-        done, _ = change_lattices(args, lambda key, lattice: lattice, options.write_compact)
-        log.log(f"Done copying {done} lattices.")
-        return status(done)
+        return change_lattices(args, lambda key, lattice: lattice, options.write_compact).report(
+            "Done copying {done} lattices.")
     # As in Kaldi, --exclude acts as --include if non-compact lattices are written.
     done, total, complete = _copy_listed(args, options.include or options.exclude,
                                          bool(options.include) or not options.write_compact, options.write_compact)
@@ -57,7 +55,7 @@ def lattice_copy(args: list[str], options: Options) -> int:
         return 0
     log.log(f"{' ' if options.write_compact else ''}Wrote {done} out of {total} utterances.",
             function="CopySubsetLattices")
-    return 0 if options.ignore_missing else status(done)
+    return 0 if done or options.ignore_missing else 1
 
 
 def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) -> tuple[int, int, bool]:
@@ -69,7 +67,7 @@ def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) 
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
-    wanted = _first_words(list_name)
+    wanted = first_words(list_name)
     last = max(wanted, default="")
     holder: Any = COMPACT_LATTICES if compact else LATTICES
     done = total = 0
@@ -84,27 +82,10 @@ def _copy_listed(args: list[str], list_name: str, include: bool, compact: bool) 
     return done, total, False
 
 
-def _first_words(rxfilename: str) -> set[str]:
-    """Read the first word of each line of a file."""
-    from nnet3py.errors import FormatError
-    from nnet3py.io.streams import failed_command, open_input
-
-    words = set()
-    with open_input(rxfilename) as stream:
-        for number, line in enumerate(stream.without_mark().read().split(b"\n"), 1):
-            if line.strip():
-                words.add(line.split()[0].decode("utf-8", "surrogateescape"))
-            elif line:
-                raise FormatError(f"line {number} of a list of utterances is blank", path=rxfilename)
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
-    return words
-
-
 # -- costs -------------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-scale", group="Lattices", help="Multiply the costs of lattices.", usage="""
+@kaldi_command("lattice-scale", "Lattices", "Multiply the costs of lattices.", """
 Multiply the graph and acoustic costs of lattices by factors.
 
 Usage: lattice-scale [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -117,15 +98,14 @@ See also: nnet3-latgen-faster, lattice-best-path
     option("lm2acoustic-scale", float, 0.0, "Factor of the graph costs that are added to the acoustic costs"),
 ])
 def lattice_scale(args: list[str], options: Options) -> int:
-    """Multiply the costs of lattices; return 1 if there were none."""
     from nnet3py.lattices.scaling import Scales, inverse_scale, scaled
 
     scales = Scales(options.lm_scale, inverse_scale(options.acoustic_scale, options.inv_acoustic_scale),
                     options.acoustic2lm_scale, options.lm2acoustic_scale)
-    return log_done(change_lattices(args, lambda key, lattice: scaled(lattice, scales), options.write_compact)[0])
+    return change_lattices(args, lambda key, lattice: scaled(lattice, scales), options.write_compact).report(DONE)
 
 
-@kaldi_command("lattice-add-penalty", group="Lattices", help="Add a word insertion penalty to lattices.", usage="""
+@kaldi_command("lattice-add-penalty", "Lattices", "Add a word insertion penalty to lattices.", """
 Add a word insertion penalty to lattices: a graph cost for each word.
 
 Usage: lattice-add-penalty [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -134,16 +114,13 @@ e.g.:
 See also: lattice-scale, lattice-best-path
 """, arguments=(2, 2), options=[option("word-ins-penalty", float, 0.0, "Graph cost added for each word")])
 def lattice_add_penalty(args: list[str], options: Options) -> int:
-    """Add a word insertion penalty to lattices; return 1 if there were none."""
     from nnet3py.lattices.scaling import with_word_penalty
 
-    done, _ = change_lattices(args, lambda key, lattice: with_word_penalty(lattice, options.word_ins_penalty))
-    log.log(f"Done adding word insertion penalty to {done} lattices.")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: with_word_penalty(lattice, options.word_ins_penalty)).report(
+        "Done adding word insertion penalty to {done} lattices.")
 
 
-@kaldi_command("lattice-add-trans-probs", group="Lattices",
-               help="Add the costs of HMM transitions to lattices.", usage="""
+@kaldi_command("lattice-add-trans-probs", "Lattices", "Add the costs of HMM transitions to lattices.", """
 Add the costs of HMM transitions to the graph costs of lattices. Lattices from decoding with an HCLG, or from alignment,
 have them already.
 
@@ -156,17 +133,16 @@ See also: lattice-scale, lattice-boost-ali
     option("self-loop-scale", float, 1.0, "Factor of the log-probabilities of staying in a state, and of leaving it"),
 ])
 def lattice_add_trans_probs(args: list[str], options: Options) -> int:
-    """Add the costs of HMM transitions to lattices; return 1 if there were none."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.scaling import with_transition_probs
 
     model = read_transition_model(args[0])
-    return log_done(change_lattices(args[1:], lambda key, lattice: with_transition_probs(
-        lattice, model, options.transition_scale, options.self_loop_scale))[0])
+    return change_lattices(args[1:], lambda key, lattice: with_transition_probs(
+        lattice, model, options.transition_scale, options.self_loop_scale)).report(DONE)
 
 
-@kaldi_command("lattice-boost-ali", group="Lattices",
-               help="Boost lattices for discriminative training, by their errors against alignments.", usage="""
+@kaldi_command("lattice-boost-ali", "Lattices",
+               "Boost lattices for discriminative training, by their errors against alignments.", """
 Lower the graph costs of lattices by --b times the frame-level phone errors of their paths against alignments, for
 discriminative training by boosted MMI.
 
@@ -180,11 +156,8 @@ See also: lattice-add-trans-probs, lattice-scale
     option("silence-phones", str, "", "Colon-separated list of silence phones (integers)"),
 ])
 def lattice_boost_ali(args: list[str], options: Options) -> int:
-    """Change the costs of lattices by their errors against alignments; return 1 if nothing was written."""
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_table
-    from nnet3py.cli.process.options import int_list
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.tables import RandomAccessReader
@@ -209,15 +182,14 @@ def lattice_boost_ali(args: list[str], options: Options) -> int:
                 wrong += 1
                 return None
 
-        done, _ = convert_table(args[1], args[3], LATTICES, COMPACT_LATTICES, boost, inputs=alignments)
-    log.log(f"Done {done} lattices, missing alignments for {missing}, other errors on {wrong}")
-    return status(done)
+        return convert_table(args[1], args[3], LATTICES, COMPACT_LATTICES, boost, inputs=alignments).report(
+            f"Done {{done}} lattices, missing alignments for {missing}, other errors on {wrong}")
 
 
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-rmali", group="Lattices", help="Remove the transition-ids from lattices.", usage="""
+@kaldi_command("lattice-rmali", "Lattices", "Remove the transition-ids from lattices.", """
 Remove the transition-ids from lattices; words and costs stay.
 
 Usage: lattice-rmali [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -226,15 +198,13 @@ e.g.:
 See also: lattice-project, lattice-to-fst
 """, arguments=(2, 2))
 def lattice_rmali(args: list[str], options: Options) -> int:
-    """Remove the transition-ids from lattices; return 1 if there were none."""
     from nnet3py.lattices.scaling import without_alignments
 
-    done, _ = change_lattices(args, lambda key, lattice: without_alignments(lattice))
-    log.log(f"Done removing alignments from {done} lattices.")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: without_alignments(lattice)).report(
+        "Done removing alignments from {done} lattices.")
 
 
-@kaldi_command("lattice-project", group="Lattices", help="Project lattices on words or transition-ids.", usage="""
+@kaldi_command("lattice-project", "Lattices", "Project lattices on words or transition-ids.", """
 Project lattices on their words or their transition-ids: the same labels as input and output.
 
 Usage: lattice-project [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -246,17 +216,14 @@ See also: lattice-compose, lattice-rmali
     option("project-output", bool, True, "Project on the words; false: on the transition-ids"),
 ])
 def lattice_project(args: list[str], options: Options) -> int:
-    """Project lattices on words or transition-ids; return 1 if there were none."""
     from nnet3py.lattices.scaling import on_transitions, on_words
 
     project: Any = on_words if options.project_output else on_transitions
-    done, _ = change_lattices(args, lambda key, lattice: project(lattice), compact=options.project_output,
-                              compact_output=False)
-    log.log(f"Done projecting {done} lattices.")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: project(lattice), compact=options.project_output,
+                           compact_output=False).report("Done projecting {done} lattices.")
 
 
-@kaldi_command("lattice-to-fst", group="Lattices", help="Turn lattices into FSTs of words.", usage="""
+@kaldi_command("lattice-to-fst", "Lattices", "Turn lattices into FSTs of words.", """
 Turn lattices into FSTs of their words; an arc's cost is the sum of its scaled graph and acoustic costs. Both scales are
 0 by default.
 
@@ -268,23 +235,20 @@ See also: lattice-project, lattice-copy
     ACOUSTIC_SCALE.but(default=0.0), LM_SCALE.but(default=0.0), option("rm-eps", bool, True, "Remove epsilon arcs"),
 ])
 def lattice_to_fst(args: list[str], options: Options) -> int:
-    """Convert lattices to FSTs of words; return 1 if there were none."""
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.lattices.scaling import scaled, word_fst
     from nnet3py.transducers.fst_text import FST
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
     scales = scales_of(options)
-    done, _ = convert_table(args[0], args[1], COMPACT_LATTICES, FST,
-                            lambda key, lattice: word_fst(scaled(lattice, scales), options.rm_eps))
-    log.log(f"Done converting {done} lattices to word-level FSTs")
-    return status(done)
+    return convert_table(args[0], args[1], COMPACT_LATTICES, FST,
+                         lambda key, lattice: word_fst(scaled(lattice, scales), options.rm_eps)).report(
+        "Done converting {done} lattices to word-level FSTs")
 
 
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-prune", group="Lattices", help="Prune lattices with a beam.", usage="""
+@kaldi_command("lattice-prune", "Lattices", "Prune lattices with a beam.", """
 Prune lattices: remove states and arcs that are on no path whose cost is within --beam of the best path's.
 
 Usage: lattice-prune [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -297,7 +261,6 @@ See also: lattice-limit-depth, lattice-determinize-pruned
            "one's"),
 ])
 def lattice_prune(args: list[str], options: Options) -> int:
-    """Prune lattices with a beam; return 1 if there were none."""
     from nnet3py.lattices.pruning import pruned
     from nnet3py.lattices.scaling import scaled
 
@@ -315,14 +278,14 @@ def lattice_prune(args: list[str], options: Options) -> int:
         sizes[:] = (size + added for size, added in zip(sizes, counts, strict=True))
         return result
 
-    done, _ = change_lattices(args, prune)
-    means = [per(size, done) for size in sizes]
-    log.log(f"Overall, pruned from on average {means[0]:.6g} to {means[1]:.6g} states, and from {means[2]:.6g} to "
-            f"{means[3]:.6g} arcs, over {done} utterances.")
-    return log_done(done)
+    counts = change_lattices(args, prune)
+    means = [per(size, counts.done) for size in sizes]
+    counts.report(f"Overall, pruned from on average {means[0]:.6g} to {means[1]:.6g} states, and from {means[2]:.6g} "
+                  f"to {means[3]:.6g} arcs, over {{done}} utterances.")
+    return counts.report(DONE)
 
 
-@kaldi_command("lattice-limit-depth", group="Lattices", help="Limit the number of arcs that cross a frame.", usage="""
+@kaldi_command("lattice-limit-depth", "Lattices", "Limit the number of arcs that cross a frame.", """
 Limit the depth of lattices: remove arcs, those of the worst paths first, until no frame is crossed by more than
 --max-arcs-per-frame.
 
@@ -334,7 +297,6 @@ See also: lattice-prune, lattice-depth-per-frame
     option("max-arcs-per-frame", int, 1000, "Greatest number of arcs that cross a frame"), ACOUSTIC_SCALE,
 ])
 def lattice_limit_depth(args: list[str], options: Options) -> int:
-    """Prune lattices to a number of arcs per frame; return 1 if nothing was written."""
     from nnet3py.lattices.pruning import depth, limited_depth
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import LatticeError
@@ -356,13 +318,12 @@ def lattice_limit_depth(args: list[str], options: Options) -> int:
         before, after, frames = before + old * length, after + new * length, frames + length
         return result
 
-    done, errors = change_lattices(args, limit)
-    log.log(f"Done {done} lattices, errors on {errors}, limited depth from {per(before, frames):.6g} to "
-            f"{per(after, frames):.6g} on average over {frames:.6g} frames.")
-    return status(done)
+    return change_lattices(args, limit).report(
+        f"Done {{done}} lattices, errors on {{errors}}, limited depth from {per(before, frames):.6g} to "
+        f"{per(after, frames):.6g} on average over {frames:.6g} frames.")
 
 
-@kaldi_command("lattice-depth", group="Lattices", help="Compute the average number of arcs per frame.", usage="""
+@kaldi_command("lattice-depth", "Lattices", "Compute the average number of arcs per frame.", """
 Compute the depth of each lattice, the average number of arcs that cross a frame. Log their average, and optionally
 write them to a table.
 
@@ -372,8 +333,6 @@ e.g.:
 See also: lattice-depth-per-frame, lattice-prune
 """, arguments=(1, 2))
 def lattice_depth(args: list[str], options: Options) -> int:
-    """Write the average number of arcs per frame; return 1 if there was no lattice."""
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT
     from nnet3py.lattices.pruning import depth
     from nnet3py.transducers.lattice import COMPACT_LATTICES
@@ -386,13 +345,12 @@ def lattice_depth(args: list[str], options: Options) -> int:
         frames, total = frames + length, total + mean_depth * length
         return (mean_depth,)
 
-    done, _ = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [FLOAT], measure)
-    log_done(done)
-    log.log(f"Overall density is {per(total, frames):.6g} over {frames} frames.")
-    return status(done)
+    counts = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [FLOAT], measure)
+    counts.report(DONE)
+    return counts.report(f"Overall density is {per(total, frames):.6g} over {frames} frames.")
 
 
-@kaldi_command("lattice-depth-per-frame", group="Lattices", help="Count the arcs that cross each frame.", usage="""
+@kaldi_command("lattice-depth-per-frame", "Lattices", "Count the arcs that cross each frame.", """
 Count the arcs of lattices that cross each frame, and write a vector of integers for each lattice. With a third
 argument, copy the lattices there.
 
@@ -402,11 +360,9 @@ e.g.:
 See also: lattice-depth
 """, arguments=(2, 3))
 def lattice_depth_per_frame(args: list[str], options: Options) -> int:
-    """Write the number of arcs that cross each frame; return 1 if there was no lattice."""
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.lattices.pruning import depth_per_frame
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
-    return log_done(convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, COMPACT_LATTICES],
-                                      lambda key, lattice: (depth_per_frame(lattice), lattice))[0])
+    return convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, COMPACT_LATTICES],
+                             lambda key, lattice: (depth_per_frame(lattice), lattice)).report(DONE)

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import ExitStack
+from math import log as logarithm
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.cli.lattices.tables import (
     ACOUSTIC_SCALE,
+    DONE,
     INV_ACOUSTIC_SCALE,
     LM_SCALE,
     WRITE_COMPACT,
@@ -19,11 +21,12 @@ from nnet3py.cli.lattices.tables import (
     rescore_lattices,
     rescore_within_beam,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, declared, option
+from nnet3py.cli.process.copying import Counts
+from nnet3py.cli.process.options import Options, declared, float_list, option
 from nnet3py.errors import UsageError
+from nnet3py.io.specifiers import is_rspecifier
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.option_fields import settings_of
 
@@ -39,7 +42,7 @@ _MODEL_SCALE = option("lm-scale", float, 1.0, "Factor of the language model's co
                       "that the lattices have")
 
 
-@kaldi_command("lattice-lmrescore", group="Lattices", help="Add the costs of a language model, an FST.", usage="""
+@kaldi_command("lattice-lmrescore", "Lattices", "Add the costs of a language model, an FST.", """
 Add --lm-scale times the costs of a language model, an FST that accepts words, to the graph costs of lattices. To
 replace a language model, first subtract the old one's costs with --lm-scale=-1.0.
 
@@ -52,7 +55,6 @@ See also: lattice-lmrescore-const-arpa, lattice-lmrescore-pruned, lattice-compos
     _MODEL_SCALE, option("num-states-cache", int, 50000, "No effect: results do not depend on it"),
 ])
 def lattice_lmrescore(args: list[str], options: Options) -> int:
-    """Add the costs of a language model, an FST; return 1 if all results are empty."""
     from nnet3py.io.object_files import read_object
     from nnet3py.lattices.composition import Composer, rescored_with_fst
     from nnet3py.transducers.fst_text import read_fst
@@ -61,8 +63,7 @@ def lattice_lmrescore(args: list[str], options: Options) -> int:
     return rescore_lattices([args[0], args[2]], lambda lattice: rescored_with_fst(lattice, model, options.lm_scale))
 
 
-@kaldi_command("lattice-lmrescore-const-arpa", group="Lattices",
-               help="Add the costs of an n-gram model in const-ARPA form.", usage="""
+@kaldi_command("lattice-lmrescore-const-arpa", "Lattices", "Add the costs of an n-gram model in const-ARPA form.", """
 Add --lm-scale times the costs of an n-gram language model in const-ARPA form to the graph costs of lattices.
 
 Usage: lattice-lmrescore-const-arpa [options] <lattice-rspecifier> <const-arpa> <lattice-wspecifier>
@@ -71,7 +72,6 @@ e.g.:
 See also: lattice-lmrescore, arpa-to-const-arpa
 """, arguments=(3, 3), options=[_MODEL_SCALE])
 def lattice_lmrescore_const_arpa(args: list[str], options: Options) -> int:
-    """Add the costs of a const-ARPA language model; return 1 if all results are empty."""
     from nnet3py.fst.const_arpa import ConstArpa
     from nnet3py.lattices.composition import rescored_with_const_arpa
 
@@ -80,8 +80,7 @@ def lattice_lmrescore_const_arpa(args: list[str], options: Options) -> int:
                             lambda lattice: rescored_with_const_arpa(lattice, model, options.lm_scale))
 
 
-@kaldi_command("lattice-lmrescore-pruned", group="Lattices",
-               help="Replace the language model, within a beam.", usage="""
+@kaldi_command("lattice-lmrescore-pruned", "Lattices", "Replace the language model, within a beam.", """
 Replace the language model of lattices: subtract the old model's costs and add the new one's, only on paths within a
 beam (pruned composition). The input should be determinized; the output is not.
 
@@ -95,7 +94,6 @@ See also: lattice-lmrescore, lattice-lmrescore-const-arpa
     *declared(settings_of(PrunedCompositionOptions)),
 ])
 def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
-    """Replace the language model's costs, within a beam; return 1 if all results are empty."""
     from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm, LmDifference, PrunedComposition
 
     log.log("Reading LMs...")
@@ -109,8 +107,8 @@ def lattice_lmrescore_pruned(args: list[str], options: Options) -> int:
 # -- FSTs and other lattices -------------------------------------------------------------------------------------------
 
 
-def _change_pairs(args: list[str], change: Callable[[str, CompactLattice, CompactLattice | None], Any]) -> int:
-    """Write ``change(key, lattice, other)`` for each lattice of the first table; return the number written.
+def _change_pairs(args: list[str], change: Callable[[str, CompactLattice, CompactLattice | None], Any]) -> Counts:
+    """Write ``change(key, lattice, other)`` for each lattice of the first table.
 
     ``other`` is the lattice of this key in the second table, or None.
     """
@@ -119,10 +117,10 @@ def _change_pairs(args: list[str], change: Callable[[str, CompactLattice, Compac
 
     with RandomAccessReader(args[1], COMPACT_LATTICES) as others:
         return change_lattices([args[0], args[2]], lambda key, lattice: change(
-            key, lattice, others[key] if key in others else None))[0]
+            key, lattice, others[key] if key in others else None), inputs=others)
 
 
-@kaldi_command("lattice-compose", group="Lattices", help="Compose lattices with lattices or FSTs.", usage="""
+@kaldi_command("lattice-compose", "Lattices", "Compose lattices with lattices or FSTs.", """
 Compose lattices with other lattices of the same keys, with an FST, or with FSTs of the same keys: the words of the
 first with the input labels of the second. The output is not determinized.
 
@@ -142,9 +140,7 @@ See also: lattice-project, lattice-lmrescore, lattice-interp
            choices=("auto", "true", "false", "True", "False", "T", "F")),
 ])
 def lattice_compose(args: list[str], options: Options) -> int:
-    """Compose lattices with lattices or FSTs; return 1 if all results are empty."""
     from nnet3py.io.object_files import read_object
-    from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import Composer
     from nnet3py.transducers.fst_text import FST, read_fst
@@ -171,12 +167,11 @@ def lattice_compose(args: list[str], options: Options) -> int:
                 return None
             return result if options.write_compact else expanded(result)
 
-        done, failed = change_lattices([args[0], args[2]], compose, compact_output=options.write_compact)
-    log.log(f"Done {done} lattices; failed for {failed}")
-    return status(done)
+        return change_lattices([args[0], args[2]], compose, compact_output=options.write_compact, inputs=stack).report(
+            "Done {done} lattices; failed for {errors}")
 
 
-@kaldi_command("lattice-interp", group="Lattices", help="Interpolate the costs of two lattices.", usage="""
+@kaldi_command("lattice-interp", "Lattices", "Interpolate the costs of two lattices.", """
 Interpolate lattices: keep the word sequences that both lattices of a key have, with --alpha times the first one's costs
 plus 1 - alpha times the second one's, and the transition-ids of the first.
 
@@ -188,7 +183,6 @@ See also: lattice-combine, lattice-compose
     option("alpha", float, 0.5, "Factor of the first lattice's costs; the second one's is 1 - alpha"),
 ])
 def lattice_interp(args: list[str], options: Options) -> int:
-    """Interpolate the costs of pairs of lattices; return 1 if nothing was written."""
     from nnet3py.lattices.composition import Composer
     from nnet3py.lattices.scaling import Scales, on_words, scaled
 
@@ -211,14 +205,12 @@ def lattice_interp(args: list[str], options: Options) -> int:
             return None
         return result
 
-    done = _change_pairs(args, interpolate)
-    log.log(f"Done {done + empty} lattices; {done} had nonempty result, {empty} had empty composition; in {missing}, "
-            "had empty second lattice.")
-    return status(done)
+    counts = _change_pairs(args, interpolate)
+    return counts.report(f"Done {counts.done + empty} lattices; {{done}} had nonempty result, {empty} had empty "
+                         f"composition; in {missing}, had empty second lattice.")
 
 
-@kaldi_command("lattice-copy-backoff", group="Lattices",
-               help="Copy lattices from a second table, else from the first.", usage="""
+@kaldi_command("lattice-copy-backoff", "Lattices", "Copy lattices from a second table, else from the first.", """
 Copy lattices with the keys of the first table: from the second table where it has the key, else from the first.
 
 Usage: lattice-copy-backoff [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
@@ -227,7 +219,6 @@ e.g.:
 See also: lattice-copy, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_copy_backoff(args: list[str], options: Options) -> int:
-    """Copy lattices of the second table, or of the first if missing there; return 1 if there were none."""
     replaced = 0
 
     def choose(key: str, lattice: CompactLattice, other: CompactLattice | None) -> CompactLattice:
@@ -235,12 +226,12 @@ def lattice_copy_backoff(args: list[str], options: Options) -> int:
         replaced += other is not None
         return lattice if other is None else other
 
-    done = _change_pairs(args, choose)
-    log.log(f"Done {done} lattices; {done - replaced} were from the first table, {replaced} from the second.")
-    return status(done)
+    counts = _change_pairs(args, choose)
+    return counts.report(f"Done {{done}} lattices; {counts.done - replaced} were from the first table, {replaced} from "
+                         "the second.")
 
 
-@kaldi_command("lattice-union", group="Lattices", help="Unite two lattices, and determinize the union.", usage="""
+@kaldi_command("lattice-union", "Lattices", "Unite two lattices, and determinize the union.", """
 Unite the two lattices of each key, and determinize the union: each word sequence keeps its best path of both.
 
 Usage: lattice-union [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
@@ -249,7 +240,6 @@ e.g.:
 See also: lattice-combine, lattice-interp
 """, arguments=(3, 3), options=[])
 def lattice_union(args: list[str], options: Options) -> int:
-    """Write the determinized union of pairs of lattices; return 1 if there were none."""
     from nnet3py.lattices.composition import union
     from nnet3py.lattices.determinize import determinize
     from nnet3py.transducers.lattice import expanded
@@ -266,14 +256,13 @@ def lattice_union(args: list[str], options: Options) -> int:
             missing += 1
         return determinize(expanded(lattice))
 
-    done = _change_pairs(args, unite)
-    log.log(f"Total {done}lattices written. Computed union for {united} pairs of lattices. Missing second lattice in "
-            f"{missing} cases.")
-    log.log(f"Done {done} lattices.")
-    return status(done)
+    counts = _change_pairs(args, unite)
+    counts.report(f"Total {{done}}lattices written. Computed union for {united} pairs of lattices. Missing second "
+                  f"lattice in {missing} cases.")
+    return counts.report(DONE)
 
 
-@kaldi_command("lattice-combine", group="Lattices", help="Combine the lattices of several systems.", usage="""
+@kaldi_command("lattice-combine", "Lattices", "Combine the lattices of several systems.", """
 Combine the lattices of several systems, for minimum Bayes risk decoding: the union of their paths, where the
 probabilities of a system's paths are scaled to sum to its weight. The output has the keys of the first table.
 
@@ -287,9 +276,6 @@ See also: lattice-union, lattice-interp, lattice-mbr-decode
     option("lat-weights", str, "", "Colon-separated list of the systems' weights (empty: equal ones)"),
 ])
 def lattice_combine(args: list[str], options: Options) -> int:
-    """Combine lattices of several systems; return 1 if nothing was written, or half of the lattices were missing."""
-    from math import log as logarithm
-
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import union, with_final_cost
     from nnet3py.lattices.forward_backward import forward_backward
@@ -328,7 +314,7 @@ def lattice_combine(args: list[str], options: Options) -> int:
             usable = [member for member in usable if member is not None]
             return union(usable) if usable else None
 
-        done, failed = change_lattices([args[0], args[-1]], combine)
+        done, failed = change_lattices([args[0], args[-1]], combine, inputs=stack)
     log.log(f"Processed {done + failed} utterances: with a total of {total} lattices across {num_systems} different "
             "systems")
     log.log(f"Produced output for {done} utterances; {missing} total missing lattices and {errors} total lattices had "
@@ -337,8 +323,6 @@ def lattice_combine(args: list[str], options: Options) -> int:
 
 
 def _system_weights(text: str, count: int) -> list[float]:
-    from nnet3py.cli.process.options import float_list
-
     weights = float_list(text, "lat-weights") or [1.0 / count] * count
     if len(weights) != count or not all(weight > 0.0 for weight in weights):
         raise UsageError(f"expected {count} weights that are more than 0, found --lat-weights={text}",
@@ -346,8 +330,7 @@ def _system_weights(text: str, count: int) -> list[float]:
     return weights
 
 
-@kaldi_command("lattice-difference", group="Lattices",
-               help="Keep paths whose word sequences other lattices lack.", usage="""
+@kaldi_command("lattice-difference", "Lattices", "Keep paths whose word sequences other lattices lack.", """
 Subtract lattices: keep the paths of the first lattice whose word sequences the second lattice of the same key lacks.
 
 Usage: lattice-difference [options] <lattice-rspecifier-1> <lattice-rspecifier-2> <lattice-wspecifier>
@@ -356,7 +339,6 @@ e.g.:
 See also: lattice-union, lattice-compose
 """, arguments=(3, 3), options=[])
 def lattice_difference(args: list[str], options: Options) -> int:
-    """Remove paths whose words another lattice accepts; return 1 if nothing was written."""
     from nnet3py.lattices.composition import difference
 
     empty = missing = 0
@@ -371,6 +353,5 @@ def lattice_difference(args: list[str], options: Options) -> int:
         empty += result.start < 0
         return result
 
-    done = _change_pairs(args, subtract)
-    log.log(f"Done {done} lattices; {empty} of them are empty, {missing} had no second lattice.")
-    return status(done)
+    return _change_pairs(args, subtract).report(
+        f"Done {{done}} lattices; {empty} of them are empty, {missing} had no second lattice.")

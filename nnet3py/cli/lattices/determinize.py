@@ -1,6 +1,7 @@
 """lattice-determinize, -determinize-pruned, -determinize-phone-pruned, -determinize-non-compact, -push, -minimize."""
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -11,7 +12,6 @@ from nnet3py.cli.lattices.tables import (
     not_empty,
     per,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
@@ -56,7 +56,7 @@ class _Depths:
                 f"{per(self.frames, self.done):.6g}).")
         log.log(f"Done {self.done} lattices, determinization finished earlier than specified by the beam{or_empty} on "
                 f"{self.narrower} of these.")
-        return status(self.done)
+        return 0 if self.done else 1
 
 
 def _check_beam(options: Options) -> None:
@@ -70,8 +70,7 @@ def _minimized(lattice: CompactLattice) -> CompactLattice:
     return minimized(with_weights_pushed(with_strings_pushed(lattice)))
 
 
-@kaldi_command("lattice-determinize-pruned", group="Lattices",
-               help="Determinize lattices on words, within a beam.", usage="""
+@kaldi_command("lattice-determinize-pruned", "Lattices", "Determinize lattices on words, within a beam.", """
 Determinize lattices on words, keeping paths within --beam of the best path: each word sequence keeps its best path,
 whose transition-ids become strings on the arcs. The input has a transition-id on each arc, as from
 nnet3-latgen-faster --determinize-lattice=false.
@@ -88,7 +87,6 @@ See also: lattice-determinize-phone-pruned, lattice-prune
            "determinize again"),
 ])
 def lattice_determinize_pruned(args: list[str], options: Options) -> int:
-    """Determinize lattices within a beam; return 1 if there were none."""
     from nnet3py.lattices.determinize import determinize_pruned
     from nnet3py.lattices.determinize_options import DeterminizeOptions
     from nnet3py.lattices.scaling import AcousticScores, scaled
@@ -119,8 +117,8 @@ def lattice_determinize_pruned(args: list[str], options: Options) -> int:
     return depths.log(" (or output was empty)")
 
 
-@kaldi_command("lattice-determinize-phone-pruned", group="Lattices",
-               help="Determinize lattices on phones and words, within a beam, as decoders do.", usage="""
+@kaldi_command("lattice-determinize-phone-pruned", "Lattices",
+               "Determinize lattices on phones and words, within a beam, as decoders do.", """
 Determinize lattices first on words and phones and then on words, keeping paths within --beam of the best path, as the
 decoders do before they write lattices.
 
@@ -132,7 +130,6 @@ See also: lattice-determinize-pruned, nnet3-latgen-faster
     WRITE_COMPACT, ACOUSTIC_SCALE, _BEAM, *declared(settings_of(PhoneDeterminizeOptions)),
 ])
 def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
-    """Determinize lattices on phones and words, within a beam; return 1 if there were none."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.determinize import determinize_phone_pruned
     from nnet3py.lattices.scaling import scaled
@@ -167,7 +164,7 @@ _OPTIONS = [
 ]
 
 
-@kaldi_command("lattice-determinize", group="Lattices", help="Determinize lattices on words.", usage="""
+@kaldi_command("lattice-determinize", "Lattices", "Determinize lattices on words.", """
 Determinize lattices on words: each word sequence keeps its best path. The result has all word sequences, unless memory
 does not suffice; lattice-determinize-pruned is faster where only paths within a beam are wanted.
 
@@ -177,12 +174,11 @@ e.g.:
 See also: lattice-determinize-pruned, lattice-determinize-non-compact
 """, arguments=(2, 2), options=_OPTIONS)
 def lattice_determinize(args: list[str], options: Options) -> int:
-    """Determinize lattices; return 1 if none could be determinized."""
     return _determinize(args, options, compact=True)
 
 
-@kaldi_command("lattice-determinize-non-compact", group="Lattices",
-               help="Determinize lattices; write a transition-id on each arc.", usage="""
+@kaldi_command("lattice-determinize-non-compact", "Lattices",
+               "Determinize lattices; write a transition-id on each arc.", """
 Determinize lattices on words, and write them with a transition-id on each arc and with the acoustic costs that each
 transition-id had in the input.
 
@@ -192,7 +188,6 @@ e.g.:
 See also: lattice-determinize, lattice-determinize-pruned
 """, arguments=(2, 2), options=_OPTIONS)
 def lattice_determinize_non_compact(args: list[str], options: Options) -> int:
-    """Determinize lattices, and write non-compact ones; return 1 if none could be determinized."""
     return _determinize(args, options, compact=False)
 
 
@@ -215,9 +210,7 @@ def _determinize(args: list[str], options: Options, compact: bool) -> int:
             result = _minimized(result)
         return scaled(result, undone) if scores is None else scores.restored(expanded(result))
 
-    done, failed = change_lattices(args, determinize, False, compact)
-    log.log(f"Done {done} lattices, failed for {failed}")
-    return status(done)
+    return change_lattices(args, determinize, False, compact).report("Done {done} lattices, failed for {errors}")
 
 
 def _determinized_in_memory(key: str, lattice: Fst, options: Options) -> CompactLattice | None:
@@ -225,8 +218,6 @@ def _determinized_in_memory(key: str, lattice: Fst, options: Options) -> Compact
 
     If --max-mem is exceeded, the lattice is pruned with narrower and narrower beams, --num-loops times at most.
     """
-    from math import inf
-
     from nnet3py.lattices.determinize import determinize_pruned
     from nnet3py.lattices.determinize_options import DeterminizeOptions
     from nnet3py.lattices.pruning import pruned
@@ -246,7 +237,7 @@ def _determinized_in_memory(key: str, lattice: Fst, options: Options) -> Compact
     return None
 
 
-@kaldi_command("lattice-push", group="Lattices", help="Push costs and transition-ids towards the start.", usage="""
+@kaldi_command("lattice-push", "Lattices", "Push costs and transition-ids towards the start.", """
 Push the strings of transition-ids and the costs of lattices towards their start states, as far as possible.
 
 Usage: lattice-push [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -257,11 +248,9 @@ See also: lattice-minimize, lattice-determinize-pruned
     option("push-strings", bool, True, "Push transition-ids"), option("push-weights", bool, True, "Push costs"),
 ])
 def lattice_push(args: list[str], options: Options) -> int:
-    """Push costs and transition-ids towards the start; return 1 if nothing was written."""
-    done, errors = change_lattices(args, lambda key, lattice: not_empty(
-        _pushed(lattice, options), f"The lattice of {key} is empty"))
-    log.log(f"Pushed {done} lattices, errors on {errors}")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: not_empty(
+        _pushed(lattice, options), f"The lattice of {key} is empty")).report(
+        "Pushed {done} lattices, errors on {errors}")
 
 
 def _pushed(lattice: CompactLattice, options: Options) -> CompactLattice:
@@ -273,7 +262,7 @@ def _pushed(lattice: CompactLattice, options: Options) -> CompactLattice:
     return with_weights_pushed(lattice) if options.push_weights else lattice
 
 
-@kaldi_command("lattice-minimize", group="Lattices", help="Minimize lattices.", usage="""
+@kaldi_command("lattice-minimize", "Lattices", "Minimize lattices.", """
 Minimize deterministic lattices: push strings and costs, then merge states whose outgoing words, transition-ids and
 costs (up to --delta) are the same.
 
@@ -286,10 +275,8 @@ See also: lattice-push, lattice-determinize-pruned
     option("push-weights", bool, True, "Push costs first"), _DELTA,
 ])
 def lattice_minimize(args: list[str], options: Options) -> int:
-    """Minimize lattices; return 1 if none could be minimized."""
     from nnet3py.lattices.pruning import minimized
 
-    done, errors = change_lattices(args, lambda key, lattice: not_empty(
-        minimized(_pushed(lattice, options), options.delta), f"The lattice of {key} is empty"))
-    log.log(f"Minimized {done} lattices, errors on {errors}")
-    return status(done)
+    return change_lattices(args, lambda key, lattice: not_empty(
+        minimized(_pushed(lattice, options), options.delta), f"The lattice of {key} is empty")).report(
+        "Minimized {done} lattices, errors on {errors}")

@@ -6,6 +6,9 @@ linear-to-nbest, nbest-to-lattice, nbest-to-ctm and nbest-to-prons.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from itertools import groupby
+from math import exp
+from math import log as logarithm
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -16,10 +19,10 @@ from nnet3py.cli.lattices.tables import (
     change_lattices,
     per,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import Options, option
+from nnet3py.cli.process.copying import convert_table, convert_to_lines, convert_to_tables
+from nnet3py.cli.process.options import Options, int_list, option
 from nnet3py.errors import Nnet3Error, UsageError, within
 
 if TYPE_CHECKING:
@@ -31,8 +34,7 @@ if TYPE_CHECKING:
     from nnet3py.transducers.compact_lattice import CompactLattice
 
 
-@kaldi_command("lattice-best-path", group="Lattices",
-               help="Find the best paths through lattices: words and alignments.", usage="""
+@kaldi_command("lattice-best-path", "Lattices", "Find the best paths through lattices: words and alignments.", """
 Find the best path through each lattice, and write its words and its alignment.
 
 Usage: lattice-best-path [options] <lattice-rspecifier> [<words-wspecifier> [<alignments-wspecifier>]]
@@ -41,8 +43,6 @@ e.g.:
 See also: nnet3-latgen-faster, lattice-scale, lattice-1best, word-error-rate
 """, arguments=(1, 3), options=[ACOUSTIC_SCALE, LM_SCALE, WORD_SYMBOL_TABLE])
 def lattice_best_path(args: list[str], options: Options) -> int:
-    """Write words and alignments of best paths; return 1 if no lattice had one."""
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.decoding.symbols import SymbolTable
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.lattices.best_path import best_path, path_of
@@ -70,14 +70,13 @@ def lattice_best_path(args: list[str], options: Options) -> int:
         acoustic_cost += float(path.acoustic_cost)
         return path.words, path.ids
 
-    done, failed = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, INT_VECTOR], find)
+    counts = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, INT_VECTOR], find)
     log.log(f"Overall cost per frame is {per(graph_cost + acoustic_cost, frames):.6g} = {per(graph_cost, frames):.6g} "
             f"[graph] + {per(acoustic_cost, frames):.6g} [acoustic] over {frames} frames.")
-    log.log(f"Done {done} lattices, failed for {failed}")
-    return status(done)
+    return counts.report("Done {done} lattices, failed for {errors}")
 
 
-@kaldi_command("lattice-1best", group="Lattices", help="Reduce lattices to their best paths.", usage="""
+@kaldi_command("lattice-1best", "Lattices", "Reduce lattices to their best paths.", """
 Reduce lattices to their best paths. The output has lattices of one path each.
 
 Usage: lattice-1best [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -90,7 +89,6 @@ See also: lattice-best-path, lattice-to-nbest, nbest-to-ctm
            "as in Kaldi)"),
 ])
 def lattice_1best(args: list[str], options: Options) -> int:
-    """Write lattices of the best paths; return 1 if no lattice had one."""
     from nnet3py.lattices.best_path import best_path
     from nnet3py.lattices.scaling import scaled, with_word_penalty
 
@@ -105,12 +103,10 @@ def lattice_1best(args: list[str], options: Options) -> int:
             return None
         return scaled(with_word_penalty(best, -penalty), undone)
 
-    done, failed = change_lattices(args, find)
-    log.log(f"Done converting {done} to best path, {failed} had errors.")
-    return status(done)
+    return change_lattices(args, find).report("Done converting {done} to best path, {errors} had errors.")
 
 
-@kaldi_command("lattice-to-nbest", group="Lattices", help="Find the N best paths of lattices.", usage="""
+@kaldi_command("lattice-to-nbest", "Lattices", "Find the N best paths of lattices.", """
 Find the N best paths of each lattice. The output has lattices of one path each, with the keys KEY-1, KEY-2, ...
 
 Usage: lattice-to-nbest [options] <lattice-rspecifier> <lattice-wspecifier>
@@ -123,7 +119,6 @@ See also: lattice-1best, nbest-to-linear
     option("srand", int, 0, "Seed of --random"),
 ])
 def lattice_to_nbest(args: list[str], options: Options) -> int:
-    """Write the N best paths of lattices; return 1 if there was no lattice."""
     import numpy as np
 
     from nnet3py.io.tables import SequentialReader, TableWriter
@@ -152,11 +147,10 @@ def lattice_to_nbest(args: list[str], options: Options) -> int:
             done, total = done + 1, total + len(paths)
     log.log(f"Done applying N-best algorithm to {done} lattices with n = {options.n}, average actual #paths is "
             f"{total / (done + 1e-20):.6g}")
-    return status(done)
+    return 0 if done else 1
 
 
-@kaldi_command("lattice-confidence", group="Lattices",
-               help="Write the cost difference of the two best word sequences.", usage="""
+@kaldi_command("lattice-confidence", "Lattices", "Write the cost difference of the two best word sequences.", """
 Write the confidence of each lattice's best word sequence: the cost of the second best word sequence minus that of the
 best; 1e10 where there is only one word sequence.
 
@@ -169,11 +163,6 @@ See also: lattice-mbr-decode, lattice-to-ctm-conf
     option("read-compact-lattice", bool, True, "The input is determinized; false: determinize it first"),
 ])
 def lattice_confidence(args: list[str], options: Options) -> int:
-    """Write the cost difference of the two best word sequences; return 1 if there was no lattice."""
-    from math import exp
-    from math import log as logarithm
-
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT
     from nnet3py.lattices.best_path import LARGEST, confidence, determinized_for_confidence
     from nnet3py.lattices.scaling import scaled
@@ -200,11 +189,10 @@ def lattice_confidence(args: list[str], options: Options) -> int:
     if done:
         average = -logarithm(sum_of_exps / done) if sum_of_exps else float("inf")
         log.log(f"Average confidence (averaged in negative-log space) is {average:.6g}")
-    return status(done)
+    return 0 if done else 1
 
 
-@kaldi_command("lattice-oracle", group="Lattices",
-               help="Find the paths with the fewest errors against transcripts.", usage="""
+@kaldi_command("lattice-oracle", "Lattices", "Find the paths with the fewest errors against transcripts.", """
 Find the path of each lattice whose words have the fewest errors against a reference transcript (oracle errors). Write
 these words, optionally the number of errors of each utterance, and log the word error rate.
 
@@ -219,10 +207,8 @@ See also: lattice-best-path, compute-wer, lattice-depth
     option("write-lattices", str, "", "Wspecifier of lattices with the oracle paths"),
 ])
 def lattice_oracle(args: list[str], options: Options) -> int:
-    """Write the path with the fewest errors against a transcript; return 0 always, as in Kaldi."""
     import numpy as np
 
-    from nnet3py.cli.process.options import int_list
     from nnet3py.decoding.symbols import SymbolTable, read_text
     from nnet3py.formats.holders import INT32, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
@@ -283,8 +269,7 @@ def _log_words(table: SymbolTable, key: str, kind: str, words: np.ndarray) -> No
 # -- lattices of one path ----------------------------------------------------------------------------------------------
 
 
-@kaldi_command("nbest-to-linear", group="Lattices",
-               help="Write alignments, words and costs of lattices of one path.", usage="""
+@kaldi_command("nbest-to-linear", "Lattices", "Write alignments, words and costs of lattices of one path.", """
 Write the alignments, words, graph costs and acoustic costs of lattices of one path each (n-best lists).
 
 Usage: nbest-to-linear [options] <nbest-rspecifier> <alignments-wspecifier> [<words-wspecifier> \
@@ -294,8 +279,6 @@ e.g.:
 See also: lattice-1best, linear-to-nbest, nbest-to-ctm
 """, arguments=(2, 5))
 def nbest_to_linear(args: list[str], options: Options) -> int:
-    """Write alignments, words and costs of lattices of one path; return 1 if there were none."""
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.lattices.best_path import path_of
     from nnet3py.transducers.lattice import COMPACT_LATTICES
@@ -307,13 +290,11 @@ def nbest_to_linear(args: list[str], options: Options) -> int:
             return None
         return path.ids, path.words, float(path.graph_cost), float(path.acoustic_cost)
 
-    done, errors = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, INT_VECTOR, FLOAT, FLOAT], split)
-    log.log(f"Done {done} n-best entries, {errors} had errors.")
-    return status(done)
+    return convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, INT_VECTOR, FLOAT, FLOAT], split).report(
+        "Done {done} n-best entries, {errors} had errors.")
 
 
-@kaldi_command("linear-to-nbest", group="Lattices",
-               help="Make lattices of one path from alignments, words and costs.", usage="""
+@kaldi_command("linear-to-nbest", "Lattices", "Make lattices of one path from alignments, words and costs.", """
 Make lattices of one path each from alignments, words, graph costs and acoustic costs, the inverse of nbest-to-linear.
 Where an rspecifier of costs is "", costs are 0.
 
@@ -324,8 +305,6 @@ e.g.:
 See also: lattice-1best, nbest-to-linear, lattice-align-words
 """, arguments=(5, 5))
 def linear_to_nbest(args: list[str], options: Options) -> int:
-    """Write lattices of one path, made from alignments, words and costs; return 1 if there were none."""
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.formats.holders import FLOAT, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.best_path import linear_lattice
@@ -343,12 +322,11 @@ def linear_to_nbest(args: list[str], options: Options) -> int:
             graph, acoustic = (table[key] if table is not None else 0.0 for table in costs)
             return linear_lattice(ids, words[key], graph, acoustic)
 
-        done, _ = convert_table(args[0], args[4], INT_VECTOR, COMPACT_LATTICES, joined, inputs=stack)
-    log.log(f"Done {done} n-best entries.")
-    return status(done)
+        return convert_table(args[0], args[4], INT_VECTOR, COMPACT_LATTICES, joined, inputs=stack).report(
+            "Done {done} n-best entries.")
 
 
-@kaldi_command("nbest-to-lattice", group="Lattices", help="Unite n-best paths into lattices.", usage="""
+@kaldi_command("nbest-to-lattice", "Lattices", "Unite n-best paths into lattices.", """
 Unite lattices of one path each, with the keys UTTERANCE-1, UTTERANCE-2, ..., into one lattice for each utterance, the
 inverse of lattice-to-nbest. The entries of an utterance must follow each other.
 
@@ -358,9 +336,6 @@ e.g.:
 See also: lattice-to-nbest, linear-to-nbest, lattice-union
 """, arguments=(2, 2))
 def nbest_to_lattice(args: list[str], options: Options) -> int:
-    """Write unions of n-best paths; return 1 if there was no path."""
-    from itertools import groupby
-
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.lattices.composition import union
     from nnet3py.transducers.lattice import COMPACT_LATTICES
@@ -380,10 +355,10 @@ def nbest_to_lattice(args: list[str], options: Options) -> int:
             paths, done = paths + len(lattices), done + 1
     log.log(f"Done joining n-best into lattices for {done} utterances, with on average {per(paths, done):g} N-best "
             "paths per utterance.")
-    return status(done)
+    return 0 if done else 1
 
 
-@kaldi_command("nbest-to-ctm", group="Lattices", help="Write the times of the words of best paths as a CTM.", usage="""
+@kaldi_command("nbest-to-ctm", "Lattices", "Write the times of the words of best paths as a CTM.", """
 Write the times of the words of best paths as a CTM: lines UTTERANCE 1 BEGIN DURATION WORD, in seconds. The lattices
 must have one path each, and arcs that agree with words: make them with lattice-1best, then lattice-align-words or
 lattice-align-words-lexicon.
@@ -399,10 +374,8 @@ See also: lattice-to-ctm-conf, lattice-align-words, nbest-to-linear
     option("precision", int, -1, "Digits after the decimal point (-1: 2, or more for a short --frame-shift)"),
 ])
 def nbest_to_ctm(args: list[str], options: Options) -> int:
-    """Write the words of best paths with times, as a CTM; return 1 if there was no path."""
     import numpy as np
 
-    from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.lattices.best_path import word_times
     from nnet3py.transducers.lattice import COMPACT_LATTICES
 
@@ -421,12 +394,11 @@ def nbest_to_ctm(args: list[str], options: Options) -> int:
         return [f"{key} 1 {seconds(begin)} {seconds(length)} {word}\n"
                 for word, begin, length in times if word or options.print_silence]
 
-    done, errors = convert_to_lines(args[0], args[1], COMPACT_LATTICES, lines)
-    log.log(f"Converted {done} linear lattices to ctm format; {errors} had errors.")
-    return status(done)
+    return convert_to_lines(args[0], args[1], COMPACT_LATTICES, lines).report(
+        "Converted {done} linear lattices to ctm format; {errors} had errors.")
 
 
-@kaldi_command("nbest-to-prons", group="Lattices", help="Write the words of best paths with their phones.", usage="""
+@kaldi_command("nbest-to-prons", "Lattices", "Write the words of best paths with their phones.", """
 Write the words of best paths with their pronunciations: lines UTTERANCE BEGIN LENGTH WORD PHONE ..., with times in
 frames, words and phones as integers. The lattices must have one path each, and arcs that agree with words, as for
 nbest-to-ctm.
@@ -439,8 +411,6 @@ e.g.:
 See also: nbest-to-ctm, lattice-align-words
 """, arguments=(3, 3))
 def nbest_to_prons(args: list[str], options: Options) -> int:
-    """Write the words of best paths with times and phones; return 1 if there was no path."""
-    from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.best_path import phones_of_words, word_times
     from nnet3py.transducers.lattice import COMPACT_LATTICES
@@ -455,6 +425,5 @@ def nbest_to_prons(args: list[str], options: Options) -> int:
         return (" ".join(map(str, (key, begin, length, word, *phones))) + "\n"
                 for (word, begin, length), phones in zip(times, prons, strict=True))
 
-    done, errors = convert_to_lines(args[1], args[2], COMPACT_LATTICES, lines)
-    log.log(f"Printed prons for {done} linear lattices; {errors} had errors.")
-    return status(done)
+    return convert_to_lines(args[1], args[2], COMPACT_LATTICES, lines).report(
+        "Printed prons for {done} linear lattices; {errors} had errors.")

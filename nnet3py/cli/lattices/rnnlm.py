@@ -10,7 +10,7 @@ from nnet3py.cli.lattices.tables import rescore_lattices, rescore_within_beam
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY, COMPUTE, DEVICE, OPTIM, optimize_options, set_up, with_default
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, within
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.option_fields import settings_of
 from nnet3py.rnnlm.folder import RnnlmOptions
@@ -51,8 +51,8 @@ def _network(options: Options, network: str, embedding: str) -> RnnlmNetwork:
                         cache_dir=options["compiler.cache-dir"] or None)
 
 
-@kaldi_command("rnnlm-get-word-embedding", group="Language models",
-               help="Compute the word embedding of an RNN language model.", usage="""
+@kaldi_command("rnnlm-get-word-embedding", "Language models",
+               "Compute the word embedding of an RNN language model.", """
 Compute the word embedding matrix of an RNN language model: the sparse matrix of word features times the feature
 embedding.
 
@@ -63,7 +63,6 @@ e.g.:
 See also: rnnlm-sentence-probs, lattice-lmrescore-kaldi-rnnlm
 """, arguments=(3, 3), options=[BINARY])
 def rnnlm_get_word_embedding(args: list[str], options: Options) -> int:
-    """Compute and write the word embedding, a matrix; return 0."""
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.object_files import write_object
     from nnet3py.rnnlm.word_embedding import WordEmbedding
@@ -73,8 +72,8 @@ def rnnlm_get_word_embedding(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("rnnlm-sentence-probs", group="Language models",
-               help="Print log-probabilities of sentences by an RNN language model.", usage="""
+@kaldi_command("rnnlm-sentence-probs", "Language models",
+               "Print log-probabilities of sentences by an RNN language model.", """
 Print log-probabilities of sentences by an RNN language model. The text has lines KEY WORD-ID WORD-ID ...; the output
 has lines KEY LOG-PROB LOG-PROB ..., one for each word, and the last for the end of the sentence.
 
@@ -88,8 +87,6 @@ See also: rnnlm-get-word-embedding, nbest-to-linear, lattice-lmrescore-kaldi-rnn
     option("dropout-test-mode", bool, True, "Set dropout to test mode"),
 ])
 def rnnlm_sentence_probs(args: list[str], options: Options) -> int:
-    """Print a line of log-probabilities of words for each sentence; return 0."""
-    from nnet3py.errors import within
     from nnet3py.io.streams import failed_command, open_input
     from nnet3py.rnnlm.network import sentence_log_probs
 
@@ -120,8 +117,7 @@ def _sentence_blocks(stream: InputStream) -> Iterator[list[tuple[str, list[int]]
         yield block
 
 
-@kaldi_command("lattice-lmrescore-kaldi-rnnlm", group="Lattices",
-               help="Add the costs of an RNN language model.", usage="""
+@kaldi_command("lattice-lmrescore-kaldi-rnnlm", "Lattices", "Add the costs of an RNN language model.", """
 Add --lm-scale times the costs of an RNN language model to the graph costs of lattices. Before, subtract those of the
 old language model: lattice-lmrescore --lm-scale=-1.0 (-0.5, with --lm-scale=0.5 here, interpolates the two models).
 lattice-lmrescore-kaldi-rnnlm-pruned does both, and is faster.
@@ -135,7 +131,6 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, lattice-lmrescore, rnnlm-sentenc
 """, arguments=(4, 4), options=[
     option("lm-scale", float, 1.0, "Factor of the RNN language model's costs"), _ORDER, *_NETWORK])
 def lattice_lmrescore_kaldi_rnnlm(args: list[str], options: Options) -> int:
-    """Add the costs of an RNN language model; return 1 if all results are empty."""
     from nnet3py.rnnlm.rescoring import rescored_with_rnnlm
 
     network = _network(options, args[1], args[0])
@@ -143,8 +138,8 @@ def lattice_lmrescore_kaldi_rnnlm(args: list[str], options: Options) -> int:
                                                                           options.max_ngram_order))
 
 
-@kaldi_command("lattice-lmrescore-kaldi-rnnlm-pruned", group="Lattices",
-               help="Replace the language model by an RNN, within a beam.", usage="""
+@kaldi_command("lattice-lmrescore-kaldi-rnnlm-pruned", "Lattices",
+               "Replace the language model by an RNN, within a beam.", """
 Replace language model costs in lattices: subtract --lm-scale times the old model's costs and add --lm-scale times those
 of an RNN language model, only on paths within a beam. The lattices should be determinized; the results are not.
 
@@ -164,7 +159,6 @@ See also: lattice-lmrescore-kaldi-rnnlm, lattice-lmrescore-pruned, rnnlm-sentenc
     _ORDER, option("use-const-arpa", bool, False, "<old-lm> is in const-ARPA form"),
     *declared(settings_of(PrunedCompositionOptions)), *_NETWORK])
 def lattice_lmrescore_kaldi_rnnlm_pruned(args: list[str], options: Options) -> int:
-    """Replace the language model's costs by an RNN's, within a beam; return 1 if all results are empty."""
     from nnet3py.lattices.pruned_composition import ConstArpaLm, FstLm
     from nnet3py.rnnlm.rescoring import rescored_within_beam
 

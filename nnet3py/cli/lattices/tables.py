@@ -5,9 +5,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
+from nnet3py.cli.process.copying import Counts, convert_table
 from nnet3py.cli.process.options import Options, fields_from, option
 
 if TYPE_CHECKING:
+    from nnet3py.cli.process.copying import Inputs
     from nnet3py.lattices.determinize_options import PrunedCompositionOptions
     from nnet3py.lattices.scaling import Scales
     from nnet3py.transducers.compact_lattice import CompactLattice
@@ -32,7 +34,7 @@ def scales_of(options: Options) -> Scales:
 
 
 def change_lattices(args: list[str], change: Callable[[str, Any], Any], compact: bool = True,
-                    compact_output: bool | None = None) -> tuple[int, int]:
+                    compact_output: bool | None = None, inputs: Inputs = None) -> Counts:
     """Write ``change(key, lattice)`` for every lattice of a table; a result of None counts as an error.
 
     Parameters
@@ -41,17 +43,13 @@ def change_lattices(args: list[str], change: Callable[[str, Any], Any], compact:
     change : function of key and lattice that returns a lattice or None
     compact : whether lattices are read as compact ones
     compact_output : whether they are written as compact ones; None: as they are read
-
-    Returns
-    -------
-    done, errors : numbers of lattices
+    inputs : as for convert_table
     """
-    from nnet3py.cli.process.copying import convert_table
     from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
     source: Any = COMPACT_LATTICES if compact else LATTICES
     target: Any = source if compact_output is None else COMPACT_LATTICES if compact_output else LATTICES
-    return convert_table(args[0], args[1], source, target, change)
+    return convert_table(args[0], args[1], source, target, change, inputs=inputs)
 
 
 def not_empty(lattice: CompactLattice, warning: str) -> CompactLattice | None:
@@ -63,15 +61,10 @@ def not_empty(lattice: CompactLattice, warning: str) -> CompactLattice | None:
 
 
 def rescore_lattices(args: list[str], rescore: Callable[[CompactLattice], CompactLattice],
-                     log_line: str = "Done {} lattices, failed for {}") -> int:
-    """Write ``rescore(lattice)`` for every lattice; empty results are left out. Return the exit status.
-
-    ``log_line`` has places for the numbers of lattices written and left out.
-    """
-    done, failed = change_lattices(args, lambda key, lattice: not_empty(
-        rescore(lattice), f"Empty lattice for utterance {key} (incompatible LM?)"))
-    log.log(log_line.format(done, failed))
-    return status(done)
+                     message: str = "Done {done} lattices, failed for {errors}") -> int:
+    """Write ``rescore(lattice)`` for every lattice; empty results are left out. Return the exit status."""
+    return change_lattices(args, lambda key, lattice: not_empty(
+        rescore(lattice), f"Empty lattice for utterance {key} (incompatible LM?)")).report(message)
 
 
 def rescore_within_beam(args: list[str], rescore: Callable[[CompactLattice, PrunedCompositionOptions], CompactLattice],
@@ -87,18 +80,10 @@ def rescore_within_beam(args: list[str], rescore: Callable[[CompactLattice, Prun
     undone = scales.undone()
     limits = fields_from(options, PrunedCompositionOptions())
     return rescore_lattices(args, lambda lattice: scaled(rescore(scaled(lattice, scales), limits), undone),
-                            "Overall, succeeded for {} lattices, failed for {}")
+                            "Overall, succeeded for {done} lattices, failed for {errors}")
 
 
-def status(done: int) -> int:
-    """Return the exit status of a program that wrote ``done`` lattices: 0, or 1 if there were none."""
-    return 0 if done else 1
-
-
-def log_done(done: int) -> int:
-    """Log the number of lattices; return the exit status."""
-    log.log(f"Done {done} lattices.")
-    return status(done)
+DONE = "Done {done} lattices."
 
 
 def per(total: float, count: float) -> float:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.lattices.tables import (
     ACOUSTIC_SCALE,
+    DONE,
     INV_ACOUSTIC_SCALE,
     LM_SCALE,
     REORDER,
     change_lattices,
-    log_done,
     per,
     scales_of,
-    status,
 )
 from nnet3py.cli.process.command import kaldi_command
+from nnet3py.cli.process.copying import convert_to_lines, convert_to_tables
 from nnet3py.cli.process.options import Options, option
 
 if TYPE_CHECKING:
@@ -79,8 +79,7 @@ def _best_path_problem(lattice: CompactLattice, aligned: CompactLattice) -> str:
     return "" if len(before.ids) == len(after.ids) else "the length of its best path changed"
 
 
-@kaldi_command("lattice-align-words", group="Lattices",
-               help="Align lattices with words, by word-position-dependent phones.", usage="""
+@kaldi_command("lattice-align-words", "Lattices", "Align lattices with words, by word-position-dependent phones.", """
 Align lattices with words: the output has arcs that are whole words, so that their times are known. Words begin and end
 where word-position-dependent phones say so; <word-boundary-file> has lines PHONE nonword|begin|end|internal|singleton,
 phones as integers.
@@ -98,7 +97,6 @@ See also: lattice-align-words-lexicon, lattice-to-ctm-conf, nbest-to-ctm
            "none"), _PARTIAL_WORD_LABEL, REORDER,
 ])
 def lattice_align_words(args: list[str], options: Options) -> int:
-    """Align lattices with words; return 1 unless more lattices were aligned than had errors."""
     from nnet3py.decoding.symbols import read_text
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.word_alignment import WordBoundaries, align_words, read_word_boundaries
@@ -110,8 +108,7 @@ def lattice_align_words(args: list[str], options: Options) -> int:
                   options.output_error_lats, test=options.test)
 
 
-@kaldi_command("lattice-align-words-lexicon", group="Lattices",
-               help="Align lattices with words, by a lexicon.", usage="""
+@kaldi_command("lattice-align-words-lexicon", "Lattices", "Align lattices with words, by a lexicon.", """
 Align lattices with words by a lexicon: the output has arcs that are whole words, so that their times are known. The
 lexicon has lines WORD-IN-LATTICE WORD PHONE ..., integers, where WORD-IN-LATTICE is 0 for fillers such as silence. A
 path of the input may become several paths; lattice-1best takes one of them.
@@ -128,7 +125,6 @@ See also: lattice-align-words, lattice-1best, nbest-to-ctm
            "times its number of states"),
 ])
 def lattice_align_words_lexicon(args: list[str], options: Options) -> int:
-    """Align lattices with words by a lexicon; return 1 unless more were aligned than had errors."""
     from nnet3py.decoding.symbols import read_text
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.word_alignment import align_words_by_lexicon, read_alignment_lexicon
@@ -140,8 +136,7 @@ def lattice_align_words_lexicon(args: list[str], options: Options) -> int:
         options.output_error_lats, options.output_if_empty, options.test)
 
 
-@kaldi_command("lattice-align-phones", group="Lattices",
-               help="Align lattices with phones: each arc is a phone.", usage="""
+@kaldi_command("lattice-align-phones", "Lattices", "Align lattices with phones: each arc is a phone.", """
 Align lattices with phones: the output has arcs that are whole phones, so that their times are known. A word's label
 stays on one of the arcs of its phones, or of the next word's; with --replace-output-symbols=true phones are the labels.
 
@@ -155,7 +150,6 @@ See also: lattice-to-phone-lattice, lattice-align-words, chain-get-supervision
     option("replace-output-symbols", bool, False, "Replace words by phones as labels"),
 ])
 def lattice_align_phones(args: list[str], options: Options) -> int:
-    """Align lattices with phones; return 1 unless more lattices were aligned than had errors."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.phone_alignment import align_phones
 
@@ -165,8 +159,7 @@ def lattice_align_phones(args: list[str], options: Options) -> int:
         options.output_error_lats, test=options.test)
 
 
-@kaldi_command("lattice-to-phone-lattice", group="Lattices",
-               help="Replace words or transition-ids by phones.", usage="""
+@kaldi_command("lattice-to-phone-lattice", "Lattices", "Replace words or transition-ids by phones.", """
 Replace the words of lattices by phones, each on the arc where it begins. With --replace-words=false replace the
 transition-ids by phones instead, one for each phone where it ends; such lattices have no times.
 
@@ -178,26 +171,23 @@ See also: lattice-align-phones, lattice-determinize-phone-pruned
     option("replace-words", bool, True, "Replace words; false: transition-ids"),
 ])
 def lattice_to_phone_lattice(args: list[str], options: Options) -> int:
-    """Replace the words or transition-ids of lattices by phones; return 1 if there were none."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.phone_alignment import with_phones_as_ids, with_phones_as_words
     from nnet3py.transducers.lattice import factored
 
     model = read_transition_model(args[0])
     if options.replace_words:
-        done, _ = change_lattices(
+        counts = change_lattices(
             args[1:], lambda key, lattice: factored(with_phones_as_words(lattice, model)), False, True)
     else:
-        done, _ = change_lattices(args[1:], lambda key, lattice: with_phones_as_ids(lattice, model))
-    log.log(f"Done converting {done} lattices.")
-    return status(done)
+        counts = change_lattices(args[1:], lambda key, lattice: with_phones_as_ids(lattice, model))
+    return counts.report("Done converting {done} lattices.")
 
 
 # -- probabilities -----------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("lattice-to-post", group="Lattices",
-               help="Compute posteriors of transition-ids from lattices.", usage="""
+@kaldi_command("lattice-to-post", "Lattices", "Compute posteriors of transition-ids from lattices.", """
 Compute posteriors from lattices by the forward-backward algorithm: the probability of each transition-id in each frame.
 Optionally write the total log-likelihood of each lattice.
 
@@ -207,8 +197,6 @@ e.g.:
 See also: lattice-arc-post, post-to-weights, ali-to-post
 """, arguments=(2, 3), options=[ACOUSTIC_SCALE, LM_SCALE])
 def lattice_to_post(args: list[str], options: Options) -> int:
-    """Write posteriors of transition-ids; return 1 if there was no lattice."""
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT, POSTERIOR
     from nnet3py.lattices.forward_backward import frame_posteriors
     from nnet3py.lattices.scaling import scaled
@@ -225,13 +213,13 @@ def lattice_to_post(args: list[str], options: Options) -> int:
         total, acoustic = total + result.total, acoustic + result.acoustic
         return result.posterior, result.total
 
-    done, _ = convert_to_tables(args[0], LATTICES, args[1:], [POSTERIOR, FLOAT], compute)
+    counts = convert_to_tables(args[0], LATTICES, args[1:], [POSTERIOR, FLOAT], compute)
     log.log(f"Overall average log-like/frame is {per(total, frames):.6g} over {frames} frames.  Average acoustic "
             f"like/frame is {per(acoustic, frames):.6g}")
-    return log_done(done)
+    return counts.report(DONE)
 
 
-@kaldi_command("lattice-arc-post", group="Lattices", help="Print the arcs of lattices with their posteriors.", usage="""
+@kaldi_command("lattice-arc-post", "Lattices", "Print the arcs of lattices with their posteriors.", """
 Print the arcs of lattices with their posterior probabilities: lines of utterance, first frame, number of frames,
 probability, word (integer), and with a model the phones (integers), separated by tabs. The lattices should be aligned
 with words.
@@ -246,8 +234,6 @@ See also: lattice-to-post, lattice-to-ctm-conf, lattice-align-words
     option("min-post", float, 0.0001, "Least probability of arcs that are printed"),
 ])
 def lattice_arc_post(args: list[str], options: Options) -> int:
-    """Write the arcs of lattices with posteriors; return 1 if there was no lattice."""
-    from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.lattices.forward_backward import arc_lines
     from nnet3py.lattices.scaling import scaled
@@ -271,7 +257,7 @@ def lattice_arc_post(args: list[str], options: Options) -> int:
     done, errors = convert_to_lines(args[-2], args[-1], COMPACT_LATTICES, lines)
     log.log(f"Printed posteriors for {done} lattices ({errors} with errors); on average printed "
             f"{int(per(num_arcs, done)) if done else 0} posteriors per lattice.")
-    return status(done)
+    return 0 if done else 1
 
 
 _MBR = [
@@ -281,7 +267,7 @@ _MBR = [
 ]
 
 
-@kaldi_command("lattice-mbr-decode", group="Lattices", help="Decode lattices by minimum Bayes risk.", usage="""
+@kaldi_command("lattice-mbr-decode", "Lattices", "Decode lattices by minimum Bayes risk.", """
 Find the word sequence with the least expected number of errors (minimum Bayes risk) of each lattice. Optionally write
 that number (the risk), the words of each position with their probabilities (sausages), and the positions' times.
 
@@ -295,8 +281,6 @@ See also: lattice-to-ctm-conf, lattice-best-path
     option("one-best-times", bool, False, "Write the times of the words, not of all positions"), *_MBR,
 ])
 def lattice_mbr_decode(args: list[str], options: Options) -> int:
-    """Write the words with minimum Bayes risk; return 1 if there was no lattice."""
-    from nnet3py.cli.process.copying import convert_to_tables
     from nnet3py.formats.holders import FLOAT, FLOAT_PAIR_VECTOR, INT_VECTOR, POSTERIOR
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.word_errors import minimum_bayes_risk
@@ -311,15 +295,14 @@ def lattice_mbr_decode(args: list[str], options: Options) -> int:
         num_words, total = num_words + len(best.words), total + best.risk
         return best.words, best.risk, best.sausages, best.times if options.one_best_times else best.sausage_times
 
-    done, _ = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, FLOAT, POSTERIOR, FLOAT_PAIR_VECTOR],
-                                decode)
-    log_done(done)
-    log.log(f"Average Bayes Risk per sentence is {per(total, done):.6g} and per word, {per(total, num_words):.6g}")
-    return status(done)
+    counts = convert_to_tables(args[0], COMPACT_LATTICES, args[1:], [INT_VECTOR, FLOAT, POSTERIOR, FLOAT_PAIR_VECTOR],
+                               decode)
+    counts.report(DONE)
+    return counts.report(f"Average Bayes Risk per sentence is {per(total, counts.done):.6g} and per word, "
+                         f"{per(total, num_words):.6g}")
 
 
-@kaldi_command("lattice-to-ctm-conf", group="Lattices",
-               help="Write words with times and confidences as a CTM.", usage="""
+@kaldi_command("lattice-to-ctm-conf", "Lattices", "Write words with times and confidences as a CTM.", """
 Write the words of lattices with their times and confidences as a CTM: lines UTTERANCE 1 BEGIN DURATION WORD CONFIDENCE,
 times in seconds. The lattices should be aligned with words, by lattice-align-words or lattice-align-words-lexicon. The
 words are found by minimum Bayes risk decoding, which starts from the best path or from given words; with
@@ -336,8 +319,6 @@ See also: lattice-mbr-decode, nbest-to-ctm, lattice-align-words
     option("confidence-digits", int, 2, "Digits after the decimal point, of times and confidences"), *_MBR,
 ])
 def lattice_to_ctm_conf(args: list[str], options: Options) -> int:
-    """Write words with times and confidences, as a CTM; return 1 if there was no lattice."""
-    from nnet3py.cli.process.copying import convert_to_lines
     from nnet3py.formats.holders import FLOAT_PAIR_VECTOR, INT_VECTOR
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.scaling import scaled
@@ -367,8 +348,7 @@ def lattice_to_ctm_conf(args: list[str], options: Options) -> int:
                     f"{confidence:.{digits}f}\n"
                     for word, (begin, end), confidence in zip(best.words, best.times, best.confidences, strict=True)]
 
-        done, _ = convert_to_lines(args[0], args[-1], COMPACT_LATTICES, lines)
-    log_done(done)
-    log.log(f"Overall average Bayes Risk per sentence is {per(total, done):.6g} and per word, "
-            f"{per(total, num_words):.6g}")
-    return status(done)
+        counts = convert_to_lines(args[0], args[-1], COMPACT_LATTICES, lines, inputs=stack)
+    counts.report(DONE)
+    return counts.report(f"Overall average Bayes Risk per sentence is {per(total, counts.done):.6g} and per word, "
+                         f"{per(total, num_words):.6g}")

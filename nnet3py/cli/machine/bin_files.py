@@ -4,9 +4,9 @@
 ``nnet3py/cli/registry_table.py``, ``bin/`` of a checkout and the entry points in ``setup.cfg``; a wheel gets the
 launchers as ``nnet3py/launchers`` when it is built.
 
-A command is declared by a call, usually a decorator, of ``kaldi_command`` or of a function that calls it. The first
-argument is the command's name; ``group``, ``help`` and ``launcher`` are keywords. All of them are literals, which are
-read from the sources without importing them.
+A command is declared by a call, usually a decorator, of ``kaldi_command`` or of a function that calls it and whose
+name ends in ``command``, too. The first three arguments, the command's name, group and help, and the keyword
+``launcher`` are literals, which are read from the sources without importing them.
 
 A launcher is a line of sh that runs ``launcher.sh`` beside it, because a shell starts in a millisecond. ``launcher.sh``
 runs the package that it belongs to, with ``$NNET3PY_PYTHON``, else the checkout's ``.venv`` (in an installed package:
@@ -136,19 +136,19 @@ def declarations(folder: Path = CLI) -> list[Declaration]:
 def _declaring_calls(module: ast.Module) -> Iterator[ast.Call]:
     for node in ast.walk(module):
         # A first argument that is a variable: the call is in a function that declares commands.
-        if (isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant)
-                and {"group", "help"} <= {word.arg for word in node.keywords}):
+        if (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id.endswith("command")
+                and len(node.args) > 2 and isinstance(node.args[0], ast.Constant)):
             yield node
 
 
 def _declaration(call: ast.Call, module: str, place: str) -> Declaration:
-    nodes = {word.arg: word.value for word in call.keywords if word.arg in ("group", "help", "launcher")}
+    nodes = [*call.args[:3], *(word.value for word in call.keywords if word.arg == "launcher")]
     try:
-        name, values = ast.literal_eval(call.args[0]), {key: ast.literal_eval(node) for key, node in nodes.items()}
+        name, group, help_line, *launcher = map(ast.literal_eval, nodes)
     except ValueError:
         raise SystemExit(f"{place}: group, help and launcher of a command must be literals, since they are read "
                          "without running the module") from None
-    return Declaration(name, values["group"], module, values["help"], values.get("launcher", True))
+    return Declaration(name, group, module, help_line, launcher != [False])
 
 
 def table_text(commands: list[Declaration]) -> str:

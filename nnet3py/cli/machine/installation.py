@@ -7,6 +7,8 @@ cuda-gpu-available and cuda-compiled (GPU support, for recipes), tune (matrix pr
 from __future__ import annotations
 
 import re
+import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from nnet3py import log, system
@@ -19,8 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@kaldi_command("nnet3-extras", group="Start here", help="Show which optional packages are installed or missing.",
-               usage="""
+@kaldi_command("nnet3-extras", "Start here", "Show which optional packages are installed or missing.", """
 Show which extras, groups of optional packages for tasks such as word decoding or plots, are installed, and the command
 that installs missing packages into the Python that runs this command. With extras as arguments, the exit status is 1 if
 a package of theirs is missing.
@@ -34,9 +35,6 @@ e.g.:
     option("python", bool, False, "Print only the path of the Python that runs the commands"),
 ])
 def extras(args: list[str], options: Options) -> int:
-    """Print a line for each extra; return 1 if packages of an extra in ``args`` are missing."""
-    import sys
-
     from nnet3py.extras import EXTRAS, install_command, missing_packages
     from nnet3py.io.streams import write_text
 
@@ -59,7 +57,7 @@ def extras(args: list[str], options: Options) -> int:
 _HOST = "127.0.0.1"
 
 
-@kaldi_command("docs", group="Start here", help="Open the documentation in a browser; no network is needed.",
+@kaldi_command("docs", "Start here", "Open the documentation in a browser; no network is needed.",
                launcher=False, usage="""
 Open the documentation in a browser. This command serves the pages, to this machine only, until it is ended (ctrl-C).
 The argument is the name of a page, such as training, of a command, or of a public class or function in Python.
@@ -78,7 +76,6 @@ e.g.:
     option("browser", bool, True, "Open a browser; false: only print the address of the documentation"),
 ])
 def docs(args: list[str], options: Options) -> int:
-    """Serve the documentation until Ctrl-C, or print the path of a page; return 0."""
     import webbrowser
 
     from nnet3py.io.streams import write_text
@@ -140,7 +137,6 @@ def find_page(folder: Path, name: str) -> str:
 
 def make_server(folder: Path, port: int) -> ThreadingHTTPServer:
     """Make a server of the files in ``folder``, reachable from this machine only; Nnet3Error if the port is in use."""
-    from functools import partial
     from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
     class Quiet(SimpleHTTPRequestHandler):
@@ -154,7 +150,7 @@ def make_server(folder: Path, port: int) -> ThreadingHTTPServer:
                          "leave out --port, to get any free port") from None
 
 
-@kaldi_command("bin-path", group="Start here", help="Print the folder of the launchers with Kaldi's names, for PATH.",
+@kaldi_command("bin-path", "Start here", "Print the folder of the launchers with Kaldi's names, for PATH.",
                launcher=False, usage="""
 Print the folder of the launchers with Kaldi's names, for PATH.
 
@@ -164,7 +160,6 @@ e.g.:
  export PATH=$(nnet3py bin-path):$PATH
 """, arguments=(0, 0), options=[QUIET])
 def bin_path(args: list[str], options: Options) -> None:
-    """Print the folder of the launchers."""
     from nnet3py.drivers.executor import launcher_folder
 
     print(launcher_folder())
@@ -174,7 +169,7 @@ NO_SUPPORT = 1             # exit status
 LARGEST_ERROR = 1.0e-3     # allowed difference of sums of 100 float32 products
 
 
-@kaldi_command("cuda-gpu-available", group="Start here", help="Test whether a GPU can be used.", usage="""
+@kaldi_command("cuda-gpu-available", "Start here", "Test whether a GPU can be used.", """
 Test, with a small computation, whether a GPU can be used. The exit status is 0 if a GPU works, 1 if there is none, and
 255 if there is a GPU that does not work.
 
@@ -183,20 +178,14 @@ Usage:  cuda-gpu-available
 e.g.: cuda-gpu-available && echo yes
 """, arguments=(0, 0))
 def cuda_gpu_available(args: list[str], options: Options) -> int:
-    """Test the GPU: return 0, or NO_SUPPORT if there is none; raise DeviceError if it does not work."""
     import socket
 
     from nnet3py.cli.process.option_groups import has_gpu_files
-    from nnet3py.ops import cuda as ops_cuda
 
     log.log(f"\n\n### IS CUDA GPU AVAILABLE? '{socket.gethostname()}' ###")
     if not has_gpu_files():
         print_error_text("### CUDA WAS NOT COMPILED IN! ###\nThis machine has no NVIDIA GPU that the process can see; "
                          "everything is computed on the CPU.\n")
-        return NO_SUPPORT
-    unusable = ops_cuda.why_not_usable()
-    if unusable:
-        print_error_text(f"### CUDA WAS NOT COMPILED IN! ###\n{unusable}; everything is computed on the CPU.\n")
         return NO_SUPPORT
     try:
         error = _largest_error()
@@ -225,8 +214,7 @@ def _largest_error() -> float:
     return float(np.abs(ops.copy_out(product) - a @ a).max())
 
 
-@kaldi_command("cuda-compiled", group="Start here", help="Return exit status 0 if a GPU can be used, 1 if not.",
-               usage="""
+@kaldi_command("cuda-compiled", "Start here", "Return exit status 0 if a GPU can be used, 1 if not.", """
 Return the exit status 0 if a GPU can be used, 1 if not; print nothing.
 
 Usage:  cuda-compiled
@@ -234,15 +222,13 @@ Usage:  cuda-compiled
 e.g.: if ! cuda-compiled; then echo "computing on the CPU"; fi
 """, arguments=(0, 0))
 def cuda_compiled(args: list[str], options: Options) -> int:
-    """Return 0 if a GPU can be used, else NO_SUPPORT."""
     from nnet3py.cli.process.option_groups import why_no_gpu
 
     return 0 if why_no_gpu() is None else NO_SUPPORT
 
 
-@kaldi_command("tune", group="Start here",
-               help="Choose by measurement whether BLAS computes matrix products on this machine.", launcher=False,
-               usage="""
+@kaldi_command("tune", "Start here",
+               "Choose by measurement whether BLAS computes matrix products on this machine.", launcher=False, usage="""
 Measure on this machine which matrix products are faster by nnet3py's own code and which by BLAS, and keep the result as
 a rule for all later commands, in the folder of compiled kernels.
 
@@ -263,7 +249,6 @@ e.g.:
     option("reset", bool, False, "Only go back to the built-in rule"),
 ])
 def tune(args: list[str], options: Options) -> None:
-    """Measure matrix products by own code and by BLAS, print a table, and write which is used for each class."""
     from nnet3py.engine import product_rule
 
     if options.reset:
@@ -305,7 +290,7 @@ def _show() -> None:
         print(f"{product_rule.FORMS[form]:20s} {size:20s} {way}")
 
 
-@kaldi_command("resident", group="Start here", help="Run a script; the programs of nnet3py that it calls start faster.",
+@kaldi_command("resident", "Start here", "Run a script; the programs of nnet3py that it calls start faster.",
                launcher=False, usage="""
 Run a command, such as one of Kaldi's scripts, beside a process that has loaded
 nnet3py. Each program of nnet3py that the command calls is run by a copy of this
@@ -318,7 +303,6 @@ e.g.:
  nnet3py resident steps/nnet3/train_raw_dnn.py --dir exp/tdnn ...
 """, arguments=(1, None), options=[QUIET], runs_program=True)
 def resident(args: list[str], options: Options) -> int:
-    """Run a script whose commands are forks of this process; return its exit status."""
     if not (system.TELLS_OF_PROCESSES and system.CAN_FORK):
         raise Nnet3Error("nnet3py resident needs Linux, since it reads the state of processes in /proc",
                          "run the command without 'nnet3py resident'")

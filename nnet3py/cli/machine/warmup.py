@@ -24,9 +24,8 @@ if TYPE_CHECKING:
     from nnet3py.engine.kernel_code import Code, Key
 
 
-@kaldi_command("warmup", group="Start here",
-               help="Compile all kernels for this machine, so that later commands start at once.", launcher=False,
-               usage="""
+@kaldi_command("warmup", "Start here",
+               "Compile all kernels for this machine, so that later commands start at once.", launcher=False, usage="""
 Compile all kernels for this machine, and keep them in a folder for all later commands. Without warmup, each command
 compiles the kernels that it needs and does not find.
 
@@ -47,7 +46,6 @@ e.g.:
     option("num-processes", "uint", 0, "Processes that compile side by side (0: one for each core)"),
 ])
 def warmup(args: list[str], options: Options) -> None:
-    """Compile all kernels that are not on disk, and print a line for each family."""
     if options.list:
         print("\n".join(families(options.device or "cpu")))
         return

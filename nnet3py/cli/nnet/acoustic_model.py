@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-@kaldi_command("nnet3-am-init", group="Models", help="Make an acoustic model from a network and a transition model.",
-               usage="""
+@kaldi_command("nnet3-am-init", "Models", "Make an acoustic model from a network and a transition model.", """
 Make an acoustic model from a network and a transition model, which is read, or made from a tree and a topology. The
 model has no priors yet; nnet3-am-adjust-priors sets them.
 
@@ -28,7 +27,6 @@ e.g.:
  nnet3-am-init final.mdl 0.raw 0.mdl
 """, arguments=(3, 4), options=[BINARY])
 def am_init(args: list[str], options: Options) -> int:
-    """Write an acoustic model made from a network and a transition model; return 0."""
     from nnet3py.acoustic_model import AcousticModel, check_is_simple
     from nnet3py.hmm.transition_model import TransitionModel
     from nnet3py.io.object_files import read_object
@@ -50,7 +48,7 @@ def am_init(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-am-adjust-priors", group="Models", help="Set the priors of an acoustic model.", usage="""
+@kaldi_command("nnet3-am-adjust-priors", "Models", "Set the priors of an acoustic model.", """
 Set the priors of an acoustic model to its average output, computed from a vector with the sum of its posteriors over
 many frames, one element per pdf; write the model.
 
@@ -64,7 +62,6 @@ e.g.:
            idle="priors are not floored, as in Kaldi"),
 ])
 def am_adjust_priors(args: list[str], options: Options) -> int:
-    """Set the priors of an acoustic model; return 0."""
     import numpy as np
 
     from nnet3py.acoustic_model import read_model
@@ -106,7 +103,7 @@ def _log_change(old: np.ndarray, new: np.ndarray) -> None:
     log.log(f"Adjusting priors: K-L divergence from old to new is {divergence:.6g}")
 
 
-@kaldi_command("copy-transition-model", group="Models", help="Copy the transition model of a model.", usage="""
+@kaldi_command("copy-transition-model", "Models", "Copy the transition model of a model.", """
 Copy a transition model, or the one that the file of an acoustic model of any kind begins with.
 
 Usage: copy-transition-model [options] <transition-model or model in> <transition-model-out>
@@ -114,7 +111,6 @@ e.g.: copy-transition-model --binary=false 1.mdl 1.txt
 See also: show-transitions, nnet3-am-init
 """, arguments=(2, 2), options=[BINARY])
 def copy_transition_model(args: list[str], options: Options) -> int:
-    """Copy the transition model of a model; return 0."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.object_files import write_object
 
@@ -123,7 +119,7 @@ def copy_transition_model(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("show-transitions", group="Models", help="Print the transitions of a model.", usage="""
+@kaldi_command("show-transitions", "Models", "Print the transitions of a model.", """
 Print the transitions of a model: phone and pdf of each state, probability and target state of each transition. With a
 vector of counts, one element per pdf, the counts are printed as well.
 
@@ -133,7 +129,6 @@ e.g.:
 See also: copy-transition-model, ali-to-phones
 """, arguments=(2, 3))
 def show_transitions(args: list[str], options: Options) -> int:
-    """Print the transitions of a model; return 0."""
     from nnet3py.formats.matrices import read_vector
     from nnet3py.hmm.alignment import describe_transitions, read_symbol_table
     from nnet3py.hmm.transition_model import read_transition_model
@@ -158,12 +153,11 @@ See also: nnet3-am-info, tree-info
 """
 
 
-@kaldi_command("am-info", group="Models", help="Print the sizes of a transition model.",
-               usage=_SIZES_USAGE.format(name="am-info"), arguments=(1, 1))
-@kaldi_command("hmm-info", group="Models", help="Print the sizes of a transition model.",
-               usage=_SIZES_USAGE.format(name="hmm-info"), arguments=(1, 1))
+@kaldi_command("am-info", "Models",
+               "Print the sizes of a transition model.", _SIZES_USAGE.format(name="am-info"), arguments=(1, 1))
+@kaldi_command("hmm-info", "Models",
+               "Print the sizes of a transition model.", _SIZES_USAGE.format(name="hmm-info"), arguments=(1, 1))
 def hmm_info(args: list[str], options: Options) -> None:
-    """Print the sizes of a transition model."""
     from nnet3py.hmm.transition_model import read_transition_model
     from nnet3py.io.streams import write_text
 
@@ -173,7 +167,7 @@ def hmm_info(args: list[str], options: Options) -> None:
                     f"number of transition-states {model.num_transition_states}\n")
 
 
-@kaldi_command("tree-info", group="Trees and topologies", help="Print the sizes of a tree.", usage="""
+@kaldi_command("tree-info", "Trees and topologies", "Print the sizes of a tree.", """
 Print the number of pdfs of a tree, the number of phones in its context window, and the position of the central phone.
 
 Usage: tree-info <tree-in>
@@ -181,7 +175,6 @@ e.g.: tree-info tree
 See also: am-info
 """, arguments=(1, 1))
 def tree_info(args: list[str], options: Options) -> int:
-    """Print the sizes of a tree; return 0."""
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import write_text

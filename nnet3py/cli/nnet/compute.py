@@ -4,6 +4,7 @@ nnet3-chain-compute-post: posteriors of pdfs or phones, given outputs and the de
 """
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from nnet3py import log
@@ -20,7 +21,7 @@ from nnet3py.cli.nnet.utterances import (
     write_outputs,
 )
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import DEVICE, OPTIM, with_default
+from nnet3py.cli.process.option_groups import DEVICE, OPTIM, optimize_options, set_up, with_default
 from nnet3py.cli.process.options import Options, fields_from, option
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.runtime.options import BatchOptions
@@ -40,7 +41,7 @@ _OPTIONS = [
 ]
 
 
-@kaldi_command("nnet3-compute", group="Computing outputs", help="Compute a network's output for features.", usage="""
+@kaldi_command("nnet3-compute", "Computing outputs", "Compute a network's output for features.", """
 Compute a network's output for the features of utterances, and write a matrix for each. Batch-norm and dropout are in
 test mode.
 
@@ -49,10 +50,6 @@ Usage: nnet3-compute [options] <nnet-in> <features-rspecifier> <matrix-wspecifie
 e.g.: nnet3-compute final.raw scp:feats.scp ark:nnet_prediction.ark
 """, arguments=(3, 3), options=[*_OPTIONS, *DEVICE])
 def compute(args: list[str], options: Options) -> int:
-    """Write a network's output for each utterance; return 1 if none could be computed."""
-    import time
-
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.compute import UtteranceComputer
@@ -76,8 +73,8 @@ def compute(args: list[str], options: Options) -> int:
     return 0 if num_done else 1
 
 
-@kaldi_command("nnet3-compute-batch", group="Computing outputs",
-               help="Compute a network's output for chunks of many utterances at a time.", usage="""
+@kaldi_command("nnet3-compute-batch", "Computing outputs",
+               "Compute a network's output for chunks of many utterances at a time.", """
 Compute a network's output for the features of utterances, chunks of many utterances at a time, and write a matrix for
 each utterance. Batch-norm and dropout are in test mode. All chunks have one length, and overlap at an utterance's end,
 which changes the outputs of recurrent networks a little. nnet3-compute is as fast, and cuts utterances as Kaldi's does.
@@ -87,10 +84,6 @@ Usage: nnet3-compute-batch [options] <nnet-in> <features-rspecifier> <matrix-wsp
 e.g.: nnet3-compute-batch final.raw scp:feats.scp ark:nnet_prediction.ark
 """, arguments=(3, 3), options=[*_OPTIONS, *BATCH, *DEVICE])
 def compute_batch(args: list[str], options: Options) -> int:
-    """Write a network's output for utterances, many at a time; return 1 if none could be computed."""
-    import time
-
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.runtime.batch import BatchComputer
@@ -116,8 +109,7 @@ _CHUNK_OPTIONS = ("frames", "frame-subsampling-factor", "extra-left-context", "e
 _REQUEST_OPTIONS = ("input", "output", "train", "input-derivs", "store-stats", "num-sequences")
 
 
-@kaldi_command("nnet3-compile", group="Models", help="Show the computation compiled for a network and a request.",
-               usage="""
+@kaldi_command("nnet3-compile", "Models", "Show the computation compiled for a network and a request.", """
 Compile a computation request for a network, and print a report: how each pass of the optimizer changes the number of
 commands, the listing, the matrices with their lifetimes, the peak memory, and the operations of each component.
 
@@ -153,8 +145,6 @@ e.g.:
     *OPTIM,
 ])
 def compile_request(args: list[str], options: Options) -> int:
-    """Print a report on the compiled computation, and write drawings if asked for; return 0."""
-    from nnet3py.cli.process.option_groups import optimize_options
     from nnet3py.io.streams import write_text
     from nnet3py.network.model_file import read_nnet
     from nnet3py.report.tables import chosen_passes, compilation_steps, report
@@ -209,8 +199,8 @@ def _request(nnet: Nnet, options: Options) -> ComputationRequest:
                            options.extra_right_context)
 
 
-@kaldi_command("nnet3-chain-compute-post", group="Chain training",
-               help="Compute posteriors of pdfs or phones by the denominator graph.", usage="""
+@kaldi_command("nnet3-chain-compute-post", "Chain training",
+               "Compute posteriors of pdfs or phones by the denominator graph.", """
 Compute, for each frame of utterances, the posteriors of pdfs given the network's output and the denominator graph,
 without a transcript, and write a matrix for each utterance. With --transform-mat, posteriors of pdfs become posteriors
 of phones, or of other classes, which are the rows of that matrix.
@@ -227,10 +217,8 @@ See also: nnet3-compute, chain-make-den-fst
     *DEVICE,
 ])
 def compute_post(args: list[str], options: Options) -> int:
-    """Compute posteriors; return 1 if no utterance succeeded."""
     from nnet3py.chain.den_graph import read_den_graph
     from nnet3py.chain.denominator import DenominatorComputation
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.ops import get_ops

@@ -19,7 +19,7 @@ FORMATS = ("onnx", "torch", "npz", "safetensors")
 ONNX_TOLERANCE = 2e-4        # relative to the largest value: float32 sums are formed in another order
 
 
-@kaldi_command("nnet3-export", group="Models", help="Write a model as ONNX, torch, npz or safetensors.", usage="""
+@kaldi_command("nnet3-export", "Models", "Write a model as ONNX, torch, npz or safetensors.", """
 Write a model in a format of other programs. onnx: a graph of standard operators for any number of sequences and frames,
 whose output is that of nnet3-compute; torch: a TorchScript file with all components as they are; npz, safetensors: only
 the arrays of parameters.
@@ -44,7 +44,6 @@ e.g.:
     option("check", bool, True, "Compare the outputs of onnxruntime, if it is installed, with those of nnet3py"),
 ])
 def export(args: list[str], options: Options) -> int:
-    """Write a model in another format; return 1 if onnxruntime's output differs too much."""
     if options.format not in FORMATS:
         raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
     source, target = args
@@ -64,8 +63,8 @@ def export(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-import", group="Models",
-               help="Make a model from an ONNX file, or put weights of other formats into one.", usage="""
+@kaldi_command("nnet3-import", "Models",
+               "Make a model from an ONNX file, or put weights of other formats into one.", """
 Put weights that another program changed into the model that was exported to that program. Weights that did not change
 keep their bytes. Learning rates and other settings of components stay as they are, as do the transition model and
 priors of an acoustic model. torch: a TorchScript file, or a state_dict that torch.save wrote.
@@ -89,7 +88,6 @@ e.g.:
     option("binary", bool, True, "Write the model in binary"),
 ])
 def import_weights(args: list[str], options: Options) -> int:
-    """Write a model with the weights, or the network, of a file; return 1 if a network's outputs differ too much."""
     from nnet3py.acoustic_model import acoustic_model
 
     if options.format not in FORMATS:

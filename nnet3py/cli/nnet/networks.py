@@ -33,8 +33,7 @@ def read_config_text(path: str) -> str:
         raise ConfigError(f"the config file {path} is not UTF-8 text (byte {error.start})") from None
 
 
-@kaldi_command("nnet3-init", group="Models", help="Make a network from a config file, or extend an existing one.",
-               usage="""
+@kaldi_command("nnet3-init", "Models", "Make a network from a config file, or extend an existing one.", """
 Make a network from a config file. With an existing network, its nodes and components are kept, except those that the
 config file defines anew.
 
@@ -48,7 +47,6 @@ or: nnet3-init 1.raw nnet.config 2.raw
     option("srand", int, 0, "Seed for random number generator"),
 ])
 def init(args: list[str], options: Options) -> int:
-    """Write a network made from a config file, or an extended network; return 0."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.nnet import Nnet
 
@@ -70,7 +68,7 @@ CONTENTS = {
 }
 
 
-@kaldi_command("xconfig-to-configs", group="Models", help="Turn an xconfig file of layers into config files.", usage="""
+@kaldi_command("xconfig-to-configs", "Models", "Turn an xconfig file of layers into config files.", """
 Turn an xconfig file, in which each line is a layer, into config files for nnet3-init: ref.config, final.config and,
 if a layer such as fixed-affine-layer needs it, init.config. Also written are xconfig (a copy), xconfig.expanded.* (the
 layers with all their options), the networks ref.raw and init.raw, and vars (the network's left and right context, for
@@ -87,7 +85,6 @@ e.g.:
     option("nnet-edits", str, "", "Edit directives, as for nnet3-copy --edits, applied before contexts are measured"),
 ])
 def xconfig_to_configs(args: list[str], options: Options) -> int:
-    """Write the config files of an xconfig file; return 0."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.xconfig import existing_nodes, expand
 
@@ -175,7 +172,7 @@ def make_network(folder: str, name: str, existing: Nnet | None, edits: str) -> N
     return nnet
 
 
-@kaldi_command("nnet3-info", group="Models", help="Print a description of a network.", usage="""
+@kaldi_command("nnet3-info", "Models", "Print a description of a network.", """
 Print a description of a network: left and right context, number of parameters, nodes and components.
 
 Usage:  nnet3-info [options] <raw-nnet>
@@ -184,7 +181,6 @@ e.g.:
  nnet3-info 0.raw
 """, arguments=(1, 1))
 def info(args: list[str], options: Options) -> int:
-    """Print a description of a network, with singular values at --verbose=2; return 0."""
     from nnet3py.io.streams import write_text
     from nnet3py.model_info import info as describe
     from nnet3py.network.model_file import read_nnet
@@ -193,7 +189,7 @@ def info(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-am-info", group="Models", help="Print a description of an acoustic model.", usage="""
+@kaldi_command("nnet3-am-info", "Models", "Print a description of an acoustic model.", """
 Print a description of an acoustic model: dimensions and priors, then the network.
 
 Usage:  nnet3-am-info [options] <nnet>
@@ -202,7 +198,6 @@ e.g.:
  nnet3-am-info 0.mdl
 """, arguments=(1, 1))
 def am_info(args: list[str], options: Options) -> int:
-    """Print a description of an acoustic model; return 0."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.io.streams import write_text
     from nnet3py.model_info import acoustic_model_info
@@ -211,8 +206,7 @@ def am_info(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-inspect", group="Start here",
-               help="Show the contents of a model or its folder, and what is missing.", usage="""
+@kaldi_command("nnet3-inspect", "Start here", "Show the contents of a model or its folder, and what is missing.", """
 Show the contents of a model or a model folder, and which files are missing for computing outputs, training, decoding or
 recognizing sound with this model. The folder may be of a training, with final.mdl, or of a model published for
 recognition, with am/final.mdl.
@@ -226,7 +220,6 @@ e.g.:
     option("json", bool, False, "Print JSON instead of a table"),
 ])
 def inspect(args: list[str], options: Options) -> int:
-    """Print the contents of a model or model folder, as a table or JSON; return 0."""
     from nnet3py.inspection import inspect as look
     from nnet3py.io.streams import write_text
 
@@ -252,7 +245,7 @@ EDITING = (
 )
 
 
-@kaldi_command("nnet3-copy", group="Models", help="Copy a network; optionally edit, scale or convert it.", usage="""
+@kaldi_command("nnet3-copy", "Models", "Copy a network; optionally edit, scale or convert it.", """
 Copy a network, changed as the options say. Of an acoustic model, the network is copied.
 
 Usage:  nnet3-copy [options] <nnet-in> <nnet-out>
@@ -264,7 +257,6 @@ e.g.:
     option("batchnorm-test-mode", bool, False, "Batch-norm test mode of the copy, without --prepare-for-test"),
 ])
 def copy(args: list[str], options: Options) -> int:
-    """Copy a network, perhaps edited; return 0."""
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.model_file import read_nnet
     from nnet3py.network.whole_model import set_batchnorm_test_mode
@@ -284,8 +276,7 @@ def copy(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-am-copy", group="Models", help="Copy an acoustic model; optionally edit it or take its network.",
-               usage="""
+@kaldi_command("nnet3-am-copy", "Models", "Copy an acoustic model; optionally edit it or take its network.", """
 Copy an acoustic model, changed as the options say, or (--raw=true) only its network.
 
 Usage:  nnet3-am-copy [options] <nnet-in> <nnet-out>
@@ -300,7 +291,6 @@ e.g.:
     option("convert-repeated-to-block", bool, False, "Turn RepeatedAffineComponents into BlockAffineComponents"),
 ])
 def am_copy(args: list[str], options: Options) -> int:
-    """Copy an acoustic model or its network, perhaps edited; return 0."""
     from nnet3py.acoustic_model import read_model
     from nnet3py.network.inference import prepare_for_test
     from nnet3py.network.whole_model import convert_repeated_to_block_affine
@@ -366,7 +356,7 @@ def _edit(nnet: Nnet, options: Options) -> None:
         apply_edits(nnet, edits_of_option(options.edits), "--edits")
 
 
-@kaldi_command("nnet3-average", group="Models", help="Average the parameters of several networks.", usage="""
+@kaldi_command("nnet3-average", "Models", "Average the parameters of several networks.", """
 Write a network whose parameters and statistics are weighted averages of those of several networks of the same
 structure.
 
@@ -380,7 +370,6 @@ e.g.:
     option("num-threads", int, -1, "No effect: models are averaged one after another"),
 ])
 def average(args: list[str], options: Options) -> int:
-    """Write the weighted average of networks; return 0."""
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.averaging import average_nnets, normalized_weights
 

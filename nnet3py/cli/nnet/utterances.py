@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.process.option_groups import COMPUTE, OPTIM, Group
+from nnet3py.cli.process.option_groups import COMPUTE, OPTIM, Group, compiler_options, optimize_options
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
 from nnet3py.option_fields import settings_of
@@ -52,8 +52,6 @@ def model_for_test(path: str, use_priors: bool) -> tuple[Nnet, np.ndarray | None
 
 def compute_options(options: Options) -> ComputeOptions:
     """Return the options of computing utterances, from the group ``SIMPLE``."""
-    from nnet3py.cli.process.option_groups import compiler_options, optimize_options
-
     return fields_from(options, ComputeOptions(
         optimize=optimize_options(options), compiler=compiler_options(options),
         debug=options["computation.debug"] or options.debug_computation))

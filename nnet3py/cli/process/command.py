@@ -6,8 +6,7 @@ A module of commands declares its commands and leaves the work to the package::
     from nnet3py.cli.process.option_groups import BINARY
     from nnet3py.cli.process.options import option
 
-    @kaldi_command("nnet3-copy", group="Models", help="Copy a network.", usage=\"\"\"...\"\"\",
-                   arguments=(2, 2), options=[
+    @kaldi_command("nnet3-copy", "Models", "Copy a network.", \"\"\"...\"\"\", arguments=(2, 2), options=[
         BINARY,
         option("scale", float, 1.0, "Factor by which the parameters are multiplied"),
     ])
@@ -18,7 +17,8 @@ A module of commands declares its commands and leaves the work to the package::
         return 0                                           # exit status; None is 0 as well
 
 ``make launchers`` collects the names, groups and lines of help from the sources into ``registry_table.py``, from which
-lists of commands are made; so they are literal strings. A function with several such decorators has as many commands.
+lists of commands are made; so they are literal strings. The usage text takes the place of a docstring. A function with
+several such decorators has as many commands.
 
 The command is a click command. It parses as Kaldi does, repeats its command line on standard error, and turns errors
 into one ERROR line and Kaldi's exit status. Called with a list (``copy.execute(["in", "out"])``) it returns the exit
@@ -188,7 +188,7 @@ class KaldiCommand(Runnable):
 _DECLARED: dict[tuple[str, str], KaldiCommand] = {}       # (module, name) -> command, of imported modules
 
 
-def kaldi_command(name: str, *, group: str, help: str, usage: str, arguments: tuple[int, int | None],
+def kaldi_command(name: str, group: str, help: str, usage: str, *, arguments: tuple[int, int | None],
                   options: Sequence[Option] = (), launcher: bool = True, detached_values: bool = False,
                   options_anywhere: bool = False, runs_program: bool = False,
                   short_names: Mapping[str, str] | None = None) -> Callable[[Function | KaldiCommand], KaldiCommand]:

@@ -1,7 +1,6 @@
 """``nnet3py``, the click group of all commands: ``--help`` and completion from the registry, and ``--version``."""
 from __future__ import annotations
 
-import platform
 from typing import Any
 
 import click
@@ -88,6 +87,8 @@ def nnet3py(ctx: click.Context) -> None:
 
 def version_text() -> str:
     """Return the text of ``nnet3py --version``: lines on versions, processor, kernels, BLAS, threads and device."""
+    import platform
+
     import llvmlite
     import numba
     import numpy

@@ -4,7 +4,7 @@ The groups: device, compiler and optimizer, with Kaldi's names and prefixes. A c
 ``options=[BINARY, *OPTIM, *DEVICE]``; ``with_default`` changes a default for one command. :func:`set_up` applies
 ``DEVICE``, :func:`optimize_options` and :func:`compiler_options` read the others. Groups for one kind of command stand
 elsewhere: ``SIMPLE`` and ``IVEC`` in ``nnet/utterances.py``, ``TRAINER``, ``PROB`` and ``CHAIN`` in
-``training/train_setup.py``, options of training examples in ``egs/__init__.py``.
+``training/train_setup.py``, options of training examples in ``egs/options.py``.
 """
 from __future__ import annotations
 
@@ -214,11 +214,10 @@ def why_no_gpu(busy: list[DeviceError] | None = None) -> str | None:
         return "this machine has no NVIDIA GPU that the process can see"
     try:
         from nnet3py.ops import get_ops
-        from nnet3py.ops.cuda import why_not_usable
         from nnet3py.ops.device import DeviceBusy
 
         get_ops("cuda")
-        return why_not_usable()
+        return None
     except (DeviceError, ImportError) as error:
         if busy is not None and isinstance(error, DeviceBusy):
             busy.append(error)

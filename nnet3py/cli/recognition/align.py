@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET
+from nnet3py.cli.process.option_groups import NUM_THREADS, QUIET, device_for
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.cli.recognition.recognizers import (
     DEVICE,
@@ -38,8 +38,8 @@ _OUT = option("out", str, "", "Folder for the results, a file for each sound (em
 _DIARIZATION_ENDINGS = {"rttm": ".rttm", "json": ".json"}
 
 
-@kaldi_command("align", group="Recognition", launcher=False,
-               help="Align a sound with its text: times of words and phones.", usage="""
+@kaldi_command("align", "Recognition",
+               "Align a sound with its text: times of words and phones.", launcher=False, usage="""
 Align a sound with its known text (forced alignment), and print the times of the words and phones: as a TextGrid for
 Praat, JSON, CTM or subtitles. The model is a folder as for transcribe, which must have phones/word_boundary.int or
 align_lexicon.int. The text is a file or, if there is no file of that name, the words themselves; punctuation is
@@ -68,7 +68,6 @@ e.g.:
     _CHANNEL, NUM_THREADS,
 ])
 def align(args: list[str], options: Options) -> int:
-    """Write alignments of sounds with texts; return 1 if a sound could not be aligned, or there were none."""
     from nnet3py.engine.threads import set_num_threads
     from nnet3py.recognition.aligning import Aligner
 
@@ -161,8 +160,7 @@ def _write_result(text: str, name: str, options: Options) -> None:
         write_text("-", text)
 
 
-@kaldi_command("diarize", group="Recognition", launcher=False,
-               help="Find the turns of the speakers in sound files.", usage="""
+@kaldi_command("diarize", "Recognition", "Find the turns of the speakers in sound files.", launcher=False, usage="""
 Diarize sound files: find the turns of their speakers, and print them as RTTM or JSON. The model is a folder of a
 speaker model as published for vosk (mfcc.conf, final.ext.raw, mean.vec, transform.mat); if it has a file plda, segments
 are compared by PLDA scores, else by cosine similarity. With --out each sound gets a file in a folder. For a sound that
@@ -185,7 +183,6 @@ See also: transcribe --speakers, agglomerative-cluster, ivector-plda-scoring-den
     _CHANNEL, NUM_THREADS,
 ])
 def diarize(args: list[str], options: Options) -> int:
-    """Write the turns of speakers in sounds; return 1 if a sound could not be read."""
     import json
 
     from nnet3py.engine.threads import set_num_threads
@@ -231,7 +228,7 @@ def diarize(args: list[str], options: Options) -> int:
     return 1 if failed else 0
 
 
-@kaldi_command("listen", group="Recognition", launcher=False, help="Recognize speech from a microphone.", usage="""
+@kaldi_command("listen", "Recognition", "Recognize speech from a microphone.", launcher=False, usage="""
 Recognize speech from a microphone: the words of the current utterance are shown on the terminal's last line, and
 printed as a line when the utterance is over. Stop with Ctrl-C. Needs the extra listen, except with --file.
 
@@ -251,8 +248,6 @@ e.g.:
     *MODEL, USE_GPU,
 ])
 def listen(args: list[str], options: Options) -> None:
-    """Print the recognized utterances of a microphone until Ctrl-C."""
-    from nnet3py.cli.process.option_groups import device_for
     from nnet3py.recognition.listening import device_list, find_microphone, heard, opened, short_blocks
 
     if options.list_devices:

@@ -17,8 +17,8 @@ from nnet3py.option_fields import settings_of
 _ARGUMENTS = ("model", "data", "feat-dir")
 
 
-@kaldi_command("fine-tune", group="Recognition", launcher=False,
-               help="Fine-tune a model on transcribed speech: a new model folder.", usage="""
+@kaldi_command("fine-tune", "Recognition",
+               "Fine-tune a model on transcribed speech: a new model folder.", launcher=False, usage="""
 Fine-tune a model on transcribed speech, for a new voice, new words or a new acoustic environment. The input is a model
 folder (any that transcribe takes) and speech with its text; the output is a new model folder in the layout of the old
 one. Word error rates before and after are measured on held-out speech; if they rise, no new folder is written.
@@ -45,7 +45,6 @@ See also: transcribe, inspect
     *(declared for declared in declared(settings_of(FineTuneOptions)) if declared.name not in _ARGUMENTS),
 ])
 def fine_tune(args: list[str], options: Options) -> int:
-    """Fine-tune a model, or only check the data; return 1 if there is no new model, or the data cannot be used."""
     values = fields_from(options, FineTuneOptions())
     values.model, values.data = _model_and_data(args, options)
     values.check()

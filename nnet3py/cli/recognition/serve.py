@@ -27,8 +27,8 @@ _COLLECT_SECONDS = 1.0       # after a model's last stream has ended
 _HEAPS = 2                   # memory arenas of malloc that threads share
 
 
-@kaldi_command("serve", group="Recognition", launcher=False,
-               help="Serve recognition over WebSockets, to vosk's clients and browsers.", usage="""
+@kaldi_command("serve", "Recognition",
+               "Serve recognition over WebSockets, to vosk's clients and browsers.", launcher=False, usage="""
 Serve recognition over WebSockets in the public protocol of vosk-server, so that its clients work, with a web page to
 try it in a browser. /health reports the server's state, /metrics its counters (Prometheus). By default it accepts
 connections from this machine only; see --host. SIGTERM or Ctrl-C ends it.
@@ -61,7 +61,6 @@ e.g.:
            "https://example.org (*: any); may be repeated"),
 ])
 def serve(args: list[str], options: Options) -> None:
-    """Load the models, then serve until a signal ends the process."""
     from nnet3py.cli.recognition.processes import Supervisor, check_processes
     from nnet3py.engine.threads import num_threads, set_num_threads
     from nnet3py.recognition.scheduler import THREADS_PER_CORE

@@ -5,6 +5,8 @@ import os
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -36,8 +38,8 @@ _LOG_SECONDS = 30.0          # between two lines of a log, without a terminal
 _SERVER = "ws://localhost:2700"
 
 
-@kaldi_command("nnet3-transcribe", group="Recognition",
-               help="Recognize speech in sound files: text, subtitles, words with times.", usage="""
+@kaldi_command("nnet3-transcribe", "Recognition",
+               "Recognize speech in sound files: text, subtitles, words with times.", """
 Recognize speech in sound files (WAVE; other formats with the extra "sound"), in all files of folders, or in standard
 input (-), and print it as text, JSON, subtitles (srt, vtt) or CTM. The model is a folder as published for vosk, or as
 Kaldi's training or prepare_online_decoding.sh leaves it, or an acoustic model with --graph; nnet3-inspect describes it.
@@ -83,7 +85,6 @@ e.g.:
     NUM_THREADS,
 ])
 def transcribe(args: list[str], options: Options) -> int:
-    """Write transcripts of sounds; return 1 if a sound could not be transcribed."""
     model, sounds = _arguments(args, options)
     _check(sounds, options)
     if options.scheduler:
@@ -134,8 +135,6 @@ def _arguments(args: list[str], options: Options) -> tuple[str, list[Listed]]:
 
 def _transcribe(model: str, sounds: list[Listed], options: Options) -> int:
     """Transcribe sounds in this process and its forks; return the exit status."""
-    from contextlib import nullcontext
-
     from nnet3py.recognition.batch import ResultsFile
 
     ending = ENDINGS[options.format]
@@ -167,8 +166,6 @@ def _transcribe(model: str, sounds: list[Listed], options: Options) -> int:
 def _transcripts(model: str, sounds: list[Listed], options: Options,
                  progress: _Progress) -> Iterable[tuple[Listed, Transcript]]:
     """Yield sounds with their transcripts; in the order of ``sounds`` if they are written to standard output."""
-    from functools import partial
-
     from nnet3py.cli.recognition.processes import can_copy, in_processes
     from nnet3py.engine.threads import num_threads, set_num_threads
     from nnet3py.recognition.batch import here, in_order, in_threads
@@ -445,8 +442,8 @@ def _sounds(count: int) -> str:
 # -- vosk-transcriber --------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("vosk-transcriber", group="Recognition", launcher=False,
-               help="Recognize sound files, with the options of vosk's program of that name.", usage="""
+@kaldi_command("vosk-transcriber", "Recognition",
+               "Recognize sound files, with the options of vosk's program of that name.", launcher=False, usage="""
 Recognize speech in a sound file, or in all files of a folder, with the options of vosk's program vosk-transcriber.
 nnet3-transcribe has more options.
 
@@ -473,7 +470,6 @@ e.g.:
     option("log-level", str, "INFO", "INFO or DEBUG: log each file; other levels: errors only"),
 ])
 def vosk_transcriber(args: list[str], options: Options) -> int:
-    """Write the texts of sound files; return 1 if a file could not be recognized."""
     from pathlib import Path
 
     import nnet3py.vosk

@@ -5,11 +5,11 @@ matrix-sum, vector-sum, matrix-sum-rows and multiply-vectors: sums and products 
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
 from nnet3py.cli.process.command import WRONG_USAGE, kaldi_command
-from nnet3py.cli.process.copying import between_tables, convert_table, copy_table, log_copied
+from nnet3py.cli.process.copying import convert_any, convert_table, write_value
 from nnet3py.cli.process.option_groups import BINARY, with_default
 from nnet3py.cli.process.options import OptionError, Options, option, print_error_text
 from nnet3py.errors import NumericError, ShapeError
@@ -21,12 +21,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-
 LOG_FLOOR = 1.0e-20   # floor of elements before --apply-log
 
 
-@kaldi_command("copy-matrix", group="Tables of matrices and vectors",
-               help="Copy matrices; optionally scale or transform them.", usage="""
+@kaldi_command("copy-matrix", "Tables of matrices and vectors",
+               "Copy matrices; optionally scale or transform them.", """
 Copy one matrix, or a table of them; the options change the elements.
 
 Usage: copy-matrix [options] <matrix-in-rspecifier> <matrix-out-wspecifier>
@@ -43,25 +42,12 @@ See also: copy-feats
     option("apply-power", float, 1.0, "Power to which the elements are raised"),
 ])
 def copy_matrix(args: list[str], options: Options) -> int:
-    """Copy or transform matrices; return 1 if the input is an empty table."""
-    from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
-    from nnet3py.io.object_files import write_object
-    from nnet3py.io.tables import SequentialReader, TableWriter
+    from nnet3py.formats.holders import FLOAT_MATRIX
 
     if options.apply_log + options.apply_exp + options.apply_softmax_per_row > 1:
         raise OptionError("Only one of --apply-log, --apply-exp and --apply-softmax-per-row can be given")
-    if not between_tables(args):
-        matrix = transformed(read_matrix_file(args[0]), options)
-        write_object(args[1], lambda writer: FLOAT_MATRIX.write(writer, matrix), options.binary)
-        log.log(f"Copied matrix to {args[1]}")
-        return 0
-    count = 0
-    with TableWriter(args[1], FLOAT_MATRIX) as writer, SequentialReader(args[0], FLOAT_MATRIX) as reader:
-        for key, matrix in reader:
-            writer.write(key, transformed(matrix, options))
-            count += 1
-    log.log(f"Copied {count} matrices.")
-    return 0 if count else 1
+    return convert_any(args, FLOAT_MATRIX, FLOAT_MATRIX, lambda key, matrix: transformed(matrix, options),
+                       "Copied {done} matrices.", f"Copied matrix to {args[1]}", options.binary)
 
 
 def transformed(matrix: np.ndarray, options: Options) -> np.ndarray:
@@ -93,15 +79,14 @@ def transformed(matrix: np.ndarray, options: Options) -> np.ndarray:
 SCALE = option("scale", float, 1.0, "Factor by which the elements are multiplied")
 
 
-def _copy(args: list[str], options: Options, change_dim: int) -> int | None:
-    """Copy vectors times --scale, cut or padded with zeros; return the number of a table's entries, None for a file.
+def _copy(args: list[str], options: Options, change_dim: int, of_table: str = "", of_file: str = "") -> int:
+    """Copy vectors times --scale, cut or padded with zeros; return the exit status.
 
-    ``change_dim`` is the new dimension; -1 keeps it.
+    ``change_dim`` is the new dimension; -1 keeps it. The messages are as for convert_any.
     """
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
-    from nnet3py.io.object_files import read_object, write_object
 
     def changed(key: str, vector: np.ndarray) -> np.ndarray:
         if change_dim >= 0:
@@ -109,15 +94,11 @@ def _copy(args: list[str], options: Options, change_dim: int) -> int | None:
         with np.errstate(all="ignore"):
             return vector if options.scale == 1.0 else vector * np.float32(options.scale)
 
-    if between_tables(args):
-        return convert_table(args[0], args[1], FLOAT_VECTOR, FLOAT_VECTOR, changed)[0]
-    vector = changed("", read_object(args[0], FLOAT_VECTOR.read))
-    write_object(args[1], lambda writer: FLOAT_VECTOR.write(writer, vector), options.binary)
-    return None
+    return convert_any(args, FLOAT_VECTOR, FLOAT_VECTOR, changed, of_table, of_file, options.binary)
 
 
-@kaldi_command("copy-vector", group="Tables of matrices and vectors",
-               help="Copy vectors; optionally scale, cut or extend them.", usage="""
+@kaldi_command("copy-vector", "Tables of matrices and vectors",
+               "Copy vectors; optionally scale, cut or extend them.", """
 Copy one vector, or a table of them; the options change the elements.
 
 Usage: copy-vector [options] (<vector-in-rspecifier>|<vector-in-rxfilename>) \
@@ -130,17 +111,11 @@ See also: copy-matrix, vector-scale, vector-sum, append-vector-to-feats
     option("change-dim", int, -1, "Dimension of the copies, which are cut or padded with zeros; negative: no change"),
 ])
 def copy_vector(args: list[str], options: Options) -> int:
-    """Copy vectors, perhaps with another dimension; return 1 if the input is an empty table."""
-    count = _copy(args, options, options.change_dim)
-    if count is None:
-        log.log(f"Copied vector to {args[1]}")
-        return 0
-    to_dim = f", setting dim to {options.change_dim}" if options.change_dim >= 0 else ""
-    log.log(f"Copied {count} vectors{to_dim or '.'}")
-    return 0 if count else 1
+    to_dim = f", setting dim to {options.change_dim}" if options.change_dim >= 0 else "."
+    return _copy(args, options, options.change_dim, "Copied {done} vectors" + to_dim, f"Copied vector to {args[1]}")
 
 
-@kaldi_command("vector-scale", group="Tables of matrices and vectors", help="Multiply vectors by a number.", usage="""
+@kaldi_command("vector-scale", "Tables of matrices and vectors", "Multiply vectors by a number.", """
 Multiply one vector, or a table of them, by a number.
 
 Usage: vector-scale [options] <vector-in-rspecifier> <vector-out-wspecifier>
@@ -150,12 +125,10 @@ Usage: vector-scale [options] <vector-in-rspecifier> <vector-out-wspecifier>
 See also: copy-vector, vector-sum
 """, arguments=(2, 2), options=[*with_default([BINARY], "binary", False), SCALE])
 def vector_scale(args: list[str], options: Options) -> int:
-    """Multiply vectors by a number; return 1 if the input is an empty table."""
-    return 1 if _copy(args, options, -1) == 0 else 0
+    return _copy(args, options, -1)
 
 
-@kaldi_command("matrix-dim", group="Tables of matrices and vectors",
-               help="Print the numbers of rows and columns of matrices.", usage="""
+@kaldi_command("matrix-dim", "Tables of matrices and vectors", "Print the numbers of rows and columns of matrices.", """
 Print the numbers of rows and columns of a matrix, with a tab between them; of a table's matrices after their keys.
 
 Usage: matrix-dim [options] <matrix-rxfilename>|<matrix-rspecifier>
@@ -163,7 +136,6 @@ e.g.: matrix-dim final.mat | cut -f 2
 See also: feat-to-len, feat-to-dim
 """, arguments=(1, 1))
 def matrix_dim(args: list[str], options: Options) -> int:
-    """Print the numbers of rows and columns of matrices; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import GENERAL_MATRIX, read_matrix_file
     from nnet3py.io.streams import open_output
     from nnet3py.io.tables import SequentialReader
@@ -183,8 +155,7 @@ def matrix_dim(args: list[str], options: Options) -> int:
     return 0 if count else 1
 
 
-@kaldi_command("copy-int-vector", group="Tables of matrices and vectors",
-               help="Copy integer vectors, such as alignments.", usage="""
+@kaldi_command("copy-int-vector", "Tables of matrices and vectors", "Copy integer vectors, such as alignments.", """
 Copy one vector of integers, or a table of them.
 
 Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \
@@ -193,22 +164,13 @@ Usage: copy-int-vector [options] (vector-in-rspecifier|vector-in-rxfilename) \
    copy-int-vector ark:1.ali ark,t:-
 """, arguments=(2, 2), options=[BINARY])
 def copy_int_vector(args: list[str], options: Options) -> int:
-    """Copy integer vectors; return 1 if the input is an empty table."""
     from nnet3py.formats.holders import INT_VECTOR
-    from nnet3py.io.object_files import read_object, write_object
 
-    if between_tables(args):
-        count = copy_table(args[0], args[1], INT_VECTOR)
-        log.log(f"Copied {count} vectors of int32.")
-        return 0 if count else 1
-    vector = read_object(args[0], INT_VECTOR.read)
-    write_object(args[1], lambda writer: INT_VECTOR.write(writer, vector), options.binary)
-    log_copied("vector", args)
-    return 0
+    return convert_any(args, INT_VECTOR, INT_VECTOR, lambda key, vector: vector, "Copied {done} vectors of int32.",
+                       f"Copied vector from {args[0]} to {args[1]}", options.binary)
 
 
-@kaldi_command("matrix-sum", group="Tables of matrices and vectors", help="Add or average matrices of tables or files.",
-               usage="""
+@kaldi_command("matrix-sum", "Tables of matrices and vectors", "Add or average matrices of tables or files.", """
 Add matrices: those of the same key in several tables, or all of one table, or several files.
 
 Usage: matrix-sum [options] <matrix-in-rspecifier1> [<matrix-in-rspecifier2> ...] <matrix-out-wspecifier>
@@ -224,14 +186,13 @@ See also: vector-sum, matrix-sum-rows, copy-matrix
     option("average", bool, False, "Write averages instead of sums"),
 ])
 def matrix_sum(args: list[str], options: Options) -> int:
-    """Write the sum of matrices; return 1 if most failed."""
     from nnet3py.formats.holders import FLOAT_MATRIX
 
     kind = _Kind("matrix", "matrices", FLOAT_MATRIX)
     return _sum(args, options, kind, (options.scale1, options.scale2), matrix_sum.usage_text())
 
 
-@kaldi_command("vector-sum", group="Tables of matrices and vectors", help="Add vectors of tables or files.", usage="""
+@kaldi_command("vector-sum", "Tables of matrices and vectors", "Add vectors of tables or files.", """
 Add vectors: those of the same key in several tables, or all of one table, or several files.
 
 Usage: vector-sum [options] <vector-in-rspecifier1> [<vector-in-rspecifier2> ...] <vector-out-wspecifier>
@@ -245,7 +206,6 @@ See also: matrix-sum, vector-scale, copy-vector
     option("average", bool, False, "Write the average instead of the sum; only for one table, into a file"),
 ])
 def vector_sum(args: list[str], options: Options) -> int:
-    """Write the sum of vectors; return 1 if most failed."""
     from nnet3py.formats.holders import FLOAT_VECTOR
 
     from_table_to_file = len(args) == 2 and is_rspecifier(args[0]) and not is_wspecifier(args[1])
@@ -254,11 +214,12 @@ def vector_sum(args: list[str], options: Options) -> int:
     return _sum(args, options, _Kind("vector", "vectors", FLOAT_VECTOR), (1.0, 1.0), vector_sum.usage_text())
 
 
-class _Kind:
-    """Kind of objects to sum, matrices or vectors: its name, the plural, and the holder."""
+class _Kind(NamedTuple):
+    """Kind of objects to sum, matrices or vectors."""
 
-    def __init__(self, name: str, plural: str, holder: Any) -> None:
-        self.name, self.plural, self.holder = name, plural, holder
+    name: str
+    plural: str
+    holder: Any
 
 
 def _sum(args: list[str], options: Options, kind: _Kind, scales: tuple[float, float], usage: str) -> int:
@@ -278,20 +239,21 @@ def _sum_of_tables(sources: Sequence[str], target: str, kind: _Kind, scales: tup
     from nnet3py.io.tables import RandomAccessReader
 
     factors = [1.0 / len(sources)] * len(sources) if average else [*scales, *[1.0] * len(sources)][:len(sources)]
-    counts = {"all": 0, "missing": 0}
+    total = missing = 0
     with ExitStack() as stack:
         others = [stack.enter_context(RandomAccessReader(source, kind.holder)) for source in sources[1:]]
 
         def summed(key: str, first: np.ndarray) -> np.ndarray:
-            counts["all"] += 1
+            nonlocal total, missing
+            total += 1
             result = _scaled(first, factors[0])
             for number, (source, reader) in enumerate(zip(sources[1:], others, strict=True), 2):
                 value = reader.get(key)
                 if value is None:
                     log.warning(f"No {kind.name} found for utterance {key} for system {number}, rspecifier: {source}")
-                    counts["missing"] += 1
+                    missing += 1
                     continue
-                counts["all"] += 1
+                total += 1
                 if value.shape == first.shape:
                     result = _added(result, _scaled(value, factors[number - 1]))
                 else:
@@ -300,8 +262,7 @@ def _sum_of_tables(sources: Sequence[str], target: str, kind: _Kind, scales: tup
             return result
 
         done, _ = convert_table(sources[0], target, kind.holder, kind.holder, summed, inputs=stack)
-    missing = counts["missing"]
-    log.log(f"Processed {done} utterances: with a total of {counts['all']} {kind.plural} across {len(sources)} "
+    log.log(f"Processed {done} utterances: with a total of {total} {kind.plural} across {len(sources)} "
             "different systems")
     log.log(f"Produced output for {done} utterances; {missing} total missing {kind.plural}")
     return 0 if done and missing < done - missing else 1
@@ -355,11 +316,8 @@ def _sum_of_files(sources: Sequence[str], target: str, kind: _Kind, options: Opt
 def _write(wxfilename: str, value: np.ndarray, kind: _Kind, binary: bool) -> None:
     import numpy as np
 
-    from nnet3py.io.object_files import write_object
-
     with np.errstate(over="ignore"):
-        single = value.astype(np.float32)
-    write_object(wxfilename, lambda writer: kind.holder.write(writer, single), binary)
+        write_value(wxfilename, kind.holder, value.astype(np.float32), binary)
 
 
 def _scaled(value: np.ndarray, factor: float) -> np.ndarray:
@@ -380,7 +338,7 @@ def _size(value: np.ndarray) -> str:
     return " by ".join(map(str, value.shape))
 
 
-@kaldi_command("matrix-sum-rows", group="Tables of matrices and vectors", help="Sum the rows of matrices.", usage="""
+@kaldi_command("matrix-sum-rows", "Tables of matrices and vectors", "Sum the rows of matrices.", """
 Sum the rows of each matrix of a table: a vector for each.
 
 Usage: matrix-sum-rows [options] <matrix-rspecifier> <vector-wspecifier>
@@ -388,7 +346,6 @@ e.g.: matrix-sum-rows ark:- ark:- | vector-sum ark:- sum.vec
 See also: matrix-sum, vector-sum
 """, arguments=(2, 2))
 def matrix_sum_rows(args: list[str], options: Options) -> int:
-    """Write the sum of each matrix's rows; return 1 if the input is empty."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
@@ -400,15 +357,14 @@ def matrix_sum_rows(args: list[str], options: Options) -> int:
         with np.errstate(all="ignore"):
             return matrix.sum(axis=0, dtype=np.float64).astype(np.float32)
 
-    done, _ = convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_VECTOR, summed)
-    log.log(f"Summed rows {done} matrices, {rows[0]} rows in total.")
-    return 0 if done else 1
+    return convert_table(args[0], args[1], FLOAT_MATRIX, FLOAT_VECTOR, summed).report(
+        f"Summed rows {{done}} matrices, {rows[0]} rows in total.")
 
 
 _NOTHING_DONE = 255
 
 
-@kaldi_command("multiply-vectors", group="Transforming features", help="Multiply vectors element by element.", usage="""
+@kaldi_command("multiply-vectors", "Transforming features", "Multiply vectors element by element.", """
 Multiply vectors of the same key element by element, for example weights of frames from different programs.
 
 Usage: multiply-vectors [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3> ...] <out-wspecifier>
@@ -418,7 +374,6 @@ See also: vector-sum, vector-scale, paste-feats
     option("length-tolerance", int, 0, "Largest difference of the lengths; all are cut to the shortest"),
 ])
 def multiply_vectors(args: list[str], options: Options) -> int:
-    """Multiply vectors of two tables element by element; return 255 if nothing was written."""
     import numpy as np
 
     from nnet3py.formats.holders import FLOAT_VECTOR
@@ -450,6 +405,5 @@ def multiply_vectors(args: list[str], options: Options) -> int:
                     result = result * other[:shortest]
             return result
 
-        done, errors = convert_table(first, target, FLOAT_VECTOR, FLOAT_VECTOR, product, inputs=stack)
-    log.log(f"Done {done} utts, errors on {errors}")
-    return 0 if done else _NOTHING_DONE
+        return convert_table(first, target, FLOAT_VECTOR, FLOAT_VECTOR, product, inputs=stack).report(
+            "Done {done} utts, errors on {errors}", _NOTHING_DONE)

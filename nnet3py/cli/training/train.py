@@ -5,14 +5,31 @@ transition probabilities and priors from alignments.
 """
 from __future__ import annotations
 
-from contextlib import closing
 from typing import TYPE_CHECKING
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.option_groups import COMPILER, COMPUTE, DEVICE, OPTIM, with_default
+from nnet3py.cli.process.option_groups import (
+    COMPILER,
+    COMPUTE,
+    DEVICE,
+    OPTIM,
+    compiler_options,
+    log_diagnostics,
+    set_up,
+    with_default,
+)
 from nnet3py.cli.process.options import BINARY, Options, declared, fields_from, option
-from nnet3py.cli.training.train_setup import PROB, TRAINER, diagnostic_options
+from nnet3py.cli.training.train_setup import (
+    PROB,
+    TRAINER,
+    apply_test_modes,
+    diagnostic_options,
+    finish,
+    read_cache,
+    train_on,
+    trainer_options,
+)
 from nnet3py.errors import ArgumentsError, ShapeError, UsageError, within
 from nnet3py.option_fields import settings_of
 from nnet3py.training.options import CombineOptions, MinibatchOptions, TransitionOptions
@@ -32,7 +49,7 @@ DIRECT = (
 )
 
 
-@kaldi_command("nnet3-train", group="Training", help="Train a network on merged examples.", usage="""
+@kaldi_command("nnet3-train", "Training", "Train a network on merged examples.", """
 Train a network by stochastic gradient descent on training examples, and write the trained network. Each example read is
 a minibatch; nnet3-merge-egs makes minibatches. With --feats and --targets, minibatches are made from tables directly.
 
@@ -43,31 +60,23 @@ e.g.:
 nnet3-train 1.raw 'ark:nnet3-merge-egs 1.egs ark:-|' 2.raw
 """, arguments=(2, 3), options=[BINARY, *TRAINER, *OPTIM, *COMPILER, *COMPUTE, *DIRECT, *DEVICE])
 def train(args: list[str], options: Options) -> int:
-    """Train a network; return 1 if there were no training data."""
     direct = bool(options.feats or options.targets)
     if len(args) != (2 if direct else 3):
         raise ArgumentsError(f"{len(args)} arguments were given, expected <raw-model-in> "
                              f"{'' if direct else '<training-examples-in> '}<raw-model-out>",
                              "examples are given as an argument, features by options: --feats=… --targets=…")
-    from nnet3py.cli.training.train_setup import finish, read_cache, trainer_options
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.trainer import NnetTrainer
 
     nnet = read_nnet(args[0])
     trainer = NnetTrainer(nnet, trainer_options(options))
-    if options.read_cache:
-        read_cache(trainer, options.read_cache)
+    read_cache(trainer, options)
     if direct:
         _train_directly(trainer, nnet, options)
     else:
-        from nnet3py.egs.example import EXAMPLE, examples_ahead, num_merged
-        from nnet3py.io.tables import SequentialReader
+        from nnet3py.egs.example import EXAMPLE
 
-        with SequentialReader(args[1], EXAMPLE) as reader, \
-                closing(examples_ahead(reader)) as egs:        # type: ignore[type-var]
-            for key, eg in log.progress(egs, "training", size=num_merged, share=reader.share_read):
-                with within(f"example {key}"):
-                    trainer.train(eg)
+        train_on(trainer, args[1], EXAMPLE)
     return finish(trainer, args[-1], options, "Wrote model to")
 
 
@@ -97,7 +106,7 @@ def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
             trainer.train(eg)
 
 
-@kaldi_command("nnet3-compute-prob", group="Training", help="Print objective and accuracy on examples.", usage="""
+@kaldi_command("nnet3-compute-prob", "Training", "Print objective and accuracy on examples.", """
 Log a network's objective per frame, and its accuracy, on (merged) examples.
 
 Usage:  nnet3-compute-prob [options] <raw-model-in> <training-examples-in>
@@ -110,27 +119,21 @@ e.g.: nnet3-compute-prob 0.raw ark:valid.egs
     *PROB, *DEVICE,
 ])
 def compute_prob(args: list[str], options: Options) -> int:
-    """Log objective and accuracy; return 1 if no output had any weight."""
-    from nnet3py.cli.process.option_groups import log_diagnostics, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.inference import collapse_model
     from nnet3py.network.model_file import read_nnet
-    from nnet3py.network.whole_model import set_batchnorm_test_mode, set_dropout_test_mode
     from nnet3py.training.diagnostics import NnetDiagnostics
 
     device = set_up(options)
     nnet = read_nnet(args[0])
-    if options.batchnorm_test_mode:
-        set_batchnorm_test_mode(nnet, True)
-    if options.dropout_test_mode:
-        set_dropout_test_mode(nnet, True)
+    apply_test_modes(nnet, options)
     if options.collapse_model:
         collapse_model(nnet)
     diagnostics = NnetDiagnostics(nnet, diagnostic_options(options, device))
     return log_diagnostics(diagnostics, read_egs(args[1]))
 
 
-@kaldi_command("nnet3-show-progress", group="Training", help="Show how a network changed in training.", usage="""
+@kaldi_command("nnet3-show-progress", "Training", "Show how a network changed in training.", """
 Log how much the parameters of each component changed from one network to another, and, with (merged) examples, how much
 the change of each component changed the objective.
 
@@ -142,8 +145,6 @@ e.g.: nnet3-show-progress 1.raw 2.raw ark:valid.egs
     *PROB, *with_default(DEVICE, "use-gpu", "no"),
 ])
 def show_progress(args: list[str], options: Options) -> int:
-    """Log how much parameters and objective changed between two networks; return 0."""
-    from nnet3py.cli.process.option_groups import set_up
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.averaging import log_parameter_changes
 
@@ -170,8 +171,7 @@ def _log_objective_changes(old: Nnet, new: Nnet, examples: str, options: Options
                       diagnostic_options(options, device))
 
 
-@kaldi_command("nnet3-combine", group="Training", help="Find the best average of the last models of a training.",
-               usage="""
+@kaldi_command("nnet3-combine", "Training", "Find the best average of the last models of a training.", """
 Average the last models of a training: of the first model alone, of the first two, the first three and so on, write the
 average that has the best objective on (merged) validation examples. Give the newest model first. Batch-norm statistics
 are computed again for it, on these examples.
@@ -186,12 +186,9 @@ e.g.:
     *DEVICE,
 ])
 def combine(args: list[str], options: Options) -> int:
-    """Write the average of the last models that has the best objective; return 0."""
-    from nnet3py.cli.process.option_groups import compiler_options, set_up
     from nnet3py.egs.example import read_egs
     from nnet3py.network.model_file import read_nnet
     from nnet3py.training.diagnostics import combine_nnets
-    from nnet3py.training.options import CombineOptions
 
     *sources, examples, target = args
     combine_options = fields_from(options, CombineOptions(
@@ -206,8 +203,8 @@ def combine(args: list[str], options: Options) -> int:
     return 0
 
 
-@kaldi_command("nnet3-am-train-transitions", group="Models",
-               help="Train the transition probabilities of an acoustic model, and its priors.", usage="""
+@kaldi_command("nnet3-am-train-transitions", "Models",
+               "Train the transition probabilities of an acoustic model, and its priors.", """
 Estimate the transition probabilities of an acoustic model from alignments, set its priors to the relative frequencies
 of pdfs in the alignments, and write the model.
 
@@ -222,7 +219,6 @@ e.g.:
     *declared(settings_of(TransitionOptions)),
 ])
 def am_train_transitions(args: list[str], options: Options) -> int:
-    """Estimate transition probabilities from alignments, and set the priors; return 0."""
     import numpy as np
 
     from nnet3py.acoustic_model import read_model

@@ -10,7 +10,7 @@ from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
 from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, int_list, option
-from nnet3py.errors import UsageError
+from nnet3py.errors import FormatError, UsageError, within
 from nnet3py.option_fields import settings_of
 from nnet3py.trees import BuildOptions
 
@@ -36,8 +36,7 @@ def _check_context(options: Options) -> None:
 # -- statistics --------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("acc-tree-stats", group="Trees and topologies",
-               help="Accumulate statistics for tree building.", usage="""
+@kaldi_command("acc-tree-stats", "Trees and topologies", "Accumulate statistics for tree building.", """
 Accumulate statistics for tree building from features and alignments: counts, sums of features and of their squares, for
 each HMM state in each context of phones.
 
@@ -52,11 +51,9 @@ See also: sum-tree-stats, build-tree
     option("phone-map", str, "", "File with lines <old-phone> <new-phone>, integers"),
 ])
 def acc_tree_stats(args: list[str], options: Options) -> int:
-    """Write statistics for tree building; return 1 if no utterance could be added."""
     import numpy as np
 
     from nnet3py.cli.alignments.alignments import read_phone_map
-    from nnet3py.errors import within
     from nnet3py.formats.general import check_finite
     from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
     from nnet3py.hmm.transition_model import read_transition_model
@@ -100,7 +97,7 @@ def acc_tree_stats(args: list[str], options: Options) -> int:
     return 0 if done else 1
 
 
-@kaldi_command("sum-tree-stats", group="Trees and topologies", help="Sum statistics for tree building.", usage="""
+@kaldi_command("sum-tree-stats", "Trees and topologies", "Sum statistics for tree building.", """
 Sum statistics for tree building that were accumulated on parts of the data.
 
 Usage:  sum-tree-stats [options] <tree-accs-out> <tree-accs-in1> <tree-accs-in2> ...
@@ -109,7 +106,6 @@ e.g.:
 See also: acc-tree-stats, build-tree
 """, arguments=(2, None), options=[BINARY])
 def sum_tree_stats(args: list[str], options: Options) -> int:
-    """Write the sum of statistics for tree building; return 1 if they are empty."""
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.trees.stats import TreeStats, summed
 
@@ -122,8 +118,7 @@ def sum_tree_stats(args: list[str], options: Options) -> int:
 # -- questions ---------------------------------------------------------------------------------------------------------
 
 
-@kaldi_command("cluster-phones", group="Trees and topologies",
-               help="Cluster phones by their acoustic statistics.", usage="""
+@kaldi_command("cluster-phones", "Trees and topologies", "Cluster phones by their acoustic statistics.", """
 Cluster phones, or sets of phones, by their acoustic statistics. The output has lines of phones (integers): sets of
 different sizes, which serve as questions for tree building, or the classes of a k-means clustering.
 
@@ -138,7 +133,6 @@ See also: acc-tree-stats, compile-questions
     option("num-classes", int, -1, "Number of classes, for --mode=k-means"),
 ])
 def cluster_phones(args: list[str], options: Options) -> None:
-    """Write sets of phones, clustered by their statistics: questions, or classes by k-means."""
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import read_integer_lines, write_text
     from nnet3py.trees.clustering import phone_classes, question_sets
@@ -174,8 +168,7 @@ def _log_k_means(tries: Sequence[Clusters], frames: float) -> None:
             f"{max(attempt.gain for attempt in tries) / frames:g} over {frames:g} frames.")
 
 
-@kaldi_command("compile-questions", group="Trees and topologies",
-               help="Turn sets of phones into questions for tree building.", usage="""
+@kaldi_command("compile-questions", "Trees and topologies", "Turn sets of phones into questions for tree building.", """
 Turn sets of phones into questions for tree building: about each position of the window of phones, and about the pdf
 class. The text file has a set of phones (integers) in each line.
 
@@ -188,8 +181,6 @@ See also: cluster-phones, build-tree
     option("num-iters-refine", int, 0, "Iterations of refining a question at each node that asks it"),
 ])
 def compile_questions(args: list[str], options: Options) -> None:
-    """Convert sets of phones to questions for tree building, and write these."""
-    from nnet3py.errors import FormatError
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object, write_object
     from nnet3py.io.streams import read_integer_lines
@@ -236,7 +227,7 @@ def _read_inputs(args: list[str]) -> tuple[Any, Any, Any, Any]:
     return stats, roots, read_object(args[2], Questions.read), read_object(args[3], HmmTopology.read)
 
 
-@kaldi_command("build-tree", group="Trees and topologies", help="Build a decision tree.", usage="""
+@kaldi_command("build-tree", "Trees and topologies", "Build a decision tree.", """
 Build a decision tree, which maps phones in context to pdfs: split the roots of the roots file by the questions that
 gain most likelihood, then merge similar leaves.
 
@@ -246,7 +237,6 @@ e.g.:
 See also: acc-tree-stats, compile-questions, gmm-init-model
 """, arguments=(5, 5), options=[BINARY, *_BUILD])
 def build_tree(args: list[str], options: Options) -> None:
-    """Build and write a decision tree."""
     from nnet3py.io.object_files import write_object
     from nnet3py.trees import build
 
@@ -260,8 +250,8 @@ def build_tree(args: list[str], options: Options) -> None:
     log.log("Wrote tree")
 
 
-@kaldi_command("build-tree-two-level", group="Trees and topologies",
-               help="Build a decision tree, and the map to a smaller one.", usage="""
+@kaldi_command("build-tree-two-level", "Trees and topologies",
+               "Build a decision tree, and the map to a smaller one.", """
 Build a small decision tree and a larger one that splits its leaves further; write the larger tree, and the map from its
 leaves to those of the smaller tree, a vector of integers.
 
@@ -277,7 +267,6 @@ See also: build-tree
     option("cluster-leaves", bool, True, "Merge similar leaves of the larger tree"),
 ])
 def build_tree_two_level(args: list[str], options: Options) -> None:
-    """Write a large tree, and the map from its leaves to those of a smaller tree."""
     from nnet3py.io.object_files import write_object
     from nnet3py.trees import build
 
@@ -293,7 +282,7 @@ def build_tree_two_level(args: list[str], options: Options) -> None:
     log.write_text("Wrote tree and mapping\n")
 
 
-@kaldi_command("copy-tree", group="Trees and topologies", help="Copy a decision tree.", usage="""
+@kaldi_command("copy-tree", "Trees and topologies", "Copy a decision tree.", """
 Copy a decision tree, between text and binary.
 
 Usage:  copy-tree [options] <tree-in> <tree-out>
@@ -301,7 +290,6 @@ e.g.: copy-tree --binary=false tree tree.txt
 See also: tree-info, draw-tree
 """, arguments=(2, 2), options=[BINARY])
 def copy_tree(args: list[str], options: Options) -> None:
-    """Copy a decision tree."""
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object, write_object
 
@@ -309,7 +297,7 @@ def copy_tree(args: list[str], options: Options) -> None:
     log.log("Copied tree")
 
 
-@kaldi_command("draw-tree", group="Trees and topologies", help="Draw a decision tree.", usage="""
+@kaldi_command("draw-tree", "Trees and topologies", "Draw a decision tree.", """
 Print a decision tree in GraphViz's dot language, or as a picture in SVG or HTML.
 
 Usage:  draw-tree [options] <phone-symbols> <tree>
@@ -323,7 +311,6 @@ See also: tree-info, copy-tree
     option("svg", bool, False, "Print the picture as SVG, without GraphViz"),
 ])
 def draw_tree(args: list[str], options: Options) -> None:
-    """Print a drawing of a decision tree: GraphViz's language, SVG or HTML."""
     from nnet3py.hmm.alignment import read_symbol_table
     from nnet3py.hmm.tree import ContextDependency
     from nnet3py.io.object_files import read_object
@@ -350,8 +337,7 @@ _SHARED_PHONES = option("shared-phones", str, "", "File whose lines are sets of 
                         "pdfs")
 
 
-@kaldi_command("make-topology", group="Trees and topologies",
-               help="Make an HMM topology from lists of phones.", usage="""
+@kaldi_command("make-topology", "Trees and topologies", "Make an HMM topology from lists of phones.", """
 Write the HMM topology of phones, which are given as two colon-separated lists of integers; that of silence phones may
 be empty. For chain models all phones have the same topology; for others silence has its own. Kaldi has scripts named
 gen_topo for this.
@@ -367,7 +353,6 @@ See also: make-mono-tree
     BINARY.but(default=False),
 ])
 def make_topology(args: list[str], options: Options) -> int:
-    """Write an HMM topology for lists of phones; return 0."""
     from nnet3py.hmm.topology import chain_topology, left_to_right_topology
     from nnet3py.io.object_files import write_object
 
@@ -388,8 +373,7 @@ def _phones(text: str) -> list[int]:
     return [int(word) for word in words]
 
 
-@kaldi_command("make-mono-tree", group="Trees and topologies",
-               help="Make a monophone tree, and a transition model.", usage="""
+@kaldi_command("make-mono-tree", "Trees and topologies", "Make a monophone tree, and a transition model.", """
 Make a context-independent (monophone) tree, and a transition model with the topology's probabilities. gmm-init-mono
 makes the same tree, and a GMM.
 
@@ -399,7 +383,6 @@ e.g.:
 See also: phones-to-ali, nnet3-am-init, tree-info
 """, arguments=(3, 3), options=[BINARY, _SHARED_PHONES])
 def make_mono_tree(args: list[str], options: Options) -> int:
-    """Write a monophone tree and its transition model; return 0."""
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.hmm.tree import initial_transition_model, monophone_tree
     from nnet3py.io.object_files import read_object, write_object
@@ -418,8 +401,7 @@ def make_mono_tree(args: list[str], options: Options) -> int:
 # -- Gaussian mixture models -------------------------------------------------------------------------------------------
 
 
-@kaldi_command("gmm-init-model", group="Trees and topologies",
-               help="Make a GMM from a tree and its statistics.", usage="""
+@kaldi_command("gmm-init-model", "Trees and topologies", "Make a GMM from a tree and its statistics.", """
 Make a GMM with one Gaussian for each pdf of a tree, from the tree's statistics; or, with an old tree and an old model,
 with the mixtures of the old pdfs that share most statistics with each pdf.
 
@@ -435,7 +417,6 @@ See also: build-tree, gmm-init-mono
     option("var-floor", float, 0.01, "Variance floor"),
 ])
 def gmm_init_model(args: list[str], options: Options) -> int:
-    """Write a GMM made from a tree and its statistics; return 0."""
     from nnet3py.formats.matrices import write_vector
     from nnet3py.gaussians.mixtures import GmmModel
     from nnet3py.hmm.topology import HmmTopology
@@ -495,7 +476,7 @@ def _default_gaussian(dim: int) -> DiagGmm:
     return DiagGmm.single(np.ones(dim), np.ones(dim))      # mean and variance 1, as in Kaldi
 
 
-@kaldi_command("gmm-init-mono", group="Trees and topologies", help="Make a monophone tree, and a GMM.", usage="""
+@kaldi_command("gmm-init-mono", "Trees and topologies", "Make a monophone tree, and a GMM.", """
 Make a context-independent (monophone) tree, and a GMM in which all pdfs have the same Gaussian, with the mean and
 variance of the features of --train-feats.
 
@@ -511,8 +492,6 @@ See also: make-mono-tree, gmm-init-model, gmm-init-biphone
            "deviations"),
 ])
 def gmm_init_mono(args: list[str], options: Options) -> None:
-    """Write a monophone tree and a GMM."""
-    from nnet3py.errors import within
     from nnet3py.feat.cmvn import accumulate_stats, empty_stats
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.hmm.topology import HmmTopology
@@ -535,8 +514,7 @@ def gmm_init_mono(args: list[str], options: Options) -> None:
     _write_model(args, tree, topology, gaussian, options, options.perturb_factor)
 
 
-@kaldi_command("gmm-init-biphone", group="Trees and topologies",
-               help="Make the full biphone tree, and a GMM.", usage="""
+@kaldi_command("gmm-init-biphone", "Trees and topologies", "Make the full biphone tree, and a GMM.", """
 Make the full left-biphone tree, with pdfs for each pair of left phone and phone, and a GMM in which all pdfs have the
 same Gaussian (mean and variance 1).
 
@@ -554,7 +532,6 @@ See also: gmm-init-mono, build-tree
            "apart from other phones'"),
 ])
 def gmm_init_biphone(args: list[str], options: Options) -> None:
-    """Write the full biphone tree and a GMM."""
     from nnet3py.hmm.topology import HmmTopology
     from nnet3py.io.object_files import read_object
     from nnet3py.io.streams import read_lines

@@ -188,8 +188,7 @@ def takes_sums(component: Component) -> TypeGuard[BatchNormComponent]:
 
 
 def component_epilogue(component: Component) -> Epilogue | None:
-    """Return ``propagate`` of an element-wise component that works in place as an epilogue; None for other components.
-    """
+    """Return ``propagate`` of an element-wise component as an epilogue; None for other components."""
     if isinstance(component, RectifiedLinearComponent):
         return Epilogue(floor=0.0)
     if isinstance(component, BatchNormComponent) and component.test_mode and component.block_dim == component.dim \

@@ -151,8 +151,7 @@ def _ends_with_relu_and_norm(parts: tuple[Command, ...], nnet: Nnet) -> bool:
 
 
 def _may_share(analysis: Analysis, layer: _Layer) -> bool:
-    """Return whether only the layer's two commands use the rectifier's output, the first without reading its new place.
-    """
+    """Return whether only the layer's commands use the rectifier's output, the first without reading its new place."""
     matrix, place = (int(analysis.matrix_of[s]) for s in layer[2:])
     uses, kinds = analysis.matrix_accesses.of(matrix)
     read = analysis.matrices[(analysis.commands == layer.forward) & (analysis.kinds == READ)]

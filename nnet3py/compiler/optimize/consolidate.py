@@ -26,14 +26,10 @@ def consolidate_model_update(computation: Computation, nnet: Nnet) -> Computatio
     work = _Consolidation(computation)
     for component_index in np.flatnonzero(np.bincount(components) > 1).tolist():
         component = nnet.components[component_index]
-        if _is_suitable(component):
+        if (component.has(Properties.UPDATABLE) and component.has(Properties.SIMPLE)
+                and not component.has(Properties.USES_MEMO)):
             work.add(component_index, component, numbers[components == component_index].tolist())
     return work.finish()
-
-
-def _is_suitable(component: Component) -> bool:
-    return (component.has(Properties.UPDATABLE) and component.has(Properties.SIMPLE)
-            and not component.has(Properties.USES_MEMO))
 
 
 class _Consolidation:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.compiler.analyze import WRITE, Analysis
-from nnet3py.compiler.computation import COMMANDS, SUBMATRIX_ROLES, CommandType, Computation, Role, command
+from nnet3py.compiler.computation import COMMANDS, PAIR_ROLES, SUBMATRIX_ROLES, CommandType, Computation, Role, command
 from nnet3py.compiler.optimize.renumber import renumber
 from nnet3py.index import NO_TIME
 from nnet3py.network.nnet import Nnet
@@ -133,7 +133,7 @@ class _States:
             return self.computation.indexes[value].tobytes()
         if role == Role.RANGES:
             return self.computation.indexes_ranges[value].tobytes()
-        if role in (Role.READ_PAIRS, Role.CHANGED_PAIRS):
+        if role in PAIR_ROLES:
             pairs = self.computation.indexes_multi[value]
             return tuple(map(self._place, pairs[:, 0].tolist())), pairs[:, 1].tobytes()
         return value if role in (Role.COMPONENT, Role.FLAG, Role.NODE) else None

@@ -10,19 +10,22 @@ from typing import NamedTuple
 import numpy as np
 
 from nnet3py.compiler.analyze import submatrix_accesses
-from nnet3py.compiler.computation import Command, CommandType, Computation, SubMatrix
+from nnet3py.compiler.computation import (
+    BACKPROPS,
+    MATRIX_COPIES,
+    PAIR_COPIES,
+    ROW_COPIES,
+    Command,
+    CommandType,
+    Computation,
+    SubMatrix,
+)
 from nnet3py.compiler.optimize.renumber import renumber
 from nnet3py.compiler.optimize_options import INT32_MAX, INT32_MIN
 from nnet3py.compiler.tables import command_table, drop_commands
 from nnet3py.components.base import Properties
 from nnet3py.errors import CompileError
 from nnet3py.network.nnet import Nnet
-
-_BACKPROPS = (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
-_MATRICES = (CommandType.MATRIX_COPY, CommandType.MATRIX_ADD)
-_ROWS = (CommandType.COPY_ROWS, CommandType.ADD_ROWS)
-_PAIRS = (CommandType.COPY_ROWS_MULTI, CommandType.ADD_ROWS_MULTI, CommandType.COPY_TO_ROWS_MULTI,
-          CommandType.ADD_TO_ROWS_MULTI)
 
 
 class _Window(NamedTuple):
@@ -37,9 +40,7 @@ def limit_derivative_times(computation: Computation, nnet: Nnet, min_time: int =
                            max_time: int = INT32_MAX) -> Computation:
     """Remove commands that compute derivatives at t < ``min_time`` or t > ``max_time``. Kaldi: LimitDerivativeTimes.
 
-    Raises
-    ------
-    CompileError : ``min_time`` is above ``max_time``
+    Raises CompileError: ``min_time`` is above ``max_time``.
     """
     if max_time < min_time:
         raise CompileError(f"derivatives are limited to times from {min_time} to {max_time}: there are none",
@@ -153,8 +154,7 @@ class _Limiter:
         return _with_args(command, {0: dst.s, 1: src.s, 2: _entry(self.new.indexes, rows, command.args[2])})
 
     def pairs(self, command: Command) -> Command | None:
-        """Limit a command that copies or adds rows of several matrices: their pairs become (-1, -1) outside the range.
-        """
+        """Limit a command on rows of several matrices: their pairs become (-1, -1) outside the range."""
         window = self.derivative_window(command.args[0])
         pairs = self.old.indexes_multi[command.args[1]].copy()
         kept = self.keeps(command.args[0]) & (pairs[:, 0] >= 0)
@@ -188,7 +188,7 @@ class _Limiter:
     def forget_memos(self) -> None:
         """Remove the memo of propagate commands whose backprop was removed."""
         gone = set(self._removed)
-        used = {command.args[6] for c, command in enumerate(self.old.commands) if command.type in _BACKPROPS
+        used = {command.args[6] for c, command in enumerate(self.old.commands) if command.type in BACKPROPS
                 and c not in gone}
         for c, command in enumerate(self.new.commands):
             if command.type == CommandType.PROPAGATE and command.args[4] > 0 and command.args[4] not in used:
@@ -196,8 +196,8 @@ class _Limiter:
 
 
 _LIMITS = {CommandType.PROPAGATE: _Limiter.propagate, CommandType.ADD_ROW_RANGES: _Limiter.ranges,
-           **dict.fromkeys(_BACKPROPS, _Limiter.backprop), **dict.fromkeys(_MATRICES, _Limiter.matrices),
-           **dict.fromkeys(_ROWS, _Limiter.rows), **dict.fromkeys(_PAIRS, _Limiter.pairs)}
+           **dict.fromkeys(BACKPROPS, _Limiter.backprop), **dict.fromkeys(MATRIX_COPIES, _Limiter.matrices),
+           **dict.fromkeys(ROW_COPIES, _Limiter.rows), **dict.fromkeys(PAIR_COPIES, _Limiter.pairs)}
 
 
 def _extent(inside: np.ndarray) -> tuple[int, int]:

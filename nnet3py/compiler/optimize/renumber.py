@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from nnet3py.compiler.computation import SUBMATRIX_ROLES, CommandType, Computation, Role, SubMatrix
+from nnet3py.compiler.computation import PAIR_ROLES, SUBMATRIX_ROLES, CommandType, Computation, Role, SubMatrix
 from nnet3py.compiler.tables import (
     CommandTable,
     command_table,
@@ -15,8 +15,6 @@ from nnet3py.compiler.tables import (
     make_commands,
     submatrix_table,
 )
-
-_PAIR_ROLES = frozenset((Role.READ_PAIRS, Role.CHANGED_PAIRS))
 
 
 def renumber(computation: Computation) -> Computation:
@@ -48,7 +46,7 @@ class _Renumbering:
         """Number the used sub-matrices and matrices from 1 on; equal sub-matrices become one."""
         old, new = self.old, self.new
         subs = self.submatrices
-        pairs = np.flatnonzero(self._used(_PAIR_ROLES, len(old.indexes_multi))).tolist()
+        pairs = np.flatnonzero(self._used(PAIR_ROLES, len(old.indexes_multi))).tolist()
         used = self._used(SUBMATRIX_ROLES, len(subs))
         for i in pairs:
             named = old.indexes_multi[i][:, 0]
@@ -81,7 +79,7 @@ class _Renumbering:
 
     def row_lists(self) -> None:
         """Drop unused and repeated entries of the lists of rows, pairs and ranges."""
-        for name, roles in (("indexes", (Role.ROWS,)), ("indexes_multi", _PAIR_ROLES),
+        for name, roles in (("indexes", (Role.ROWS,)), ("indexes_multi", PAIR_ROLES),
                             ("indexes_ranges", (Role.RANGES,))):
             entries = getattr(self.new, name)
             if not entries:

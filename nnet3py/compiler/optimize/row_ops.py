@@ -1,5 +1,4 @@
-"""Passes on commands that copy or add rows: additions become copies, commands on rows become commands on sub-matrices.
-"""
+"""Passes on copies and additions of rows: additions become copies, row commands become commands on sub-matrices."""
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -26,20 +25,14 @@ def convert_addition(computation: Computation, nnet: Nnet) -> Computation:
         numbers, args = analysis.table.numbers[kind], analysis.table.args[kind]
         if kind == CommandType.ADD_TO_ROWS_MULTI:
             fine = analysis.table.alphas[numbers] == 1.0
-            fine &= np.array([_are_first(first, computation.indexes_multi[entry], c)
-                              for c, entry in zip(numbers.tolist(), args[:, 1].tolist(), strict=True)], bool)
+            changed = [computation.indexes_multi[entry][:, 0] for entry in args[:, 1].tolist()]
+            fine &= np.array([(first[s[s > 0]] == c).all() for c, s in zip(numbers, changed, strict=True)], bool)
         else:
             fine = first[args[:, 0]] == numbers
         for c in numbers[fine].tolist():
             command = computation.commands[c]
             new[c] = Command(copying, command.alpha, command.args)
     return replace_commands(computation, new)
-
-
-def _are_first(first: np.ndarray, pairs: np.ndarray, c: int) -> bool:
-    """Return whether no command before ``c`` uses any of the sub-matrices in the pairs."""
-    s = pairs[:, 0]
-    return bool((first[s[s > 0]] == c).all())
 
 
 # -- snip-row-ops ------------------------------------------------------------------------------------------------------

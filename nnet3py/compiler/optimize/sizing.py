@@ -1,5 +1,4 @@
-"""Passes on allocations: sizes, zeroing, times of allocation, and the swaps and memory compression of Kaldi's files.
-"""
+"""Passes on allocations: sizes, zeroing, times, and the swaps and memory compression of Kaldi's files."""
 from __future__ import annotations
 
 import logging
@@ -9,6 +8,8 @@ import numpy as np
 
 from nnet3py.compiler.analyze import READ, Analysis
 from nnet3py.compiler.computation import (
+    BACKPROPS,
+    SIZING,
     Command,
     CommandType,
     Computation,
@@ -34,7 +35,6 @@ from nnet3py.network.nnet import Nnet
 
 LEAST_SHARE = 0.8       # of the source's rows that have to be copied already
 
-_SIZING = (CommandType.ALLOC_MATRIX, CommandType.DEALLOC_MATRIX, CommandType.SWAP_MATRIX)
 _IO = (CommandType.ACCEPT_INPUT, CommandType.PROVIDE_OUTPUT)
 
 
@@ -50,7 +50,9 @@ def extend_matrices(computation: Computation, nnet: Nnet) -> Computation:
     new: dict[int, Command] = {}
     for c in candidates.tolist():
         original = computation.commands[c]
-        if _is_extensible(out, original):
+        source = out.submatrices[original.args[1]]
+        rows = out.matrices[source.matrix].num_rows
+        if LEAST_SHARE * rows <= source.num_rows < rows:       # the source may have been extended by now
             new[c] = _extend(out, original)
     larger = [m for m, (size, was) in enumerate(zip(out.matrices, computation.matrices, strict=True)) if size != was]
     _resize_whole_submatrices(computation, out, larger, new)
@@ -73,13 +75,6 @@ def _candidates(computation: Computation) -> np.ndarray:
     return numbers[fine] if (fine & (source[:, 2] < size[:, 0])).any() else numbers[:0]
 
 
-def _is_extensible(out: Computation, original: Command) -> bool:
-    """Return whether a candidate copies most, but not all rows of its source, which may have been extended by now."""
-    source = out.submatrices[original.args[1]]
-    rows = out.matrices[source.matrix].num_rows
-    return LEAST_SHARE * rows <= source.num_rows < rows
-
-
 def _extend(out: Computation, copy: Command) -> Command:
     """Enlarge the matrix that is copied to; returns the copy of all rows."""
     to, source = (out.submatrices[s] for s in copy.args[:2])
@@ -98,7 +93,7 @@ def _resize_whole_submatrices(before: Computation, out: Computation, larger: lis
     is_larger[larger] = True
     whole = dict(zip(larger, range(len(out.submatrices), len(out.submatrices) + len(larger)), strict=True))
     out.submatrices += [SubMatrix(m, 0, out.matrices[m].num_rows, 0, out.matrices[m].num_cols) for m in larger]
-    for kind in (*_SIZING, CommandType.SET_CONST):
+    for kind in (*SIZING, CommandType.SET_CONST):
         args = table.args[kind][:, :2]
         given = args > 0
         concerned = (given & is_larger[matrix_of[np.where(given, args, 0)]]).any(axis=1)
@@ -263,7 +258,7 @@ def _waiting_matrices(analysis: Analysis, marker: int) -> list[tuple[int, int, i
 
 
 def _is_relu_backprop(original: Command, nnet: Nnet) -> bool:
-    return (original.type in (CommandType.BACKPROP, CommandType.BACKPROP_NO_MODEL_UPDATE)
+    return (original.type in BACKPROPS
             and type(nnet.components[original.args[0]]).__name__ == "RectifiedLinearComponent")
 
 

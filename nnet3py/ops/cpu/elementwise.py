@@ -10,36 +10,29 @@ from nnet3py.ops.cpu.operation import formula
 from nnet3py.ops.formulas import elements
 from nnet3py.ops.table import FAMILIES, Operation
 
-_ON_MATRICES = """
+_TEMPLATE = """
 def {name}(first, last, {names}):
     for i in range(first, last):
-        {target} = row({matrix}, i)
+        {target}_row = row({target}, i)
         {rows}
-        for j in range({target}.shape[0]):
-            {target}[j] = formula({elements})
-"""
-_ON_VECTORS = """
-def {name}({names}):
-    for j in range({target}.shape[0]):
-        {target}[j] = formula({elements})
+        for j in range({target}_row.shape[0]):
+            {target}_row[j] = formula({elements})
 """
 
 
 def make_kernel(operation: Operation) -> Kernel:
     """Make the kernel of an elementwise operation from its formula."""
     target, *_ = arguments = operation.arguments
-    on_matrices = target.kind == "mat"
     rows = {"mat": "{0}_row = row({0}, i)", "rowvec": "{0}_here = {0}[i]"}
     element = {"mat": "{0}_row[j]", "vec": "{0}[j]", "rowvec": "{0}_here"}
-    source = (_ON_MATRICES if on_matrices else _ON_VECTORS).format(
-        name=operation.name, names=", ".join(a.name for a in arguments), matrix=target.name,
-        target=f"{target.name}_row" if on_matrices else target.name,
+    source = _TEMPLATE.format(
+        name=operation.name, names=", ".join(a.name for a in arguments), target=target.name,
         rows="; ".join(rows[a.kind].format(a.name) for a in arguments[1:] if a.kind in rows) or "pass",
         elements=", ".join(element.get(a.kind, "{0}").format(a.name) for a in arguments))
     names = {"row": row, "formula": formula(getattr(elements, operation.name))}
     function = function_of_text(source, names, operation.stand_in(__file__, __name__))
     cost = elements.COSTS.get(operation.name, 1)
-    return kernel(operation.kinds, rows_of=target.name if on_matrices else "", cost=cost)(function)
+    return kernel(operation.kinds, rows_of=target.name, cost=cost)(function)
 
 
 KERNELS = {operation.name: make_kernel(operation) for operation in FAMILIES["elementwise"]}

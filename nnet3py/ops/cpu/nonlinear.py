@@ -130,28 +130,27 @@ def _square_sums(first, last, oderiv_sumsq, dy):
             total[j] += e[j] * e[j]
 
 
-@operation()
-def sigmoid_stats(value_sum, deriv_sum, counters, y, draw):
+@inline
+def _add_stats(add_sums, value_sum, deriv_sum, counters, y, draw):
     if not _is_refused(counters, COUNT, draw):
         counters[COUNT] += y.shape[0]
         arguments = (value_sum, deriv_sum, y)
-        share(part_address(_sigmoid_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
+        share(part_address(add_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
+
+
+@operation()
+def sigmoid_stats(value_sum, deriv_sum, counters, y, draw):
+    _add_stats(_sigmoid_sums, value_sum, deriv_sum, counters, y, draw)
 
 
 @operation()
 def tanh_stats(value_sum, deriv_sum, counters, y, draw):
-    if not _is_refused(counters, COUNT, draw):
-        counters[COUNT] += y.shape[0]
-        arguments = (value_sum, deriv_sum, y)
-        share(part_address(_tanh_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
+    _add_stats(_tanh_sums, value_sum, deriv_sum, counters, y, draw)
 
 
 @operation()
 def relu_stats(value_sum, deriv_sum, counters, y, draw):
-    if not _is_refused(counters, COUNT, draw):
-        counters[COUNT] += y.shape[0]
-        arguments = (value_sum, deriv_sum, y)
-        share(part_address(_relu_sums, arguments), address_of(arguments), y.shape[1], 2 * y.shape[0], CACHE_LINE, 1)
+    _add_stats(_relu_sums, value_sum, deriv_sum, counters, y, draw)
 
 
 @operation()

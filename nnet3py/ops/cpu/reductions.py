@@ -1,4 +1,4 @@
-"""Sums on the CPU: over the rows of a matrix, along its rows, or over everything.
+"""Sums on the CPU: over the rows of a matrix, or over everything.
 
 Sums over rows add four rows as a tree before they touch the destination: fewer passes over it, and less rounding than
 one long chain. Sums to one number run in float64. The order depends on the sizes alone.
@@ -47,22 +47,6 @@ def add_row_sum(first, last, dst, src, alpha, beta):
             total[j] += alpha * a[j]
 
 
-@operation(columns_of="src")
-def add_row_sum_sq(first, last, dst, src, alpha, beta):
-    total = span(dst, first, last - first)
-    _prepare(total, beta)
-    num_rows = src.shape[0]
-    blocked = num_rows - num_rows % 4
-    for i in range(0, blocked, 4):
-        a, b, c, d = _four_rows(src, i, first, last)
-        for j in range(total.shape[0]):
-            total[j] += alpha * ((a[j] * a[j] + b[j] * b[j]) + (c[j] * c[j] + d[j] * d[j]))
-    for i in range(blocked, num_rows):
-        a = segment(src, i, first, last)
-        for j in range(total.shape[0]):
-            total[j] += alpha * (a[j] * a[j])
-
-
 @operation(columns_of="a")
 def add_row_sum_product(first, last, dst, a, b, alpha, beta):
     total = span(dst, first, last - first)
@@ -80,54 +64,12 @@ def add_row_sum_product(first, last, dst, a, b, alpha, beta):
             total[j] += alpha * (a0[j] * b0[j])
 
 
-@operation(columns_of="src")
-def add_row_sum_double(first, last, dst, src, alpha):
-    total = span(dst, first, last - first)
-    num_rows = src.shape[0]
-    blocked = num_rows - num_rows % 4
-    for i in range(0, blocked, 4):
-        a, b, c, d = _four_rows(src, i, first, last)
-        for j in range(total.shape[0]):
-            total[j] += alpha * ((np.float64(a[j]) + np.float64(b[j])) + (np.float64(c[j]) + np.float64(d[j])))
-    for i in range(blocked, num_rows):
-        a = segment(src, i, first, last)
-        for j in range(total.shape[0]):
-            total[j] += alpha * np.float64(a[j])
-
-
-@inline
-def _square(value):
-    wide = np.float64(value)
-    return wide * wide
-
-
-@operation(columns_of="src")
-def add_row_sum_sq_double(first, last, dst, src, alpha):
-    total = span(dst, first, last - first)
-    num_rows = src.shape[0]
-    blocked = num_rows - num_rows % 4
-    for i in range(0, blocked, 4):
-        a, b, c, d = _four_rows(src, i, first, last)
-        for j in range(total.shape[0]):
-            total[j] += alpha * ((_square(a[j]) + _square(b[j])) + (_square(c[j]) + _square(d[j])))
-    for i in range(blocked, num_rows):
-        a = segment(src, i, first, last)
-        for j in range(total.shape[0]):
-            total[j] += alpha * _square(a[j])
-
-
 @inline
 def _dot(a, b):
     total = 0.0
     for j in range(a.shape[0]):
         total += np.float64(a[j]) * np.float64(b[j])
     return total
-
-
-@operation(reassociate=True, rows_of="a", cost=2)
-def add_col_sum_product(first, last, dst, a, b, alpha, beta):
-    for i in range(first, last):
-        dst[i] = alpha * np.float32(_dot(row(a, i), row(b, i))) + keep(beta, dst[i])
 
 
 @njit(fastmath={"reassoc", "nsz"})
@@ -156,15 +98,5 @@ def sum_all_products(a, b):
 
 
 @operation(reassociate=True)
-def sum_sq(src):
-    return sum_all_products(src, src)
-
-
-@operation(reassociate=True)
 def sum_product(a, b):
     return sum_all_products(a, b)
-
-
-@operation(reassociate=True)
-def dot(a, b):
-    return _dot(a, b)

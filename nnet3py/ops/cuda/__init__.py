@@ -3,45 +3,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
-from nnet3py.errors import DeviceError
 from nnet3py.ops.resources import Workspace
 from nnet3py.ops.table import FAMILY_OF
 
 
-def why_not_usable() -> str | None:
-    """Return why these operations do not suffice for networks; None if they do."""
-    missing = [name for name, family in FAMILY_OF.items() if not _has_kernel(name, family)]
-    if missing:
-        return f"{len(missing)} of {len(FAMILY_OF)} operations have no CUDA kernel in this version"
-    return None
-
-
-def _has_kernel(name: str, family: str) -> bool:
-    module = f"{__name__}.{family}"
-    return find_spec(module) is not None and hasattr(import_module(module), name)
-
-
 def load(name: str) -> Any:
-    """Return the kernel ``name``.
-
-    Raises
-    ------
-    AttributeError
-        The table of operations does not have the name.
-    DeviceError
-        The operation has no CUDA kernel.
-    """
+    """Return the operation ``name``. Raises AttributeError if the table of operations does not have it."""
     family = FAMILY_OF.get(name)
     if family is None:
         raise AttributeError(f"no operation is called {name!r}; nnet3py/ops/table.py lists them")
-    module = f"{__name__}.{family}"
-    operation = getattr(import_module(module), name, None) if find_spec(module) else None
-    if operation is None:
-        raise DeviceError(f"the operation {name} has no CUDA kernel", "use device='cpu'")
-    return operation
+    return getattr(import_module(f"{__name__}.{family}"), name)
 
 
 class CudaOps:

@@ -9,7 +9,7 @@ next. The formula is a function of numbers::
         return dst * scale + offset
 
 A matrix stands for its element, a vector for the element of the column, or of the row if it is a ``rowvec``; the result
-goes into the first argument. Without a matrix, the vectors are a single row.
+goes into the first argument.
 """
 from __future__ import annotations
 
@@ -74,98 +74,53 @@ def inside(column, otherwise, count):
     return column if column < count else otherwise
 
 
-# -- whole rows --------------------------------------------------------------------------------------------------------
+# -- functions and kernels of a formula -------------------------------------------------------------------------------
 
 
-@device_function
-def fill_row(d, value):
-    """Set ``d[j] = value`` in this thread's columns."""
-    j, step, count = first_column(), column_step(), np.uint64(d.shape[0])
-    while j < count:
-        d[j] = value
-        j += step
-
-
-@device_function
-def scale_row(d, s, alpha):
-    """Set ``d[j] = alpha s[j]`` in this thread's columns; ``d`` may be ``s``."""
-    j, step, count = first_column(), column_step(), np.uint64(d.shape[0])
-    while j < count:
-        j1, j2, j3 = j + step, j + step + step, j + step + step + step
-        s0, s1 = s[j], s[inside(j1, j, count)]
-        s2, s3 = s[inside(j2, j, count)], s[inside(j3, j, count)]
-        d[j] = alpha * s0
-        if j1 < count:
-            d[j1] = alpha * s1
-        if j2 < count:
-            d[j2] = alpha * s2
-        if j3 < count:
-            d[j3] = alpha * s3
-        j = j3 + step
-
-
-@device_function
-def add_row(d, s, alpha):
-    """Compute ``d[j] += alpha s[j]`` in this thread's columns."""
-    j, step, count = first_column(), column_step(), np.uint64(d.shape[0])
-    while j < count:
-        j1, j2, j3 = j + step, j + step + step, j + step + step + step
-        k1, k2, k3 = inside(j1, j, count), inside(j2, j, count), inside(j3, j, count)
-        s0, s1, s2, s3 = s[j], s[k1], s[k2], s[k3]
-        d0, d1, d2, d3 = d[j], d[k1], d[k2], d[k3]
-        d[j] = d0 + alpha * s0
-        if j1 < count:
-            d[j1] = d1 + alpha * s1
-        if j2 < count:
-            d[j2] = d2 + alpha * s2
-        if j3 < count:
-            d[j3] = d3 + alpha * s3
-        j = j3 + step
-
-
-@device_function
-def multiply_row(d, s, m):
-    """Set ``d[j] = s[j] m[j]`` in this thread's columns; ``d`` may be ``s``."""
-    j, step, count = first_column(), column_step(), np.uint64(d.shape[0])
-    while j < count:
-        j1, j2, j3 = j + step, j + step + step, j + step + step + step
-        k1, k2, k3 = inside(j1, j, count), inside(j2, j, count), inside(j3, j, count)
-        s0, s1, s2, s3 = s[j], s[k1], s[k2], s[k3]
-        m0, m1, m2, m3 = m[j], m[k1], m[k2], m[k3]
-        d[j] = s0 * m0
-        if j1 < count:
-            d[j1] = s1 * m1
-        if j2 < count:
-            d[j2] = s2 * m2
-        if j3 < count:
-            d[j3] = s3 * m3
-        j = j3 + step
-
-
-# -- kernels of a formula ----------------------------------------------------------------------------------------------
-
-_TEMPLATE = """
+_ROW_FUNCTION = """
 def {name}({names}):
-    count = np.uint64({first}.shape[{axis}])
-    step = column_step()
-    i, row_step = first_row(), row_distance()
-    while i < {num_rows}:
-{rows}
-        j = first_column()
-        while j < count:
-            j1, j2, j3 = j + step, j + step + step, j + step + step + step
-            k1, k2, k3 = inside(j1, j, count), inside(j2, j, count), inside(j3, j, count)
-{loads}
-            {first}_row[j] = formula({values0})
-            if j1 < count:
-                {first}_row[j1] = formula({values1})
-            if j2 < count:
-                {first}_row[j2] = formula({values2})
-            if j3 < count:
-                {first}_row[j3] = formula({values3})
-            j = j3 + step
-        i += row_step
+    count, j, step = np.uint64({first}.shape[0]), first_column(), column_step()
+    while j < count:
+        j1, j2, j3 = j + step, j + step + step, j + step + step + step
+        k1, k2, k3 = inside(j1, j, count), inside(j2, j, count), inside(j3, j, count)
+        {loads}
+        {first}[j] = formula({values0})
+        if j1 < count:
+            {first}[j1] = formula({values1})
+        if j2 < count:
+            {first}[j2] = formula({values2})
+        if j3 < count:
+            {first}[j3] = formula({values3})
+        j = j3 + step
 """
+_KERNEL = """
+def {name}({names}):
+    i, step = first_row(), row_distance()
+    while i < {first}.shape[0]:
+        compute_row({rows})
+        i += step
+"""
+
+
+def row_function(formula: Callable[..., Any], kinds: str) -> Any:
+    """Make a device function that computes this thread's elements of a row by a formula.
+
+    Its arguments are those of the formula, with vectors in place of elements of a "mat" or "vec".
+    """
+    names = _names_of(formula)
+    vectors = {name for name, kind in zip(names, kinds.split(), strict=True) if kind in ("mat", "vec")}
+    values = {f"values{k}": ", ".join(f"{name}{k}" if name in vectors else name for name in names)
+              for k in range(AT_ONCE)}
+    loads = "; ".join(f"{name}{k} = {name}[{'k' if k else 'j'}{k or ''}]"
+                      for name in names if name in vectors for k in range(AT_ONCE))
+    source = _ROW_FUNCTION.format(name=formula.__name__, names=", ".join(names), first=names[0], loads=loads, **values)
+    return device_function(function_of_text(source, {
+        "np": np, "first_column": first_column, "column_step": column_step, "inside": inside,
+        "formula": device_formula(formula)}, formula))
+
+
+def _names_of(formula: Callable[..., Any]) -> tuple[str, ...]:
+    return formula.__code__.co_varnames[:formula.__code__.co_argcount]
 
 
 def of_elements(kinds: str) -> Callable[[Callable[..., Any]], Kernel]:
@@ -175,33 +130,19 @@ def of_elements(kinds: str) -> Callable[[Callable[..., Any]], Kernel]:
 
 def element_kernel(formula: Callable[..., Any], kinds: str, like: Callable[..., Any]) -> Kernel:
     """Make a kernel from a formula; it gets the source file, module and docstring of ``like``."""
-    return Kernel(_loop_over(formula, kinds.split(), like), kinds, 0, launch_elements, False)
+    names = _names_of(formula)
+    of_row = {"mat": "row({0}, i)", "rowvec": "{0}[i]"}
+    source = _KERNEL.format(
+        name=formula.__name__, names=", ".join(names), first=names[0],
+        rows=", ".join(of_row.get(kind, "{0}").format(name) for name, kind in zip(names, kinds.split(), strict=True)))
+    loop = function_of_text(source, {"first_row": first_row, "row_distance": row_distance, "row": row,
+                                     "compute_row": row_function(formula, kinds)}, like)
+    return Kernel(loop, kinds, 0, launch_elements, False)
 
 
-def _loop_over(formula: Callable[..., Any], kinds: list[str], like: Callable[..., Any]) -> Any:
-    """Return a Python function that loops over a thread's elements and calls the formula for each."""
-    place = formula.__code__
-    names = place.co_varnames[:place.co_argcount]
-    on_vectors = "mat" not in kinds
-    rows, loads = [], []
-    for name, kind in zip(names, kinds, strict=True):
-        if kind == "mat":
-            rows.append(f"        {name}_row = row({name}, i)")
-        elif kind == "rowvec":
-            rows.append(f"        {name}_here = {name}[i]")
-        elif kind == "vec":
-            rows.append(f"        {name}_row = {name}")
-        if kind in ("mat", "vec"):
-            loads += [f"            {name}{k} = {name}_row[{'k' if k else 'j'}{k or ''}]" for k in range(AT_ONCE)]
-    values = {f"values{k}": ", ".join(
-        f"{name}_here" if kind == "rowvec" else f"{name}{k}" if kind in ("mat", "vec") else name
-        for name, kind in zip(names, kinds, strict=True)) for k in range(AT_ONCE)}
-    source = _TEMPLATE.format(
-        name=formula.__name__, names=", ".join(names), first=names[0], axis=0 if on_vectors else 1,
-        num_rows="1" if on_vectors else f"{names[0]}.shape[0]", rows="\n".join(rows), loads="\n".join(loads), **values)
-    return function_of_text(source, {
-        "np": np, "row": row, "first_row": first_row, "row_distance": row_distance, "first_column": first_column,
-        "column_step": column_step, "inside": inside, "formula": device_formula(formula)}, like)
+fill_row, scale_row = row_function(elements.set_const, "mat f32"), row_function(elements.copy_mat, "mat mat f32")
+add_row = row_function(elements.add_mat, "mat mat f32")
+multiply_row = row_function(elements.mul_elements, "mat mat mat")
 
 
 # -- the elementwise operations, of the formulas of ``ops/formulas/elements.py`` ---------------------------------------

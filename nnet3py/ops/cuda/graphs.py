@@ -80,12 +80,7 @@ class Graph:
         weakref.finalize(self, functions.cuGraphExecDestroy, self._executable)
 
     def launch(self) -> None:
-        """Queue the whole graph in this thread's stream.
-
-        Raises
-        ------
-        DeviceError : the driver cannot launch the graph
-        """
+        """Queue the whole graph in this thread's stream. Raises DeviceError: the driver cannot launch the graph."""
         status = self._functions.cuGraphLaunch(self._executable, memory.stream_handle())
         if status != 0:
             raise DeviceError(f"a CUDA graph could not be launched (status {status})",

@@ -53,9 +53,7 @@ class HostNeeded(Exception):
 def touch_host() -> None:
     """Record that the current computation needs the host: it reads, writes or decides.
 
-    Raises
-    ------
-    HostNeeded : launches are being captured; nothing was done
+    Raises HostNeeded: launches are being captured; nothing was done.
     """
     if getattr(_local, "capturing", False):
         raise HostNeeded
@@ -128,10 +126,8 @@ def array_class() -> Any:
 def new_array(shape: int | tuple[int, ...], dtype: Any = np.float32) -> Any:
     """Return an uninitialized device array.
 
-    Raises
-    ------
-    DeviceError : the GPU has too little free memory; the message says how much
-    HostNeeded : launches are being captured, and a graph may only use memory that exists longer than the graph
+    Raises DeviceError: the GPU has too little free memory; the message says how much; HostNeeded: launches are being
+    captured, and a graph may only use memory that exists longer than the graph.
     """
     if getattr(_local, "capturing", False):
         raise HostNeeded

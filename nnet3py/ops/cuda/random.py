@@ -10,17 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from nnet3py.ops.arrays import DeviceArray, IntCell
 from nnet3py.ops.cuda.elementwise import fill_row, first_row, launch_elements, multiply_row, row_distance, scale_row
 from nnet3py.ops.cuda.launch import Shape, kernel, launch_2d, operation
 from nnet3py.ops.cuda.memory import new_array, touch_host
 from nnet3py.ops.cuda.threads import device_function, formula, own_columns, own_rows, row
 from nnet3py.ops.formulas import random as formulas
 from nnet3py.ops.resources import Random, philox
-from nnet3py.ops.table import documented
 
-_block_words, _unit, _normal_pair = map(formula, (
-    formulas.block_words, formulas.unit, formulas.normal_pair))
+_block_words, _keys, _unit = map(formula, (formulas.block_words, formulas.keys, formulas.unit))
 _MASK = 0xFFFFFFFF
 _HALF = np.uint64(32)
 _UNIT = np.float32(2.0 ** -32)
@@ -111,16 +108,11 @@ class DeviceRandom(Random):
         return self._cells[key], (self._seed & _MASK, self._seed >> 32, block, self._minibatch_cell, self._component,
                                   place)
 
-    def _fill(self, operation: Any, dst: Any) -> None:
-        block = self._take_blocks((dst.size + 3) // 4)
-        signed_seed = self._seed - (1 << 64) if self._seed >> 63 else self._seed
-        operation(dst.reshape(1, -1) if dst.ndim == 1 else dst, signed_seed, block, self._minibatch_cell,
-                  self._component)
+    def _minibatch_argument(self) -> Any:
+        return self._minibatch_cell
 
 
 # -- filling matrices; a thread makes the four numbers of a block of the stream ----------------------------------------
-
-
 
 
 def launch_quads(rows: int, cols: int) -> Shape:
@@ -137,40 +129,17 @@ def _put(dst, position, value):
         dst[i, position - i * cols] = value
 
 
-@kernel("mat int int int intcell int", shape=launch_quads)
-def _uniform(dst, k0, k1, block, minibatch, component):
+@operation(shape=launch_quads)
+def philox_uniform(dst, seed, block, minibatch, component):
+    k0, k1 = _keys(seed)
     for _ in own_rows(1):
         for place in own_columns((dst.shape[0] * dst.shape[1] + 3) // 4):
             quad = np.int64(place)
-            w0, w1, w2, w3 = _block_words(block + quad, minibatch[0], component, np.uint64(k0), np.uint64(k1))
+            w0, w1, w2, w3 = _block_words(block + quad, minibatch[0], component, k0, k1)
             _put(dst, 4 * quad, _unit(w0))
             _put(dst, 4 * quad + 1, _unit(w1))
             _put(dst, 4 * quad + 2, _unit(w2))
             _put(dst, 4 * quad + 3, _unit(w3))
-
-
-@kernel("mat int int int intcell int", shape=launch_quads)
-def _normal(dst, k0, k1, block, minibatch, component):
-    for _ in own_rows(1):
-        for place in own_columns((dst.shape[0] * dst.shape[1] + 3) // 4):
-            quad = np.int64(place)
-            w0, w1, w2, w3 = _block_words(block + quad, minibatch[0], component, np.uint64(k0), np.uint64(k1))
-            n0, n1 = _normal_pair(w0, w1)
-            n2, n3 = _normal_pair(w2, w3)
-            _put(dst, 4 * quad, n0)
-            _put(dst, 4 * quad + 1, n1)
-            _put(dst, 4 * quad + 2, n2)
-            _put(dst, 4 * quad + 3, n3)
-
-
-@documented
-def philox_uniform(dst: DeviceArray, seed: int, block: int, minibatch: IntCell, component: int) -> None:
-    _uniform(dst, seed & _MASK, seed >> 32 & _MASK, block, minibatch, component)
-
-
-@documented
-def philox_normal(dst: DeviceArray, seed: int, block: int, minibatch: IntCell, component: int) -> None:
-    _normal(dst, seed & _MASK, seed >> 32 & _MASK, block, minibatch, component)
 
 
 # -- masks, from uniform random numbers that the caller drew -----------------------------------------------------------

@@ -2,7 +2,7 @@
 
 A formula has the name and the arguments of its operation. It is called for each element, with numbers: for a matrix the
 element itself, for a ``Vec`` the value of its column, for a ``RowVec`` the value of its row. The result replaces the
-element of the first argument, whose old value the formula gets. Operations on vectors alone have a single row.
+element of the first argument, whose old value the formula gets.
 
 Where a ``beta`` is 0 the old content of the destination has no effect, not even NaN.
 """
@@ -81,21 +81,6 @@ def scale_and_offset(dst, src, scales, offsets, smallest):
 
 def scale_gradient_from_output(dst, y, dy, scales, offsets, smallest):
     return (y - offsets) * (ONE / away_from_zero(scales, smallest)) * dy
-
-
-# -- vectors -----------------------------------------------------------------------------------------------------------
-
-
-def set_vec(dst, value):
-    return value
-
-
-def copy_vec(dst, src, alpha):
-    return alpha * src
-
-
-def add_vec(dst, src, alpha, beta):
-    return alpha * src + keep(beta, dst)
 
 
 # -- nonlinearities ----------------------------------------------------------------------------------------------------

@@ -29,6 +29,11 @@ def block_words(block, minibatch, component, k0, k1):
     return c0, c1, c2, c3
 
 
+def keys(seed):
+    """Return the key for a 64-bit seed: its lower and upper 32 bits."""
+    return np.uint64(seed & _LOW), np.uint64(seed >> 32 & _LOW)
+
+
 def unit(word):
     """Turn a word into a float32 in [0, 1), a multiple of 2^-24."""
     return np.float32(np.int64(word >> _DROPPED)) * _UNIT

@@ -81,8 +81,7 @@ class ServerOptions:
 
     host: str = opt("host", "127.0.0.1", "Address to listen on; 0.0.0.0 or :: for all of this machine's")
     port: int = opt("port", 2700, "Port to listen on; 0 for one that is free")
-    sample_rate: float = opt("sample-rate", 8000.0,
-                             "Samples a second of clients that do not say: the public server's")
+    sample_rate: float = opt("sample-rate", 8000.0, "Samples a second of clients that do not say: the public server's")
     limits: Limits = field(default_factory=Limits)
     drain_seconds: float = opt("drain-seconds", 10.0, "Seconds that conversations have to end after a signal; a second "
                                "one ends them at once")

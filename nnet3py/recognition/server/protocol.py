@@ -12,9 +12,10 @@ import enum
 import json
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.recognition.results import Result
 from nnet3py.recognition.server.models import ServedModel, ServedModels
 from nnet3py.recognition.server.options import SAMPLE_RATES
 
@@ -73,26 +74,6 @@ class StreamSettings:
     max_alternatives: int = 0
     phrases: tuple[str, ...] = ()
     model: ServedModel | None = None
-
-
-class ResultLike(Protocol):
-    """The attributes and methods of a result of recognition that this module uses.
-
-    ``words`` are (word, start, end, confidence), times in seconds since the stream began; ``alternatives(count)``
-    returns at most ``count`` tuples (text, confidence, words), the best first; ``joined(results)`` makes one result of
-    consecutive results.
-    """
-
-    @property
-    def text(self) -> str: ...
-    @property
-    def words(self) -> Any: ...
-    @property
-    def speaker(self) -> Any: ...
-    @property
-    def speaker_frames(self) -> int: ...
-    def alternatives(self, count: int) -> Any: ...
-    def joined(self, segments: Any) -> Any: ...
 
 
 def read_text_message(text: str, settings: StreamSettings, models: ServedModels) -> StreamSettings | Control:
@@ -170,7 +151,7 @@ def error_message(text: str) -> str:
     return json.dumps({"error": text}, ensure_ascii=False)
 
 
-def result_message(result: ResultLike | None, settings: StreamSettings) -> str:
+def result_message(result: Result | None, settings: StreamSettings) -> str:
     """Return the answer at the end of a segment; ``result`` is None for a stream without sound."""
     if settings.max_alternatives > 0:
         alternatives: list[dict[str, Any]] = []
@@ -180,12 +161,12 @@ def result_message(result: ResultLike | None, settings: StreamSettings) -> str:
                                  **({"result": timed} if settings.words and timed else {}), "text": text})
         alternatives = alternatives or [{"text": "", "confidence": 1.0}]
         return json.dumps({"alternatives": alternatives, **_speaker(result)}, ensure_ascii=False)
-    text = {"text": result.text if result is not None else ""}
     timed = _words(result.words) if settings.words and result is not None else []
-    return json.dumps({**({"result": timed} if timed else {}), **_speaker(result), **text}, ensure_ascii=False)
+    return json.dumps({**({"result": timed} if timed else {}), **_speaker(result),
+                       "text": result.text if result is not None else ""}, ensure_ascii=False)
 
 
-def _speaker(result: ResultLike | None) -> dict[str, Any]:
+def _speaker(result: Result | None) -> dict[str, Any]:
     if result is None or result.speaker is None:
         return {}
     return {"spk": [round(float(value), 6) for value in result.speaker], "spk_frames": result.speaker_frames}

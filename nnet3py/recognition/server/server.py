@@ -1,6 +1,6 @@
 """The server of ``nnet3py serve``: WebSocket connections that send sound and get words, and answers to plain HTTP.
 
-One thread has all connections; streams are decoded by a :class:`~nnet3py.recognition.server.session.StreamService`.
+One thread has all connections; streams are decoded by :class:`~nnet3py.recognition.server.session.StreamThreads`.
 The package websockets speaks HTTP and WebSocket; it is imported when a server is made.
 """
 from __future__ import annotations
@@ -28,7 +28,7 @@ from nnet3py.recognition.server.metrics import Metrics, Place, text_of
 from nnet3py.recognition.server.models import Reloaded, ServedModels
 from nnet3py.recognition.server.options import MESSAGES_WAITING, ServerOptions
 from nnet3py.recognition.server.protocol import CloseCode, StreamSettings
-from nnet3py.recognition.server.session import Session, StreamService
+from nnet3py.recognition.server.session import Session, StreamThreads
 from nnet3py.system import HANGUP, call_at_signals, has_terminal
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class RecognitionServer:
 
     Parameters
     ----------
-    service : StreamService, which decodes; shut down when the server ends
+    service : StreamThreads, which decodes; shut down when the server ends
     options : ServerOptions
     models : ServedModels from which clients choose
     read_again : function that reads the models again, in a thread, and raises nothing; None: models do not change
@@ -57,12 +57,10 @@ class RecognitionServer:
     options, metrics : ServerOptions and Metrics
     models : ServedModels for new connections
 
-    Raises
-    ------
-    Nnet3Error : the package websockets is missing, or an option is invalid
+    Raises Nnet3Error if the package websockets is missing, or an option is invalid.
     """
 
-    def __init__(self, service: StreamService, options: ServerOptions, models: ServedModels | None = None,
+    def __init__(self, service: StreamThreads, options: ServerOptions, models: ServedModels | None = None,
                  read_again: Callable[[], Reloaded] | None = None, listener: socket.socket | None = None,
                  place: Place | None = None) -> None:
         options.check()

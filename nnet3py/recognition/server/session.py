@@ -4,9 +4,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from nnet3py.errors import Nnet3Error
+from nnet3py.recognition.results import Result
 from nnet3py.recognition.scheduler import BatchScheduler, ScheduledStream
 from nnet3py.recognition.server.metrics import Metrics
 from nnet3py.recognition.server.models import ServedModels
@@ -16,29 +17,17 @@ from nnet3py.recognition.server.protocol import (
     CloseCode,
     Control,
     ProtocolError,
-    ResultLike,
     StreamSettings,
     error_message,
     partial_message,
     read_text_message,
     result_message,
 )
+from nnet3py.recognition.stream import Stream
 
 PIECE_SECONDS = 0.5      # of sound that a stream decodes before other streams have their turn
 
 T = TypeVar("T")
-
-
-class StreamLike(Protocol):
-    """The methods of :class:`~nnet3py.recognition.stream.Stream` that this module calls."""
-
-    def accept_waveform(self, block: bytes) -> Any: ...
-    @property
-    def partial(self) -> str: ...
-    @property
-    def endpoint(self) -> bool: ...
-    def result(self) -> ResultLike: ...
-    def finish(self) -> ResultLike: ...
 
 
 class Answer(NamedTuple):
@@ -48,34 +37,8 @@ class Answer(NamedTuple):
     num_words: int | None = None
 
 
-class RunningStream(Protocol):
-    """A stream that is decoded in another thread. Each call must end before the next, but ``close`` may come any time.
-
-    ``settings`` determine the form of an answer, and may differ from call to call.
-    """
-
-    async def accept(self, block: bytes, settings: StreamSettings) -> Answer:
-        """Decode a block of 16-bit samples; return the partial text, or the result if segments ended in the block."""
-
-    async def finish(self, settings: StreamSettings) -> Answer:
-        """Decode the rest, and return the last segment's result."""
-
-    def close(self) -> None:
-        """End the stream without a result."""
-
-
-class StreamService(Protocol):
-    """The interface of a decoder of streams for a server."""
-
-    async def open(self, settings: StreamSettings) -> RunningStream:
-        """Begin a stream. Raises Nnet3Error if the model does not allow the settings."""
-
-    def shut_down(self) -> None:
-        """Begin no more computations, and wait for those that run."""
-
-
 class StreamThreads:
-    """A :class:`StreamService` of a :class:`~nnet3py.recognition.scheduler.BatchScheduler`.
+    """A decoder of the streams of a server, in the threads of a :class:`BatchScheduler`.
 
     Parameters
     ----------
@@ -83,15 +46,15 @@ class StreamThreads:
     num_threads : number of streams that are decoded at the same time; 0: the scheduler's default
     """
 
-    def __init__(self, begin: Callable[[StreamSettings], StreamLike], num_threads: int = 0) -> None:
+    def __init__(self, begin: Callable[[StreamSettings], Stream], num_threads: int = 0) -> None:
         self._begin, self._scheduler = begin, BatchScheduler(num_threads)
         self.num_streams = 0           # open streams
 
     async def open(self, settings: StreamSettings) -> RunningStream:
-        """Begin a stream."""
-        stream: Any = await asyncio.to_thread(self._begin, settings)
+        """Begin a stream. Raises Nnet3Error if the model does not allow the settings."""
+        stream = await asyncio.to_thread(self._begin, settings)
         self.num_streams += 1
-        return _RunningStream(self._scheduler.add(stream), settings, self._leave)
+        return RunningStream(self._scheduler.add(stream), settings, self._leave)
 
     def _leave(self) -> None:
         self.num_streams -= 1
@@ -101,8 +64,11 @@ class StreamThreads:
         self._scheduler.shut_down()
 
 
-class _RunningStream:
-    """A :class:`RunningStream` that decodes by a :class:`~nnet3py.recognition.scheduler.ScheduledStream`."""
+class RunningStream:
+    """A stream that is decoded in another thread. Each call must end before the next, but ``close`` may come any time.
+
+    ``settings`` determine the form of an answer, and may differ from call to call.
+    """
 
     def __init__(self, scheduled: ScheduledStream, settings: StreamSettings, leave: Callable[[], None]) -> None:
         self._scheduled, self._leave = scheduled, leave
@@ -110,7 +76,8 @@ class _RunningStream:
         self._is_closed = False
 
     async def accept(self, block: bytes, settings: StreamSettings) -> Answer:
-        ended: list[ResultLike] = []
+        """Decode a block of 16-bit samples; return the partial text, or the result if segments ended in the block."""
+        ended: list[Result] = []
         first = 0
         while len(block) - first > self._piece:
             await self._run(_accept, block[first:first + self._piece], ended)
@@ -118,9 +85,11 @@ class _RunningStream:
         return await self._run(_answer, block[first:], ended, settings)
 
     async def finish(self, settings: StreamSettings) -> Answer:
+        """Decode the rest, and return the last segment's result."""
         return await self._run(_last_answer, settings)
 
     def close(self) -> None:
+        """End the stream without a result."""
         if not self._is_closed:
             self._is_closed = True
             self._leave()
@@ -129,7 +98,7 @@ class _RunningStream:
         return await asyncio.wrap_future(self._scheduled.run(lambda stream: work(stream, *args)))
 
 
-def _accept(stream: StreamLike, piece: bytes, ended: list[ResultLike]) -> None:
+def _accept(stream: Stream, piece: bytes, ended: list[Result]) -> None:
     """Decode a piece, and add the results of segments that end in it to ``ended``."""
     if piece:
         stream.accept_waveform(piece)
@@ -137,7 +106,7 @@ def _accept(stream: StreamLike, piece: bytes, ended: list[ResultLike]) -> None:
         ended.append(stream.result())
 
 
-def _answer(stream: StreamLike, piece: bytes, ended: list[ResultLike], settings: StreamSettings) -> Answer:
+def _answer(stream: Stream, piece: bytes, ended: list[Result], settings: StreamSettings) -> Answer:
     """Decode the last piece of a block, and return the answer to the block."""
     _accept(stream, piece, ended)
     if ended:            # a block has one answer, also if several segments ended in it
@@ -145,11 +114,11 @@ def _answer(stream: StreamLike, piece: bytes, ended: list[ResultLike], settings:
     return Answer(partial_message(stream.partial))
 
 
-def _last_answer(stream: StreamLike, settings: StreamSettings) -> Answer:
+def _last_answer(stream: Stream, settings: StreamSettings) -> Answer:
     return _answer_of(stream.finish(), settings)
 
 
-def _answer_of(result: ResultLike, settings: StreamSettings) -> Answer:
+def _answer_of(result: Result, settings: StreamSettings) -> Answer:
     """Return the answer that holds a result; called in a thread, since finding alternatives takes time."""
     return Answer(result_message(result, settings), len(result.words))
 
@@ -160,30 +129,19 @@ REFUSAL_SECONDS = 1.0      # for a client to read the message about its error
 _REASON_BYTES = 123        # of the reason in a closing frame (RFC 6455)
 
 
-
-
-class ConnectionLike(Protocol):
-    """The methods of a connection of the package websockets that this module calls."""
-
-    def recv(self) -> Awaitable[str | bytes]: ...
-    def send(self, message: str) -> Awaitable[None]: ...
-    def close(self, code: int = 1000, reason: str = "") -> Awaitable[None]: ...
-    def wait_closed(self) -> Awaitable[None]: ...
-
-
 class Session:
     """The conversation with one client.
 
     Parameters
     ----------
-    connection : connection to the client
-    service : StreamService, which decodes
+    connection : connection to the client, of the package websockets
+    service : StreamThreads, which decodes
     settings : StreamSettings until the client sends others
     limits, metrics : Limits and Metrics of the server
     models : ServedModels from which the client may choose
     """
 
-    def __init__(self, connection: ConnectionLike, service: StreamService, settings: StreamSettings, limits: Limits,
+    def __init__(self, connection: Any, service: StreamThreads, settings: StreamSettings, limits: Limits,
                  metrics: Metrics, models: ServedModels) -> None:
         self._connection, self._service, self._settings = connection, service, settings
         self._limits, self._metrics, self._models = limits, metrics, models
@@ -199,7 +157,7 @@ class Session:
         Raises only the errors of the connection's methods when it is closed, and asyncio's CancelledError.
         """
         try:
-            while await self._answer(await self._next()):
+            while await self._answer(await self._in_time(self._connection.recv(), "no message")):
                 pass
             await self._connection.close()
         except ProtocolError as error:
@@ -212,9 +170,6 @@ class Session:
     async def fail(self) -> None:
         """Tell the client of an internal error."""
         await self._refuse(ProtocolError("internal error of the server", CloseCode.INTERNAL, "internal"))
-
-    async def _next(self) -> str | bytes:
-        return await self._in_time(self._connection.recv(), "no message")
 
     async def _in_time(self, what: Awaitable[T], lack: str) -> T:
         timeout = self._limits.idle_timeout

@@ -55,9 +55,7 @@ def word_scores(outputs: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 def exponentials(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Replace scores by exp(score - largest score of the row), in place.
 
-    Returns
-    -------
-    float32 (rows,), the sums of the rows; float32 (rows,), log Z of each row
+    Returns float32 (rows,), the sums of the rows; float32 (rows,), log Z of each row.
     """
     largest = scores.max(axis=1)
     scores -= largest[:, None]

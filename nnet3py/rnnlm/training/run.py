@@ -64,9 +64,7 @@ class TrainingFolder:
     ----------
     path : the folder, made if it is missing
 
-    Raises
-    ------
-    UsageError : the folder cannot be made
+    Raises UsageError if the folder cannot be made.
     """
 
     def __init__(self, path: str) -> None:

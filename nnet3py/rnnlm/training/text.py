@@ -89,10 +89,7 @@ def _blocks(path: str) -> Iterator[bytes]:
 def count_words(paths: Sequence[str]) -> Counter[str]:
     """Count the words of some texts.
 
-    Raises
-    ------
-    FormatError : ``<s>``, ``</s>``, ``<brk>`` or ``<eps>`` in a text
-    UsageError : there are no words
+    Raises FormatError for ``<s>``, ``</s>``, ``<brk>`` or ``<eps>`` in a text; UsageError if there are no words.
     """
     counts: Counter[bytes] = Counter()
     for path in paths:

@@ -76,9 +76,8 @@ def config_of(text: str, path: str | None = None) -> str:
 def make_network(options: NetworkOptions, text: str, seed: int) -> Nnet:
     """Make the network of layers or config lines, with random parameters.
 
-    Raises
-    ------
-    ConfigError : the network cannot be a language model: other inputs or outputs, different dimensions, later words
+    Raises ConfigError if the network cannot be a language model: other inputs or outputs, different dimensions, later
+    words.
     """
     path = options.network or None
     with within(f"--network={path}" if path else "the network"):
@@ -269,10 +268,8 @@ class _Comparisons:
         ----------
         outputs, weights, self_normalize : as for :func:`compare`
 
-        Returns
-        -------
-        Log-probability, penalty (as in :class:`Comparison`), and float32 (rows, dim), the derivative with respect to
-        the outputs.
+        Returns the log-probability, the penalty (as in :class:`Comparison`), and float32 (rows, dim), the derivative
+        with respect to the outputs.
         """
         log_prob, penalty, output_deriv = 0.0, 0.0, np.empty_like(outputs)
         for group in self.groups:

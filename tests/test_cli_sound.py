@@ -1,26 +1,26 @@
-"""wav-reverberate and extend-wav-with-silence: channels, files, tables, what they say."""
+"""wav-reverberate, extend-wav-with-silence and wav-perturb."""
 from __future__ import annotations
 
 from pathlib import Path
 
 import numpy as np
 import pytest
+from command_lines import run, write_table
+from io_samples import read_table
 
 from nnet3py.cli.main import load
 from nnet3py.feat.options import RoomOptions, SilenceOptions
-from nnet3py.feat.sound import AddedSignal, reverberate, with_silence
+from nnet3py.feat.sound import AddedSignal, random_volume, reverberate, with_silence, with_speed
 from nnet3py.formats.foreign_files import WAVE, Wave, read_wave, write_wave
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import SequentialReader, TableWriter
 
 RATE = 16000.0
 ROUNDED = 1.0001          # samples are written with 16 bits, and fractions cut off
 
 
 @pytest.fixture
-def sounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndarray]:
+def sounds(here: Path) -> dict[str, np.ndarray]:
     """Samples of files in the current folder; two.wav and room.wav have two channels, noises.wav has three."""
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(1)
     made = {"one": rng.normal(0, 900, (1, 2000)), "two": rng.normal(0, 900, (2, 2000)),
             "noise": rng.normal(0, 99, (1, 700)), "noises": rng.normal(0, 99, (3, 700)),
@@ -34,10 +34,6 @@ def sounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndar
 
 def save(name: str, samples: np.ndarray, rate: float = RATE) -> None:
     write_object(name, lambda writer: write_wave(writer, Wave(rate, samples)), binary=False)
-
-
-def run(name: str, *words: str, status: int = 0) -> None:
-    assert load(name).execute([*words]) == status
 
 
 def result(name: str = "out.wav") -> np.ndarray:
@@ -101,14 +97,11 @@ def test_what_goes_wrong(sounds: dict[str, np.ndarray], capfd: pytest.CaptureFix
 
 
 def test_silence_after_a_table_and_a_file(sounds: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
-    with TableWriter("ark:in.ark", WAVE) as writer:
-        for key in ("one", "two"):
-            writer.write(key, Wave(RATE, sounds[key]))
+    write_table("ark:in.ark", WAVE, {key: Wave(RATE, sounds[key]) for key in ("one", "two")})
     run("extend-wav-with-silence", "--extra-silence-length=0.25", "ark:in.ark", "ark:out.ark")
     run("extend-wav-with-silence", "--extra-silence-length=0.25", "two.wav", "out.wav")
     settings = SilenceOptions(length=0.25)
-    with SequentialReader("ark:out.ark", WAVE) as reader:
-        extended = dict(reader)
+    extended = read_table("ark:out.ark", WAVE)
     assert list(extended) == ["one", "two"]
     for key, wave in extended.items():
         expected = np.stack([with_silence(channel, RATE, settings) for channel in sounds[key]])
@@ -124,3 +117,52 @@ def test_silence_that_cannot_be(sounds: dict[str, np.ndarray], capfd: pytest.Cap
     assert "--silence-search-length=0.5 --silence-extract-length=1" in said and not Path("out.wav").exists()
     run("extend-wav-with-silence", "ark:in.ark", "out.wav", status=255)
     assert "Cannot mix archives with regular files" in capfd.readouterr().err
+
+
+WAV_RATE = 16000
+ROUNDED_TO_16_BITS = 0.5001        # samples are written with 16 bits
+
+
+@pytest.fixture
+def waves(here: Path) -> dict[str, Wave]:
+    rng = np.random.default_rng(5)
+    made = {key: Wave(WAV_RATE, np.rint(rng.normal(0, 1000, (channels, 4000))).astype(np.float32))
+            for key, channels in (("a", 1), ("b", 2))}
+    write_table("ark:wav.ark", WAVE, made)
+    return made
+
+
+def perturb(*words: str, status: int = 0) -> None:
+    assert load("wav-perturb").execute([*words]) == status
+
+
+def written(name: str) -> dict[str, Wave]:
+    return read_table(f"ark:{name}", WAVE)
+
+
+def test_one_speed_for_all(waves: dict[str, Wave], capfd: pytest.CaptureFixture[str]) -> None:
+    perturb("--speed=1.1", "ark:wav.ark", "ark:out")
+    found = written("out")
+    for key, sound in waves.items():
+        np.testing.assert_allclose(found[key].samples, with_speed(sound.samples, 1.1), atol=ROUNDED_TO_16_BITS)
+        assert found[key].rate == WAV_RATE
+    assert "Perturbed 2 wave files\n" in capfd.readouterr().err
+
+
+def test_speeds_and_volumes_of_utterances(waves: dict[str, Wave], capfd: pytest.CaptureFixture[str]) -> None:
+    Path("speeds").write_text("a 0.9\nc 1.0\n")
+    perturb("--utt2speed=ark,t:speeds", "--min-volume=0.125", "--max-volume=2", "--srand=3", "ark:wav.ark", "ark:out")
+    found = written("out")
+    assert list(found) == ["a"]
+    expected = random_volume(3, "a", 0.125, 2.0) * with_speed(sounds["a"].samples, 0.9)
+    np.testing.assert_allclose(found["a"].samples, expected, atol=ROUNDED_TO_16_BITS)
+    messages = capfd.readouterr().err
+    assert "No speed for utterance b" in messages and "Perturbed 1 wave files; 1 had no speed" in messages
+
+
+def test_what_cannot_be_perturbed(waves: dict[str, Wave], capfd: pytest.CaptureFixture[str]) -> None:
+    perturb("ark:/dev/null", "ark:out", status=1)
+    for words, message in ((["--min-volume=0"], "expected factors above 0"), (["--max-volume=0.5"], "ascending"),
+                           (["--min-volume=nan"], "nan"), (["--speed=0"], "between 0.1 and 10")):
+        perturb(*words, "ark:wav.ark", "ark:new", status=255)
+        assert message in capfd.readouterr().err and not Path("new").exists()
