@@ -86,7 +86,7 @@ def linear_graph(*phones: int) -> Fst:
 
 
 @pytest.fixture
-def system():
+def system(here):
     topology = chain_topology([1, 2, 3])
     write_object("model", initial_transition_model(monophone_tree(topology), topology).write)
     write_fst_file("norm.fst", normalization_fst(three_phones()))

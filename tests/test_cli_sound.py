@@ -155,7 +155,7 @@ def test_speeds_and_volumes_of_utterances(waves: dict[str, Wave], capfd: pytest.
     perturb("--utt2speed=ark,t:speeds", "--min-volume=0.125", "--max-volume=2", "--srand=3", "ark:wav.ark", "ark:out")
     found = written("out")
     assert list(found) == ["a"]
-    expected = random_volume(3, "a", 0.125, 2.0) * with_speed(sounds["a"].samples, 0.9)
+    expected = random_volume(3, "a", 0.125, 2.0) * with_speed(waves["a"].samples, 0.9)
     np.testing.assert_allclose(found["a"].samples, expected, atol=ROUNDED_TO_16_BITS)
     messages = capfd.readouterr().err
     assert "No speed for utterance b" in messages and "Perturbed 1 wave files; 1 had no speed" in messages
