@@ -62,6 +62,8 @@ def test_segments(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str
     assert place(read("out")["s1"], feats["a"]) == (5, 15)
     run("extract-feature-segments", "--frame-length=40", "scp:feats.scp", "segments", "ark:out")
     assert place(read("out")["s1"], feats["a"]) == (10, 27)
+    run("extract-feature-segments", "scp:feats.scp", "cat segments; exit 3 |", "ark:unfinished", status=255)
+    assert "exit 3" in capfd.readouterr().err and not Path("unfinished").exists()
 
 
 @pytest.mark.parametrize("line, message", [

@@ -332,7 +332,8 @@ def find_sources(steps: list[Step], rules: list[NodeRule], space: KeySpace,
                  ends: Sequence[int] = ()) -> list[list[PartSources]]:
     """Return for each step the sources of each part of its descriptor.
 
-    The list is empty for steps of other nodes, and for steps without rows.
+    The list is empty for steps of nodes without a descriptor, and for steps without rows. ``ends`` is that of
+    :class:`SourceFinder`.
     """
     finder = SourceFinder(steps, space, ends)
     sources_of_steps: list[list[PartSources]] = [[] for _ in steps]

@@ -282,10 +282,10 @@ def _emit(graph: Graph, table: Table, search: Tokens, log_likes: np.ndarray) -> 
 
 @inline
 def _room(graph: Graph, table: Table, search: Tokens, arcs: int, links: int) -> int:
-    """Return DONE if there is room for as many tokens and links as a state has arcs, else the array to enlarge.
+    """Return DONE if the arrays can take a token and a link for each arc of a state, else MORE_TOKENS or MORE_LINKS.
 
-    ``arcs`` and ``links`` are indexes in ``graph.states``: of the state's number of arcs (MORE_ARCS if it is not
-    expanded yet), and of the number to make room for.
+    ``graph.states[arcs]`` is the state's number of arcs, MORE_ARCS is returned if it is not known yet;
+    ``graph.states[links]`` is the number of those arcs that need a token and a link.
     """
     if graph.states[arcs] == layout.UNKNOWN_ARCS:
         return layout.MORE_ARCS

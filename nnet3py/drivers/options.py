@@ -14,8 +14,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nnet3py.chain.options import SupervisionOptions
 from nnet3py.errors import UsageError
@@ -23,6 +22,9 @@ from nnet3py.option_fields import CheckedOptions, defaults, like, opt, options_c
 from nnet3py.option_file import checked_value, split
 from nnet3py.training.options import ChainOptions as ObjectiveOptions
 from nnet3py.training.options import CombineOptions, TrainerOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _OPTIMIZATION = "trainer.optimization."
 

@@ -91,7 +91,7 @@ def processor() -> Processor:
 
 
 def least_of(kind: str, triple: str) -> Processor:
-    """Return the baseline processor of a kind, for a triple of LLVM."""
+    """Return the baseline processor of a kind (a level of x86-64), for an LLVM target triple."""
     target = ALL_ARM if triple.startswith(_ARM) else _LEVELS.get(kind, "")
     return Processor(kind, triple, target, _TUNING.get(kind, ""), target)
 

@@ -450,7 +450,8 @@ def _write_in_two(onnx: Any, model: Any, path: str) -> None:
     folder, name = os.path.split(path)
     if parse_wxfilename(path).medium is not Medium.FILE or not os.path.isdir(folder or "."):
         raise UsageError(f"the model's weights have {weight_bytes(model)} bytes, too many for a single ONNX file; "
-                         f"they would lie beside it, and '{path}' is not a file in a folder", "give the path of a file")
+                         f"they need a second file beside it, but '{path}' is not a path in an existing folder",
+                         "give the path of a file, not a pipe")
     weights = f"{name}.weights"
     try:
         with tempfile.TemporaryDirectory(prefix=f".{name}.", dir=folder or ".") as unfinished:

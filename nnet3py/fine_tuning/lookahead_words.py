@@ -389,7 +389,8 @@ class _HclWithWords:
     def _intervals(self, beginnings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return, for all states, the intervals of the labels that can be output next, for the lookahead.
 
-        New labels are added to the intervals of old states at or before a state of ``beginnings``.
+        ``beginnings`` has the states of HCL in which words begin. The labels of new words are added to those of each
+        state of HCL from which such a state is reached without an output label.
 
         Returns int (states + 1,), index of each state's first interval; and int32 (intervals, 2), begin and end.
         """

@@ -303,7 +303,7 @@ class Limits:
 
 def read_sounds(utterances: Iterable[Utterance], limits: Limits) -> Iterator[
         tuple[Utterance, np.ndarray | None, list[Problem]]]:
-    """Yield each utterance with its sound, float32 (samples,) from -1 to 1 at the model's rate, and problems.
+    """Yield each utterance with its sound, float32 (samples,) from -1 to 1 at the model's rate, and its problems.
 
     The sound is None if it cannot be used. Utterances of one file follow each other; a file is read up to the end of
     its last utterance, and utterances that are known to be too long are not read.

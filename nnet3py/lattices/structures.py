@@ -52,7 +52,7 @@ class Strings(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The other arrays by which states of a compact lattice are compared.
+    """Arrays by which states of a compact lattice are compared, besides those of its arcs.
 
     ``mapped`` has for each state an equal state with a higher number, or its own number; ``order`` sorts the arcs of
     each state by label and destination.

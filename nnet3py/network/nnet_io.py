@@ -175,7 +175,9 @@ def new_component(line: ConfigLine, seed: int = 0) -> Component:
                        ) from None
     line.check_all_used()
     if not all(np.isfinite(values).all() for values in component.parameters().values()):
-        raise _in_line(line, ConfigError("the parameters would be NaN or infinite"))
+        raise _in_line(line, ConfigError(
+            "the component made from this line has parameters that are NaN or infinite",
+            "make its standard deviations, scales and other numbers smaller, or mend its matrix file"))
     return component
 
 

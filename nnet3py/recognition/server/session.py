@@ -169,7 +169,8 @@ class Session:
 
     async def fail(self) -> None:
         """Tell the client of an internal error."""
-        await self._refuse(ProtocolError("internal error of the server", CloseCode.INTERNAL, "internal"))
+        await self._refuse(ProtocolError("internal error of the server; its log says more",
+                                         CloseCode.INTERNAL, "internal"))
 
     async def _in_time(self, what: Awaitable[T], lack: str) -> T:
         timeout = self._limits.idle_timeout

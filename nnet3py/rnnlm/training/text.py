@@ -15,7 +15,7 @@ import numpy as np
 
 from nnet3py.decoding.symbols import EPSILON, SENTENCE_END, SENTENCE_START
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.io.streams import failed_command, open_input
+from nnet3py.io.streams import complete_input, open_input
 from nnet3py.rnnlm.training.vocabulary import BREAK, Vocabulary
 
 CONTEXT = 3                      # words before a piece of a sentence. Kaldi: --min-split-context
@@ -71,7 +71,7 @@ def is_arpa(path: str) -> bool:
 
 def _blocks(path: str) -> Iterator[bytes]:
     """Yield a file's text in blocks of whole lines, each of which ends with a line feed."""
-    with open_input(path) as stream:
+    with complete_input(path) as stream:
         rest = b""
         while piece := stream.read(_BLOCK):
             end = piece.rfind(b"\n") + 1
@@ -82,8 +82,6 @@ def _blocks(path: str) -> Iterator[bytes]:
                 rest += piece
         if rest:
             yield rest + b"\n"
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
 
 
 def count_words(paths: Sequence[str]) -> Counter[str]:
