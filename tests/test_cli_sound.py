@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import run, write_table
+from command_lines import run
 from io_samples import read_table
 
 from nnet3py.cli.main import load
@@ -13,6 +13,7 @@ from nnet3py.feat.options import RoomOptions, SilenceOptions
 from nnet3py.feat.sound import AddedSignal, random_volume, reverberate, with_silence, with_speed
 from nnet3py.formats.foreign_files import WAVE, Wave, read_wave, write_wave
 from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.tables import write_table
 
 RATE = 16000.0
 ROUNDED = 1.0001          # samples are written with 16 bits, and fractions cut off

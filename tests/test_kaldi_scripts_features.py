@@ -9,12 +9,12 @@ from pathlib import Path
 import feature_cases as cases
 import numpy as np
 import pytest
-from command_lines import write_table
 from io_samples import read_table
 from kaldi_scripts import run, write_scripts
 
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.io.tables import write_table
 from nnet3py.recognition.front_end import features
 
 CONFS = {"mfcc": "--use-energy=false\n--dither=0\n", "fbank": "--num-mel-bins=40\n--dither=0\n", "plp": "--dither=0\n",
