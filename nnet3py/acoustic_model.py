@@ -124,8 +124,7 @@ class AcousticModel(CallableModel, Advising):
         for token in ("<LeftContext>", "<RightContext>"):
             reader.expect(token)
             reader.integer()
-        reader.expect("<Priors>")
-        priors = read_vector(reader)
+        priors = reader.tagged("<Priors>", read_vector)
         check_is_simple(nnet, reader)
         return cls(transition_model, nnet, priors)
 
@@ -134,12 +133,9 @@ class AcousticModel(CallableModel, Advising):
         left, right = self.contexts()
         self.transition_model.write(writer)
         self.nnet.write_to(writer)
-        writer.token("<LeftContext>")
-        writer.integer(left)
-        writer.token("<RightContext>")
-        writer.integer(right)
-        writer.token("<Priors>")
-        write_vector(writer, self.priors)
+        writer.tagged("<LeftContext>", TokenWriter.integer, left)
+        writer.tagged("<RightContext>", TokenWriter.integer, right)
+        writer.tagged("<Priors>", write_vector, self.priors)
 
     def write(self, path: str | os.PathLike[str], binary: bool = True) -> None:
         """Write the model to ``path``, which may be any wxfilename."""

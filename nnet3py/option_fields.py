@@ -144,7 +144,7 @@ def like(declared: type[Any], field: str, name: str = "", default: Any = datacla
     default : default, if it differs
     more : metadata that differ, as in :func:`opt`
     """
-    original = next(each for each in dataclasses.fields(declared) if each.name == field)
+    original = declared.__dataclass_fields__[field]
     changed = {**original.metadata, **more, **({"name": name} if name else {})}
     return dataclasses.field(default=original.default if default is dataclasses.MISSING else default, metadata=changed)
 

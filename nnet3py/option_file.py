@@ -36,6 +36,11 @@ def split(text: str) -> tuple[str, str | None]:
     return normalize(name), value.strip() if equals else None
 
 
+def text_of(value: Any) -> str:
+    """Return the text of a value as it stands in options; empty for None."""
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 def option_texts(line: str) -> list[str]:
     """Split a line of a model folder's file with several options, such as ``splice_opts``, into the options."""
     return _NEXT_OPTION.split(line)

@@ -54,8 +54,9 @@ def give_names(package: str, module_of: Mapping[str, str], elsewhere: Mapping[st
     ----------
     package : ``__name__`` of the package, which is being imported
     module_of : module of each public name
-    elsewhere : hints for names that other libraries use, by name
+    elsewhere : hints for names that other libraries use; a key may be several names, separated by blanks
     """
     module = sys.modules[package]
-    module.__dict__.update(_module_of=dict(module_of), _elsewhere=dict(elsewhere or {}))
+    hints = {name: text for names, text in (elsewhere or {}).items() for name in names.split()}
+    module.__dict__.update(_module_of=dict(module_of), _elsewhere=hints)
     module.__class__ = _Package

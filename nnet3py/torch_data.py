@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 import numpy as np
 
 from nnet3py import extras
-from nnet3py.advice import elsewhere
 from nnet3py.egs.chain_example import NnetChainExample, NnetChainSupervision
 from nnet3py.egs.example import NnetExample, NnetIo
 from nnet3py.egs.raw_example import shuffle_with_buffer
@@ -44,11 +43,11 @@ else:
 
 __all__ = ["ExampleDataset", "tensors"]
 
-give_names(__name__, {}, elsewhere(**{
+give_names(__name__, {}, {
     "ChainDataset ChainExampleDataset EgsDataset NnetExampleDataset Dataset":
         "ExampleDataset('ark:cegs.ark') reads chain examples, too",
     "DataLoader": "torch.utils.data.DataLoader(ExampleDataset('ark:egs.ark'), batch_size=None)",
-    "collate_fn": "nothing is to be collated: DataLoader(data, batch_size=None)"}))
+    "collate_fn": "nothing is to be collated: DataLoader(data, batch_size=None)"})
 
 BUFFER = 5000            # examples of the buffer in which an archive is shuffled
 

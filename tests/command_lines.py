@@ -1,26 +1,16 @@
-"""Running commands, the tables that they read and write, and what a command makes of its words."""
+"""Running commands, and what a command makes of its words."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from nnet3py.cli.main import load
 from nnet3py.cli.process.command import KaldiCommand
 from nnet3py.cli.process.options import Option, Options
-from nnet3py.io.holder import Holder
-from nnet3py.io.tables import TableWriter
 
 
 def run(name: str, *words: object, status: int = 0) -> None:
     """Run a command on these words; it must return this status."""
     assert load(name).execute([str(word) for word in words]) == status
-
-
-def write_table(name: str, holder: Holder[Any], entries: Mapping[str, Any]) -> None:
-    """Write a table with these entries."""
-    with TableWriter(name, holder) as writer:
-        for key, value in entries.items():
-            writer.write(key, value)
 
 
 def read(options: Sequence[Option], words: Sequence[str], detached_values: bool = False) -> tuple[list[str], Options]:

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import settings
 
 from nnet3py import log
-from nnet3py.engine.threads import VARIABLE, bind_libraries
+from nnet3py.engine.threads import VARIABLE, bind_libraries, set_num_threads
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.append(str(ROOT / "benchmarks"))      # tests import them by their names
 
 # Examples follow from the test's own code, so a failure repeats; no deadline, because a first call compiles.
 settings.register_profile("nnet3py", deadline=None, derandomize=True)
@@ -77,6 +78,20 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder for the test alone, which is the current one."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def rng() -> Any:
+    """Random numbers, the same in each test."""
+    import numpy as np
+    return np.random.default_rng(6)
+
+
+@pytest.fixture
+def threads_as_before() -> Iterator[None]:
+    """A test may set the number of threads."""
+    yield
+    set_num_threads(None)
 
 
 @pytest.fixture

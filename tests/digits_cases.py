@@ -9,10 +9,9 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-from command_lines import write_table
 
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR, read_matrices
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, TableWriter, write_table
 
 RECIPE = Path(__file__).resolve().parent.parent / "egs" / "digits"
 DATA = RECIPE / "data" / "train"

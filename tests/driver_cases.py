@@ -5,10 +5,10 @@ import gzip
 from pathlib import Path
 
 import numpy as np
-from command_lines import write_table
 from paths import DATA
 
 from nnet3py.egs.example import EXAMPLE, NnetExample, NnetIo, read_egs
+from nnet3py.io.tables import write_table
 
 FEAT_DIM, FRAMES_PER_EG, LEFT, RIGHT = 40, 8, 4, 3        # of tests/data/egs/compressed.ark
 NUM_CLASSES = 28

@@ -6,12 +6,14 @@ import functools
 import io
 import struct
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from compiler_cases import read_request
 from component_configs import CONFIGS
 from fst_cases import FITTING, TRANSDUCER, WORDS, trigram, written
 from lattice_cases import LATTICE_DATA
@@ -21,14 +23,52 @@ from paths import DATA
 from wrong_input_cases import good_files
 
 import nnet3py
+from nnet3py.acoustic_model import read_model
+from nnet3py.cli.fst.graph_files import read_graph
+from nnet3py.compiler.cache import CachingCompiler
 from nnet3py.components.registry import COMPONENT_MODULES, component_class
 from nnet3py.config_line import ConfigLine
+from nnet3py.decoding.composed_graphs import LookaheadGraph
+from nnet3py.decoding.lookahead import GrammarTables, write_lookahead
+from nnet3py.decoding.symbols import SymbolTable
+from nnet3py.egs.chain_example import CHAIN_EXAMPLE, SUPERVISION
+from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
+from nnet3py.egs.example import EXAMPLE
 from nnet3py.errors import Nnet3Error
+from nnet3py.formats.foreign_files import WAVE, has_stream_size, read_duration, read_wave, write_wave
 from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX, INT_VECTOR, POSTERIOR
+from nnet3py.formats.lda_stats import LdaStats
+from nnet3py.fst import operations
+from nnet3py.fst.arpa import Warner, WordIds, read_arpa
+from nnet3py.fst.arpa_graph import Sentence, arpa_graph
+from nnet3py.fst.const_arpa import ConstArpa, build_const_arpa
+from nnet3py.fst.openfst import compose, determinize_star, minimize_encoded, to_openfst
+from nnet3py.fst.operations import push_special, without_local_epsilons
+from nnet3py.fst.text import (
+    TextForm,
+    fst_of_text,
+    info_text,
+    read_symbols,
+    symbols_of,
+    symbols_text,
+    text_of_fst,
+    with_symbols,
+)
+from nnet3py.graphs.context import expand_context, read_windows
+from nnet3py.graphs.hmms import add_self_loops, hmm_transducer
+from nnet3py.hmm.topology import HmmTopology
+from nnet3py.hmm.transition_model import TransitionModel
+from nnet3py.hmm.tree import ContextDependency
 from nnet3py.io.object_files import read_object
 from nnet3py.io.specifiers import parse_range, parse_rspecifier, parse_wspecifier, split_range
 from nnet3py.io.tables import SequentialReader, write_table
 from nnet3py.io.tokens import TokenWriter
+from nnet3py.model_info import info
+from nnet3py.network.edits import apply_edits
+from nnet3py.network.model_file import read_nnet
+from nnet3py.network.nnet import Nnet
+from nnet3py.transducers import COMPACT_KINDS, CONST_KINDS
+from nnet3py.transducers.fst_text import read_fst, read_fst_file, write_fst
 
 
 @dataclass(frozen=True)
@@ -46,14 +86,10 @@ class Sample:
 
 
 def _read_model(data: bytes, path: Path) -> Any:
-    from nnet3py.network.model_file import read_nnet
-
     return read_nnet(str(path))
 
 
 def _use_model(nnet: Any) -> None:
-    from nnet3py.model_info import info
-
     with contextlib.suppress(Nnet3Error):    # a network whose context depends on t, say, can be written all the same
         info(nnet)
     for binary in (True, False):
@@ -61,29 +97,21 @@ def _use_model(nnet: Any) -> None:
 
 
 def _read_acoustic_model(data: bytes, path: Path) -> None:
-    from nnet3py.acoustic_model import read_model
-
     model = read_model(str(path))
     model.write_to(TokenWriter(io.BytesIO(), True))
 
 
 def _read_config(data: bytes, path: Path) -> None:
-    from nnet3py.network.nnet import Nnet
-
     nnet = Nnet.from_config(data.decode("utf-8", "surrogateescape"), path=str(path))
     nnet.config_lines(include_dims=True)
 
 
 def _apply_edits(data: bytes, path: Path) -> None:
-    from nnet3py.network.edits import apply_edits
-
     apply_edits(_edited_network().copy(), data.decode("utf-8", "surrogateescape"))
 
 
 @functools.cache
 def _edited_network() -> Any:
-    from nnet3py.network.nnet import Nnet
-
     return Nnet.from_config(good_files()["config"].decode())
 
 
@@ -102,11 +130,9 @@ def _table(holder: Any, form: str = "ark") -> Callable[[bytes, Path], None]:
     return read
 
 
-def _object(module: str, name: str) -> Callable[[bytes, Path], None]:
+def _object(kind: Any) -> Callable[[bytes, Path], None]:
     def read(data: bytes, path: Path) -> None:
-        from importlib import import_module
-
-        value = read_object(str(path), getattr(import_module(module), name).read)
+        value = read_object(str(path), kind.read)
         if hasattr(value, "write"):
             value.write(TokenWriter(io.BytesIO(), True))
 
@@ -114,36 +140,25 @@ def _object(module: str, name: str) -> Callable[[bytes, Path], None]:
 
 
 def _read_fst(data: bytes, path: Path) -> None:
-    from nnet3py.transducers.fst_text import read_fst, write_fst
-
     fst = read_object(str(path), read_fst)
     write_fst(TokenWriter(io.BytesIO(), True), fst)
 
 
 def _read_graph(data: bytes, path: Path) -> None:
     """Read a graph as the programs on graphs do, and do to it what they do, but nothing that may never end."""
-    import warnings
-
-    from nnet3py.cli.fst.graph_files import read_graph
-    from nnet3py.fst import operations
-    from nnet3py.fst.operations import push_special, without_local_epsilons
-    from nnet3py.fst.text import TextForm, info_text, text_of_fst
-    from nnet3py.graphs.context import expand_context
-
     fst = read_graph(str(path))
     info_text(fst)
     list(text_of_fst(fst, TextForm()))
     for change in (operations.arc_sorted, operations.in_top_order, operations.reversed_fst, operations.closure,
                    operations.sums_of_states,
                    without_local_epsilons, push_special, lambda one: operations.union(one, one), _determinized,
-                   lambda one: expand_context(one, 2, 1, [31, 32, 33, 34], keep_outputs=True), _with_self_loops):
+                   lambda one: expand_context(one, 2, 1, [31, 32, 33, 34], keep_outputs=True),
+                   lambda one: add_self_loops(one, _transitions("graphs"))):
         with contextlib.suppress(Nnet3Error), warnings.catch_warnings():
             change(fst)
 
 
 def _determinized(fst: Any) -> None:
-    from nnet3py.fst.openfst import compose, determinize_star, minimize_encoded, to_openfst
-
     if fst.num_arcs:
         graph = to_openfst(fst)
         determinize_star(graph, use_log=True, max_states=200)
@@ -152,21 +167,11 @@ def _determinized(fst: Any) -> None:
 
 
 @functools.cache
-def _small_model() -> Any:
-    from nnet3py.hmm.transition_model import TransitionModel
-
-    return read_object(str(DATA / "graphs" / "trans.mdl"), TransitionModel.read)
-
-
-def _with_self_loops(fst: Any) -> None:
-    from nnet3py.graphs.hmms import add_self_loops
-
-    add_self_loops(fst, _small_model())
+def _transitions(folder: str) -> TransitionModel:
+    return read_object(str(DATA / folder / "trans.mdl"), TransitionModel.read)
 
 
 def _compile_fst(data: bytes, path: Path) -> None:
-    from nnet3py.fst.text import TextForm, fst_of_text, read_symbols, text_of_fst
-
     words = read_symbols(DATA / "graphs" / "words.txt")
     for form in (TextForm(), TextForm(inputs=words), TextForm(acceptor=True)):
         with contextlib.suppress(Nnet3Error):
@@ -174,24 +179,15 @@ def _compile_fst(data: bytes, path: Path) -> None:
 
 
 def _read_symbols(data: bytes, path: Path) -> None:
-    from nnet3py.fst.text import read_symbols, symbols_text
-
     symbols_text(read_symbols(path))
 
 
 def _read_windows(data: bytes, path: Path) -> None:
-    from nnet3py.graphs.context import read_windows
-    from nnet3py.graphs.hmms import hmm_transducer
-    from nnet3py.hmm.tree import ContextDependency
-
     hmm_transducer(read_windows(str(path)), read_object(str(DATA / "graphs" / "tree"), ContextDependency.read),
-                   _small_model())
+                   _transitions("graphs"))
 
 
 def _read_arpa(data: bytes, path: Path) -> None:
-    from nnet3py.fst.arpa import Warner, WordIds, read_arpa
-    from nnet3py.fst.arpa_graph import Sentence, arpa_graph
-
     ids = {b"<eps>": 0, b"<s>": 1, b"</s>": 2}
     model = read_arpa(str(path), WordIds(ids, grow=True), Warner(0))
     for backoff in (0, 3):
@@ -199,15 +195,10 @@ def _read_arpa(data: bytes, path: Path) -> None:
 
 
 def _read_arpa_of_numbers(data: bytes, path: Path) -> None:
-    from nnet3py.fst.arpa import Warner, WordIds, read_arpa
-    from nnet3py.fst.const_arpa import build_const_arpa
-
     build_const_arpa(read_arpa(str(path), WordIds(None), Warner(0)), 16, 17)
 
 
 def _read_const_arpa(data: bytes, path: Path) -> None:
-    from nnet3py.fst.const_arpa import ConstArpa
-
     model = ConstArpa.read(path)
     for word in range(-1, 20):
         model.log_prob([16, word, word], word)
@@ -216,11 +207,6 @@ def _read_const_arpa(data: bytes, path: Path) -> None:
 
 def _read_fst_type(data: bytes, path: Path) -> None:
     """Read an FST of any type, with its tables of symbols, and use it as a G that is looked into where it lies."""
-    from nnet3py.decoding.lookahead import GrammarTables
-    from nnet3py.decoding.symbols import SymbolTable
-    from nnet3py.fst.text import TextForm, info_text, symbols_of, text_of_fst
-    from nnet3py.transducers.fst_text import read_fst_file
-
     with contextlib.suppress(Nnet3Error):
         GrammarTables.read(path).to_fst()
     with contextlib.suppress(Nnet3Error):
@@ -238,12 +224,10 @@ def _read_fst_type(data: bytes, path: Path) -> None:
 def _read_lookahead(which: str) -> Callable[[bytes, Path], None]:
     """HCLr and Gr, one of them being the file: what a decoder composes of them."""
     def read(data: bytes, path: Path) -> None:
-        from nnet3py.decoding.composed_graphs import LookaheadGraph
-
         other = path.with_name("other")
         other.write_bytes(_lookahead_files()["Gr" if which == "HCLr" else "HCLr"])
         files = (path, other) if which == "HCLr" else (other, path)
-        LookaheadGraph.read(*files, _DISAMBIG, _decoding_model()).for_decoder().expand_first(_COMPOSED)
+        LookaheadGraph.read(*files, _DISAMBIG, _transitions("decoding")).for_decoder().expand_first(_COMPOSED)
 
     return read
 
@@ -253,26 +237,13 @@ _COMPOSED = 300        # states
 
 
 @functools.cache
-def _decoding_model() -> Any:
-    from nnet3py.hmm.transition_model import TransitionModel
-
-    return read_object(str(DATA / "decoding" / "trans.mdl"), TransitionModel.read)
-
-
-@functools.cache
 def _lookahead_files() -> dict[str, bytes]:
-    from nnet3py.decoding.lookahead import write_lookahead
-    from nnet3py.transducers.fst_text import read_fst_file
-
     stream = io.BytesIO()
     write_lookahead(TokenWriter(stream, binary=True), read_fst_file(DATA / "decoding" / "HCL.fst"))
     return {"HCLr": stream.getvalue(), "Gr": written(trigram(3, words=10), "ngram")}
 
 
 def _fst_type_samples() -> list[Sample]:
-    from nnet3py.fst.text import with_symbols
-    from nnet3py.transducers import COMPACT_KINDS, CONST_KINDS
-
     found = [Sample("FST types", kind, written(FITTING[kind.partition("_")[2]], kind), _read_fst_type)
              for kind in COMPACT_KINDS]
     found += [Sample("FST types", kind, written(TRANSDUCER, kind), _read_fst_type) for kind in CONST_KINDS]
@@ -321,10 +292,6 @@ def _read_cache(case: str) -> Callable[[bytes, Path], None]:
 
 def _compiler(case: str) -> Any:
     """A compiler with nothing in its cache, and the request of a case."""
-    from compiler_cases import read_request
-
-    from nnet3py.compiler.cache import CachingCompiler
-
     folder = DATA / "cases" / case
     return CachingCompiler(nnet3py.read_nnet(str(folder / "nnet.raw"))), read_request(folder / "request.txt")
 
@@ -347,8 +314,6 @@ def _both_forms(kind: str, path: Path, holder: Any) -> list[Sample]:
 
 def _read_wave(data: bytes, path: Path) -> None:
     """The sound, how long it is, and whether its header says so; and what was read can be written."""
-    from nnet3py.formats.foreign_files import has_stream_size, read_duration, read_wave, write_wave
-
     has_stream_size(data[:4096])
     with contextlib.suppress(Nnet3Error):
         read_object(str(path), read_duration)
@@ -374,8 +339,6 @@ def _wave_bytes(code: int, bits: int, channels: int = 1, order: str = "<", size:
 
 
 def _wave_samples() -> list[Sample]:
-    from nnet3py.formats.foreign_files import WAVE
-
     extra = struct.pack("<HHIH", 22, 16, 3, 1) + b"\0\0\0\0\x10\0\x80\0\0\xaa\0\x38\x9b\x71"
     chunks = b"LIST\x07\0\0\0INFOISF\0fact\x04\0\0\0\x3c\0\0\0"
     long = b"ds64" + struct.pack("<IQQQI", 28, 300, 120, 60, 0)
@@ -419,11 +382,6 @@ def every_type_config() -> Iterator[tuple[str, str]]:
 @functools.cache
 def samples() -> tuple[Sample, ...]:
     """Every kind of file, in binary and in text where it has both."""
-    from nnet3py.egs.chain_example import CHAIN_EXAMPLE, SUPERVISION
-    from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
-    from nnet3py.egs.example import EXAMPLE
-    from nnet3py.network.nnet import Nnet
-
     files = good_files()
     found = [Sample("config", "config", files["config"], _read_config), Sample("edits", "edits", _EDITS, _apply_edits)]
     found += [Sample("specifier", text, text.encode(), _read_specifier) for text in _SPECIFIERS]
@@ -442,16 +400,16 @@ def samples() -> tuple[Sample, ...]:
     found += [Sample("examples", name, files[name], _table(EXAMPLE)) for name in ("egs", "uegs", "megs", "egs.txt")]
     found.append(Sample("labels", "ali", files["ali"], _table(INT_VECTOR)))
     found.append(Sample("posteriors", "post", files["post"], _table(POSTERIOR)))
-    found.append(Sample("tree", "tree", files["tree"], _object("nnet3py.hmm.tree", "ContextDependency")))
-    found.append(Sample("topology", "topo", files["topo"], _object("nnet3py.hmm.topology", "HmmTopology")))
+    found.append(Sample("tree", "tree", files["tree"], _object(ContextDependency)))
+    found.append(Sample("topology", "topo", files["topo"], _object(HmmTopology)))
     found.append(Sample("transition model", "trans.mdl", files["trans.mdl"],
-                        _object("nnet3py.hmm.transition_model", "TransitionModel")))
+                        _object(TransitionModel)))
     found += _both_forms("examples", DATA / "egs" / "chain.ark", CHAIN_EXAMPLE)
     found += _both_forms("examples", DATA / "egs" / "sup.ark", SUPERVISION)
     found += _both_forms("examples", DATA / "egs" / "discriminative.ark", DISCRIMINATIVE_EXAMPLE)
     found.append(Sample("FST", "den.fst", (DATA / "io" / "den.fst").read_bytes(), _read_fst))
     found.append(Sample("LDA statistics", "lda.acc", (DATA / "io" / "lda.acc").read_bytes(),
-                        _object("nnet3py.formats.lda_stats", "LdaStats")))
+                        _object(LdaStats)))
     with tempfile.TemporaryDirectory() as folder:
         found += [Sample("cache", case, _cache(case, Path(folder)), _read_cache(case)) for case in CACHED_CASES]
     script = "".join(f"u{i} {DATA / 'io' / name}{part}\n" for i, (name, part) in enumerate(

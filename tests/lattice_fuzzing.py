@@ -12,11 +12,32 @@ from typing import Any
 import numpy as np
 from lattice_cases import LATTICE_DATA, kaldi_lattices, random_lattice, transition_model
 
+from nnet3py.decoding.symbols import read_text
 from nnet3py.errors import Nnet3Error
+from nnet3py.fst.const_arpa import ConstArpa
+from nnet3py.io.object_files import read_object
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenWriter
+from nnet3py.lattices import frame_posteriors, pruning, scaling
+from nnet3py.lattices.best_path import best_path, best_paths, path_of, word_times
+from nnet3py.lattices.composition import Composer, composed_with_const_arpa, difference, union
+from nnet3py.lattices.determinize import determinize_phone_pruned, determinize_pruned
+from nnet3py.lattices.determinize_options import DeterminizeOptions, PrunedCompositionOptions
+from nnet3py.lattices.forward_backward import arc_lines
+from nnet3py.lattices.phone_alignment import with_phones_as_ids
+from nnet3py.lattices.pruned_composition import FstLm, PrunedComposition
+from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed
+from nnet3py.lattices.word_alignment import (
+    WordBoundaries,
+    align_words,
+    align_words_by_lexicon,
+    read_alignment_lexicon,
+    read_word_boundaries,
+)
+from nnet3py.lattices.word_errors import minimum_bayes_risk, oracle
 from nnet3py.transducers.compact_lattice import CompactLattice
-from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES, expanded
+from nnet3py.transducers.fst_text import read_fst
+from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES, expanded, factored
 
 SMALLEST = "en-029-ed-01"           # of Kaldi's lattices
 MAX_EXPAND = 2.0                    # of aligning with words: damage can make as many states as there are paths
@@ -48,28 +69,6 @@ def archive(lattices: list[CompactLattice], compact: bool, binary: bool) -> byte
 @functools.cache
 def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
     """What is done to lattices."""
-    from nnet3py.decoding.symbols import read_text
-    from nnet3py.fst.const_arpa import ConstArpa
-    from nnet3py.io.object_files import read_object
-    from nnet3py.lattices import frame_posteriors, pruning, scaling
-    from nnet3py.lattices.best_path import best_path, best_paths, path_of, word_times
-    from nnet3py.lattices.composition import Composer, composed_with_const_arpa, difference, union
-    from nnet3py.lattices.determinize import determinize_phone_pruned, determinize_pruned
-    from nnet3py.lattices.determinize_options import DeterminizeOptions, PrunedCompositionOptions
-    from nnet3py.lattices.forward_backward import arc_lines
-    from nnet3py.lattices.phone_alignment import with_phones_as_ids
-    from nnet3py.lattices.pruned_composition import FstLm, PrunedComposition
-    from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed
-    from nnet3py.lattices.word_alignment import (
-        WordBoundaries,
-        align_words,
-        align_words_by_lexicon,
-        read_alignment_lexicon,
-        read_word_boundaries,
-    )
-    from nnet3py.lattices.word_errors import minimum_bayes_risk, oracle
-    from nnet3py.transducers.fst_text import read_fst
-
     model = transition_model()
     data = LATTICE_DATA / "data"
     boundaries = WordBoundaries(read_word_boundaries(read_text(data / "word_boundary.int")))
@@ -100,8 +99,6 @@ def _tools() -> tuple[Callable[[CompactLattice], Any], ...]:
 
 def use(lattices: list[Any]) -> None:
     """Put lattices through every tool; what a tool refuses, it refuses by an Nnet3Error."""
-    from nnet3py.transducers.lattice import factored
-
     for lattice in lattices:
         compact = lattice if isinstance(lattice, CompactLattice) else factored(lattice)
         if compact.num_arcs > MOST_ARCS or len(compact.ids) + len(compact.final_ids) > MOST_IDS:
@@ -127,8 +124,6 @@ def lattice_archives() -> list[tuple[str, bytes, Callable[[bytes, Path], Any]]]:
 
 def read_words(data: bytes, path: Path) -> None:
     """Read a file of word boundaries, or a lexicon for alignment."""
-    from nnet3py.lattices.word_alignment import read_alignment_lexicon, read_word_boundaries
-
     for read in (read_word_boundaries, read_alignment_lexicon):
         with contextlib.suppress(Nnet3Error):
             read(data.decode("utf-8", "surrogateescape"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from command_lines import write_table
 from egs_source import DIM, NAMES, make_source
 
 from nnet3py.cli.main import load
@@ -13,7 +12,7 @@ from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR
 from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tables import SequentialReader, write_table
 
 NUM_PHONES = 28
 

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 from runtime_cases import TDNN, TDNN_CONTEXT, class_example, dense_example, parameters, plain
+from test_diagnostics import objective
 
 from nnet3py.cli.training.train import show_progress
 from nnet3py.egs.example import EXAMPLE
@@ -15,21 +16,17 @@ from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import perturb
 from nnet3py.training.averaging import average_nnets, normalized_weights, objective_changes
-from nnet3py.training.diagnostics import NnetDiagnostics
 from nnet3py.training.options import TrainerOptions
 from nnet3py.training.trainer import NnetTrainer
 
 ROUNDING = 1e-6       # one float32 product and sum per model
 
 
-def test_weights():
-    assert normalized_weights(None, 4) == [0.25] * 4
-    assert normalized_weights([3.0, 1.0], 2) == [0.75, 0.25]
-    assert normalized_weights([-1.0, 2.0], 2) == [-1.0, 2.0]
-
-
-def test_weights_that_do_not_sum_to_one_are_warned_about(caplog):
+def test_weights(caplog):
+    """A warning comes if they do not sum to one."""
     caplog.set_level(logging.WARNING)
+    assert normalized_weights(None, 4) == [0.25] * 4
+    assert normalized_weights([-1.0, 2.0], 2) == [-1.0, 2.0]
     normalized_weights([0.5, 0.505], 2)
     assert caplog.messages == []
     assert normalized_weights([2.0, 2.0], 2) == [0.5, 0.5]
@@ -87,25 +84,19 @@ def test_models_are_taken_one_at_a_time():
     assert alive == [0, 1, 2]
 
 
-def test_models_must_be_alike():
-    other = TDNN.replace("TanhComponent", "SigmoidComponent")
-    pairs = [("first", Nnet.from_config(TDNN)), ("second", Nnet.from_config(other))]
-    with pytest.raises(Nnet3Error, match="second has other components than first"):
-        average_nnets(pairs, [0.5, 0.5])
-
-
 TDNN_LAYER = """
 input-node name=input dim=2
-component name=a type=TdnnComponent input-dim=2 output-dim=2 time-offsets={offsets}
+component name=a type=TdnnComponent input-dim=2 output-dim=2 time-offsets=0
 component-node name=a component=a input=input
 output-node name=output input=a
 """
 
 
-def test_equal_dimensions_are_not_enough():
+@pytest.mark.parametrize(("config", "change"), [
+    (TDNN, ("TanhComponent", "SigmoidComponent")), (TDNN_LAYER, ("offsets=0", "offsets=-1,0"))])
+def test_models_must_be_alike(config, change):
     """A layer of one offset and one of two have the same dimensions, but other parameters."""
-    pairs = [("first", Nnet.from_config(TDNN_LAYER.format(offsets="0"))),
-             ("second", Nnet.from_config(TDNN_LAYER.format(offsets="-1,0")))]
+    pairs = [("first", Nnet.from_config(config)), ("second", Nnet.from_config(config.replace(*change)))]
     with pytest.raises(Nnet3Error, match="second has other components than first"):
         average_nnets(pairs, [0.5, 0.5])
 
@@ -128,14 +119,6 @@ def networks(stddev: float = 0.1) -> tuple[Nnet, Nnet]:
     new = old.copy()
     perturb(new, stddev, seed=3)
     return old, new
-
-
-def objective(nnet: Nnet, egs: list) -> float:
-    diagnostics = NnetDiagnostics(nnet)
-    for eg in egs:
-        diagnostics.compute(eg)
-    total, weight = diagnostics.totals()
-    return total / weight
 
 
 def test_changes_sum_to_the_change_of_the_objective():

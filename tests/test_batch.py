@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from runtime_cases import LSTM, TDNN, assert_close
+from test_cutting import ROUNDED
 
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.network.nnet import Nnet
@@ -16,12 +17,6 @@ input-node name=input dim=3
 input-node name=ivector dim=2
 component name=a type=AffineComponent input-dim=8 output-dim=4
 component-node name=a component=a input=Append(Offset(input, -2), input, ReplaceIndex(ivector, t, 0))
-output-node name=output input=a
-"""
-ROUNDED = """
-input-node name=input dim=3
-component name=a type=AffineComponent input-dim=6 output-dim=4
-component-node name=a component=a input=Append(Round(input, 4), Offset(input, 2))
 output-node name=output input=a
 """
 LENGTHS = (23, 1, 60, 7, 50, 300, 51, 24, 26, 8)

@@ -1,14 +1,10 @@
 """benchmarks/discriminative.py from end to end, on a small lattice."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
-
 import discriminative
+import pytest
 
 
 def test_everything_is_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,17 +1,13 @@
 """benchmarks/recognition.py: what it measures is what it says."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-from paths import ROOT
 from recognition_cases import PACKAGE, SOUNDS
+from recognition_parts import measure, wide_model
 
-sys.path.insert(0, str(ROOT / "benchmarks"))
-from recognition_parts import measure, wide_model  # noqa: E402
-
-import nnet3py  # noqa: E402
+import nnet3py
 
 PATHS = [str(path) for path in SOUNDS]
 

@@ -7,18 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import cpu
 import numpy as np
 import pytest
+import torch_tdnnf
+from cpu_parts import clock, kaldi, processes
 from paths import ROOT
 
 from nnet3py.compiler.request import ComputationRequest
 from nnet3py.network.nnet import Nnet
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import cpu  # noqa: E402
-import torch_tdnnf  # noqa: E402
-from cpu_parts import clock, kaldi, processes  # noqa: E402
 
 CONFIG = ROOT / "benchmarks" / "nets" / "tdnnf.config"
 PARAMETERS = 3_942_172                  # the config's, as Kaldi counts them

@@ -6,13 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import engine
 import pytest
+from engine_parts.replaced import PARTS
 from paths import ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import engine  # noqa: E402
-from engine_parts.replaced import PARTS  # noqa: E402
 
 PROGRAM = """
 import sys

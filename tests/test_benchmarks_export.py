@@ -2,17 +2,13 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from paths import ROOT
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("torch")
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
 
 import export  # noqa: E402
 

@@ -5,14 +5,12 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "benchmarks"))
 
 import cuda_kernels
 import pytest
+from paths import ROOT
 
-BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+BENCHMARKS = ROOT / "benchmarks"
 REGISTERS, SHARED = 65536, 48 << 10      # of a multiprocessor; bytes that every block may have
 MOST_THREADS = 512                      # of a block, see ops/cuda/threads.py
 

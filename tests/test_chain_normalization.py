@@ -13,12 +13,7 @@ from paths import DATA
 from nnet3py.chain.acceptor import Acceptor, SupervisionError
 from nnet3py.chain.normalization import Normalizer, normalization_fst
 from nnet3py.chain.options import SupervisionOptions
-from nnet3py.chain.supervision import (
-    SupervisionMaker,
-    SupervisionSplitter,
-    fst_state_times,
-    proto_from_phones,
-)
+from nnet3py.chain.supervision import SupervisionMaker, SupervisionSplitter, fst_state_times, proto_from_phones
 from nnet3py.egs.chain_example import Supervision, merge_supervisions, read_chain_egs, read_supervisions
 from nnet3py.errors import Nnet3Error
 from nnet3py.io.object_files import read_object

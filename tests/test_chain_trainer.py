@@ -17,12 +17,7 @@ from nnet3py.errors import Nnet3Error
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
-from nnet3py.training.chain_objective import (
-    LWF_POSTERIORS,
-    ChainObjectiveComputation,
-    graph_folder,
-    one_graph,
-)
+from nnet3py.training.chain_objective import LWF_POSTERIORS, ChainObjectiveComputation, graph_folder, one_graph
 from nnet3py.training.chain_trainer import ChainDiagnosticOptions, ChainDiagnostics, ChainTrainer
 from nnet3py.training.options import ChainOptions, TrainerOptions
 

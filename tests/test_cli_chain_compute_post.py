@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chain_graphs import three_phones
-from command_lines import write_table
 from graph_sums import denominator_log_prob
 from io_samples import read_table
 
@@ -14,6 +13,7 @@ from nnet3py.cli.main import load
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.formats.matrices import write_matrix
 from nnet3py.io.object_files import write_object
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 from nnet3py.transducers.fst_text import write_fst_file
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chain_graphs import acceptor, three_phones
-from command_lines import write_table
 from graph_systems import SYSTEMS
 from io_samples import damaged
 from paths import DATA, ROOT
@@ -21,7 +20,7 @@ from nnet3py.egs.chain_example import SUPERVISION, NnetChainExample, read_chain_
 from nnet3py.formats.general import to_dense
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 from nnet3py.io.object_files import write_object
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import TableWriter, write_table
 from nnet3py.transducers.fst_text import FST, write_fst
 
 CHAIN = DATA / "chain"

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from chain_graphs import acceptor, three_phones
-from command_lines import write_table
 from paths import DATA
 
 from nnet3py.chain.normalization import normalization_fst
@@ -14,7 +13,7 @@ from nnet3py.cli.main import load
 from nnet3py.hmm.topology import HmmTopology, chain_topology
 from nnet3py.hmm.tree import initial_transition_model, monophone_tree
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tables import SequentialReader, write_table
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import FST, read_fst, write_fst_file
 
@@ -86,7 +85,7 @@ def linear_graph(*phones: int) -> Fst:
 
 
 @pytest.fixture
-def system():
+def system(here: Path) -> None:
     topology = chain_topology([1, 2, 3])
     write_object("model", initial_transition_model(monophone_tree(topology), topology).write)
     write_fst_file("norm.fst", normalization_fst(three_phones()))

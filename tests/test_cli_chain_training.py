@@ -6,7 +6,6 @@ import re
 import numpy as np
 import pytest
 from chain_graphs import acceptor, chain_example, random_graph
-from command_lines import write_table
 from paths import shared_golden
 from runtime_cases import parameters
 from test_chain_trainer import NET, PDFS
@@ -16,6 +15,7 @@ from nnet3py.cli.egs.outputs import chain_acc_lda_stats
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.tables import write_table
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.transducers.fst_text import write_fst

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import run, write_table
+from command_lines import run
 
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX, read_matrix_file
-from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tables import SequentialReader, write_table
 
 FLOAT = 1e-5        # float32 features of size around 10, normalized in float32
 DOUBLE = 1e-12

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import write_table
 from compiler_cases import CASES, RNN, read_request
 from compiler_cases import TDNN as COMPILED_TDNN
 from paths import DATA, shared_golden
@@ -19,6 +18,7 @@ from nnet3py.cli.main import load
 from nnet3py.cli.nnet.compute import compute, compute_batch
 from nnet3py.compiler.generate import generate_computation
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, read_matrices
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 
 KALDI_OUTPUT = 2e-4       # of the largest value: float32 sums in another order than Kaldi's

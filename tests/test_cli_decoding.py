@@ -5,7 +5,6 @@ import re
 
 import numpy as np
 import pytest
-from command_lines import write_table
 from graph_paths import path_costs
 from io_samples import read_table
 
@@ -27,6 +26,7 @@ from nnet3py.formats.holders import FLOAT, FLOAT_MATRIX, FLOAT_VECTOR, INT_VECTO
 from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.tree import initial_transition_model, monophone_tree
 from nnet3py.io.object_files import write_object
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import FST

@@ -7,7 +7,6 @@ import sys
 
 import numpy as np
 import pytest
-from command_lines import write_table
 from io_samples import read_table
 from paths import DATA
 from runtime_cases import TDNN, TDNN_CONTEXT, assert_close, class_example, dense_example, plain
@@ -24,7 +23,7 @@ from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR, read_matrices
 from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.formats.posteriors import posterior_of_alignment
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import TableWriter, write_table
 from nnet3py.network.nnet import Nnet
 
 ARCHIVE = DATA / "egs" / "compressed.ark"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import run, write_table
+from command_lines import run
 
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR, GENERAL_MATRIX, read_matrix_file
-from nnet3py.io.tables import SequentialReader
+from nnet3py.io.tables import SequentialReader, write_table
 
 FLOAT = 1e-5        # relative to the values, which are around 1: sums of a few float32 numbers
 LENGTHS = {"a": 7, "b": 1, "c": 12}

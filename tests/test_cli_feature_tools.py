@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import run, write_table
+from command_lines import run
 from io_samples import read_table
 from paths import DATA
 
@@ -16,6 +16,7 @@ from nnet3py.feat.frames import add_shifted_deltas
 from nnet3py.formats.foreign_files import HTK_MATRIX, SPHINX_DIM
 from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX, FLOAT_VECTOR, POSTERIOR, read_matrix_file
 from nnet3py.formats.posteriors import Posterior
+from nnet3py.io.tables import write_table
 from nnet3py.io.tokens import TokenReader
 
 FLOAT = 1e-5
@@ -61,6 +62,8 @@ def test_segments(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str
     assert place(read("out")["s1"], feats["a"]) == (5, 15)
     run("extract-feature-segments", "--frame-length=40", "scp:feats.scp", "segments", "ark:out")
     assert place(read("out")["s1"], feats["a"]) == (10, 27)
+    run("extract-feature-segments", "scp:feats.scp", "cat segments; exit 3 |", "ark:unfinished", status=255)
+    assert "exit 3" in capfd.readouterr().err and not Path("unfinished").exists()
 
 
 @pytest.mark.parametrize("line, message", [

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from graph_systems import SYSTEMS, context_system
+from io_samples import read_table
 from paths import DATA, ROOT, shared_folder
 
 import nnet3py
@@ -55,7 +56,7 @@ from nnet3py.fst.operations import changed
 from nnet3py.fst.text import symbols_of
 from nnet3py.hmm.topology import HmmTopology, chain_topology
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import TableWriter
 from nnet3py.network.nnet import Nnet
 from nnet3py.recognition.model_folder import demo_folder
 from nnet3py.transducers.fst import Fst
@@ -343,8 +344,7 @@ def grammar_folder(here: Path) -> Path:
 
 def decoded(program: str, graph: str) -> dict[str, list[int]]:
     run(program, "--acoustic-scale=1.0", "--beam=30", "final.mdl", graph, "ark:feats.ark", "ark:lat", "ark:words")
-    with SequentialReader("ark:words", INT_VECTOR) as reader:
-        return {key: words.tolist() for key, words in reader}
+    return {key: words.tolist() for key, words in read_table("ark:words", INT_VECTOR).items()}
 
 
 def test_from_a_lexicon_to_words(grammar_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import run, write_table
+from command_lines import run
 from paths import shared_golden
 
 from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, TableWriter, write_table
 
 SINGLE = 1e-4          # of the largest value: single precision, and another order of sums
 

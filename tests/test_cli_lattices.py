@@ -184,8 +184,7 @@ def test_copies(folder: Path) -> None:
 
 
 def keys_of(name: str) -> list[str]:
-    with SequentialReader(f"ark:{name}", COMPACT_LATTICES) as reader:
-        return [key for key, _ in reader]
+    return [key for key, _ in read_table(f"ark:{name}", COMPACT_LATTICES).items()]
 
 
 def test_some_are_copied(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.linalg
-from command_lines import run, write_table
+from command_lines import run
 from paths import DATA, shared_golden
 
 from nnet3py.feat.transforms import estimate_lda
@@ -16,7 +16,7 @@ from nnet3py.formats.lda_stats import LdaStats
 from nnet3py.formats.matrices import read_packed
 from nnet3py.formats.posteriors import posterior_of_alignment
 from nnet3py.io.object_files import read_object, write_object
-from nnet3py.io.tables import TableWriter
+from nnet3py.io.tables import TableWriter, write_table
 
 TRANS = str(DATA / "network" / "trans.mdl")      # 20 transition-ids, 10 pdfs
 SINGLE = 2e-4       # statistics are written as float32, and inverted

@@ -10,7 +10,7 @@ from command_lines import read
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nnet3py.cli import egs as egs_options
+from nnet3py.cli.egs import options as egs_options
 from nnet3py.cli.nnet import utterances
 from nnet3py.cli.process import option_groups
 from nnet3py.cli.process.options import INT_MAX, INT_MIN, OptionError, command_echo, option, quote, usage_text

@@ -6,7 +6,7 @@ from pathlib import Path
 import feature_cases as cases
 import numpy as np
 import pytest
-from command_lines import run, write_table
+from command_lines import run
 from io_samples import read_table
 
 from nnet3py.feat.pitch import compute_pitch
@@ -14,6 +14,7 @@ from nnet3py.feat.pitch_options import InterpolationOptions, PitchOptions, Proce
 from nnet3py.feat.process_pitch import interpolate_linearly, interpolate_pitch, process_pitch
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.io.tables import write_table
 from nnet3py.random_sequence import CRandom
 
 

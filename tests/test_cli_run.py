@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import write_table
 from digits_cases import CONFIG
 from process_faults import environment
 
 from nnet3py.cli.process import run as process
 from nnet3py.cli.process.run import FATAL
 from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
 
 ROUNDS = 12

@@ -9,17 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import startup_commands
 from click.testing import CliRunner
 from fork_runs import ForkRuns, Result
-from paths import ROOT
 from thinned import thinned
 
 from nnet3py.cli.main import load
 from nnet3py.cli.process.group import nnet3py
 from nnet3py.cli.registry import COMMANDS, PERSON_NAMES, person_name
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import startup_commands  # noqa: E402
 
 REAL_RUNS = {"warmup": ["--list"], "tune": ["--show"],
              **{name: words for name, *words in startup_commands.COMMANDS}}

@@ -4,12 +4,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from command_lines import write_table
 from sequence_samples import MERGED, SINGLE, discriminative
 
 from nnet3py.cli.main import load
 from nnet3py.egs.chain_example import CHAIN_EXAMPLE, read_chain_egs
 from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE, read_discriminative_egs
+from nnet3py.io.tables import write_table
 
 EGS = f"ark:{SINGLE}"
 KEYS = [key for key, _ in read_chain_egs(EGS)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import run, write_table
+from command_lines import run
 from io_samples import read_table
 
 from nnet3py.cli.main import load
@@ -13,6 +13,7 @@ from nnet3py.feat.options import RoomOptions, SilenceOptions
 from nnet3py.feat.sound import AddedSignal, random_volume, reverberate, with_silence, with_speed
 from nnet3py.formats.foreign_files import WAVE, Wave, read_wave, write_wave
 from nnet3py.io.object_files import read_object, write_object
+from nnet3py.io.tables import write_table
 
 RATE = 16000.0
 ROUNDED = 1.0001          # samples are written with 16 bits, and fractions cut off
@@ -154,7 +155,7 @@ def test_speeds_and_volumes_of_utterances(waves: dict[str, Wave], capfd: pytest.
     perturb("--utt2speed=ark,t:speeds", "--min-volume=0.125", "--max-volume=2", "--srand=3", "ark:wav.ark", "ark:out")
     found = written("out")
     assert list(found) == ["a"]
-    expected = random_volume(3, "a", 0.125, 2.0) * with_speed(sounds["a"].samples, 0.9)
+    expected = random_volume(3, "a", 0.125, 2.0) * with_speed(waves["a"].samples, 0.9)
     np.testing.assert_allclose(found["a"].samples, expected, atol=ROUNDED_TO_16_BITS)
     messages = capfd.readouterr().err
     assert "No speed for utterance b" in messages and "Perturbed 1 wave files; 1 had no speed" in messages

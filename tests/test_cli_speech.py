@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from command_lines import run, write_table
+from command_lines import run
 from io_samples import read_table
 from test_feat_speech import FBANK_TOLERANCE, MFCC_TOLERANCE, reference
 
@@ -11,6 +11,7 @@ from nnet3py.formats.foreign_files import HTK_MATRIX, WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.object_files import token_reader
 from nnet3py.io.streams import open_input
+from nnet3py.io.tables import write_table
 
 RATE = 16000
 DIGITS_CONF = """--use-energy=false   # as egs/digits/conf/mfcc.conf

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import write_table
 from digits_cases import CONFIG, NUM_PHONES, write_digits
 from runtime_cases import PLAIN, TDNN, TDNN_CONTEXT, assert_close, class_example, dense_example, parameters, plain
 
@@ -21,7 +20,7 @@ from nnet3py.compiler import disk_cache
 from nnet3py.egs.example import EXAMPLE
 from nnet3py.formats.holders import FLOAT_MATRIX, INT_VECTOR, POSTERIOR
 from nnet3py.formats.posteriors import posterior_of_alignment
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, TableWriter, write_table
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.training.diagnostics import NnetDiagnostics

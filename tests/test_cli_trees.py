@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_lines import run, write_table
+from command_lines import run
 from paths import DATA
 
 from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.io.tables import SequentialReader, TableWriter
+from nnet3py.io.tables import SequentialReader, write_table
 
 TREES = DATA / "trees"
 
@@ -71,9 +71,8 @@ def test_faults_are_one_line(words: tuple[object, ...], capfd: pytest.CaptureFix
 
 
 def test_voiced_frames(capfd: pytest.CaptureFixture[str]) -> None:
-    with TableWriter("ark:feats", FLOAT_MATRIX) as feats:
-        feats.write("a", np.array([[20.0, 1], [0, 2], [30, 3]], dtype=np.float32))
-        feats.write("b", np.array([[1.0, 1], [1, 2]], dtype=np.float32))
+    write_table("ark:feats", FLOAT_MATRIX, {"a": np.array([[20.0, 1], [0, 2], [30, 3]], dtype=np.float32),
+                                            "b": np.array([[1.0, 1], [1, 2]], dtype=np.float32)})
     run("compute-vad", "ark:feats", "ark,t:vad")
     assert Path("vad").read_text() == "a  [ 1 0 1 ]\nb  [ 0 0 ]\n"
     assert "processed 1 utterances successfully; 0 had empty features, and 1 were completely unvoiced" in (

@@ -221,8 +221,7 @@ def test_the_contents_list_every_type():
         listed[name[1]] = trained, simple
     assert list(listed) == [heading for heading in sections() if heading.endswith("Component")]
     for name, (trained, simple) in listed.items():
-        made = [component_class(name).from_config(ConfigLine(form), np.random.default_rng(0))
-                for form in CONFIGS[name]]
+        made = [component_class(name).from_config(ConfigLine(form), np.random.default_rng(0)) for form in CONFIGS[name]]
         assert simple == ("yes" if made[0].has(Properties.SIMPLE) else "no"), name
         found = {component.has(Properties.UPDATABLE) for component in made}
         assert found == {"yes": {True}, "no": {False}}.get(trained, {True, False}), name

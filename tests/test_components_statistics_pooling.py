@@ -108,8 +108,7 @@ def test_nothing_backwards_needs_no_indexes():
 def test_pooling_by_definition(logs, stddevs, ops):
     extraction = StatisticsExtractionComponent(3, 1, 2)
     pooling = StatisticsPoolingComponent(7, 2, 4, 2, logs, stddevs)
-    pooled_from, outputs, pool_indexes = arranged(pooling, indexes_of(range(0, 12, 2)),
-                                                  lambda t: (t >= 0) & (t < 10))
+    pooled_from, outputs, pool_indexes = arranged(pooling, indexes_of(range(0, 12, 2)), lambda t: (t >= 0) & (t < 10))
     frames, _, indexes = arranged(extraction, pooled_from, lambda t: (t >= 0) & (t < 9))
     x = normal(len(frames), 3)
     statistics = propagated(ops, extraction, indexes, x, len(pooled_from))

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from decoding_cases import DATA, DISAMBIG, LIKES, MODEL, count_refused
 from graph_paths import path_costs
 from graph_systems import context_system
-from io_samples import read_table
 from random_fsts import random_fst
 
 from nnet3py.cli.process.command import load
@@ -30,39 +30,20 @@ from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
 from nnet3py.decoding.lexicon import GraphBuilder
 from nnet3py.decoding.lookahead import Lookahead
 from nnet3py.decoding.options import DecoderOptions
-from nnet3py.errors import FormatError, Nnet3Error, ShapeError, UsageError
-from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.errors import FormatError, ShapeError, UsageError
 from nnet3py.fst.operations import arc_sorted, is_sorted
 from nnet3py.graphs.grammar_fst import FIRST_LABEL, LEAVES, GrammarFst, Nonterminals, prepared
 from nnet3py.hmm.topology import chain_topology
-from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_binary import write_binary_fst
 
-DATA = Path(__file__).parent / "data" / "decoding"     # a digits recognizer with a trigram; HCL with #0's loops
 COST = 1e-3                                            # sums of float32 over an utterance
 OPTIONS = DecoderOptions(beam=12.0, lattice_beam=4.0)
 BACKOFF = 15                                           # the number of #0 among the words
 MUTATIONS = 100
 LONGEST = 4                                            # input labels of the paths that are compared one by one
-
-
-@pytest.fixture(scope="module")
-def model() -> TransitionModel:
-    return read_object(DATA / "trans.mdl", TransitionModel.read)
-
-
-@pytest.fixture(scope="module")
-def disambig() -> list[int]:
-    return [int(number) for number in (DATA / "disambig_tid.int").read_text().split()]
-
-
-@pytest.fixture(scope="module")
-def likes() -> list[np.ndarray]:
-    return [matrix for matrix in read_table(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX).values()]
 
 
 def composed(left: Fst, right: Fst, disambig: list[int]) -> Fst:
@@ -96,14 +77,14 @@ def with_epsilons(grammar: Fst) -> Fst:
 
 
 @pytest.mark.parametrize("epsilons", [False, True])
-def test_same_as_composed_before(model, disambig, likes, epsilons):
+def test_same_as_composed_before(epsilons):
     hcl, grammar = read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst")
     if epsilons:
         grammar = with_epsilons(grammar)
-    static = Decoder(DecodingGraph.of_fst(composed(hcl, grammar, disambig), model), model, OPTIONS)
-    graph = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, disambig, model)
-    ahead = Decoder(graph, model, OPTIONS)
-    for matrix in likes:
+    static = Decoder(DecodingGraph.of_fst(composed(hcl, grammar, DISAMBIG), MODEL), MODEL, OPTIONS)
+    graph = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, DISAMBIG, MODEL)
+    ahead = Decoder(graph, MODEL, OPTIONS)
+    for matrix in LIKES:
         expected, found = static.decode(matrix), ahead.decode(matrix)
         assert found.words.tolist() == expected.words.tolist()
         assert found.alignment.tolist() == expected.alignment.tolist()
@@ -112,12 +93,12 @@ def test_same_as_composed_before(model, disambig, likes, epsilons):
         assert found.reached_final
 
 
-def test_paths_of_random_graphs(model):
+def test_paths_of_random_graphs():
     """Words that are the only ones to come next are taken early, and costs come early: paths cost the same."""
     num_paths = 0
     for seed in range(60):
         hcl, grammar = random_fst(seed, epsilons=0.5), random_fst(seed + 1000, states=7, arcs=14, epsilons=0.2)
-        whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().to_fst()
+        whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], MODEL).for_decoder().to_fst()
         if whole.num_arcs:
             expected = path_costs(composed(hcl, grammar, []), LONGEST)
             assert path_costs(whole, LONGEST) == pytest.approx(expected, abs=COST)
@@ -125,13 +106,13 @@ def test_paths_of_random_graphs(model):
     assert num_paths > 900
 
 
-def test_words_are_taken_early_and_costs_summed(model):
+def test_words_are_taken_early_and_costs_summed():
     """Of a state from which the words 1 and 2 come: their sum; then of each the word itself, at the first arc."""
     hcl = Fst.from_arcs(0, [NO_WEIGHT] * 5 + [0.0], [0, 1, 1, 2, 3, 4], [1, 2, 3, 4, 5, 6], [0, 0, 0, 1, 2, 0],
                         np.zeros(6), [1, 2, 3, 4, 4, 5])
     costs = np.array([1.0, 2.0], dtype=np.float32)
     grammar = Fst.from_arcs(0, [NO_WEIGHT, 0.0], [0, 0], [1, 2], [7, 8], costs, [1, 1])
-    whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model).for_decoder().to_fst()
+    whole = LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], MODEL).for_decoder().to_fst()
     arcs = {int(label): (int(word), float(cost)) for label, word, cost in
             zip(whole.input_labels, whole.output_labels, whole.weights, strict=True)}
     total = -np.logaddexp(-1.0, -2.0)
@@ -139,24 +120,24 @@ def test_words_are_taken_early_and_costs_summed(model):
                     3: (8, pytest.approx(2.0 - total)), 5: (0, 0.0), 6: (0, 0.0)}
 
 
-def test_nothing_is_made_from_which_nothing_follows(model, disambig, likes):
-    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
+def test_nothing_is_made_from_which_nothing_follows():
+    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", DISAMBIG, MODEL)
     search = LatticeDecoder(graph)
-    search.advance(likes[0])
+    search.advance(LIKES[0])
     made = search.graph
     assert isinstance(made, ComposedGraph)
-    static = composed(read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst"), disambig)
+    static = composed(read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst"), DISAMBIG)
     assert 0 < made.num_arcs < static.num_arcs
 
 
-def test_a_small_cache(model, disambig, likes):
-    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
+def test_a_small_cache():
+    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", DISAMBIG, MODEL)
     large, small = LatticeDecoder(graph, OPTIONS), LatticeDecoder(graph, OPTIONS)
     small.graph = ComposedGraph(graph, most_arcs=300)
     begun = []
     original = small.graph.restart
     small.graph.restart = lambda wanted: begun.append(len(wanted)) or original(wanted)   # type: ignore[method-assign]
-    for matrix in likes:
+    for matrix in LIKES:
         costs = []
         for search in (large, small):
             search.init()
@@ -188,17 +169,17 @@ def lookahead_file(path: Path, lookahead: Lookahead, hcl: Fst, keep_words: bool)
 
 
 @pytest.mark.parametrize("keep_words", [False, True])
-def test_lookahead_files(tmp_path, model, disambig, likes, keep_words):
+def test_lookahead_files(tmp_path, keep_words):
     hcl, grammar = read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst")
     own = Lookahead.of_fst(hcl)
     path = lookahead_file(tmp_path / "HCLr.fst", own, hcl, keep_words)
     with open_output(tmp_path / "Gr.fst") as stream:
         write_binary_fst(TokenWriter(stream, binary=True), relabeled(grammar, own.label_of_word), "vector")
-    found = LookaheadGraph.read(path, tmp_path / "Gr.fst", disambig, model)
-    expected = LookaheadGraph.of_words(own, grammar, disambig, model)
+    found = LookaheadGraph.read(path, tmp_path / "Gr.fst", DISAMBIG, MODEL)
+    expected = LookaheadGraph.of_words(own, grammar, DISAMBIG, MODEL)
     labels = found.label_of_word
     assert labels[:len(own.label_of_word)].tolist() == own.label_of_word[:len(labels)].tolist()
-    one, other = (Decoder(graph, model, OPTIONS).decode(likes[1]) for graph in (found, expected))
+    one, other = (Decoder(graph, MODEL, OPTIONS).decode(LIKES[1]) for graph in (found, expected))
     assert one.lattice.equals(other.lattice)
     with open_output(tmp_path / "again.fst") as stream:
         found.lookahead.write(TokenWriter(stream, binary=True))
@@ -219,54 +200,46 @@ def test_states_that_reach_no_label():
     assert check_intervals(words, len(words), 2, spans) == -1
 
 
-def test_what_openfst_and_kaldis_script_do(here, model, disambig, likes):
+def test_what_openfst_and_kaldis_script_do(here):
     """fstconvert, then fstrelabel with the pairs that it saved: the same as with both graphs' words."""
     assert load("fstconvert").execute(["--fst_type=olabel_lookahead", "--save_relabel_opairs=relabel",
                                        str(DATA / "HCL.fst"), "HCLr.fst"]) == 0
     assert load("fstrelabel").execute(["--relabel_ipairs=relabel", str(DATA / "G.fst"), "relabeled.fst"]) == 0
     assert load("fstarcsort").execute(["--sort_type=ilabel", "relabeled.fst", "sorted.fst"]) == 0
     assert load("fstconvert").execute(["--fst_type=const", "sorted.fst", "Gr.fst"]) == 0
-    found = LookaheadGraph.read("HCLr.fst", "Gr.fst", disambig, model)
+    found = LookaheadGraph.read("HCLr.fst", "Gr.fst", DISAMBIG, MODEL)
     own = Lookahead.of_fst(read_fst_file(DATA / "HCL.fst"))
     assert found.lookahead.label_of_word is None and found.lookahead.final_label == own.final_label
     assert all(np.array_equal(found.lookahead.intervals_of(state), own.intervals_of(state))
                for state in range(len(own.states)))
     assert read_fst_file("HCLr.fst").num_arcs == len(own.arcs)
-    expected = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
-    for matrix in likes:
-        one, other = (Decoder(graph, model, OPTIONS).decode(matrix) for graph in (found, expected))
+    expected = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", DISAMBIG, MODEL)
+    for matrix in LIKES:
+        one, other = (Decoder(graph, MODEL, OPTIONS).decode(matrix) for graph in (found, expected))
         assert one.words.tolist() == other.words.tolist()
         assert one.graph_cost == pytest.approx(other.graph_cost, abs=COST)
 
 
-def test_damaged_lookahead_files(tmp_path, model, disambig, likes):
+def test_damaged_lookahead_files(tmp_path):
     """Nothing but one error, or a graph that can be searched."""
-    hcl, rng = read_fst_file(DATA / "HCL.fst"), np.random.default_rng(0)
+    hcl = read_fst_file(DATA / "HCL.fst")
     own = Lookahead.of_fst(hcl)
     content = lookahead_file(tmp_path / "HCLr.fst", own, hcl, True).read_bytes()
     with open_output(tmp_path / "Gr.fst") as stream:
         write_binary_fst(TokenWriter(stream, binary=True), relabeled(read_fst_file(DATA / "G.fst"),
                                                                       own.label_of_word), "const")
-    path, refused = tmp_path / "damaged.fst", 0
-    for _ in range(MUTATIONS):
-        damaged = bytearray(content[:int(rng.integers(1, len(content)))] if rng.random() < 0.3 else content)
-        for place in rng.integers(0, len(damaged), 3):
-            damaged[place] = int(rng.integers(0, 256))
-        path.write_bytes(damaged)
-        try:
-            LatticeDecoder(LookaheadGraph.read(path, tmp_path / "Gr.fst", disambig, model)).advance(likes[0][:5])
-        except Nnet3Error:
-            refused += 1
-    assert refused > MUTATIONS // 3
+    path = tmp_path / "damaged.fst"
+    assert count_refused(content, path, lambda: LatticeDecoder(LookaheadGraph.read(
+        path, tmp_path / "Gr.fst", DISAMBIG, MODEL)).advance(LIKES[0][:5]), MUTATIONS) > MUTATIONS // 3
 
 
 # -- other grammars ----------------------------------------------------------------------------------------------------
 
 
-def test_phrases(model, disambig, likes):
-    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
+def test_phrases():
+    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", DISAMBIG, MODEL)
     phrases = [[3, 4], [5], [8, 8, 2]]
-    said = Decoder(graph.with_phrases(phrases), model, OPTIONS).decode(likes[0]).words.tolist()
+    said = Decoder(graph.with_phrases(phrases), MODEL, OPTIONS).decode(LIKES[0]).words.tolist()
     rest = said
     while rest:
         rest = next(rest[len(phrase):] for phrase in phrases if rest[:len(phrase)] == phrase)
@@ -276,27 +249,27 @@ def test_phrases(model, disambig, likes):
             graph.with_phrases([[3], [word]])
 
 
-def test_boosted_words(model, disambig, likes):
-    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", disambig, model)
-    plain = Decoder(graph, model, OPTIONS).decode(likes[0]).words.tolist()
-    boosted = Decoder(graph.with_boosted({11: 40.0}), model, OPTIONS).decode(likes[0]).words.tolist()
+def test_boosted_words():
+    graph = LookaheadGraph.read(DATA / "HCL.fst", DATA / "G.fst", DISAMBIG, MODEL)
+    plain = Decoder(graph, MODEL, OPTIONS).decode(LIKES[0]).words.tolist()
+    boosted = Decoder(graph.with_boosted({11: 40.0}), MODEL, OPTIONS).decode(LIKES[0]).words.tolist()
     assert boosted.count(11) > plain.count(11)
-    again = Decoder(graph.with_boosted({11: 0.0, 999: 5.0}), model, OPTIONS).decode(likes[0]).words.tolist()
+    again = Decoder(graph.with_boosted({11: 0.0, 999: 5.0}), MODEL, OPTIONS).decode(LIKES[0]).words.tolist()
     assert again == plain
 
 
-def test_what_cannot_be_composed(model, disambig):
+def test_what_cannot_be_composed():
     hcl, grammar = read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst")
     with pytest.raises(ShapeError, match="input label 6[1-4], which is neither a transition-id"):
-        LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [70], model)
+        LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [70], MODEL)
     with pytest.raises(ShapeError, match="input label 6[1-4], but the model's"):
-        LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], model)
+        LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [], MODEL)
     empty = Fst.from_arcs(-1, np.zeros(0), [], [], [], [], [])
     with pytest.raises(ShapeError, match="needs states"):
-        LookaheadGraph.of_words(Lookahead.of_fst(hcl), empty, disambig, model)
+        LookaheadGraph.of_words(Lookahead.of_fst(hcl), empty, DISAMBIG, MODEL)
     loop = Fst.from_arcs(0, [NO_WEIGHT, 0.0], [0, 1], [0, 0], [0, 0], [0.0, 0.0], [1, 0])
     with pytest.raises(ShapeError, match="cycle"):
-        LookaheadGraph.of_words(Lookahead.of_fst(hcl), loop, disambig, model)
+        LookaheadGraph.of_words(Lookahead.of_fst(hcl), loop, DISAMBIG, MODEL)
 
 
 PHRASE_COST = 1e-5          # sums of float32

@@ -7,26 +7,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from decoding_cases import DATA, MODEL, count_refused
 
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.lattice_decoder import LatticeDecoder
 from nnet3py.errors import Nnet3Error, ShapeError
-from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.object_files import read_object
 from nnet3py.io.streams import open_output
 from nnet3py.io.tokens import TokenWriter
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_binary import const_tables, write_binary_fst
 
-DATA = Path(__file__).parent / "data" / "decoding"
 HEAD = 65                      # bytes before the tables of states
 MUTATIONS = 150
-
-
-@pytest.fixture(scope="module")
-def model() -> TransitionModel:
-    return read_object(DATA / "trans.mdl", TransitionModel.read)
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +45,17 @@ def aligned(path: Path) -> Path:
     return path
 
 
-def test_const_vector_text_and_aligned_files(tmp_path, fst, model):
-    expected = DecodingGraph.of_fst(fst, model)
-    mapped = DecodingGraph.read(DATA / "HCLG.fst", model)
+def test_const_vector_text_and_aligned_files(tmp_path, fst):
+    expected = DecodingGraph.of_fst(fst, MODEL)
+    mapped = DecodingGraph.read(DATA / "HCLG.fst", MODEL)
     assert tables(mapped) == tables(expected) and mapped.start == expected.start == fst.start
     with open_output(tmp_path / "vector.fst") as stream:
         write_binary_fst(TokenWriter(stream, binary=True), fst, "vector")
-    assert tables(DecodingGraph.read(tmp_path / "vector.fst", model)) == tables(expected)
-    assert tables(DecodingGraph.read(f"cat {DATA / 'HCLG.fst'} |", model)) == tables(expected)
+    assert tables(DecodingGraph.read(tmp_path / "vector.fst", MODEL)) == tables(expected)
+    assert tables(DecodingGraph.read(f"cat {DATA / 'HCLG.fst'} |", MODEL)) == tables(expected)
     with pytest.raises(Nnet3Error, match="status 3"):
-        DecodingGraph.read(f"cat {DATA / 'HCLG.fst'}; exit 3 |", model)
-    assert tables(DecodingGraph.read(aligned(tmp_path / "aligned.fst"), model)) == tables(expected)
+        DecodingGraph.read(f"cat {DATA / 'HCLG.fst'}; exit 3 |", MODEL)
+    assert tables(DecodingGraph.read(aligned(tmp_path / "aligned.fst"), MODEL)) == tables(expected)
     np.testing.assert_array_equal(mapped.final_costs, fst.final_weights)
 
 
@@ -77,20 +70,20 @@ def changed(fst: Fst, name: str, place: int, value: float) -> Fst:
     ("input_labels", -1, "input label -1"), ("output_labels", -5, "output label -5"),
     ("weights", np.nan, "a cost that is not a number"), ("weights", -np.inf, "a cost that is not a number"),
     ("next_states", 76, "leads to state 76, but there are 76"), ("next_states", -1, "leads to state -1")])
-def test_what_is_refused(fst, model, name, value, message):
+def test_what_is_refused(fst, name, value, message):
     with pytest.raises(ShapeError, match=message):
-        DecodingGraph.of_fst(changed(fst, name, 100, value), model)
+        DecodingGraph.of_fst(changed(fst, name, 100, value), MODEL)
 
 
-def test_final_costs_that_are_none(fst, model):
+def test_final_costs_that_are_none(fst):
     with pytest.raises(ShapeError, match="not a number"):
-        DecodingGraph.of_fst(changed(fst, "final_weights", 3, np.nan), model)
+        DecodingGraph.of_fst(changed(fst, "final_weights", 3, np.nan), MODEL)
 
 
-def test_tables_that_do_not_fit(fst, model):
+def test_tables_that_do_not_fit(fst):
     states, arcs = (np.frombuffer(table, dtype=np.int32).reshape(-1, width).copy()
                     for table, width in zip(const_tables(fst), (5, 4), strict=True))
-    pdfs, columns = model.transition_id_to_pdf, model.num_pdfs
+    pdfs, columns = MODEL.transition_id_to_pdf, MODEL.num_pdfs
     for column, message in ((1, "arcs from arc"), (2, "arcs from arc"), (3, "arcs without input labels")):
         broken = states.copy()
         broken[5, column] += 1000
@@ -101,19 +94,9 @@ def test_tables_that_do_not_fit(fst, model):
             DecodingGraph(start, states, arcs, pdfs, columns)
 
 
-def test_damaged_files(tmp_path, model):
+def test_damaged_files(tmp_path):
     """Nothing but one error, or a graph that can be searched."""
-    content, rng = (DATA / "HCLG.fst").read_bytes(), np.random.default_rng(0)
     path = tmp_path / "HCLG.fst"
-    likes = np.zeros((3, model.num_pdfs), dtype=np.float32)
-    refused = 0
-    for _ in range(MUTATIONS):
-        damaged = bytearray(content[:int(rng.integers(1, len(content)))] if rng.random() < 0.3 else content)
-        for place in rng.integers(0, len(damaged), 3):
-            damaged[place] = int(rng.integers(0, 256))
-        path.write_bytes(damaged)
-        try:
-            LatticeDecoder(DecodingGraph.read(path, model)).advance(likes)
-        except Nnet3Error:
-            refused += 1
-    assert refused > MUTATIONS // 2
+    likes = np.zeros((3, MODEL.num_pdfs), dtype=np.float32)
+    assert count_refused((DATA / "HCLG.fst").read_bytes(), path, lambda: LatticeDecoder(
+        DecodingGraph.read(path, MODEL)).advance(likes), MUTATIONS) > MUTATIONS // 2

@@ -3,12 +3,11 @@ from __future__ import annotations
 
 import dataclasses
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
+from decoding_cases import DATA, LIKES, MODEL, table
 from graph_paths import path_costs
-from io_samples import read_table
 
 from nnet3py.decoding import lattice_decoder, layout
 from nnet3py.decoding.decoding_graph import DecodingGraph
@@ -17,29 +16,21 @@ from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
 from nnet3py.decoding.lexicon import GraphBuilder
 from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import NumericError, ShapeError, UsageError
-from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.hmm.topology import HmmState, HmmTopology
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.hmm.tree import Constant, ContextDependency, Table, initial_transition_model
 from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import SequentialReader
 from nnet3py.lattices.states import trimmed
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.lattice import LATTICES
 
-DATA = Path(__file__).parent / "data" / "decoding"     # of a digits recognizer; lattices made by latgen-faster-mapped
 NARROW = DecoderOptions(beam=5.0, lattice_beam=3.0, min_active=20)
 COST = 1e-3                                            # sums of float32 over an utterance
 
 
 @pytest.fixture(scope="module")
 def graph() -> DecodingGraph:
-    return DecodingGraph.read(DATA / "HCLG.fst", read_object(DATA / "trans.mdl", TransitionModel.read))
-
-
-@pytest.fixture(scope="module")
-def likes() -> list[np.ndarray]:
-    return [matrix for matrix in read_table(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX).values()]
+    return DecodingGraph.read(DATA / "HCLG.fst", MODEL)
 
 
 def decoded(search: LatticeDecoder, likes: np.ndarray, *pieces: int) -> Fst:
@@ -54,37 +45,36 @@ def decoded(search: LatticeDecoder, likes: np.ndarray, *pieces: int) -> Fst:
     return trimmed(search.raw_lattice())
 
 
-def test_lattices_are_kaldis(graph, likes):
+def test_lattices_are_kaldis(graph):
     search = LatticeDecoder(graph, NARROW)
-    with SequentialReader(f"ark:{DATA / 'raw.ark'}", LATTICES) as reader:
-        for matrix, (_, expected) in zip(likes, reader, strict=True):
-            assert decoded(search, matrix).equals(expected)
+    for matrix, expected in zip(LIKES, table("raw", LATTICES), strict=True):
+        assert decoded(search, matrix).equals(expected)
 
 
 @pytest.mark.parametrize("pieces", [(1,), (7, 0, 30)])
-def test_pieces_of_any_size(graph, likes, pieces):
+def test_pieces_of_any_size(graph, pieces):
     search = LatticeDecoder(graph, NARROW)
-    assert decoded(search, likes[0], *pieces).equals(decoded(search, likes[0]))
+    assert decoded(search, LIKES[0], *pieces).equals(decoded(search, LIKES[0]))
 
 
 @pytest.mark.parametrize(("interval", "scale"), [(1, 0.1), (200, 0.1), (5, 0.5)])
-def test_when_is_pruned_does_not_matter(graph, likes, interval, scale):
+def test_when_is_pruned_does_not_matter(graph, interval, scale):
     """Within rounding at the beam's edge, which these data do not meet."""
     options = DecoderOptions(5.0, lattice_beam=3.0, min_active=20, prune_interval=interval, prune_scale=scale)
-    assert decoded(LatticeDecoder(graph, options), likes[1]).equals(decoded(LatticeDecoder(graph, NARROW), likes[1]))
+    assert decoded(LatticeDecoder(graph, options), LIKES[1]).equals(decoded(LatticeDecoder(graph, NARROW), LIKES[1]))
 
 
-def test_arrays_grow(graph, likes, monkeypatch):
-    expected = decoded(LatticeDecoder(graph), likes[0][:30])
+def test_arrays_grow(graph, monkeypatch):
+    expected = decoded(LatticeDecoder(graph), LIKES[0][:30])
     for name in ("_FIRST_TOKENS", "_FIRST_LINKS", "_FIRST_FRAMES", "_FIRST_STACK"):
         monkeypatch.setattr(lattice_decoder, name, 1)
-    assert decoded(LatticeDecoder(graph), likes[0][:30]).equals(expected)
+    assert decoded(LatticeDecoder(graph), LIKES[0][:30]).equals(expected)
 
 
-def test_threads_share_a_graph(graph, likes):
-    expected = [decoded(LatticeDecoder(graph, NARROW), matrix) for matrix in likes]
+def test_threads_share_a_graph(graph):
+    expected = [decoded(LatticeDecoder(graph, NARROW), matrix) for matrix in LIKES]
     with ThreadPoolExecutor(2) as pool:
-        found = list(pool.map(lambda matrix: decoded(LatticeDecoder(graph, NARROW), matrix), likes * 4))
+        found = list(pool.map(lambda matrix: decoded(LatticeDecoder(graph, NARROW), matrix), LIKES * 4))
     assert all(one.equals(other) for one, other in zip(found, expected * 4, strict=True))
 
 
@@ -101,9 +91,9 @@ def lattice_cost(lattice: Fst) -> float:
 
 
 @pytest.mark.parametrize("use_final", [False, True])
-def test_partial_best_paths(graph, likes, use_final):
+def test_partial_best_paths(graph, use_final):
     search = LatticeDecoder(graph, NARROW)
-    for frame, row in enumerate(likes[2][:40]):
+    for frame, row in enumerate(LIKES[2][:40]):
         search.advance(row[None])
         path = search.best_path(use_final)
         assert search.num_frames == len(path.alignment) == frame + 1
@@ -111,13 +101,13 @@ def test_partial_best_paths(graph, likes, use_final):
         ends_anywhere = not (use_final and search.reached_final)
         lattice = search.raw_lattice(use_final=not ends_anywhere)
         assert cost == pytest.approx(lattice_cost(lattice), abs=COST)
-        acoustic = -likes[2][np.arange(frame + 1), graph.pdfs[path.alignment]].sum()
+        acoustic = -LIKES[2][np.arange(frame + 1), graph.pdfs[path.alignment]].sum()
         assert path.weights[:, 1].sum() == pytest.approx(acoustic, abs=COST)
 
 
-def test_partial_lattices_are_sorted_and_connected_to_their_frames(graph, likes):
+def test_partial_lattices_are_sorted_and_connected_to_their_frames(graph):
     search = LatticeDecoder(graph, NARROW)
-    search.advance(likes[0][:30])
+    search.advance(LIKES[0][:30])
     assert repr(search) == "<LatticeDecoder: 30 frames>"
     lattice = search.raw_lattice()
     assert (lattice.next_states > lattice.sources).all() and lattice.start == 0
@@ -127,9 +117,9 @@ def test_partial_lattices_are_sorted_and_connected_to_their_frames(graph, likes)
     assert times[lattice.is_final].tolist() == [30] * int(lattice.is_final.sum())
 
 
-def test_the_lattice_of_the_first_frames_ends_in_the_last_of_them(graph, likes):
+def test_the_lattice_of_the_first_frames_ends_in_the_last_of_them(graph):
     search = LatticeDecoder(graph, NARROW)
-    search.advance(likes[0][:30])
+    search.advance(LIKES[0][:30])
     firsts = search._first_tokens()
     for num_frames in (12, 29, 30):
         lattice = search.raw_lattice(False, num_frames)
@@ -144,19 +134,19 @@ def test_the_lattice_of_the_first_frames_ends_in_the_last_of_them(graph, likes):
         assert set(times[lattice.is_final].tolist()) == {num_frames}
 
 
-def test_final_costs(graph, likes):
+def test_final_costs(graph):
     search = LatticeDecoder(graph, NARROW)
-    search.advance(likes[0])
+    search.advance(LIKES[0])
     relative = search.final_relative_cost()
     costs = [path.weights.sum() + path.final_cost for path in (search.best_path(False), search.best_path(True))]
     assert search.reached_final and relative == pytest.approx(costs[1] - costs[0], abs=COST) and relative >= 0.0
 
 
-def test_without_final_states_all_are_final(likes):
+def test_without_final_states_all_are_final():
     fst = read_fst_file(DATA / "HCLG.fst")
     fst = dataclasses.replace(fst, final_weights=np.full(fst.num_states, np.inf, dtype=np.float32), stored=None)
     search = LatticeDecoder(DecodingGraph.of_fst(fst, read_object(DATA / "trans.mdl", TransitionModel.read)), NARROW)
-    search.advance(likes[0])
+    search.advance(LIKES[0])
     assert not search.reached_final and search.final_relative_cost() == np.inf
     search.finalize()
     finals = search.raw_lattice().final_weights
@@ -164,26 +154,26 @@ def test_without_final_states_all_are_final(likes):
     assert finals[np.isfinite(finals[:, 0])].tolist() == [[0.0, 0.0]] * search.num_active and search.num_active > 0
 
 
-def test_max_active_narrows(graph, likes):
+def test_max_active_narrows(graph):
     wide, narrow = LatticeDecoder(graph), LatticeDecoder(graph, DecoderOptions(max_active=10, min_active=5))
     for search in (wide, narrow):
-        search.advance(likes[0][:20])
+        search.advance(LIKES[0][:20])
     assert narrow.num_active < wide.num_active
     assert lattice_cost(narrow.raw_lattice()) >= lattice_cost(wide.raw_lattice()) - COST
 
 
-def test_what_cannot_be_decoded(graph, likes):
+def test_what_cannot_be_decoded(graph):
     search = LatticeDecoder(graph)
     with pytest.raises(ShapeError, match="log-likelihoods of 56 pdfs"):
-        search.advance(likes[0][:, 1:])
-    search.advance(likes[0][:5])
-    bad = likes[0][5:10].copy()
+        search.advance(LIKES[0][:, 1:])
+    search.advance(LIKES[0][:5])
+    bad = LIKES[0][5:10].copy()
     bad[2, 3] = np.nan
     with pytest.raises(NumericError, match="frame 7"):
         search.advance(bad)
     search.finalize()
     with pytest.raises(UsageError, match="init"):
-        search.advance(likes[0])
+        search.advance(LIKES[0])
 
 
 def test_of_equal_paths_the_newest_is_the_best_one(graph):

@@ -40,11 +40,6 @@ def computed(supervision, output, priors=False, deriv=None, **options) -> Discri
                                    DiscriminativeOptions(**options)).compute(supervision, output, deriv)
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(4)
-
-
 @pytest.fixture(scope="module")
 def kaldi():
     """A minibatch's supervision, and matrices by name."""

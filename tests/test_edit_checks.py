@@ -50,10 +50,6 @@ def content(nnet: Nnet) -> Any:
             [value.tolist() for c in nnet.components for value in c.parameters().values()])
 
 
-def with_lines(nnet: Nnet, **changed: str) -> list[str]:
-    return [changed.get(line.split("name=")[1].split()[0].replace("-", "_"), line) for line in nnet.config_lines()]
-
-
 def test_the_examples_of_the_docstrings() -> None:
     tests = doctest.DocTestFinder(exclude_empty=True).find(Nnet)
     assert len([test for test in tests if test.examples]) >= len(EDITS)

@@ -222,9 +222,7 @@ def test_graphs_of_other_programs(caplog: pytest.LogCaptureFixture) -> None:
         assert "is recurrent" in caplog.text and "pads with zeros" not in caplog.text
 
 
-def test_an_acoustic_model_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                                     capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_an_acoustic_model_stays_one(here: Path, capfd: pytest.CaptureFixture[str]) -> None:
     acoustic_model().write("final.mdl")
     acoustic_model().nnet.write("final.raw")
     assert export.execute([QUIET, "--collapse=false", "final.mdl", "a.onnx"]) == 0
@@ -252,9 +250,7 @@ def test_an_acoustic_model_stays_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert message in capfd.readouterr().err
 
 
-def test_graphs_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-                             capfd: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_graphs_are_compared(here: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     path = str(DATA / "onnx" / "same_length.onnx")
     assert import_weights.execute([QUIET, path, "a.raw"]) == 0
     assert "onnxruntime and nnet3py differ by" in capfd.readouterr().err

@@ -19,6 +19,7 @@ from export_cases import (
     with_numbers,
 )
 from random_networks import config, few_waves
+from test_looped import CLOCKWORK
 
 import nnet3py
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError
@@ -35,18 +36,6 @@ from hypothesis import given, settings  # noqa: E402
 from nnet3py.export.from_onnx import set_from_onnx  # noqa: E402
 from nnet3py.export.onnx_graph import LONG  # noqa: E402
 from nnet3py.export.onnx_stream import OnnxStream  # noqa: E402
-
-# a slow layer, read at every third frame, in a recurrence; a component that is not simple
-CLOCKWORK = """
-input-node name=input dim=2
-component name=a type=AffineComponent input-dim=5 output-dim=3
-component name=t type=TanhComponent dim=3
-component name=d type=TdnnComponent input-dim=3 output-dim=2 time-offsets=-3,0,1
-component-node name=a component=a input=Append(input, IfDefined(Round(Offset(t, -3), 3)))
-component-node name=t component=t input=a
-component-node name=d component=d input=Sum(t, Switch(t, Offset(t, 1)))
-output-node name=output input=d
-"""
 
 
 def clockwork() -> Nnet:

@@ -96,8 +96,7 @@ def all_words() -> SymbolTable:
 
 
 def new_words(label_of: dict[str, int]) -> list[tuple[int, tuple[int, ...]]]:
-    return [(label_of[entry.word], tuple(phones()[phone] for phone in entry.phones))
-            for entry in with_positions(NEW)]
+    return [(label_of[entry.word], tuple(phones()[phone] for phone in entry.phones)) for entry in with_positions(NEW)]
 
 
 @cache

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from io_samples import reader_of
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
@@ -267,6 +268,8 @@ def test_files(binary: bool, tmp_path: Path) -> None:
         (tmp_path / "bad").write_bytes(damaged)
         with pytest.raises(FormatError):
             read_object(tmp_path / "bad", FullGmm.read)
+    with pytest.raises(FormatError, match="products of features of dimension 3, found another dimension"):
+        GmmStats.read(reader_of(b"<GMMACCS> <VECSIZE> 3 <NUMCOMPONENTS> 1 <FLAGS> 7 <FULLVARACCS> [ 1 2 3 ]", False))
 
 
 def test_triangles() -> None:

@@ -167,9 +167,6 @@ def test_what_was_changed_is_prepared_again(undo) -> None:
     assert_close(LoopedComputer(prepared).compute(feats), by_numpy(normalized(), feats)["output"])
 
 
-# -- the values of any node --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", ["input", "fixed", "a", "b", "d", "c", "half", "output", "output-other", "c_input"])
 def test_any_node_can_be_computed(name: str) -> None:
     nnet, feats = normalized(), features()
@@ -271,7 +268,7 @@ def test_affine_after_affine(caplog: pytest.LogCaptureFixture) -> None:
     x = np.random.default_rng(0).standard_normal((7, 8)).astype(np.float32)
     hidden = np.hstack([x[:, :4] @ w1.T + b1, x[:, 4:] @ w1.T + b1])
     np.testing.assert_allclose(x @ weights.T + bias, hidden @ w2.T + b2, atol=COLLAPSE_ROUNDING)
-    assert [record.getMessage() for record in caplog.records] == [
+    assert caplog.messages == [
         "Removed 1 orphan nodes.", "Removing 2 orphan components.", "Added 1 components, removed 2"]
 
 

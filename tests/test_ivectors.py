@@ -191,6 +191,11 @@ def test_bad_files_and_statistics(tmp_path: Path) -> None:
         (tmp_path / "bad").write_bytes(damaged)
         with pytest.raises(FormatError):
             read_object(tmp_path / "bad", IvectorExtractor.read)
+    stats = ExtractorStats.zeros(extractor, StatsOptions())
+    stats.second = stats.second[:, :3]
+    write_object(tmp_path / "bad", stats.write)
+    with pytest.raises(FormatError, match="found matrices of other sizes"):
+        read_object(tmp_path / "bad", ExtractorStats.read)
     with pytest.raises(Nnet3Error, match="one utterance or more"):
         estimate(extractor, ExtractorStats.zeros(extractor, StatsOptions()), EstimationOptions())
     with pytest.raises(ShapeError, match="same extractor and options"):

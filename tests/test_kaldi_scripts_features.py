@@ -9,12 +9,12 @@ from pathlib import Path
 import feature_cases as cases
 import numpy as np
 import pytest
-from command_lines import write_table
 from io_samples import read_table
 from kaldi_scripts import run, write_scripts
 
 from nnet3py.formats.foreign_files import WAVE, Wave
 from nnet3py.formats.holders import FLOAT_MATRIX
+from nnet3py.io.tables import write_table
 from nnet3py.recognition.front_end import features
 
 CONFS = {"mfcc": "--use-energy=false\n--dither=0\n", "fbank": "--num-mel-bins=40\n--dither=0\n", "plp": "--dither=0\n",
@@ -70,8 +70,7 @@ def test_augmentation(work: Path) -> None:
     """Noise in the background, one in the foreground; what the directories name is sound."""
     for name, words in (("background", ["--bg-snrs", "10", "--num-bg-noises", "1", "--bg-noise-dir", "data/noises"]),
                         ("foreground", ["--fg-interval", "1", "--fg-snrs", "5", "--fg-noise-dir", "data/noises"])):
-        run(work, "python", "steps/data/augment_data_dir.py", "--utt-suffix", name, *words,
-            "data/all", f"data/{name}")
+        run(work, "python", "steps/data/augment_data_dir.py", "--utt-suffix", name, *words, "data/all", f"data/{name}")
         run(work, "wav-copy", f"scp:data/{name}/wav.scp", f"ark:{name}.ark")
         sounds = read_table(f"ark:{work}/{name}.ark", WAVE)
         assert list(sounds) == [f"a-{name}", f"b-{name}"]

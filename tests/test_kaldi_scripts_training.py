@@ -14,7 +14,6 @@ from kaldi_scripts import NO_NORMALIZATION, PREPARE_LANG, shell, write_work_fold
 
 from nnet3py.acoustic_model import read_model
 from nnet3py.formats.holders import FLOAT_VECTOR, INT_VECTOR
-from nnet3py.io.tables import SequentialReader
 from nnet3py.network.model_file import read_nnet
 
 pytestmark = pytest.mark.slow
@@ -79,8 +78,7 @@ def chain_layers(pdfs: int, name: str = "output") -> str:
 
 
 def lengths_of_alignments(pattern: Path) -> dict[str, int]:
-    with SequentialReader(f"ark:gunzip -c {pattern} |", INT_VECTOR) as reader:
-        return {key: len(alignment) for key, alignment in reader}
+    return {key: len(alignment) for key, alignment in read_table(f"ark:gunzip -c {pattern} |", INT_VECTOR).items()}
 
 
 def frames(work: Path) -> dict[str, int]:

@@ -4,20 +4,16 @@ from __future__ import annotations
 import dataclasses
 import logging
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
+from decoding_cases import DATA, LIKES, MODEL, table
 from graph_paths import path_costs
 
 from nnet3py.decoding.decoding_graph import DecodingGraph
 from nnet3py.decoding.lattice_decoder import Decoder
 from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import NumericError, ShapeError
-from nnet3py.formats.holders import FLOAT_MATRIX
-from nnet3py.hmm.transition_model import TransitionModel
-from nnet3py.io.object_files import read_object
-from nnet3py.io.tables import SequentialReader
 from nnet3py.lattices.determinize import determinize, determinize_phone_pruned, determinize_pruned
 from nnet3py.lattices.determinize_options import DeterminizeOptions, PhoneDeterminizeOptions
 from nnet3py.lattices.states import LatticeError, trimmed
@@ -25,11 +21,9 @@ from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.lattice import COMPACT_LATTICES, expanded
 
-DATA = Path(__file__).parent / "data" / "decoding"     # made by latgen-faster-mapped
 COST = 1e-4
 FRAMES = 5
 WIDE = DecoderOptions(beam=12.0, lattice_beam=5.0)
-FIELDS = [field.name for field in dataclasses.fields(CompactLattice)]
 
 
 def random_lattice(seed: int, states_each: int = 3) -> Fst:
@@ -92,9 +86,7 @@ def test_arrays_grow(monkeypatch):
     lattice = random_lattice(2)
     expected = determinize(lattice)
     monkeypatch.setattr(sys.modules["nnet3py.lattices.determinize"], "_FIRST_ROOM", 1)
-    found = determinize(lattice)
-    for name in FIELDS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert determinize(lattice).equals(expected)
 
 
 def test_limits_and_retries(caplog):
@@ -140,17 +132,10 @@ def test_infinite_costs_are_no_paths():
     pruned = Fst.from_arcs(0, lattice.final_weights, lattice.sources[without], lattice.input_labels[without],
                            lattice.output_labels[without], lattice.weights[without], lattice.next_states[without],
                            "lattice4")
-    found, expected = (determinize(one) for one in (dataclasses.replace(lattice, weights=weights), pruned))
-    for name in FIELDS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert determinize(dataclasses.replace(lattice, weights=weights)).equals(determinize(pruned))
 
 
 # -- after decoding ----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def model() -> TransitionModel:
-    return read_object(DATA / "trans.mdl", TransitionModel.read)
 
 
 @pytest.mark.parametrize(("name", "options", "determinize_options"), [
@@ -159,20 +144,15 @@ def model() -> TransitionModel:
     ("words-only", WIDE, PhoneDeterminizeOptions(phone_determinize=False)),
     ("small-memory", WIDE, PhoneDeterminizeOptions(max_mem=30000)),
     ("minimize", WIDE, PhoneDeterminizeOptions(minimize=True))])
-def test_lattices_are_kaldis(model, name, options, determinize_options):
-    decoder = Decoder(DecodingGraph.read(DATA / "HCLG.fst", model), model, options)
-    with SequentialReader(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX) as likes, \
-            SequentialReader(f"ark:{DATA / name}.ark", COMPACT_LATTICES) as lattices:
-        for (_, matrix), (_, expected) in zip(likes, lattices, strict=True):
-            found = decoder.determinize(decoder.decode(matrix), determinize_options).lattice
-            for field in FIELDS:
-                np.testing.assert_array_equal(getattr(found, field), getattr(expected, field))
+def test_lattices_are_kaldis(name, options, determinize_options):
+    decoder = Decoder(DecodingGraph.read(DATA / "HCLG.fst", MODEL), MODEL, options)
+    for matrix, expected in zip(LIKES, table(name, COMPACT_LATTICES), strict=True):
+        assert decoder.determinize(decoder.decode(matrix), determinize_options).lattice.equals(expected)
 
 
-def test_no_determinization_at_all(model, caplog):
-    decoder = Decoder(DecodingGraph.read(DATA / "HCLG.fst", model), model, DecoderOptions(5.0, lattice_beam=3.0))
-    with SequentialReader(f"ark:{DATA / 'loglikes.ark'}", FLOAT_MATRIX) as likes:
-        found = decoder.decode(next(iter(likes))[1][:12])
+def test_no_determinization_at_all(caplog):
+    decoder = Decoder(DecodingGraph.read(DATA / "HCLG.fst", MODEL), MODEL, DecoderOptions(5.0, lattice_beam=3.0))
+    found = decoder.decode(LIKES[0][:12])
     none = PhoneDeterminizeOptions(phone_determinize=False, word_determinize=False)
     result = decoder.determinize(found, none)
     assert "copying lattice without determinization" in caplog.text
@@ -181,7 +161,7 @@ def test_no_determinization_at_all(model, caplog):
                                                         for key, cost in expected.items()}
 
 
-def test_transition_ids_of_another_model(model):
+def test_transition_ids_of_another_model():
     lattice = dataclasses.replace(random_lattice(0), input_labels=random_lattice(0).input_labels + 1000)
     with pytest.raises(ShapeError, match="1 to 60"):
-        determinize_phone_pruned(model, lattice, 5.0)
+        determinize_phone_pruned(MODEL, lattice, 5.0)

@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pytest
+from decoding_cases import table
 from graph_paths import path_costs
-from io_samples import read_table
-from test_lattices_determinize import FIELDS, FRAMES, random_lattice
+from test_lattices_determinize import FRAMES, random_lattice
 
 from nnet3py.lattices.determinize import determinize
 from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed
@@ -16,17 +15,7 @@ from nnet3py.lattices.states import LatticeError, trimmed
 from nnet3py.transducers.compact_lattice import CompactLattice
 from nnet3py.transducers.lattice import COMPACT_LATTICES, expanded
 
-DATA = Path(__file__).parent / "data" / "decoding"     # made by latgen-faster-mapped and lattice-push
 COST = 1e-4
-
-
-def read(name: str) -> list[CompactLattice]:
-    return [lattice for lattice in read_table(f"ark:{DATA / name}.ark", COMPACT_LATTICES).values()]
-
-
-def assert_same(found: CompactLattice, expected: CompactLattice) -> None:
-    for name in FIELDS:
-        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
 
 def paths(lattice: CompactLattice) -> dict:
@@ -34,8 +23,8 @@ def paths(lattice: CompactLattice) -> dict:
 
 
 def test_pushed_as_kaldi_does():
-    for lattice, expected in zip(read("decode"), read("pushed"), strict=True):
-        assert_same(with_weights_pushed(with_strings_pushed(lattice)), expected)
+    for lattice, expected in zip(*(table(name, COMPACT_LATTICES) for name in ("decode", "pushed")), strict=True):
+        assert with_weights_pushed(with_strings_pushed(lattice)).equals(expected)
 
 
 @pytest.mark.parametrize("change", [with_strings_pushed, with_weights_pushed, minimized,
@@ -78,6 +67,6 @@ def test_equal_states_become_one():
 def test_empty_lattices_and_cycles():
     for change in (with_strings_pushed, with_weights_pushed, minimized):
         assert change(CompactLattice.empty()).num_states == 0
-        lattice = read("decode")[0]
+        lattice = table("decode", COMPACT_LATTICES)[0]
         with pytest.raises(LatticeError, match="cycle"):
             change(dataclasses.replace(lattice, next_states=np.zeros_like(lattice.next_states)))

@@ -1,14 +1,11 @@
 """benchmarks/listing.py: our optimized command lists are no longer than Kaldi's and hold no more memory."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import listing
 import pytest
 from paths import DATA, ROOT
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import listing  # noqa: E402
 
 LIST = """matrix m1(3, 2), m2(3, 2), m3(4, 5)
 c0: m1 = user input [for node: 'input']

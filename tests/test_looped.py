@@ -58,7 +58,7 @@ component-node name=t component=t input=b
 output-node name=output input=Sum(t, Offset(s, -4))
 """
 
-# A clockwork: a slow layer, and a component that is not simple.
+# A clockwork: a slow layer, read at every third frame, in a recurrence; and a component that is not simple.
 CLOCKWORK = """
 input-node name=input dim=2
 component name=a type=AffineComponent input-dim=5 output-dim=3

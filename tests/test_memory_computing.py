@@ -1,21 +1,16 @@
 """Computing very many utterances takes no more memory than computing some (benchmarks/memory_computing.py)."""
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
+import memory_computing
 import numpy as np
 import pytest
 from digits_cases import CONFIG
-from paths import ROOT
 
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
 from nnet3py.network.nnet import Nnet
-
-sys.path.insert(0, str(ROOT / "benchmarks"))
-
-import memory_computing  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is not shown on this system")
 

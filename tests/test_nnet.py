@@ -163,7 +163,7 @@ def test_orphans_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         Nnet.from_config(HEAD + OUTPUT + "component-node name=c component=c input=input\n"
                          "component name=d type=NoOpComponent dim=4")
-    assert [record.getMessage() for record in caplog.records] == [
+    assert caplog.messages == [
         "Component d is never used by any node.", "Node c is never used to compute any output."]
 
 
@@ -224,8 +224,7 @@ def test_removing_orphans_renumbers(caplog: pytest.LogCaptureFixture) -> None:
     assert nnet.config_lines()[1:3] == ["component-node name=n component=n input=Scale(0.5, input)",
                                         "dim-range-node name=part input-node=n dim-offset=1 dim=2"]
     assert nnet.component_names == ["n"]
-    assert [record.getMessage() for record in caplog.records] == ["Removed 3 orphan nodes.",
-                                                                  "Removing 1 orphan components."]
+    assert caplog.messages == ["Removed 3 orphan nodes.", "Removing 1 orphan components."]
 
 
 def test_of_two_neighboring_orphan_inputs_one_is_kept() -> None:

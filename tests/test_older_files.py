@@ -284,9 +284,6 @@ def test_an_output_without_an_objective(binary: bool, tmp_path: Path) -> None:
     assert (tmp_path / "new").read_bytes() == today != old
 
 
-# -- what is not a component -------------------------------------------------------------------------------------------
-
-
 @FORMS
 def test_contexts_in_acoustic_models_are_measured_anew(binary: bool, tmp_path: Path) -> None:
     """Kaldi does not believe those in the file either, which were wrong in some versions."""

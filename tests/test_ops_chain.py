@@ -14,11 +14,6 @@ RECURSION = 2e-5      # float32 over a few frames, against float64
 SHAPES = [(1, 1, 1), (3, 1, 5), (2, 3, 4), (4, 5, 7)]      # frames, sequences, pdfs
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(5)
-
-
 @pytest.mark.parametrize("num_frames, num_sequences, num_pdfs", SHAPES)
 def test_exp(rng, num_frames, num_sequences, num_pdfs):
     src = 20 * ops_cases.matrix(rng, num_frames * num_sequences, num_pdfs)

@@ -10,11 +10,6 @@ from nnet3py.ops import get_ops
 ops = get_ops("cpu")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(7)
-
-
 @pytest.mark.parametrize("width", [1, 2, 17])
 @pytest.mark.parametrize("rows", [0, 1, 5])
 def test_blocks_of_columns(rng, rows, width):

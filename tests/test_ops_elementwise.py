@@ -11,11 +11,6 @@ ops = get_ops("cpu")
 FACTORS = [(1.0, 0.0), (1.0, 1.0), (-0.5, 0.25)]
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(4)
-
-
 @pytest.mark.parametrize("strided", [False, True])
 @pytest.mark.parametrize("size", SIZES)
 def test_products_without_sums(rng, size, strided):

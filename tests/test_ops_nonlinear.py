@@ -15,11 +15,6 @@ EXP_ERROR = 1e-7          # relative, of the exponential function
 LSTM_ERROR = 1e-5         # a dozen roundings, and slopes that are differences of nearly equal numbers
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(5)
-
-
 def statistics(rng, dim, count=3.0):
     """Sums and counters as after ``count`` rows."""
     return rng.random(dim), rng.random(dim), np.array([count, 2 * count, 1.0, 5.0])

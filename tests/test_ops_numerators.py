@@ -14,11 +14,6 @@ RECURSION = 2e-5      # float32 over a few frames, against float64
 ops = get_ops("cpu")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(11)
-
-
 @pytest.mark.parametrize("num_sequences, num_frames", [(1, 1), (1, 4), (3, 3)])
 def test_numerator(rng, num_sequences, num_frames):
     fst = (supervision(rng, num_sequences, num_frames, 4).fst if num_sequences > 1 else layered(rng, num_frames, 4))

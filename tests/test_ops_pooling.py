@@ -12,11 +12,6 @@ ops = get_ops("cpu")
 SHAPES = [((4, 3, 2), (2, 2, 2), (1, 1, 1)), ((5, 1, 6), (3, 1, 2), (2, 1, 2)), ((2, 3, 2), (2, 3, 2), (1, 2, 1))]
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(6)
-
-
 def geometry(dims, sizes, steps):
     counts = [1 + (dim - size) // step for dim, size, step in zip(dims, sizes, steps, strict=True)]
     return np.array([*dims, *sizes, *steps, *counts], np.int32)

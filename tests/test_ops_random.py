@@ -10,11 +10,6 @@ from nnet3py.ops import get_ops
 ops = get_ops("cpu")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(6)
-
-
 def uniform(rng, rows, cols):
     return rng.random((rows, cols)).astype(np.float32)
 

@@ -10,11 +10,6 @@ from nnet3py.ops import get_ops
 ops = get_ops("cpu")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(9)
-
-
 @pytest.mark.parametrize("factors", [(1.0, 0.0), (1.0, 1.0), (-0.5, 0.25)])
 @pytest.mark.parametrize("size", SIZES)
 def test_sums_over_rows(rng, size, factors):

@@ -10,11 +10,6 @@ from nnet3py.ops import get_ops
 ops = get_ops("cpu")
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(3)
-
-
 def row_indexes(rng, rows, num_source_rows):
     """Indexes of source rows with some -1 among them."""
     indexes = rng.integers(-1, num_source_rows, rows).astype(np.int32)

@@ -15,11 +15,6 @@ NONEMPTY = [size for size in SIZES if min(size) > 0] + [(200, 5)]
 NORM_ERROR = 2e-6        # float32 sums of squares, a root and a division
 
 
-@pytest.fixture
-def rng():
-    return np.random.default_rng(6)
-
-
 def uniform(rng, rows, cols):
     return rng.random((rows, cols)).astype(np.float32)
 

@@ -30,21 +30,15 @@ def test_parts_have_the_frames_asked_for() -> None:
         assert list(part) == frames[first:end] and part.row_starts[0] == 0
 
 
+@pytest.mark.parametrize("all_of_them", [False, True])
 @pytest.mark.parametrize("name, binary", [("post.ark", True), ("post.txt", False)])
-def test_archives_are_written_back(name: str, binary: bool) -> None:
-    entries = list(archive(SAMPLES / name, read_posterior))
+def test_archives_are_written_back(name: str, binary: bool, all_of_them: bool) -> None:
+    folder = shared_golden() / "data" if all_of_them else SAMPLES
+    entries = list(archive(folder / name, read_posterior))
     for _, value, data in entries:
         assert len(value) > 100
         assert written(write_posterior, value, binary=binary) == data.lstrip(b" ")
-    assert entries[0][1] == next(archive(SAMPLES / "post.ark", read_posterior))[1]
-
-
-@pytest.mark.parametrize("name, binary", [("post.ark", True), ("post.txt", False)])
-def test_all_archives_are_written_back(name: str, binary: bool) -> None:
-    entries = list(archive(shared_golden() / "data" / name, read_posterior))
-    assert len(entries) == 12
-    for _, value, data in entries:
-        assert written(write_posterior, value, binary=binary) == data.lstrip(b" ")
+    assert entries[0][1] == next(archive(folder / "post.ark", read_posterior))[1]
 
 
 @given(frames_of_pairs, st.booleans())
@@ -67,13 +61,8 @@ def test_alignments() -> None:
 @pytest.mark.parametrize("text", [b"1 2 3\n", b"[ 1 ]\n", b"[ 1 x ]\n", b"[ 1 0.5\n", b"[ 1 0.5 ] 3\n",
                                   b"[ 1.5 0.5 ]\n", b"[ 1 nan ]\n", b"[ 3000000000 1 ]\n", b"[ 1 1e99 ]\n", b"] [\n"])
 def test_bad_text_is_refused(text: bytes) -> None:
-    with pytest.raises(FormatError):
+    with pytest.raises(FormatError, match="ali-to-post" if text == b"1 2 3\n" else None):
         read_posterior(reader_of(text, False))
-
-
-def test_alignments_get_a_hint() -> None:
-    with pytest.raises(FormatError, match="ali-to-post"):
-        read_posterior(reader_of(b"1 2 3\n", False))
 
 
 def test_too_many_frames_are_refused() -> None:

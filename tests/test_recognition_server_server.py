@@ -170,7 +170,8 @@ def test_an_error_within_a_stream_ends_it_only(caplog: pytest.LogCaptureFixture)
     async def body() -> None:
         async with serving(BrokenStream) as running, connect(running.url) as one, connect(running.url) as other:
             await converse(other, speech("6"))
-            assert await converse(one, b"\x0d\x00" * 100) == [{"error": "internal error of the server; its log says more"}]
+            answers = await converse(one, b"\x0d\x00" * 100)
+            assert answers == [{"error": "internal error of the server; its log says more"}]
             assert await close_code(one) == 1011
             assert (await converse(other, EOF))[0]["text"] == "six"
             assert running.server.metrics.value("errors_total", "internal") == 1

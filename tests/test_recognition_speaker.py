@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from recognition_cases import CHUNK, PACKAGE, RATE, dialogue
+from test_recognition_diarization import DIM, NETWORK, NUM_CEPS
 
 from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.io.object_files import write_object
@@ -19,25 +20,9 @@ from nnet3py.recognition.recognizer import Recognizer
 from nnet3py.recognition.results import Result
 from nnet3py.recognition.speaker import SpeakerModel
 
-NUM_CEPS, HIDDEN, DIM, REDUCED = 20, 24, 16, 8
+REDUCED = 8
 PIECE = 2880                 # samples
 COSINE = 1e-3                # of the angle to vosk's vector: features agree to 1e-3, of sums over a hundred frames
-NETWORK = f"""
-component name=affine type=NaturalGradientAffineComponent input-dim={3 * NUM_CEPS} output-dim={HIDDEN} param-stddev=0.02
-component name=relu type=RectifiedLinearComponent dim={HIDDEN}
-component name=extraction type=StatisticsExtractionComponent input-dim={HIDDEN} input-period=1 output-period=1 \
-include-variance=true
-component name=pooling type=StatisticsPoolingComponent input-dim={2 * HIDDEN + 1} input-period=1 left-context=10000 \
-right-context=10000 num-log-count-features=0 output-stddevs=true
-component name=embedding type=NaturalGradientAffineComponent input-dim={2 * HIDDEN} output-dim={DIM} param-stddev=0.3
-input-node name=input dim={NUM_CEPS}
-component-node name=affine component=affine input=Append(Offset(input, -1), input, Offset(input, 1))
-component-node name=relu component=relu input=affine
-component-node name=extraction component=extraction input=relu
-component-node name=pooling component=pooling input=Round(extraction, 1)
-component-node name=embedding component=embedding input=pooling
-output-node name=output input=embedding
-"""
 PROGRAM = """
 import json, sys
 import vosk

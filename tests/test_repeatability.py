@@ -4,7 +4,6 @@
 """
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from nnet3py.cli.chain.train import train as chain_train
 from nnet3py.cli.egs.get import get_egs
 from nnet3py.cli.egs.rearrange import chain_merge_egs, merge_egs
 from nnet3py.cli.training.train import train
-from nnet3py.engine import threads
 from nnet3py.formats.holders import FLOAT_MATRIX, read_matrices
 from nnet3py.io.tables import write_table
 from nnet3py.network.nnet import Nnet
@@ -34,11 +32,7 @@ tdnnf-layer name=tdnnf2 dim=256 bottleneck-dim=64 time-stride=1
 prefinal-layer name=prefinal big-dim=256 small-dim=64
 """
 
-
-@pytest.fixture(autouse=True)
-def restore() -> Iterator[None]:
-    yield
-    threads.set_num_threads(None)
+pytestmark = pytest.mark.usefixtures("threads_as_before")
 
 
 def as_xconfig(layers: str) -> str:

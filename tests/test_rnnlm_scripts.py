@@ -97,8 +97,7 @@ def test_best_paths(work: Path) -> None:
         assert 1 < len(after) <= 6
         costs = [-row.sum() for row in sentence_log_probs(rnnlm("lstm"), list(after))]
         for (words, way), cost in zip(after.items(), costs, strict=True):
-            assert way.cost == pytest.approx(
-                before[words].cost + 0.25 * (cost - old_cost(words)), abs=COST)
+            assert way.cost == pytest.approx(before[words].cost + 0.25 * (cost - old_cost(words)), abs=COST)
 
 
 def test_what_does_not_fit_is_said(work: Path) -> None:

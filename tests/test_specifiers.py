@@ -23,88 +23,51 @@ from nnet3py.io.specifiers import (
     split_range,
 )
 
-
-@pytest.mark.parametrize("text, expected", [
-    ("ark:a", Wspecifier("ark:a", "a", None)),
-    ("ark:", Wspecifier("ark:", "", None)),
-    ("ark,t:-", Wspecifier("ark,t:-", "-", None, binary=False)),
-    ("t,ark:x", Wspecifier("t,ark:x", "x", None, binary=False)),
-    ("ark t:x", Wspecifier("ark t:x", "x", None, binary=False)),
-    ("t,b,ark,f,nf:x", Wspecifier("t,b,ark,f,nf:x", "x", None)),
-    ("scp,p:s", Wspecifier("scp,p:s", None, "s", permissive=True)),
-    ("ark,t,scp,f:a b,c,d", Wspecifier("ark,t,scp,f:a b,c,d", "a b", "c,d", binary=False, flush=True)),
-    ("ark:a:3", Wspecifier("ark:a:3", "a:3", None)),
-])
-def test_valid_wspecifiers(text, expected):
-    assert parse_wspecifier(text) == expected
-
-
-@pytest.mark.parametrize("text", [
-    "", "ark", "foo", "ark, t:x", " ark:x", "ark,,t:x", "scp,ark:a,b", "ark,ark:x", "scp,scp:x", "ark,s:x", "ark,cs:x",
-    "ark,bg:x", "ark:x ", "ark:x\n", "ark,scp:x", "b:x", ":x", "ark,np:x"])
-def test_invalid_wspecifiers(text):
-    assert not is_wspecifier(text)
-    with pytest.raises(SpecifierError, match="invalid wspecifier"):
-        parse_wspecifier(text)
-
-
-@pytest.mark.parametrize("text, expected", [
-    ("ark:a", Rspecifier("ark:a", "ark", "a")),
-    ("scp:a b |", Rspecifier("scp:a b |", "scp", "a b |")),
-    ("ark,s,cs:-", Rspecifier("ark,s,cs:-", "ark", "-", sorted=True, called_sorted=True)),
-    ("o,ns,s,ark,p,np,bg,t,b:",
-     Rspecifier("o,ns,s,ark,p,np,bg,t,b:", "ark", "", once=True, sorted=True, background=True)),
-    ("p,scp,o,no,s,ns,cs,ncs:x", Rspecifier("p,scp,o,no,s,ns,cs,ncs:x", "scp", "x", permissive=True)),
-])
-def test_valid_rspecifiers(text, expected):
-    assert parse_rspecifier(text) == expected
+PARSERS = {"wspecifier": parse_wspecifier, "rspecifier": parse_rspecifier, "rxfilename": parse_rxfilename,
+           "wxfilename": parse_wxfilename}
+VALID = {
+    "wspecifier": [
+        Wspecifier("ark:a", "a", None), Wspecifier("ark:", "", None), Wspecifier("ark,t:-", "-", None, binary=False),
+        Wspecifier("t,ark:x", "x", None, binary=False), Wspecifier("ark t:x", "x", None, binary=False),
+        Wspecifier("t,b,ark,f,nf:x", "x", None), Wspecifier("scp,p:s", None, "s", permissive=True),
+        Wspecifier("ark,t,scp,f:a b,c,d", "a b", "c,d", binary=False, flush=True), Wspecifier("ark:a:3", "a:3", None)],
+    "rspecifier": [
+        Rspecifier("ark:a", "ark", "a"), Rspecifier("scp:a b |", "scp", "a b |"),
+        Rspecifier("ark,s,cs:-", "ark", "-", sorted=True, called_sorted=True),
+        Rspecifier("o,ns,s,ark,p,np,bg,t,b:", "ark", "", once=True, sorted=True, background=True),
+        Rspecifier("p,scp,o,no,s,ns,cs,ncs:x", "scp", "x", permissive=True)],
+    "rxfilename": [
+        ("", FileName(Medium.STANDARD)), ("-", FileName(Medium.STANDARD)), ("cat a |", FileName(Medium.PIPE, "cat a ")),
+        (" cat a |", FileName(Medium.PIPE, " cat a ")), ("a b", FileName(Medium.FILE, "a b")),
+        ("a:12", FileName(Medium.OFFSET, "a", 12)), ("a:1:22", FileName(Medium.OFFSET, "a:1", 22)),
+        (":12", FileName(Medium.OFFSET, "", 12)), ("a12", FileName(Medium.FILE, "a12")),
+        ("b,ark:foo", FileName(Medium.FILE, "b,ark:foo")), ("a:b", FileName(Medium.FILE, "a:b"))],
+    "wxfilename": [
+        ("", FileName(Medium.STANDARD)), ("-", FileName(Medium.STANDARD)),
+        ("|gzip -c >x", FileName(Medium.PIPE, "gzip -c >x")), ("a b", FileName(Medium.FILE, "a b")),
+        ("t,ark:foo", FileName(Medium.FILE, "t,ark:foo"))],
+}
+INVALID = {
+    "wspecifier": ["", "ark", "foo", "ark, t:x", " ark:x", "ark,,t:x", "scp,ark:a,b", "ark,ark:x", "scp,scp:x",
+                   "ark,s:x", "ark,cs:x", "ark,bg:x", "ark:x ", "ark:x\n", "ark,scp:x", "b:x", ":x", "ark,np:x"],
+    "rspecifier": ["", "ark", "ark,scp:a,b", "ark,ark:a", "ark,f:a", "ark,nf:a", "ark,nb:x", "ark, s:x", "s:x",
+                   "ark:x ", "arkx:y"],
+    "rxfilename": ["|cat", "| cat |", " a", "a ", "a\n", "ark:foo", "scp:foo", "s,ark:x", "a|b", "ark:12"],
+    "wxfilename": ["cat |", " a", "a ", "ark,t:foo", "scp,p:foo", "a:12", "a|b"],
+}
 
 
-@pytest.mark.parametrize("text", [
-    "", "ark", "ark,scp:a,b", "ark,ark:a", "ark,f:a", "ark,nf:a", "ark,nb:x", "ark, s:x", "s:x", "ark:x ", "arkx:y"])
-def test_invalid_rspecifiers(text):
-    assert not is_rspecifier(text)
-    with pytest.raises(SpecifierError, match="invalid rspecifier"):
-        parse_rspecifier(text)
+@pytest.mark.parametrize("kind, expected", [(kind, row) for kind, rows in VALID.items() for row in rows])
+def test_valid_names(kind, expected):
+    text, expected = (expected.text, expected) if kind.endswith("specifier") else expected
+    assert PARSERS[kind](text) == expected
 
 
-@pytest.mark.parametrize("text, expected", [
-    ("", FileName(Medium.STANDARD)),
-    ("-", FileName(Medium.STANDARD)),
-    ("cat a |", FileName(Medium.PIPE, "cat a ")),
-    (" cat a |", FileName(Medium.PIPE, " cat a ")),
-    ("a b", FileName(Medium.FILE, "a b")),
-    ("a:12", FileName(Medium.OFFSET, "a", 12)),
-    ("a:1:22", FileName(Medium.OFFSET, "a:1", 22)),
-    (":12", FileName(Medium.OFFSET, "", 12)),
-    ("a12", FileName(Medium.FILE, "a12")),
-    ("b,ark:foo", FileName(Medium.FILE, "b,ark:foo")),
-    ("a:b", FileName(Medium.FILE, "a:b")),
-])
-def test_rxfilenames(text, expected):
-    assert parse_rxfilename(text) == expected
-
-
-@pytest.mark.parametrize("text", [
-    "|cat", "| cat |", " a", "a ", "a\n", "ark:foo", "scp:foo", "s,ark:x", "a|b", "ark:12"])
-def test_invalid_rxfilenames(text):
-    with pytest.raises(SpecifierError, match="invalid rxfilename"):
-        parse_rxfilename(text)
-
-
-@pytest.mark.parametrize("text, expected", [
-    ("", FileName(Medium.STANDARD)), ("-", FileName(Medium.STANDARD)),
-    ("|gzip -c >x", FileName(Medium.PIPE, "gzip -c >x")),
-    ("a b", FileName(Medium.FILE, "a b")), ("t,ark:foo", FileName(Medium.FILE, "t,ark:foo")),
-])
-def test_wxfilenames(text, expected):
-    assert parse_wxfilename(text) == expected
-
-
-@pytest.mark.parametrize("text", ["cat |", " a", "a ", "ark,t:foo", "scp,p:foo", "a:12", "a|b"])
-def test_invalid_wxfilenames(text):
-    with pytest.raises(SpecifierError, match="invalid wxfilename"):
-        parse_wxfilename(text)
+@pytest.mark.parametrize("kind, text", [(kind, text) for kind, texts in INVALID.items() for text in texts])
+def test_invalid_names(kind, text):
+    with pytest.raises(SpecifierError, match=f"invalid {kind}"):
+        PARSERS[kind](text)
+    assert not {"wspecifier": is_wspecifier, "rspecifier": is_rspecifier}.get(kind, lambda text: False)(text)
 
 
 def test_script_lines():

@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import startup_commands
 from fork_runs import ForkRuns
+from paths import ROOT
 
 from nnet3py.cli.registry import COMMANDS
-
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "benchmarks"))
-import startup_commands  # noqa: E402
 
 HEAVY = {"numpy", "scipy", "numba", "llvmlite", "kaldi_io", "threadpoolctl", "importlib.metadata", "hypothesis"}
 KERNELS = HEAVY - {"numpy"}

@@ -15,11 +15,7 @@ from nnet3py.ops import get_ops
 WIDE = (3001, 129)        # enough rows for many chunks, and no round number of them
 LONGER_THAN_WATCHING = 0.01   # seconds: by then workers sleep
 
-
-@pytest.fixture(autouse=True)
-def restore():
-    yield
-    threads.set_num_threads(None)
+pytestmark = pytest.mark.usefixtures("threads_as_before")
 
 
 def add_once(rows: int = WIDE[0]) -> None:

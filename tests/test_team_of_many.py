@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -23,7 +22,8 @@ from nnet3py.engine.team import SLEEPING, WATCH, words
 from nnet3py.ops import get_ops
 from nnet3py.system import available_cores
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="usleep and pthread_self are POSIX's")
+pytestmark = [pytest.mark.skipif(sys.platform == "win32", reason="usleep and pthread_self are POSIX's"),
+              pytest.mark.usefixtures("threads_as_before")]
 
 MANY = [4, 8, 16]
 ROW_TIME = 0.004            # seconds that a row is waited for
@@ -51,12 +51,6 @@ def _cut(count, work, multiple):
 
 visit = Kernel(_visit, "mat lvec", False, Shared("rows", 0, team_code.LEAST_WORK))
 cut = Kernel(_cut, "int int int", False, None)
-
-
-@pytest.fixture(autouse=True)
-def restore() -> Iterator[None]:
-    yield
-    threads.set_num_threads(None)
 
 
 def wait_until_asleep(workers: int) -> None:

@@ -24,11 +24,7 @@ from nnet3py.runtime.blas_threads import BlasAlone
 DEMO = Path(nnet3py.__file__).parent / "recognition" / "demo_model"
 USERS = 2         # threads that a user lets BLAS have
 
-
-@pytest.fixture(autouse=True)
-def restore():
-    yield
-    threads.set_num_threads(None)
+pytestmark = pytest.mark.usefixtures("threads_as_before")
 
 
 def blas_threads() -> dict[str, int]:

@@ -102,8 +102,7 @@ def train(name: str, num_minibatches: int) -> tuple[Nnet, list[float]]:
 
 
 def all_parameters(nnet: Nnet) -> np.ndarray:
-    return np.concatenate([value.ravel() for component in nnet.components
-                           for value in component.parameters().values()])
+    return np.concatenate([value.ravel() for component in nnet.components for value in component.parameters().values()])
 
 
 @pytest.mark.parametrize("name", CONFIGS)

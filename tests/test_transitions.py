@@ -169,9 +169,6 @@ def test_what_cannot_be_used():
         transitions.set_log_probs(-transitions.log_probs)
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def folder(here):
     """The current folder, with alignments and an acoustic model."""

@@ -144,7 +144,7 @@ def test_all_kinds_of_dropout(caplog: pytest.LogCaptureFixture) -> None:
     assert [component(nnet, name).dropout_proportion for name in "dgm"] == [0.125] * 3
     assert component(nnet, "s").zeroed_proportion == 0.25 and not hasattr(component(nnet, "s"), "dropout_proportion")
     apply_edits(nnet, "set-dropout-proportion proportion=0.5")
-    assert messages(caplog)[-1] == "Set dropout proportions for 3 components."
+    assert caplog.messages[-1] == "Set dropout proportions for 3 components."
     apply_edits(nnet, "set-dropout-proportion name=m proportion=0.75")
     assert [component(nnet, name).dropout_proportion for name in "dgm"] == [0.5, 0.5, 0.75]
 
@@ -252,10 +252,6 @@ def test_one_draw_per_constrained_component(nnet: Nnet) -> None:
     assert np.array_equal(component(nnet, "l1").params, before["l1"]["params"])
     assert not np.array_equal(component(nnet, "a2").linear_params, before["a2"]["linear_params"])
     assert np.array_equal(component(nnet, "a2").bias_params, before["a2"]["bias_params"])
-
-
-def messages(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.getMessage() for record in caplog.records]
 
 
 @pytest.mark.parametrize(("edit", "message"), [

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
@@ -57,10 +56,10 @@ _PUBLIC = {
     "compute_numerator": "nnet3py.chain.numerator",
     "Numerator": "nnet3py.chain.numerator",
 }
-give_names(__name__, _PUBLIC, elsewhere(**{
+give_names(__name__, _PUBLIC, {
     "ChainLoss LFMMI": "from nnet3py.torch import ChainLoss", "ChainSystem": "from nnet3py.torch import ChainSystem",
     "read_chain_egs": "nnet3py.read_chain_egs('ark:cegs.ark')", "phone_lm": "estimate_phone_lm",
     "supervision_from_alignments": "from nnet3py.torch import supervision_from_alignments",
     "den_fst denominator": "make_den_fst(tree, model, phone_lm), DenominatorGraph(den_fst, num_pdfs)",
     "numerator": "compute_numerator",
-}))
+})

@@ -33,18 +33,11 @@ class SupervisionError(Nnet3Error):
 
 @dataclass
 class Acceptor:
-    """An acceptor as lists.
+    """An acceptor as lists."""
 
-    Attributes
-    ----------
-    arcs : the arcs of each state, each with label, cost and next state
-    finals : the final cost of each state; infinity: not final
-    start : the start state; -1 if there are no states
-    """
-
-    arcs: list[list[Arc]]
-    finals: list[Cost]
-    start: int = 0
+    arcs: list[list[Arc]]  # the arcs of each state, each with label, cost and next state
+    finals: list[Cost]     # the final cost of each state; infinity: not final
+    start: int = 0         # the start state; -1 if there are no states
 
     @property
     def num_states(self) -> int:

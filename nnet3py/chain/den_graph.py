@@ -24,18 +24,11 @@ _HINT = "expected a den.fst, as chain-make-den-fst writes it"
 
 
 class ArcTable(NamedTuple):
-    """Arcs sorted by group: those of group g are ``starts[g]`` to ``starts[g + 1]``.
+    """Arcs sorted by group: those of group g are ``starts[g]`` to ``starts[g + 1]``."""
 
-    Attributes
-    ----------
-    starts : int64 (groups + 1,)
-    others : int32 (arcs,), the state or entry at the arc's other end
-    probs : float32 (arcs,)
-    """
-
-    starts: np.ndarray
-    others: np.ndarray
-    probs: np.ndarray
+    starts: np.ndarray  # int64 (groups + 1,)
+    others: np.ndarray  # int32 (arcs,), the state or entry at the arc's other end
+    probs: np.ndarray   # float32 (arcs,)
 
 
 def initial_probs(den_fst: Fst) -> np.ndarray:
@@ -103,7 +96,6 @@ class DenominatorGraph:
     Parameters
     ----------
     den_fst : the graph from :func:`make_den_fst`
-    num_pdfs : the dimension of the network's output
 
     Attributes
     ----------

@@ -53,11 +53,8 @@ class Denominator(NamedTuple):
 class DenominatorComputation:
     """The forward-backward computation over a denominator graph; its memory is reused for each minibatch.
 
-    Parameters
-    ----------
-    ops : the device's operations
-    graph : see :class:`DenominatorGraph`
-    leaky : the leaky-HMM coefficient, between 0 and 1
+    ``ops``: the device's operations. ``graph``: see :class:`DenominatorGraph`. ``leaky``: the leaky-HMM coefficient,
+    between 0 and 1.
 
     Raises UsageError if the coefficient is out of range.
     """

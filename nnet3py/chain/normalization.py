@@ -108,7 +108,8 @@ class Normalizer:
         if supervision.fst is None:
             return dataclasses.replace(supervision, e2e_fsts=[self._composed(_prepared(fst)).fst()
                                                               for fst in supervision.e2e_fsts])
-        if not self._warned_of_costs and _looks_normalized(supervision.fst):
+        fst = supervision.fst
+        if not self._warned_of_costs and fst.weights.any() and (fst.input_labels != 0).all():       # not just cut out
             logger.warning("A supervision seems to have the costs of the normalization FST already; they are counted "
                            "twice (logged only once)")
             self._warned_of_costs = True
@@ -121,11 +122,6 @@ class Normalizer:
         if result.start < 0:
             raise SupervisionError("FST was empty after composing with normalization FST")
         return result
-
-
-def _looks_normalized(fst: Fst) -> bool:
-    """Return whether an FST has costs and no epsilons; an FST just cut out begins with epsilons."""
-    return bool(fst.weights.any() and not (fst.input_labels == 0).any())
 
 
 def _prepared(fst: Fst) -> Acceptor:

@@ -80,25 +80,20 @@ def state_times(fst: Fst) -> np.ndarray:
 
 
 class TimedGraphs(NamedTuple):
-    """Graphs whose nodes are in levels, as arrays; arcs lead to the next level, and are sorted by row of the output.
+    """Graphs whose nodes are in levels, as arrays; arcs lead to the next level, and are sorted by row of the output."""
 
-    Attributes
-    ----------
-    num_graphs, num_levels : nodes are sorted by graph, then level; each graph begins in a node of its own
-    row_starts : int64 (rows + 1,); the arcs of row r of the output are ``row_starts[r]`` to ``row_starts[r + 1]``
-    rows, columns : int32 (arcs,), row and column of each arc's score in the output
-    costs, finals : float32, costs of arcs and final costs of nodes; infinity for a node that is not final
-    tables : the arguments of ``chain_numerator`` from ``sources`` to ``level_starts``
-    """
-
+    # num_graphs, num_levels: nodes are sorted by graph, then level; each graph begins in a node of its own
     num_graphs: int
     num_levels: int
+    # int64 (rows + 1,); the arcs of row r of the output are ``row_starts[r]`` to ``row_starts[r + 1]``
     row_starts: np.ndarray
+    # rows, columns: int32 (arcs,), row and column of each arc's score in the output
     rows: np.ndarray
     columns: np.ndarray
+    # costs, finals: float32, costs of arcs and final costs of nodes; infinity for a node that is not final
     costs: np.ndarray
     finals: np.ndarray
-    tables: tuple[np.ndarray, ...]
+    tables: tuple[np.ndarray, ...]  # the arguments of ``chain_numerator`` from ``sources`` to ``level_starts``
 
 
 def timed_graphs(fst: Fst, num_sequences: int, num_frames: int) -> TimedGraphs:
@@ -176,21 +171,14 @@ def _between_sequences(fst: Fst, times: np.ndarray, num_frames: int) -> tuple[np
 
 
 class CyclicGraphs(NamedTuple):
-    """Graphs of sequences without times, as arrays; every path with as many arcs as the sequence has frames counts.
+    """Graphs of sequences without times, as arrays; every path with as many arcs as the sequence has frames counts."""
 
-    Attributes
-    ----------
-    columns : int32, the pdfs that each sequence uses, one sequence after the other; only these are scored
-    first_columns : int64 (sequences + 1,), where the columns of each sequence begin, and the end
-    num_states : the number of states of all graphs
-    weights : the arguments ``finals``, ``in_weights``, ``out_weights`` of ``chain_cyclic_numerator``
-    tables : the arguments of ``chain_cyclic_numerator`` from ``in_starts`` to ``first_columns``
-    """
-
-    columns: np.ndarray
-    first_columns: np.ndarray
-    num_states: int
+    columns: np.ndarray  # int32, the pdfs that each sequence uses, one sequence after the other; only these are scored
+    first_columns: np.ndarray  # int64 (sequences + 1,), where the columns of each sequence begin, and the end
+    num_states: int  # the number of states of all graphs
+    # the arguments ``finals``, ``in_weights``, ``out_weights`` of ``chain_cyclic_numerator``
     weights: tuple[np.ndarray, ...]
+    # the arguments of ``chain_cyclic_numerator`` from ``in_starts`` to ``first_columns``
     tables: tuple[np.ndarray, ...]
 
 
@@ -225,23 +213,16 @@ _PLACE = kaldi_place("Backward", "chain-numerator.cc", 150)
 
 
 class Numerator(NamedTuple):
-    """Results of a numerator.
+    """Results of a numerator."""
 
-    Attributes
-    ----------
-    log_prob : the log-probability, summed over sequences; as in Kaldi times the supervision's weight, except for
-        supervision without times
-    ok : false if a sequence has no path of its length
-    row_starts : int64 (rows + 1,): the posteriors are a sparse matrix with the shape of the network's output
-    columns : int32 (elements,), the pdf of each
-    values : float32 (elements,), posteriors times the weight
-    """
-
+    # the log-probability, summed over sequences; as in Kaldi times the supervision's weight, except for supervision
+    # without times
     log_prob: float
-    ok: bool
+    ok: bool  # false if a sequence has no path of its length
+    # int64 (rows + 1,): the posteriors are a sparse matrix with the shape of the network's output
     row_starts: np.ndarray
-    columns: np.ndarray
-    values: np.ndarray
+    columns: np.ndarray  # int32 (elements,), the pdf of each
+    values: np.ndarray   # float32 (elements,), posteriors times the weight
 
 
 def check_supervision(supervision: Supervision, shape: tuple[int, ...]) -> None:
@@ -288,11 +269,8 @@ class QueuedNumerator:
 def queued_numerator(ops: Ops, supervision: Supervision, output: DeviceArray) -> Iterator[QueuedNumerator]:
     """Compute the numerator of a minibatch; the result is valid inside the ``with`` block.
 
-    Parameters
-    ----------
-    ops : the device's operations
-    supervision : the supervision of all sequences
-    output : device matrix (rows, pdfs); row t S + s is frame t of sequence s, of S sequences
+    ``ops``: the device's operations. ``supervision``: the supervision of all sequences. ``output``: device matrix
+    (rows, pdfs); row t S + s is frame t of sequence s, of S sequences.
 
     Raises ShapeError if supervision and output have different numbers of frames or pdfs; Nnet3Error if the FST has
     epsilons, or is not valid for a supervision.

@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 import numpy as np
 
@@ -46,13 +45,6 @@ class _State:
         if self.likelihood is None:
             self.likelihood = _log_likelihood(self.counts)
         return self.likelihood
-
-
-class Perplexity(NamedTuple):
-    """Perplexity of a model on its training data."""
-
-    num_phones: int                       # sentence ends included
-    perplexity: float
 
 
 class PhoneLmEstimator:
@@ -121,9 +113,10 @@ class PhoneLmEstimator:
             self._prune(num_before + int((target - num_before) * stage / _NUM_STAGES))
         logger.info("In LM [hard] backoff, target num states was %d + --num-extra-lm-states=%d = %d, pruned from %d "
                     "to %d", num_basic, options.num_extra_lm_states, target, num_before, self._num_active)
-        fit = self._perplexity()
-        logger.info("Total number of phone instances seen was %d", fit.num_phones)
-        logger.info("Perplexity on training data is: %.6g", fit.perplexity)
+        count = sum(state.total for state in self._states)
+        log_likelihood = sum(float(state.log_likelihood()) for state in self._states)
+        logger.info("Total number of phone instances seen was %d", count)
+        logger.info("Perplexity on training data is: %.6g", math.exp(-log_likelihood / count))
         fst = self._fst()
         logger.info("Created phone language model with %d states and %d arcs.", fst.num_states, fst.num_arcs)
         return fst
@@ -191,11 +184,6 @@ class PhoneLmEstimator:
         state.counts, state.total, state.total_with_children = {}, 0, 0
 
     # -- the result ------------------------------------------------------------------------------------------------
-
-    def _perplexity(self) -> Perplexity:
-        count = sum(state.total for state in self._states)
-        log_likelihood = sum(float(state.log_likelihood()) for state in self._states)
-        return Perplexity(count, math.exp(-log_likelihood / count))
 
     def _active(self, history: tuple[int, ...]) -> int:
         """Return the state that now represents a history: that of its longest suffix with counts."""

@@ -39,18 +39,11 @@ _MOST_FRAMES = 1_000_000    # of an utterance: almost three hours
 
 @dataclass(frozen=True)
 class ProtoSupervision:
-    """The phones that are allowed in each frame of an utterance, and their possible sequences.
+    """The phones that are allowed in each frame of an utterance, and their possible sequences."""
 
-    Attributes
-    ----------
-    phones : the distinct phones, int (distinct phones,), ascending
-    allowed : whether a phone may occur in a frame, bool (output frames, distinct phones)
-    fst : an acceptor of the possible sequences of phones
-    """
-
-    phones: np.ndarray
-    allowed: np.ndarray
-    fst: Fst
+    phones: np.ndarray   # the distinct phones, int (distinct phones,), ascending
+    allowed: np.ndarray  # whether a phone may occur in a frame, bool (output frames, distinct phones)
+    fst: Fst             # an acceptor of the possible sequences of phones
 
     @property
     def num_frames(self) -> int:
@@ -375,8 +368,9 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
     pdfs = model.transition_id_to_pdf[_random_path(fst, random)]
     is_later_loop = model.is_self_loop[fst.input_labels] & (fst.sources != fst.start)
     _check_self_loops(fst, model, is_later_loop)
-    order = minimized(determinized(Acceptor.from_fst(without_epsilons(_relabeled(
-        fst, np.where(is_later_loop, 0, fst.input_labels))))))
+    labels = np.where(is_later_loop, 0, fst.input_labels).astype(np.int32)
+    order = minimized(determinized(Acceptor.from_fst(without_epsilons(dataclasses.replace(
+        fst, input_labels=labels, output_labels=labels, stored=None)))))
     cyclic = add_self_loops(order.fst(), model, 0.0, check=False)
     by_pdf = determinized(Acceptor.from_fst(without_epsilons(to_pdfs(cyclic, model))))
     return dataclasses.replace(supervision, fst=None, e2e_fsts=[_minimized_cyclic(by_pdf.fst())],
@@ -392,11 +386,6 @@ def _check_self_loops(fst: Fst, model: TransitionModel, is_loop: np.ndarray) -> 
     if not np.isin(fst.sources[is_loop].astype(np.int64) * width + states[is_loop], entered).all():
         raise Nnet3Error("the labels of a supervision are not transition-ids of the model in an order that it allows",
                          "make it with chain-get-supervision --convert-to-pdfs=false and the same model")
-
-
-def _relabeled(fst: Fst, labels: np.ndarray) -> Fst:
-    labels = labels.astype(np.int32)
-    return dataclasses.replace(fst, input_labels=labels, output_labels=labels, stored=None)
 
 
 def _random_path(fst: Fst, random: np.random.Generator) -> np.ndarray:

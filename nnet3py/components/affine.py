@@ -90,8 +90,7 @@ class AffineComponent(TrainedAffineMap):
     FIELDS: ClassVar[Fields] = (*SETTINGS, *WEIGHTS_AND_BIAS, OLDER_GRADIENT_MARK, ORTHONORMAL_CONSTRAINT)
     INFO: ClassVar[tuple[str, ...]] = ("orthonormal-constraint", "linear-params", "bias")
 
-    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-                  | Properties.BACKPROP_ADDS)
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS)
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, orthonormal_constraint: float = 0.0,
                  settings: UpdateSettings | None = None) -> None:
@@ -357,8 +356,7 @@ class BlockAffineComponent(UpdatableComponent):
 
     PARAMETERS = ("linear_params", "bias_params")
     FIELDS = (*SETTINGS, Field("<NumBlocks>", "dim", "num_blocks", "num-blocks"), *LINEAR_AND_BIAS, OLDER_GRADIENT_MARK)
-    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-                  | Properties.BACKPROP_ADDS)
+    properties = (Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT | Properties.BACKPROP_ADDS)
 
     def __init__(self, linear_params: np.ndarray, bias_params: np.ndarray, num_blocks: int,
                  settings: UpdateSettings | None = None) -> None:

@@ -64,7 +64,6 @@ def copy_if_apart(ops: Ops, dst: DeviceArray, src: DeviceArray) -> None:
         ops.copy_mat(dst, src, 1.0)
 
 
-
 _ELSEWHERE = elsewhere(**{
     "name": "its network knows: for name, component in nnet.named_components()",
     "type kind layer_type": "type(component).__name__",

@@ -357,8 +357,7 @@ class SpecAugmentTimeMaskComponent(SameDimComponent):
                                f"output; found {len(inputs)} input rows and {len(outputs)} output rows that differ")
         rows = np.lexsort((outputs[:, 1], outputs[:, 0])).astype(np.int32)
         starts = np.flatnonzero(np.diff(outputs[rows, 0])) + 1
-        return SpecAugmentTimeMaskComponentPrecomputedIndexes(
-            rows, np.array([0, *starts, len(rows)], dtype=np.int32))
+        return SpecAugmentTimeMaskComponentPrecomputedIndexes(rows, np.array([0, *starts, len(rows)], dtype=np.int32))
 
     def check_precomputed(self, indexes: SpecAugmentTimeMaskComponentPrecomputedIndexes, x: DeviceArray, y: DeviceArray,
                           need_backprop: bool) -> None:

@@ -56,8 +56,8 @@ class LstmNonlinearityComponent(UpdatableComponent):
     STATISTICS = ("value_sum", "deriv_sum", "self_repair_total", "count")
     CONSTANTS = ("self_repair_config",)
     properties = Properties.SIMPLE | Properties.UPDATABLE | Properties.BACKPROP_NEEDS_INPUT
-    CONSTANTS = ("self_repair_config",)
     FREEZABLE = ("preconditioner",)
+
     def __init__(self, params: np.ndarray, self_repair_config: np.ndarray, use_dropout: bool = False,
                  settings: UpdateSettings | None = None) -> None:
         super().__init__(settings)
@@ -94,8 +94,7 @@ class LstmNonlinearityComponent(UpdatableComponent):
         repair, flagged = ops.scratch(NUM_GATES, self.cell_dim), ops.scratch_vector(NUM_GATES)
         ops.lstm_self_repair(repair, flagged, self.deriv_sum, self.count, self.self_repair_config)
         sums = ops.scratch(SUM_ROWS, self.cell_dim)
-        ops.lstm_backprop(x if dx is None else dx, sums, x, dy, self.params, repair,
-                          dx is not None)
+        ops.lstm_backprop(x if dx is None else dx, sums, x, dy, self.params, repair, dx is not None)
         if dx is not None and self.use_dropout:     # dropout masks have no derivative
             ops.set_const(dx[:, 5 * self.cell_dim:], 0.0)
         if update is None:

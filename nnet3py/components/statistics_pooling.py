@@ -7,14 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nnet3py.components.base import Component, Properties, compiled_for_others
-from nnet3py.components.fields import (
-    LARGEST_DIM,
-    Field,
-    InFiles,
-    as_float32,
-    fields_text,
-    invalid_initializer,
-)
+from nnet3py.components.fields import LARGEST_DIM, Field, InFiles, as_float32, fields_text, invalid_initializer
 from nnet3py.components.time_grid import at_time_offsets, by_sequence, check_ranges, row_ranges, rows_inside, times_of
 from nnet3py.errors import CompileError
 from nnet3py.index import NO_TIME

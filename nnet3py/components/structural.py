@@ -96,7 +96,6 @@ class ElementwiseProductComponent(BlockComponent):
             ops.multiply_blocks_backprop(dx, x, dy)
 
 
-
 class SumBlockComponent(BlockComponent):
     """Sum of the input's blocks of ``output_dim`` columns, times ``scale``. Kaldi: SumBlockComponent."""
 
@@ -308,7 +307,6 @@ class PnormComponent(BlockComponent):
                  update: Component | None, dx: DeviceArray | None) -> None:
         if dx is not None:
             ops.pnorm_backprop(dx, x, y, dy)
-
 
 
 @dataclass

@@ -19,7 +19,7 @@ from nnet3py.engine.loop import Loop
 from nnet3py.errors import ShapeError, UsageError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import FileContent
-from nnet3py.io.streams import failed_command, open_input
+from nnet3py.io.streams import complete_input
 from nnet3py.transducers.fst import NO_STATE, Fst
 from nnet3py.transducers.fst_binary import const_tables, find_const_tables
 from nnet3py.transducers.fst_text import read_fst
@@ -37,7 +37,8 @@ _FIRST_STATES, _FIRST_ARCS = 1 << 12, 1 << 14
 class DecodingGraph(metaclass=AdvisingType):
     """A graph from input labels, mostly transition-ids, to words. Immutable, so decoders may share it.
 
-    :meth:`read` makes one of a file, :meth:`of_fst` of an FST.
+    :meth:`read` makes one of a file, :meth:`of_fst` of an FST. Raises ShapeError for tables that no decoder can use:
+    states or labels that do not exist, invalid costs, a cycle of arcs without input labels.
 
     Parameters
     ----------
@@ -50,11 +51,6 @@ class DecodingGraph(metaclass=AdvisingType):
     ----------
     num_states, num_arcs : numbers of states and arcs
     states, arcs : int, the memory addresses of the tables (states, 5) and (arcs, 4)
-
-    Raises
-    ------
-    ShapeError : tables that no decoder can use: states or labels that do not exist, invalid costs, a cycle of arcs
-        without input labels
     """
 
     _FROM_FILE: ClassVar[str] = "nnet3py.DecodingGraph.read('HCLG.fst', transition_model) reads a file"
@@ -146,10 +142,8 @@ class MappedTables(NamedTuple):
 @contextmanager
 def opened_content(rxfilename: str | os.PathLike[str]) -> Iterator[FileContent]:
     """Yield the content of a file or of a command's output; Nnet3Error if the command fails."""
-    with open_input(rxfilename) as stream:
+    with complete_input(rxfilename) as stream:
         yield FileContent(stream)
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
 
 
 def tables_of(fst: Fst) -> tuple[int, np.ndarray, np.ndarray]:

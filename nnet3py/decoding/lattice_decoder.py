@@ -69,16 +69,12 @@ class LatticeDecoder:
     """A search through a graph, frame by frame, one utterance after the other.
 
     The order in which states are visited depends on the size of a hash table that never shrinks, as in Kaldi: results
-    near the beam can depend on earlier utterances. A new decoder costs little.
+    near the beam can depend on earlier utterances. A new decoder costs little. Raises UsageError for invalid options.
 
     Parameters
     ----------
     graph : DecodingGraph, LookaheadGraph or GrammarGraph; decoders may share a graph
     options : DecoderOptions, beams and limits of the search; None: Kaldi's defaults
-
-    Raises
-    ------
-    UsageError : invalid options
     """
 
     def __init__(self, graph: Graph, options: DecoderOptions | None = None) -> None:
@@ -123,15 +119,12 @@ class LatticeDecoder:
     def advance(self, log_likes: np.ndarray) -> None:
         """Continue the search through more frames. Kaldi: AdvanceDecoding.
 
+        Raises ShapeError for another number of columns than the graph's model has pdfs; NumericError for NaN or
+        infinity; UsageError if the utterance has been finalized.
+
         Parameters
         ----------
         log_likes : float32 (frames, pdfs), log-likelihoods, multiplied by the acoustic scale
-
-        Raises
-        ------
-        ShapeError : another number of columns than the graph's model has pdfs
-        NumericError : NaN or infinity
-        UsageError : the utterance has been finalized
         """
         if log_likes.ndim != 2 or log_likes.shape[1] != self.graph.num_columns:
             raise ShapeError(f"expected log-likelihoods of {self.graph.num_columns} pdfs, found a matrix of shape "
@@ -433,15 +426,13 @@ class Decoder:
     def decode(self, log_likes: np.ndarray, options: DecoderOptions | None = None) -> Decoded | None:
         """Find the best path and a lattice; None if there is no path at all.
 
+        Raises ShapeError for another number of columns than the model has pdfs, or no frames; NumericError for NaN or
+        infinity.
+
         Parameters
         ----------
         log_likes : float32 (frames, pdfs), log-likelihoods, multiplied by the acoustic scale
         options : DecoderOptions, used from now on; None: the current ones
-
-        Raises
-        ------
-        ShapeError : another number of columns than the model has pdfs, or no frames
-        NumericError : NaN or infinity
         """
         search = self._search
         if not len(log_likes):

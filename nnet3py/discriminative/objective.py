@@ -40,23 +40,18 @@ logger = logging.getLogger(__name__)
 
 
 class LatticeGraphs(NamedTuple):
-    """Graphs whose nodes are in levels, as arrays; each arc leads to a later level.
+    """Graphs whose nodes are in levels, as arrays; each arc leads to a later level."""
 
-    Attributes
-    ----------
-    num_graphs, num_levels : nodes are sorted by graph, then level; each graph begins in a node of its own
-    times : int32 (arcs,), the frame, counted through all sequences one after the other; -1 for an epsilon arc
-    ids : int32 (arcs,), transition-ids; 0 for an epsilon arc
-    costs, finals : float32, graph costs of arcs and final costs of nodes; infinity for a node that is not final
-    tables : the arguments of ``chain_numerator`` and ``lattice_accuracies`` from ``sources`` to ``level_starts``
-    """
-
+    # num_graphs, num_levels: nodes are sorted by graph, then level; each graph begins in a node of its own
     num_graphs: int
     num_levels: int
+    # int32 (arcs,), the frame, counted through all sequences one after the other; -1 for an epsilon arc
     times: np.ndarray
-    ids: np.ndarray
+    ids: np.ndarray  # int32 (arcs,), transition-ids; 0 for an epsilon arc
+    # costs, finals: float32, graph costs of arcs and final costs of nodes; infinity for a node that is not final
     costs: np.ndarray
     finals: np.ndarray
+    # the arguments of ``chain_numerator`` and ``lattice_accuracies`` from ``sources`` to ``level_starts``
     tables: tuple[np.ndarray, ...]
 
 
@@ -192,24 +187,19 @@ _PLACE = kaldi_place("ComputeObjfAndDeriv", "discriminative-training.cc", 251)
 
 @dataclass
 class DiscriminativeTotals:
-    """Sums over the frames of minibatches.
+    """Sums over the frames of minibatches."""
 
-    Attributes
-    ----------
-    frames, weight : the number of frames, and the sum of their weights (that of their supervision)
-    numerator, objective : the weighted log-probability of the reference (MMI), and the weighted objective to maximize
-    l2_term : the l2 term of the output, 0 or less
-    num_count, den_count : sums of the derivative's positive elements and of the negative ones, without weights
-    gradients, outputs : float64 (pdfs,), sums of the derivative and of exp(output); (0,) if not requested
-    """
-
+    # frames, weight: the number of frames, and the sum of their weights (that of their supervision)
     frames: float = 0.0
     weight: float = 0.0
+    # numerator, objective: the weighted log-probability of the reference (MMI), and the weighted objective to maximize
     numerator: float = 0.0
     objective: float = 0.0
-    l2_term: float = 0.0
+    l2_term: float = 0.0  # the l2 term of the output, 0 or less
+    # num_count, den_count: sums of the derivative's positive elements and of the negative ones, without weights
     num_count: float = 0.0
     den_count: float = 0.0
+    # gradients, outputs: float64 (pdfs,), sums of the derivative and of exp(output); (0,) if not requested
     gradients: np.ndarray = field(default_factory=lambda: np.zeros(0))
     outputs: np.ndarray = field(default_factory=lambda: np.zeros(0))
 

@@ -300,18 +300,11 @@ def phone_lines(folder: Path) -> list[str]:
 
 @dataclass(frozen=True)
 class Subsets:
-    """Sets of utterances for training and diagnostics, each in the order of the data.
+    """Sets of utterances for training and diagnostics, each in the order of the data."""
 
-    Attributes
-    ----------
-    valid : held out from training
-    train_diagnostic : some of ``training``, for diagnostics and for combining models
-    training : all except ``valid``
-    """
-
-    valid: list[str]
-    train_diagnostic: list[str]
-    training: list[str]
+    valid: list[str]             # held out from training
+    train_diagnostic: list[str]  # some of ``training``, for diagnostics and for combining models
+    training: list[str]          # all except ``valid``
 
 
 def choose_subsets(utterances: Sequence[str], utt2uniq: Mapping[str, str], size: int, seed: int,
@@ -377,18 +370,11 @@ def split(utterances: Sequence[str], utt2spk: Mapping[str, str], num_parts: int,
 
 @dataclass(frozen=True)
 class ArchivePlan:
-    """Numbers of archives of examples, which jobs write at random to intermediate archives, then shuffle and split.
+    """Numbers of archives of examples, which jobs write at random to intermediate archives, then shuffle and split."""
 
-    Attributes
-    ----------
-    num_archives : int, number of final archives, ``num_intermediate`` × ``multiple``
-    num_intermediate : int, number of intermediate archives; a job writes to all of them at the same time
-    multiple : int, number of final archives for each intermediate one; 1 if a job can have all archives open
-    """
-
-    num_archives: int
-    num_intermediate: int
-    multiple: int
+    num_archives: int  # number of final archives, ``num_intermediate`` × ``multiple``
+    num_intermediate: int  # number of intermediate archives; a job writes to all of them at the same time
+    multiple: int  # number of final archives for each intermediate one; 1 if a job can have all archives open
 
     @property
     def intermediates(self) -> range:
@@ -474,20 +460,12 @@ def write_int_text(folder: Path, name: str, lang: Path, transcripts: Mapping[str
 
 @dataclass(frozen=True)
 class Features:
-    """Pipes of features for examples, normalized by speaker or online.
+    """Pipes of features for examples, normalized by speaker or online."""
 
-    Attributes
-    ----------
-    data : the data directory
-    cmvn_opts : options of apply-cmvn, or apply-cmvn-online
-    online_cmvn : bool, whether frames are normalized with statistics of earlier frames
-    folder : folder of the examples, with lists for each part and the global statistics
-    """
-
-    data: DataFolder
-    cmvn_opts: str
-    online_cmvn: bool
-    folder: Path
+    data: DataFolder   # the data directory
+    cmvn_opts: str     # options of apply-cmvn, or apply-cmvn-online
+    online_cmvn: bool  # whether frames are normalized with statistics of earlier frames
+    folder: Path       # folder of the examples, with lists for each part and the global statistics
 
     @property
     def need(self) -> list[str]:

@@ -47,10 +47,7 @@ def ended_well(log: Path) -> bool:
 class Diagnostics:
     """Runner of a training's diagnostic jobs in the background, which reads their logs and warns of problems.
 
-    Parameters
-    ----------
-    folder, commands, executor : those of the training
-    warn : function that is called with each warning
+    ``folder``, ``commands``, ``executor``: those of the training. ``warn``: function that is called with each warning.
     """
 
     def __init__(self, folder: TrainingFolder, commands: FrameCommands, executor: Executor,
@@ -164,10 +161,8 @@ _COLUMNS = {"iter": 8, "jobs": 4, "epoch": 6, "rate": 8, "train": 8, "valid": 8,
 class Display:
     """Display of a training's progress, iteration by iteration.
 
-    Parameters
-    ----------
-    plan : plan of the training
-    terminal : stream for a table whose last row is the current iteration; None: log lines instead
+    ``plan``: plan of the training. ``terminal``: stream for a table whose last row is the current iteration; None: log
+    lines instead.
     """
 
     def __init__(self, plan: Plan, terminal: IO[str] | None = None) -> None:

@@ -194,19 +194,12 @@ _SAME = ("feat_dim", "ivector_dim", "left_context", "right_context", "left_conte
 @dataclass(frozen=True)
 class Source:
     """Folder of examples to combine, with a list (scp) beside each archive, as made with ``--generate-egs-scp=true``.
-
-    Attributes
-    ----------
-    folder : folder of chain examples
-    language : language that is appended to keys, as ``?lang=LANGUAGE`` ("": none)
-    weight : float, weight of the examples
-    copies : int, copies of each example in an epoch
     """
 
-    folder: Path
-    language: str = ""
-    weight: float = 1.0
-    copies: int = 1
+    folder: Path         # folder of chain examples
+    language: str = ""   # language that is appended to keys, as ``?lang=LANGUAGE`` ("": none)
+    weight: float = 1.0  # weight of the examples
+    copies: int = 1      # copies of each example in an epoch
 
 
 def combine_egs(sources: Sequence[Source], folder: str | Path, seed: int = 0) -> EgsFolder:

@@ -56,10 +56,7 @@ class Failure(NamedTuple):
 class JobsFailed(Nnet3Error):
     """Error: some jobs failed.
 
-    Parameters
-    ----------
-    failures : failed jobs in the order in which they were given
-    total : number of jobs
+    ``failures``: failed jobs in the order in which they were given. ``total``: number of jobs.
     """
 
     def __init__(self, failures: Sequence[Failure], total: int) -> None:
@@ -108,10 +105,8 @@ class Started:
 class Executor(ABC):
     """Base of executors of jobs; a context manager. :meth:`close` ends jobs that still run.
 
-    Parameters
-    ----------
-    slots : int, greatest number of jobs at the same time, both for each :meth:`run` and for all jobs in the background;
-        None: no limit
+    ``slots``: int, greatest number of jobs at the same time, both for each :meth:`run` and for all jobs in the
+    background; None: no limit.
     """
 
     def __init__(self, slots: int | None) -> None:

@@ -81,10 +81,7 @@ class CommandExecutor(Executor):
     a file beside the log (``log/q/NAME.sh``), because such commands cannot quote every argument. Ending the driver
     ends the command, which may or may not end the job on a machine of a grid.
 
-    Parameters
-    ----------
-    command : parsed ``--cmd``
-    slots : int, greatest number of calls at the same time; None: no limit
+    ``command``: parsed ``--cmd``. ``slots``: int, greatest number of calls at the same time; None: no limit.
     """
 
     def __init__(self, command: ParsedCommand, slots: int | None = None) -> None:
@@ -215,7 +212,7 @@ class DaskExecutor(Executor):
 
     def __init__(self, scheduler: str, slots: int | None = None) -> None:
         super().__init__(slots)
-        distributed = _distributed()
+        distributed = load("distributed", "--scheduler needs", "dask", "dask.distributed")
         self._cluster: Any = None
         if scheduler == "local":
             self._cluster = distributed.LocalCluster(n_workers=slots or num_threads(), threads_per_worker=1,
@@ -253,10 +250,6 @@ class DaskExecutor(Executor):
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
-
-
-def _distributed() -> Any:
-    return load("distributed", "--scheduler needs", "dask", "dask.distributed")
 
 
 def _connect(distributed: Any, target: Any, name: str) -> Any:

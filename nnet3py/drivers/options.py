@@ -14,15 +14,17 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from nnet3py.chain.options import SupervisionOptions
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import CheckedOptions, defaults, like, opt, options_class, settings_of, with_values
-from nnet3py.option_file import checked_value, split
+from nnet3py.option_file import checked_value, split, text_of
 from nnet3py.training.options import ChainOptions as ObjectiveOptions
 from nnet3py.training.options import CombineOptions, TrainerOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _OPTIMIZATION = "trainer.optimization."
 
@@ -39,7 +41,7 @@ class DriverOptions(CheckedOptions):
             value = getattr(self, field_.name)
             if value != field_.default:
                 values = value if isinstance(value, (tuple, list)) else [value]
-                words += [f"--{field_.metadata['name']}={_word(each)}" for each in values]
+                words += [f"--{field_.metadata['name']}={text_of(each)}" for each in values]
         return " ".join(map(shlex.quote, words))
 
 
@@ -49,11 +51,6 @@ def check_plain(what: str, path: str | Path) -> None:
     if special:
         raise UsageError(f"{what} {path} has the character {special[0]!r}, which has a meaning for the shell; the name "
                          "is part of shell commands", "rename it, or use a link with a plain name")
-
-
-def _word(value: Any) -> str:
-    """Return the text of an option's value."""
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @options_class

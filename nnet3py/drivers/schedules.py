@@ -19,28 +19,20 @@ _DEFAULT_FRACTION = 0.5          # position of a middle value without one in a d
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan of a training: archives, epochs, jobs, learning rates.
+    """Plan of a training: archives, epochs, jobs, learning rates."""
 
-    Attributes
-    ----------
-    num_archives : archives of training examples
-    passes : int, passes over each archive in an epoch: one for every frame of an example, or every frame shift
-    num_epochs : float
-    jobs_initial, jobs_final, jobs_step : int, parallel jobs at the start and at the end; all numbers are multiples of
-        the last
-    lrate_initial, lrate_final : float, effective learning rates
-    most_jobs : int, greatest number of parallel jobs; None: the number of archives
-    """
-
-    num_archives: int
-    passes: int
+    num_archives: int  # archives of training examples
+    passes: int  # passes over each archive in an epoch: one for every frame of an example, or every frame shift
     num_epochs: float
+    # jobs_initial, jobs_final, jobs_step: int, parallel jobs at the start and at the end; all numbers are multiples of
+    # the last
     jobs_initial: int
     jobs_final: int
     jobs_step: int
+    # lrate_initial, lrate_final: float, effective learning rates
     lrate_initial: float
     lrate_final: float
-    most_jobs: int | None = None
+    most_jobs: int | None = None  # greatest number of parallel jobs; None: the number of archives
 
     def __post_init__(self) -> None:
         """Raise UsageError if the numbers allow no training."""

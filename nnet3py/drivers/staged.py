@@ -72,10 +72,8 @@ class FolderLock:
 class TrainingFolder:
     """Folder of a training: paths of its models, logs and configs, and its record of options.
 
-    Parameters
-    ----------
-    path : the folder as the user named it, relative or absolute, as commands name it, too
-    suffix : file suffix of models, ``raw`` or ``mdl``
+    ``path``: the folder as the user named it, relative or absolute, as commands name it, too. ``suffix``: file suffix
+    of models, ``raw`` or ``mdl``.
     """
 
     def __init__(self, path: str, suffix: str) -> None:
@@ -192,27 +190,16 @@ def context_from_vars(folder: TrainingFolder) -> tuple[int, int]:
 
 
 class Step(NamedTuple):
-    """Step of staged work: jobs that run at the same time, then a function in this process.
+    """Step of staged work: jobs that run at the same time, then a function in this process."""
 
-    Attributes
-    ----------
-    stage : number for ``--stage``
-    name : name of the mark
-    title : text for log and terminal
-    jobs : jobs, whose logs have different names
-    action : function that is called after the jobs
-    needs : files that must exist before the step
-    leaves : files that are not needed after the step, and are then removed
-    result : function that returns a text with a result, such as a likelihood, to show after the step; "" for none
-    """
-
-    stage: int
-    name: str
-    title: str
-    jobs: Sequence[Job] = ()
-    action: Callable[[], None] | None = None
-    needs: Sequence[Path] = ()
-    leaves: Sequence[Path] = ()
+    stage: int                                # number for ``--stage``
+    name: str                                 # name of the mark
+    title: str                                # text for log and terminal
+    jobs: Sequence[Job] = ()                  # jobs, whose logs have different names
+    action: Callable[[], None] | None = None  # function that is called after the jobs
+    needs: Sequence[Path] = ()                # files that must exist before the step
+    leaves: Sequence[Path] = ()               # files that are not needed after the step, and are then removed
+    # function that returns a text with a result, such as a likelihood, to show after the step; "" for none
     result: Callable[[], str] | None = None
 
 

@@ -33,19 +33,12 @@ FIRST_STAGE = -100                  # before every stage
 
 
 class Stage(NamedTuple):
-    """Stage before the iterations or after them.
+    """Stage before the iterations or after them."""
 
-    Attributes
-    ----------
-    number : number of the stage in Kaldi's drivers, for ``--stage``
-    title : text for the log
-    run : function that does the work; it returns False if the work was complete already
-    products : files that exist if and only if the stage is complete; None: ``run`` finds out itself
-    """
-
-    number: int
-    title: str
-    run: Callable[[], bool | None]
+    number: int                     # number of the stage in Kaldi's drivers, for ``--stage``
+    title: str                      # text for the log
+    run: Callable[[], bool | None]  # function that does the work; it returns False if the work was complete already
+    # files that exist if and only if the stage is complete; None: ``run`` finds out itself
     products: tuple[Path, ...] | None
 
     def is_done(self) -> bool:

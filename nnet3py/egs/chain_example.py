@@ -80,8 +80,7 @@ class Supervision:
         else:
             result.fst = _read_fst(reader)
         if reader.peek_token() == "A":
-            reader.expect("<AlignmentPdfs>")
-            result.alignment_pdfs = reader.integer_vector()
+            result.alignment_pdfs = reader.tagged("<AlignmentPdfs>", TokenReader.integer_vector)
         reader.expect("</Supervision>")
         return result
 
@@ -90,14 +89,12 @@ class Supervision:
         if self.is_end_to_end and (len(self.e2e_fsts) != self.num_sequences or not self.e2e_fsts):
             raise ShapeError(f"a supervision of {self.num_sequences} sequences has {len(self.e2e_fsts)} FSTs")
         writer.token("<Supervision>")
-        writer.token("<Weight>")
-        writer.float32(self.weight)
+        writer.tagged("<Weight>", TokenWriter.float32, self.weight)
         for tag, number in (("<NumSequences>", self.num_sequences), ("<FramesPerSeq>", self.frames_per_sequence),
                             ("<LabelDim>", self.label_dim)):
             writer.token(tag)
             writer.integer(number)
-        writer.token("<End2End>")
-        writer.boolean(self.is_end_to_end)
+        writer.tagged("<End2End>", TokenWriter.boolean, self.is_end_to_end)
         if self.fst is not None:
             _write_fst(writer, self.fst)
         else:
@@ -106,8 +103,7 @@ class Supervision:
                 _write_fst(writer, fst)
             writer.token("</Fsts>")
         if len(self.alignment_pdfs):
-            writer.token("<AlignmentPdfs>")
-            writer.integer_vector(self.alignment_pdfs)
+            writer.tagged("<AlignmentPdfs>", TokenWriter.integer_vector, self.alignment_pdfs)
         writer.token("</Supervision>")
 
 
@@ -184,23 +180,17 @@ Example = TypeVar("Example", bound="SequenceExample")
 
 @dataclass
 class SequenceOutput:
-    """Base of the outputs of chain and discriminative examples.
-
-    Attributes
-    ----------
-    name : the name of the network's output node
-    indexes : int32 (rows, 3), the Indexes (n, t, x) of the rows: for frame i of sequence n of S sequences,
-        row i × S + n is (n, t0 + i × step, 0)
-    supervision : the supervision of all sequences
-    deriv_weights : factors of the derivatives of the rows, float32 (rows,); empty: all are 1
-    """
+    """Base of the outputs of chain and discriminative examples."""
 
     TAG: ClassVar[str]                # in files
     SUPERVISION: ClassVar[type[Any]]
 
-    name: str
+    name: str  # the name of the network's output node
+    # int32 (rows, 3), the Indexes (n, t, x) of the rows: for frame i of sequence n of S sequences, row i × S + n is
+    # (n, t0 + i × step, 0)
     indexes: np.ndarray
-    supervision: Any
+    supervision: Any  # the supervision of all sequences
+    # factors of the derivatives of the rows, float32 (rows,); empty: all are 1
     deriv_weights: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.float32))
 
     @classmethod
@@ -332,8 +322,7 @@ class NnetChainSupervision(SequenceOutput):
         reader.check_token(token, f"</{self.TAG}>")
 
     def _write_weights(self, writer: TokenWriter) -> None:
-        writer.token("<DW2>")
-        write_vector(writer, self.deriv_weights)
+        writer.tagged("<DW2>", write_vector, self.deriv_weights)
 
 
 @dataclass

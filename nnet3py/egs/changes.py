@@ -26,19 +26,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Selection:
-    """The frames to keep of an example, and their shift in time.
+    """The frames to keep of an example, and their shift in time."""
 
-    Attributes
-    ----------
-    frame : the one output time to keep, ``"random"`` for any of them, None for all
-    left_context, right_context : input frames to keep before the first and after the last output frame; -1 for all
-    frame_shift : number of frames that is added to every time t, except those of iVectors
-    """
-
-    frame: int | str | None = None
+    frame: int | str | None = None  # the one output time to keep, ``"random"`` for any of them, None for all
+    # left_context, right_context: input frames to keep before the first and after the last output frame; -1 for all
     left_context: int = -1
     right_context: int = -1
-    frame_shift: int = 0
+    frame_shift: int = 0  # number of frames that is added to every time t, except those of iVectors
 
     @classmethod
     def parse(cls, frame: str, left_context: int, right_context: int, frame_shift: int) -> Selection:

@@ -44,14 +44,10 @@ class DiscriminativeSupervision:
         A lattice whose states are in another order is sorted.
         """
         reader.expect("<DiscriminativeSupervision>")
-        reader.expect("<Weight>")
-        weight = reader.float32()
-        reader.expect("<NumSequences>")
-        num_sequences = reader.integer()
-        reader.expect("<FramesPerSeq>")
-        frames = reader.integer()
-        reader.expect("<NumAli>")
-        num_ali = reader.integer_vector()
+        weight = reader.tagged("<Weight>", TokenReader.float32)
+        num_sequences = reader.tagged("<NumSequences>", TokenReader.integer)
+        frames = reader.tagged("<FramesPerSeq>", TokenReader.integer)
+        num_ali = reader.tagged("<NumAli>", TokenReader.integer_vector)
         reader.expect("<DenLat>")
         lattice = top_sorted(read_lattice(reader))
         if lattice is None:
@@ -65,16 +61,11 @@ class DiscriminativeSupervision:
             raise ShapeError(f"a supervision has {self.num_sequences} sequences of {self.frames_per_sequence} frames, "
                              "expected 1 or more of both")
         writer.token("<DiscriminativeSupervision>")
-        writer.token("<Weight>")
-        writer.float32(self.weight)
-        writer.token("<NumSequences>")
-        writer.integer(self.num_sequences)
-        writer.token("<FramesPerSeq>")
-        writer.integer(self.frames_per_sequence)
-        writer.token("<NumAli>")
-        writer.integer_vector(self.num_ali)
-        writer.token("<DenLat>")
-        write_lattice(writer, self.den_lat)
+        writer.tagged("<Weight>", TokenWriter.float32, self.weight)
+        writer.tagged("<NumSequences>", TokenWriter.integer, self.num_sequences)
+        writer.tagged("<FramesPerSeq>", TokenWriter.integer, self.frames_per_sequence)
+        writer.tagged("<NumAli>", TokenWriter.integer_vector, self.num_ali)
+        writer.tagged("<DenLat>", write_lattice, self.den_lat)
         writer.token("</DiscriminativeSupervision>")
 
 
@@ -109,13 +100,11 @@ class NnetDiscriminativeSupervision(SequenceOutput):
     supervision: DiscriminativeSupervision
 
     def _read_weights(self, reader: TokenReader) -> None:
-        reader.expect("<DW>")
-        self.deriv_weights = read_char_vector(reader)
+        self.deriv_weights = reader.tagged("<DW>", read_char_vector)
         reader.expect(f"</{self.TAG}>")
 
     def _write_weights(self, writer: TokenWriter) -> None:
-        writer.token("<DW>")
-        write_char_vector(writer, self.deriv_weights)
+        writer.tagged("<DW>", write_char_vector, self.deriv_weights)
 
 
 @dataclass

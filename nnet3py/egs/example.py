@@ -86,8 +86,7 @@ class NnetExample(Shown):
     def read(cls, reader: TokenReader) -> NnetExample:
         """Read from ``<Nnet3Eg>`` to ``</Nnet3Eg>``; FormatError for anything else."""
         reader.expect("<Nnet3Eg>")
-        reader.expect("<NumIo>")
-        count = reader.integer()
+        count = reader.tagged("<NumIo>", TokenReader.integer)
         if not 0 < count <= MAX_IO:
             raise reader.error(f"expected an example with 1 to {MAX_IO} inputs and outputs, found {count}")
         io = [NnetIo.read(reader) for _ in range(count)]
@@ -99,8 +98,7 @@ class NnetExample(Shown):
         if not self.io:
             raise ShapeError("an example needs at least one input or output")
         writer.token("<Nnet3Eg>")
-        writer.token("<NumIo>")
-        writer.integer(len(self.io))
+        writer.tagged("<NumIo>", TokenWriter.integer, len(self.io))
         for io in self.io:
             io.write(writer)
         writer.token("</Nnet3Eg>")

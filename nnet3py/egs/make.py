@@ -19,7 +19,7 @@ from nnet3py.egs.options import SplitOptions
 from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.general import GeneralMatrix, SparseMatrix, check_finite, row_range
 from nnet3py.formats.posteriors import Posterior
-from nnet3py.io.streams import failed_command, open_input
+from nnet3py.io.streams import complete_input
 from nnet3py.log import kaldi_place
 from nnet3py.random_sequence import CRandom, philox
 
@@ -417,13 +417,11 @@ def read_speaker_ranges(rxfilename: str, num_archives: int) -> dict[str, list[Sp
     (ignored), first frame, number of frames, label.
     """
     ranges: dict[str, list[SpeakerRange]] = {}
-    with open_input(rxfilename) as stream:
+    with complete_input(rxfilename) as stream:
         for number, line in enumerate(stream, 1):
             utterance, speaker_range = _parsed(line.decode("utf-8", "surrogateescape"), f"line {number} of the ranges",
                                      rxfilename, num_archives)
             ranges.setdefault(utterance, []).append(speaker_range)
-    if stream.status:
-        raise failed_command(rxfilename, stream.status)
     return ranges
 
 

@@ -10,12 +10,7 @@ FILL_MODES = ("nearest", "reflect")
 
 @options_class(frozen=True)
 class SplitOptions:
-    """Options of cutting utterances into examples. Kaldi: ExampleGenerationConfig.
-
-    Attributes
-    ----------
-    num_frames : chunk lengths in frames, the usual one first; (-1,) leaves utterances whole
-    """
+    """Options of cutting utterances into examples. Kaldi: ExampleGenerationConfig."""
 
     left_context: int = opt("left-context", 0, "Frames of left context in each example")
     right_context: int = opt("right-context", 0, "Frames of right context in each example")
@@ -23,6 +18,7 @@ class SplitOptions:
                                     "As --left-context, for the first chunk of an utterance (-1: the same)")
     right_context_final: int = opt("right-context-final", -1,
                                    "As --right-context, for the last chunk of an utterance (-1: the same)")
+    # chunk lengths in frames, the usual one first; (-1,) leaves utterances whole
     num_frames: tuple[int, ...] = opt("num-frames", (1,), "Labeled frames per example: a comma-separated list, the "
                                       "usual one first", text="1")
     num_frames_overlap: int = opt("num-frames-overlap", 0, "Frames by which neighboring examples overlap")

@@ -225,8 +225,7 @@ def merge_packed(examples: Sequence[Any], compress: bool = False) -> BytePieces 
     minibatch = BytePieces()
     writer = TokenWriter(minibatch.stream, binary=True)
     writer.token("<Nnet3Eg>")
-    writer.token("<NumIo>")
-    writer.integer(len(layout.parts))
+    writer.tagged("<NumIo>", TokenWriter.integer, len(layout.parts))
     for place, head in _plan(layout, count):
         writer.raw(head)
         _write_matrix(writer, data, layout.parts[place], layout.example.io[place].features, compress)

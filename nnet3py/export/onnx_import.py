@@ -161,8 +161,7 @@ class _Walk:
         self.onnx, self.model, self.layout, self.declared = import_onnx(), model, layout, shape
         self.done = 0
         graph = model.graph
-        self.values: dict[str, Value] = {each.name: self.onnx.numpy_helper.to_array(each)
-                                         for each in graph.initializer}
+        self.values: dict[str, Value] = {each.name: self.onnx.numpy_helper.to_array(each) for each in graph.initializer}
         self.values[""] = None
         self.nodes = list(graph.node)
         uses = Counter(name for node in self.nodes for name in node.input)

@@ -27,8 +27,7 @@ NEW_COUNT = 1000.0        # least count of frames for changed statistics of batc
 # arrays that are not trained but that a component computes with
 FIXED = {
     "FixedAffineComponent": ("linear_params", "bias_params"), "FixedScaleComponent": ("vector",),
-    "FixedBiasComponent": ("vector",), "BatchNormComponent": ("count", "sum", "sumsq"),
-}
+    "FixedBiasComponent": ("vector",), "BatchNormComponent": ("count", "sum", "sumsq")}
 
 
 def named_arrays(nnet: Nnet) -> dict[str, np.ndarray]:

@@ -363,8 +363,7 @@ class Times:
             for group, is_loop in zip(self.order, self.is_loop, strict=True):     # members of a loop go in one step
                 if is_loop and len(set().union(*(needed[i] for i in group))) > 1:
                     waiting += [(i, r) for i in group for r in range(factor) if r not in needed[i]]
-        return [(factor, min(r)) if len(r) == 1 and not self.nnet.is_input(i) else (1, 0)
-                for i, r in enumerate(needed)]
+        return [(factor, min(r)) if len(r) == 1 and not self.nnet.is_input(i) else (1, 0) for i, r in enumerate(needed)]
 
     def _snapped(self, i: int, lo: int, hi: int) -> tuple[int, int]:
         """Shrink the interval from ``lo`` to ``hi`` so that both ends are at times at which node i is needed."""

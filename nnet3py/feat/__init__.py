@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
@@ -62,7 +61,7 @@ _PUBLIC = {name: f"nnet3py.feat.{module}" for module, names in {
     "sound": "resample Resampler with_speed reverberate AddedSignal",
     "options": "OnlineOptions VadOptions RoomOptions",
 }.items() for name in names.split()}
-give_names(__name__, _PUBLIC, elsewhere(**{
+give_names(__name__, _PUBLIC, {
     "mfcc fbank plp spectrogram compute_mfcc compute_fbank Mfcc Fbank MfccOptions FbankOptions":
         "nnet3py.features('a.wav', kind='fbank'); in pieces: SpeechFeatures(SpeechOptions(kind='fbank'))",
     "pitch": "compute_pitch(samples, rate)",
@@ -71,4 +70,4 @@ give_names(__name__, _PUBLIC, elsewhere(**{
     "sliding_cmn": "normalize_sliding(feats)", "deltas delta compute_deltas": "add_deltas(feats)",
     "sdc": "add_shifted_deltas(feats)",
     "splice_frames context": "splice(feats, 4, 4)", "speed_perturb": "with_speed(samples, 1.1)",
-}))
+})

@@ -26,19 +26,11 @@ def add_frames(frames: Any, totals: Any, begin: int) -> None:
 def normalize_frames(frames: Any, totals: Any, end: int, num_frames: int, window: int, speaker: Any,
                      most_speaker: float, assumed: Any, most_assumed: float, norm_vars: bool, floor: float,
                      result: Any) -> None:
-    """Normalize the last frames of an utterance, each by the window that ends with it.
+    """Normalize the last ``frames`` of an utterance, each by the window that ends with it: float32 (frames, dim).
 
-    Parameters
-    ----------
-    frames : float32 (frames, dim)
-    totals, end : float64 (rows, 2 dim), running sums of :func:`add_frames`; and 1 + the row of the last frame's sums
-    num_frames : frames of the utterance so far
-    window : frames of a window
-    speaker, assumed : float64 (2, dim + 1), the speaker's and global statistics, which in this order are added to a
-        window of too few frames
-    most_speaker, most_assumed : largest numbers of frames to which these statistics are scaled
-    norm_vars, floor : whether to normalize variances, too, and their floor
-    result : float32 (frames, dim)
+    ``totals``, float64 (rows, 2 dim), are running sums of :func:`add_frames`; ``end`` is 1 + the row of the last
+    frame's sums, ``num_frames`` the number of frames so far. To a window of too few frames, the speaker's and then
+    global statistics, float64 (2, dim + 1), are added, scaled to at most ``most_speaker`` and ``most_assumed`` frames.
     """
     count, dim = frames.shape
     for t in range(count):
@@ -137,14 +129,9 @@ def correlate_frames(signal: Any, first: int, starts: Any, ends: Any, window: in
               frame: Any, correlations: Any, energies: Any) -> None:
     """Correlate frames of a signal with the signal at many lags, and compute the products of both energies.
 
-    Parameters
-    ----------
-    signal, first : float32 (samples,), and the number of its first sample; samples outside are 0
-    starts, ends : int64 (frames,), first sample of each frame, and end of the signal for each frame
-    window, first_lag : samples of a window; smallest lag. The number of lags is the number of columns of the results
-    preemphasis : coefficient of the preemphasis filter; 0 for none
-    frame : float32 (window + largest lag,), scratch
-    correlations, energies : float32 (frames, lags), results
+    ``signal`` is float32 (samples,) from sample ``first`` on; samples outside are 0. ``starts`` and ``ends``, int64
+    (frames,), are the first sample of each frame, and the end of the signal for each frame. Results are float32
+    (frames, lags), from ``first_lag`` on; ``frame`` (window + largest lag,) is scratch.
     """
     num_lags = correlations.shape[1]
     size = frame.shape[0]

@@ -38,17 +38,10 @@ def estimate_lda(stats: LdaStats, dim: int, within_class_factor: float = 1.0, re
              max_singular_value: float = -1.0) -> LdaTransform:
     """Estimate the transform that separates classes best: within-class variance 1, between-class variance descending.
 
-    Parameters
-    ----------
-    stats : statistics of the classes
-    dim : number of rows to keep
-    within_class_factor : 1 for LDA proper; smaller values scale down directions that do not tell classes apart
-    remove_offset : whether to append a column that makes the mean of all vectors zero
-    max_singular_value : ceiling of the singular values of the transform; 0 or less for none
-
-    Raises
-    ------
-    NumericError : statistics of no vectors, with NaN or infinity, or without variation
+    ``dim`` rows are kept. A ``within_class_factor`` below 1 scales down directions that do not tell classes apart;
+    ``remove_offset`` appends a column that makes the mean of all vectors zero; ``max_singular_value`` is the ceiling of
+    the transform's singular values, 0 or less for none. Raises NumericError for statistics of no vectors, with NaN or
+    infinity, or without variation.
     """
     within, between, mean = _covariances(stats)
     cholesky = _cholesky(within)

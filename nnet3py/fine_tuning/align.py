@@ -215,10 +215,8 @@ def log_likelihoods(model: AcousticModel, work: WorkFolder, part: str,
 def mismatched_utterances(excess: Mapping[str, float], usual: Sequence[float]) -> dict[str, str]:
     """Return utterances whose text is much less likely than the recognized words, each with the reason.
 
-    Parameters
-    ----------
-    excess : :meth:`Aligner.excess` by utterance
-    usual : values of :meth:`Aligner.excess` of the utterances to compare with; with fewer than 10, none is returned
+    ``excess``: :meth:`Aligner.excess` by utterance. ``usual``: values of :meth:`Aligner.excess` of the utterances to
+    compare with; with fewer than 10, none is returned.
     """
     if len(usual) < _FEW:
         return {}

@@ -34,20 +34,13 @@ Write = Callable[[str, np.ndarray], None]
 
 @dataclass
 class Checked:
-    """Result of checking the data.
+    """Result of checking the data."""
 
-    Attributes
-    ----------
-    utterances : usable utterances
-    problems : problems of all utterances
-    unknown : occurrences of each word that the model lacks, also in unusable utterances
-    seconds : duration of each usable utterance
-    """
-
-    utterances: list[Utterance] = field(default_factory=list)
-    problems: list[Problem] = field(default_factory=list)
+    utterances: list[Utterance] = field(default_factory=list)  # usable utterances
+    problems: list[Problem] = field(default_factory=list)      # problems of all utterances
+    # occurrences of each word that the model lacks, also in unusable utterances
     unknown: Counter[str] = field(default_factory=Counter)
-    seconds: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # duration of each usable utterance
 
     def counts(self) -> Counter[str]:
         """Return the number of problems of each kind."""

@@ -33,16 +33,10 @@ PERIOD = 10                         # frames from one i-vector to the next
 
 
 class Inputs(NamedTuple):
-    """Inputs of the network for one utterance.
+    """Inputs of the network for one utterance."""
 
-    Attributes
-    ----------
-    features : float32 (frames, dim)
-    ivectors : float32 (ceil(frames / PERIOD), dim); None for a network without i-vectors
-    """
-
-    features: np.ndarray
-    ivectors: np.ndarray | None
+    features: np.ndarray         # float32 (frames, dim)
+    ivectors: np.ndarray | None  # float32 (ceil(frames / PERIOD), dim); None for a network without i-vectors
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:

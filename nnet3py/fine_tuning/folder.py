@@ -99,17 +99,12 @@ _GAP = "***"
 
 @dataclass
 class Scored:
-    """Recognition results on a data folder.
+    """Recognition results on a data folder."""
 
-    Attributes
-    ----------
-    references, hypotheses : words by utterance
-    speakers : speaker by utterance
-    """
-
+    # references, hypotheses: words by utterance
     references: dict[str, list[str]]
     hypotheses: dict[str, list[str]]
-    speakers: dict[str, str]
+    speakers: dict[str, str]  # speaker by utterance
 
     def errors(self, speaker: str | None = None) -> WordErrors:
         """Count the word errors of a speaker; None for all speakers."""

@@ -36,16 +36,10 @@ class WiderContext(Nnet3Error):
 
 
 class RecoveredTree(NamedTuple):
-    """Recovered tree.
+    """Recovered tree."""
 
-    Attributes
-    ----------
-    tree : tree of all phones and pdfs of the model
-    num_seen : number of pairs (left phone, phone) in the graph; the pdfs of all other pairs are guesses
-    """
-
-    tree: ContextDependency
-    num_seen: int
+    tree: ContextDependency  # tree of all phones and pdfs of the model
+    num_seen: int            # number of pairs (left phone, phone) in the graph; the pdfs of all other pairs are guesses
 
 
 def recover_tree(graph: Fst, model: TransitionModel, phone_names: Mapping[int, str] | None = None) -> RecoveredTree:
@@ -111,10 +105,8 @@ def _left_phones(phones: GraphPhones, arcs: np.ndarray, states: np.ndarray, left
                  ) -> tuple[np.ndarray, np.ndarray]:
     """Return all pairs of an arc and a phone that can precede it, as an array of arcs and one of left phones.
 
-    Parameters
-    ----------
-    arcs : indexes of arcs on which a phone begins
-    states, lefts : pairs of a state and a phone before it, sorted by state (:meth:`GraphPhones.phones_before`)
+    ``arcs``: indexes of arcs on which a phone begins. ``states``, ``lefts``: pairs of a state and a phone before it,
+    sorted by state (:meth:`GraphPhones.phones_before`).
     """
     taken, repeats = places_among(phones.graph.sources[arcs], states)
     return np.repeat(arcs, repeats), lefts[taken]
@@ -179,9 +171,7 @@ def _tree(tables: Mapping[tuple[int, int], Mapping[int, list[int]]], model: Tran
     A transition-state without left phones is put after a phone number that does not exist, so that the tree has all
     pdfs of the model, as programs expect.
 
-    Parameters
-    ----------
-    tables : (phone, HMM state) -> transition-state -> left phones after which the phone has it
+    ``tables``: (phone, HMM state) -> transition-state -> left phones after which the phone has it.
     """
     unreal = max(model.topology.phones) + 1
     of_phone: list[Map | None] = [None] * unreal

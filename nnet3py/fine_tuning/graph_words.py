@@ -27,20 +27,13 @@ MOST_PAIRS = 20_000_000       # pairs of a state and a phone before it, or an HM
 
 @dataclass(frozen=True, eq=False)
 class GraphPhones:
-    """Phones on the arcs of a graph, from their transition-ids.
+    """Phones on the arcs of a graph, from their transition-ids."""
 
-    Attributes
-    ----------
-    graph : graph from transition-ids to words, with self-loops
-    ids : int32 (arcs,), transition-ids; 0 for epsilons and for labels above the model's, such as disambiguation symbols
-    is_loop : bool (arcs,), whether the arc is a self-loop of an HMM state
-    begun : int32 (arcs,), the phone whose first HMM state the arc enters; 0 for none
-    """
-
-    graph: Fst
+    graph: Fst  # graph from transition-ids to words, with self-loops
+    # int32 (arcs,), transition-ids; 0 for epsilons and for labels above the model's, such as disambiguation symbols
     ids: np.ndarray
-    is_loop: np.ndarray
-    begun: np.ndarray
+    is_loop: np.ndarray  # bool (arcs,), whether the arc is a self-loop of an HMM state
+    begun: np.ndarray    # int32 (arcs,), the phone whose first HMM state the arc enters; 0 for none
 
     @classmethod
     def of(cls, graph: Fst, model: TransitionModel) -> GraphPhones:
@@ -73,10 +66,8 @@ class GraphPhones:
     def spread(self, pairs: np.ndarray, size: int, passing: np.ndarray) -> np.ndarray:
         """Propagate values of states along arcs to all states that can be reached.
 
-        Parameters
-        ----------
-        pairs : int64 (pairs,), sorted, ``state * size + value``
-        passing : bool (arcs,), whether values are propagated along the arc
+        ``pairs``: int64 (pairs,), sorted, ``state * size + value``. ``passing``: bool (arcs,), whether values are
+        propagated along the arc.
 
         Returns all pairs, int64, sorted, those given included. Raises Nnet3Error for more than MOST_PAIRS pairs.
         """
@@ -131,16 +122,11 @@ _FACTORS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9]
 
 @dataclass(frozen=True, eq=False)
 class GraphWords:
-    """Word boundaries in a graph.
+    """Word boundaries in a graph."""
 
-    Attributes
-    ----------
-    phones : phones on each arc
-    begins, ends, is_nonword : bool (arcs,), whether the phone that begins on the arc is the first of a word, the last
-        of a word, or outside words
-    """
-
-    phones: GraphPhones
+    phones: GraphPhones  # phones on each arc
+    # begins, ends, is_nonword: bool (arcs,), whether the phone that begins on the arc is the first of a word, the last
+    # of a word, or outside words
     begins: np.ndarray
     ends: np.ndarray
     is_nonword: np.ndarray
@@ -304,24 +290,14 @@ class GraphWords:
 
 @dataclass(eq=False)
 class _Paths:
-    """Partial paths of a search through a graph.
+    """Partial paths of a search through a graph."""
 
-    Attributes
-    ----------
-    roots : int (paths,), the arc where the search began
-    states : int (paths,), the state that the search has reached
-    phones : int32 (paths, longest possible), phones in the order of the search, padded with zeros
-    lengths : int64 (paths,), numbers of phones
-    codes : uint64 (paths,), a hash of the phones, by which paths are compared
-    first_arcs : int64 (paths,), the arc of the first phone in the order of the search
-    """
-
-    roots: np.ndarray
-    states: np.ndarray
-    phones: np.ndarray
-    lengths: np.ndarray
-    codes: np.ndarray
-    first_arcs: np.ndarray
+    roots: np.ndarray       # int (paths,), the arc where the search began
+    states: np.ndarray      # int (paths,), the state that the search has reached
+    phones: np.ndarray      # int32 (paths, longest possible), phones in the order of the search, padded with zeros
+    lengths: np.ndarray     # int64 (paths,), numbers of phones
+    codes: np.ndarray       # uint64 (paths,), a hash of the phones, by which paths are compared
+    first_arcs: np.ndarray  # int64 (paths,), the arc of the first phone in the order of the search
 
     @classmethod
     def of(cls, arcs: np.ndarray, states: np.ndarray) -> _Paths:
@@ -375,10 +351,8 @@ def by_state(states: np.ndarray, arcs: np.ndarray) -> Callable[[np.ndarray], tup
     Its argument is an array of states; its results are the arcs of all these states, concatenated, and the number of
     arcs of each state.
 
-    Parameters
-    ----------
-    states : the state of each arc of the graph, such as its source
-    arcs : the arcs to look up, sorted by their state
+    ``states``: the state of each arc of the graph, such as its source. ``arcs``: the arcs to look up, sorted by their
+    state.
     """
     keys = states[arcs]
 
@@ -418,17 +392,12 @@ _SILENCE_PROB = 0.5              # Kaldi's prepare_lang.sh
 
 
 class GraphLexicon(NamedTuple):
-    """Words of a graph.
+    """Words of a graph."""
 
-    Attributes
-    ----------
-    pronunciations : number of a word -> its pronunciations, each the numbers of position-dependent phones; the most
-        frequent pronunciation is first
-    silence : the most frequent phone outside words; 0 if there is none
-    """
-
+    # number of a word -> its pronunciations, each the numbers of position-dependent phones; the most frequent
+    # pronunciation is first
     pronunciations: dict[int, list[tuple[int, ...]]]
-    silence: int
+    silence: int  # the most frequent phone outside words; 0 if there is none
 
 
 class Sentence(NamedTuple):

@@ -103,18 +103,11 @@ class _Hmms:
 
 @dataclass
 class _Branch:
-    """Node of the prefix tree of new words.
+    """Node of the prefix tree of new words."""
 
-    Attributes
-    ----------
-    labels : labels of all words in the subtree, sorted
-    branches : next phone -> subtree
-    ending : labels of the words that end at this node
-    """
-
-    labels: list[int] = field(default_factory=list)
-    branches: dict[int, _Branch] = field(default_factory=dict)
-    ending: list[int] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)             # labels of all words in the subtree, sorted
+    branches: dict[int, _Branch] = field(default_factory=dict)  # next phone -> subtree
+    ending: list[int] = field(default_factory=list)             # labels of the words that end at this node
 
     @classmethod
     def of(cls, new_words: Collection[NewWord]) -> _Branch:
@@ -139,18 +132,11 @@ class _Arc(NamedTuple):
 
 
 class _Ending(NamedTuple):
-    """Continuation after the last phone of a word, copied from a state of the old graph.
+    """Continuation after the last phone of a word, copied from a state of the old graph."""
 
-    Attributes
-    ----------
-    arcs : target state, input label, output label and cost of each arc
-    final : cost of ending there
-    like : the state of the old graph
-    """
-
-    arcs: list[tuple[int, int, int, float]]
-    final: float
-    like: int
+    arcs: list[tuple[int, int, int, float]]  # target state, input label, output label and cost of each arc
+    final: float                             # cost of ending there
+    like: int                                # the state of the old graph
 
 
 class _HclWithWords:
@@ -294,11 +280,8 @@ class _HclWithWords:
     def _state(self, labels: list[int], after: Collection[int] = (), final: float = float(NO_WEIGHT)) -> int:
         """Add a state, and return its number.
 
-        Parameters
-        ----------
-        labels : labels of words that can be output next
-        after : states of the old graph; their next labels can be output next, too
-        final : cost of ending at the state
+        ``labels``: labels of words that can be output next. ``after``: states of the old graph; their next labels can
+        be output next, too. ``final``: cost of ending at the state.
         """
         self._finals.append(final)
         self._reach.append((labels, set(after)))
@@ -326,11 +309,8 @@ class _HclWithWords:
     def _add_phone(self, branch: _Branch, phone: int, loop: int, has_label: bool) -> int:
         """Add the state of a phone, and everything after it up to the ends of words; return the state.
 
-        Parameters
-        ----------
-        branch : node of the prefix tree that the phone leads to
-        loop : transition-id of the phone's self-loop; 0 for none
-        has_label : whether the word's label was output on an earlier arc
+        ``branch``: node of the prefix tree that the phone leads to. ``loop``: transition-id of the phone's self-loop; 0
+        for none. ``has_label``: whether the word's label was output on an earlier arc.
         """
         labels = [] if has_label else sorted(set(branch.labels))
         state = self._state(labels)
@@ -367,9 +347,7 @@ class _HclWithWords:
                       costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Insert an arc without labels before the first arc of some states of the old graph.
 
-        Parameters
-        ----------
-        states, entries, costs : source, target and cost of each new arc
+        ``states``, ``entries``, ``costs``: source, target and cost of each new arc.
 
         Returns the new tables of states and arcs of the old graph.
         """

@@ -65,26 +65,16 @@ NUM_LEARNED = 5000               # words of a large graph from which pronouncing
 
 @dataclass
 class ModelParts:
-    """Parts of a model besides its network; None for a part that can be neither read nor recovered.
+    """Parts of a model besides its network; None for a part that can be neither read nor recovered."""
 
-    Attributes
-    ----------
-    phones : table of phones
-    kinds : kind (begin, end, ...) of each phone; None if phones are not position-dependent
-    tree : the decision tree
-    lexicon : pairs of a word and its phones, without position marks
-    silence : name of the phone between words; empty for none
-    sentences : random sentences from the graph
-    notes : what was recovered and what was not, one line each
-    """
-
-    phones: SymbolTable
+    phones: SymbolTable  # table of phones
+    # kind (begin, end, ...) of each phone; None if phones are not position-dependent
     kinds: dict[int, str] | None = None
-    tree: ContextDependency | None = None
-    lexicon: list[tuple[str, tuple[str, ...]]] | None = None
-    silence: str = ""
-    sentences: list[Sentence] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
+    tree: ContextDependency | None = None                     # the decision tree
+    lexicon: list[tuple[str, tuple[str, ...]]] | None = None  # pairs of a word and its phones, without position marks
+    silence: str = ""                                         # name of the phone between words; empty for none
+    sentences: list[Sentence] = field(default_factory=list)   # random sentences from the graph
+    notes: list[str] = field(default_factory=list)            # what was recovered and what was not, one line each
 
 
 def run(work: WorkFolder, options: FineTuneOptions) -> None:
@@ -133,10 +123,8 @@ def read_parts(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wan
              with_sentences: bool = True) -> ModelParts:
     """Read the parts of a model from its files (``known_files``) or recover them from its graph.
 
-    Parameters
-    ----------
-    wanted : words whose pronunciations are needed, of a lookahead graph, which may have a million words; None for all
-    with_sentences : whether random sentences are drawn from the graph
+    ``wanted``: words whose pronunciations are needed, of a lookahead graph, which may have a million words; None for
+    all. ``with_sentences``: whether random sentences are drawn from the graph.
 
     Raises Nnet3Error for damaged files.
     """
@@ -220,10 +208,7 @@ def _read_graph(graph: Fst, model: TransitionModel, words: SymbolTable, parts: M
                 needed: Collection[int] | None = None, others: Collection[int] = ()) -> GraphLexicon | None:
     """Recover the lexicon and the silence phone from a graph; None if that is impossible.
 
-    Parameters
-    ----------
-    needed : words of the lexicon; None for all
-    others : further words for the result, not for ``parts.lexicon``
+    ``needed``: words of the lexicon; None for all. ``others``: further words for the result, not for ``parts.lexicon``.
     """
     if parts.kinds is None:
         if parts.lexicon is None:
@@ -253,7 +238,6 @@ def _silence_by_options(folder: ModelFolder, phones: SymbolTable) -> str:
     listed = str(folder.options.get("endpoint.silence-phones", "")).replace(",", ":").split(":")
     numbers = [int(number) for number in listed if number.isdecimal()]
     return next((phones.names[number] for number in numbers if number in phones.names), "")
-
 
 
 # -- names of phones ---------------------------------------------------------------------------------------------------

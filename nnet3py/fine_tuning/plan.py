@@ -19,40 +19,24 @@ OLD_MARK = "old-"            # prefix of utterances and speakers of --old-data
 
 
 class Utterance(NamedTuple):
-    """Piece of sound with its text.
+    """Piece of sound with its text."""
 
-    Attributes
-    ----------
-    key : name of the utterance, without blanks
-    speaker : name of the speaker
-    sound : sound file, or an entry of Kaldi's wav.scp (a pipe, a place in an archive)
-    start, end : in seconds; an end of -1 is the end of the sound
-    text : words
-    """
-
-    key: str
-    speaker: str
-    sound: str
+    key: str      # name of the utterance, without blanks
+    speaker: str  # name of the speaker
+    sound: str    # sound file, or an entry of Kaldi's wav.scp (a pipe, a place in an archive)
+    # start, end: in seconds; an end of -1 is the end of the sound
     start: float
     end: float
-    text: tuple[str, ...]
+    text: tuple[str, ...]  # words
 
 
 class Problem(NamedTuple):
-    """Fault of the data.
+    """Fault of the data."""
 
-    Attributes
-    ----------
-    key : the utterance, file or word
-    kind : short name by which problems are counted, such as ``too long`` or ``unknown word``
-    message : the fault, with figures
-    is_fatal : whether the utterance cannot be used
-    """
-
-    key: str
-    kind: str
-    message: str
-    is_fatal: bool
+    key: str        # the utterance, file or word
+    kind: str       # short name by which problems are counted, such as ``too long`` or ``unknown word``
+    message: str    # the fault, with figures
+    is_fatal: bool  # whether the utterance cannot be used
 
 
 @dataclass

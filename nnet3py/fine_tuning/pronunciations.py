@@ -232,11 +232,8 @@ def _add_expected(counts: Counter[Pair], letters: int, phones: int,
                   steps: Sequence[tuple[int, int, Pair, tuple[int, int]]], chances: Mapping[Pair, float]) -> None:
     """Add the expected counts of pairs in a word to ``counts``, by the forward-backward algorithm.
 
-    Parameters
-    ----------
-    letters, phones : numbers of letters and phones of the word
-    steps : result of :func:`_steps`
-    chances : probability of each pair
+    ``letters``, ``phones``: numbers of letters and phones of the word. ``steps``: result of :func:`_steps`.
+    ``chances``: probability of each pair.
     """
     forward = [[0.0] * (phones + 1) for _ in range(letters + 1)]
     backward = [[0.0] * (phones + 1) for _ in range(letters + 1)]

@@ -39,18 +39,13 @@ class ScoresAsDict(TypedDict, total=False):
 
 @dataclass
 class Scores:
-    """Word errors of both models, and the decision.
+    """Word errors of both models, and the decision."""
 
-    Attributes
-    ----------
-    old, new : errors of the old and the new model by part, ``held_out`` and perhaps ``old_test``
-    is_accepted : whether the new model is moved to ``--out``
-    warnings : messages about higher error rates, and about rates measured on too few words
-    """
-
+    # old, new: errors of the old and the new model by part, ``held_out`` and perhaps ``old_test``
     old: dict[str, WordErrors] = field(default_factory=dict)
     new: dict[str, WordErrors] = field(default_factory=dict)
-    is_accepted: bool = False
+    is_accepted: bool = False  # whether the new model is moved to ``--out``
+    # messages about higher error rates, and about rates measured on too few words
     warnings: list[str] = field(default_factory=list)
 
     def as_dict(self) -> ScoresAsDict:

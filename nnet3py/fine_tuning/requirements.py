@@ -16,23 +16,16 @@ NAMES = {"tree": ("tree",), "phones": ("phones.txt",), "lexicon": ("lexicon.txt"
 
 @dataclass
 class Requirements:
-    """Result of examining a model folder: which steps of fine-tuning are possible with it.
+    """Result of examining a model folder: which steps of fine-tuning are possible with it."""
 
-    Attributes
-    ----------
-    has_lexicon, has_tree, has_lm : whether the folder has these files
-    can_fine_tune : whether the network can be trained
-    can_add_words : whether a graph with new words can be made
-    notes : restrictions and substitutes, one line each
-    files : paths by ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``; only existing files
-    """
-
+    # has_lexicon, has_tree, has_lm: whether the folder has these files
     has_lexicon: bool = False
     has_tree: bool = False
     has_lm: bool = False
-    can_fine_tune: bool = True
-    can_add_words: bool = False
-    notes: list[str] = field(default_factory=list)
+    can_fine_tune: bool = True                      # whether the network can be trained
+    can_add_words: bool = False                     # whether a graph with new words can be made
+    notes: list[str] = field(default_factory=list)  # restrictions and substitutes, one line each
+    # paths by ``model``, ``tree``, ``lexicon``, ``lm``, ``phones``, ``words``, ``graph``; only existing files
     files: dict[str, str] = field(default_factory=dict)
 
 

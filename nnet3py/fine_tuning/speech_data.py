@@ -37,19 +37,13 @@ _FOLDERS_OF_SOUNDS = ("", "clips", "wavs", "audio")      # folders beside a tabl
 
 
 class _Raw(NamedTuple):
-    """Utterance as read from the data, before it gets a key.
+    """Utterance as read from the data, before it gets a key."""
 
-    Attributes
-    ----------
-    where : file and line, for messages
-    sound : sound file, or an entry of wav.scp
-    start, end : in seconds
-    """
-
-    where: str
-    sound: str
+    where: str  # file and line, for messages
+    sound: str  # sound file, or an entry of wav.scp
     text: str
     speaker: str = ""
+    # start, end: in seconds
     start: float = 0.0
     end: float = TO_THE_END
 
@@ -286,19 +280,13 @@ _MIN_RATE = 1000.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits for the sound of utterances.
+    """Limits for the sound of utterances."""
 
-    Attributes
-    ----------
-    rate : sample rate of the model in Hz
-    min_seconds, max_seconds : shortest and longest utterance
-    allow_upsample : whether sound with a lower rate is accepted
-    """
-
-    rate: float
+    rate: float  # sample rate of the model in Hz
+    # min_seconds, max_seconds: shortest and longest utterance
     min_seconds: float = 0.3
     max_seconds: float = 40.0
-    allow_upsample: bool = False
+    allow_upsample: bool = False  # whether sound with a lower rate is accepted
 
 
 def read_sounds(utterances: Iterable[Utterance], limits: Limits) -> Iterator[

@@ -248,20 +248,12 @@ _PARTS_FOR_OLD_TEST = (0.0, 0.25, 0.5, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96)
 
 
 class Interpolation(NamedTuple):
-    """Result of the interpolation with the old parameters.
+    """Result of the interpolation with the old parameters."""
 
-    Attributes
-    ----------
-    nnet : the interpolated network
-    part : fraction of the old parameters, 0 to 1; 1 for the old network
-    errors : fraction of the old parameters -> number of word errors on the old test data
-    words : number of words of the old test data
-    """
-
-    nnet: Nnet
-    part: float
-    errors: dict[float, int]
-    words: int
+    nnet: Nnet                # the interpolated network
+    part: float               # fraction of the old parameters, 0 to 1; 1 for the old network
+    errors: dict[float, int]  # fraction of the old parameters -> number of word errors on the old test data
+    words: int                # number of words of the old test data
 
 
 def interpolated(nnet: Nnet, old: Nnet, part: float) -> Nnet:

@@ -194,11 +194,8 @@ def write_lookahead_graph(work: WorkFolder, folder: ModelFolder, phones: SymbolT
                       options: FineTuneOptions) -> None:
     """Write ``graph/`` of a folder with HCLr.fst and Gr.fst.
 
-    Parameters
-    ----------
-    phones : table of the model's phones
-    new : pronunciations of new words, without position marks
-    texts : sentences for the language model
+    ``phones``: table of the model's phones. ``new``: pronunciations of new words, without position marks. ``texts``:
+    sentences for the language model.
 
     Raises Nnet3Error if no sentence can be used, or if words cannot be added to the graph.
     """
@@ -273,17 +270,11 @@ def _write_hcl(work: WorkFolder, graph: LookaheadGraph, model: TransitionModel,
 
 
 class _NewText(NamedTuple):
-    """Language model of the new text.
+    """Language model of the new text."""
 
-    Attributes
-    ----------
-    model : n-gram model
-    label_of : label in HCL of each word of the model
-    labels, numbers : label in HCL, and number in words.txt, of each new word
-    """
-
-    model: Ngram
-    label_of: Mapping[str, int]
+    model: Ngram                 # n-gram model
+    label_of: Mapping[str, int]  # label in HCL of each word of the model
+    # labels, numbers: label in HCL, and number in words.txt, of each new word
     labels: Mapping[str, int]
     numbers: Mapping[str, int]
 
@@ -329,10 +320,8 @@ def _interpolated_grammar(old: Fst, new: NgramFst, new_numbers: Mapping[int, int
 
     A grammar that is not an n-gram model is united with the new model instead.
 
-    Parameters
-    ----------
-    new : n-gram model of HCL's labels, which gets the weight ``weight``
-    new_numbers : label of each new word -> its number
+    ``new``: n-gram model of HCL's labels, which gets the weight ``weight``. ``new_numbers``: label of each new word ->
+    its number.
     """
     number_of = np.zeros(1 + max([int(old.input_labels.max(initial=0)), *new_numbers]), dtype=np.int32)
     number_of[old.input_labels] = old.output_labels
@@ -350,10 +339,8 @@ def _interpolated_grammar(old: Fst, new: NgramFst, new_numbers: Mapping[int, int
 def _to_words(model: Fst, number_of: np.ndarray, backoff: int) -> Fst:
     """Convert an n-gram model of labels to an FST from labels to words.
 
-    Parameters
-    ----------
-    number_of : number of the word for each label
-    backoff : input label for arcs without a label, which are backoff arcs
+    ``number_of``: number of the word for each label. ``backoff``: input label for arcs without a label, which are
+    backoff arcs.
     """
     inputs = np.where(model.input_labels == 0, backoff, model.input_labels)
     return arc_sorted(dataclasses.replace(model, input_labels=inputs.astype(np.int32),

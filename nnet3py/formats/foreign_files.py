@@ -37,16 +37,10 @@ _CONVERT = "convert it with sox, ffmpeg or sph2pipe, which may be a pipe in the 
 
 
 class Wave(NamedTuple):
-    """The sound of a WAVE file.
+    """The sound of a WAVE file."""
 
-    Attributes
-    ----------
-    rate : float, samples per second
-    samples : float32 (channels, samples), of the range of 16 bits, -32768 to 32767
-    """
-
-    rate: float
-    samples: np.ndarray
+    rate: float                 # samples per second
+    samples: np.ndarray         # float32 (channels, samples), of the range of 16 bits, -32768 to 32767
 
     @property
     def duration(self) -> float:

@@ -183,13 +183,9 @@ def _expect_byte(reader: TokenReader, byte: bytes) -> None:
 
 
 def _read_cindex_codes(reader: TokenReader, count: int) -> tuple[bytes, list[tuple[int, int]], list[int]]:
-    """Read ``count`` rows of coded cindexes.
+    """Read ``count`` coded cindexes: bytes, (position, row that follows) of each marker, positions of 16-byte codes.
 
     The number of bytes is known only at the end, so the least number that must follow is read repeatedly.
-
-    Returns
-    -------
-    The bytes; (position, row that follows) of each marker; positions of the 16-byte codes
     """
     data = bytearray()
     markers: list[tuple[int, int]] = []

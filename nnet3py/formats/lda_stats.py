@@ -14,17 +14,13 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 class LdaStats:
     """Counts, sums and scatter of classified vectors.
 
-    Attributes
-    ----------
-    counts : float64 (classes,), number of vectors in each class, or sum of their weights
-    sums : float64 (classes, dim), sums of vectors
-    scatter : float64 (dim (dim + 1) / 2,), the lower triangle by rows of the sum of (x - m)(x - m)ᵀ over all vectors,
-        with m the mean of a vector's class
+    Scatter is the lower triangle by rows of the sum of (x - m)(x - m)ᵀ over all vectors, with m the mean of a vector's
+    class.
     """
 
-    counts: np.ndarray
-    sums: np.ndarray
-    scatter: np.ndarray
+    counts: np.ndarray          # float64 (classes,), number of vectors in each class, or sum of their weights
+    sums: np.ndarray            # float64 (classes, dim)
+    scatter: np.ndarray         # float64 (dim (dim + 1) / 2,)
 
     @classmethod
     def zeros(cls, num_classes: int, dim: int) -> LdaStats:

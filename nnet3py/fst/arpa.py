@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nnet3py.errors import FormatError
-from nnet3py.io.streams import failed_command, open_input
+from nnet3py.io.streams import complete_input
 from nnet3py.log import kaldi_place
 
 ROOT, MISSING = 0, -1
@@ -157,10 +157,8 @@ def read_arpa(rxfilename: str, words: WordIds, warn: Warner | None = None) -> Ar
 
     Raises FormatError for other files, for more n-grams than the header announces, and for word 0 if words are numbers.
     """
-    with open_input(rxfilename) as stream:
+    with complete_input(rxfilename) as stream:
         arpa = _Parser(stream.without_mark(), str(rxfilename), words, warn or Warner()).read()
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
     return arpa
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from nnet3py.errors import FormatError
 from nnet3py.fst.arpa import first_fields
 from nnet3py.fst.operations import EPSILON
-from nnet3py.io.streams import failed_command, open_input
+from nnet3py.io.streams import complete_input
 from nnet3py.transducers import fst_operations as bits
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst, Stored
 from nnet3py.transducers.state_graphs import reachable, starts_by, strong_parts
@@ -33,10 +33,8 @@ Symbols = dict[bytes, int]
 
 def read_symbols(rxfilename: str | os.PathLike[str]) -> Symbols:
     """Read a symbol table, lines ``SYMBOL NUMBER``; FormatError for other lines, or a symbol with two numbers."""
-    with open_input(rxfilename) as stream:
+    with complete_input(rxfilename) as stream:
         data = stream.without_mark().read()
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
     symbols: Symbols = {}
     for number, line in enumerate(data.split(b"\n"), 1):
         fields = line.split()

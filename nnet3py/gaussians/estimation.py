@@ -51,22 +51,13 @@ def with_required(flags: int) -> int:
 
 @dataclass
 class GmmStats:
-    """Statistics of a mixture: sums of frames by Gaussian.
+    """Statistics of a mixture: sums of frames by Gaussian."""
 
-    Attributes
-    ----------
-    flags : kinds of statistics that were accumulated: MEANS, VARIANCES, WEIGHTS
-    occupancy : float64 (gaussians,), numbers of frames
-    means : float64 (gaussians, dim), sums of features
-    squares : float64, sums of squares (gaussians, dim), or of products (gaussians, dim (dim + 1) / 2)
-    is_full : whether ``squares`` are sums of products
-    """
-
-    flags: int
-    occupancy: np.ndarray
-    means: np.ndarray
-    squares: np.ndarray
-    is_full: bool
+    flags: int                  # kinds of statistics that were accumulated: MEANS, VARIANCES, WEIGHTS
+    occupancy: np.ndarray       # float64 (gaussians,), numbers of frames
+    means: np.ndarray           # float64 (gaussians, dim), sums of features
+    squares: np.ndarray         # float64, sums of squares (gaussians, dim), or of products (…, dim (dim + 1) / 2)
+    is_full: bool               # whether these are sums of products
 
     @classmethod
     def zeros(cls, num_gaussians: int, dim: int, flags: int, is_full: bool) -> GmmStats:

@@ -55,18 +55,11 @@ def _linear_part(gmm: Mixture, features: np.ndarray, parameters: np.ndarray,
 
 @dataclass
 class DiagGmm:
-    """A mixture with diagonal covariances, in the natural parameters that files hold.
+    """A mixture with diagonal covariances, in the natural parameters that files hold."""
 
-    Attributes
-    ----------
-    weights : float32 (gaussians,)
-    means_inv_vars : float32 (gaussians, dim), means over variances
-    inv_vars : float32 (gaussians, dim), inverse variances
-    """
-
-    weights: np.ndarray
-    means_inv_vars: np.ndarray
-    inv_vars: np.ndarray
+    weights: np.ndarray             # float32 (gaussians,)
+    means_inv_vars: np.ndarray      # float32 (gaussians, dim), means over variances
+    inv_vars: np.ndarray            # float32 (gaussians, dim), inverse variances
 
     @classmethod
     def single(cls, mean: np.ndarray, variance: np.ndarray) -> DiagGmm:
@@ -168,18 +161,11 @@ class GmmModel:
 
 @dataclass
 class FullGmm:
-    """A mixture with full covariances, in the natural parameters that files hold.
+    """A mixture with full covariances, in the natural parameters that files hold."""
 
-    Attributes
-    ----------
-    weights : float32 (gaussians,)
-    means_inv_covars : float32 (gaussians, dim), inverse covariances times means
-    inv_covars : float32 (gaussians, dim (dim + 1) / 2), lower triangles of the inverse covariances by rows
-    """
-
-    weights: np.ndarray
-    means_inv_covars: np.ndarray
-    inv_covars: np.ndarray
+    weights: np.ndarray             # float32 (gaussians,)
+    means_inv_covars: np.ndarray    # float32 (gaussians, dim), inverse covariances times means
+    inv_covars: np.ndarray          # float32 (gaussians, dim (dim + 1) / 2), their lower triangles by rows
 
     @classmethod
     def of_moments(cls, weights: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> FullGmm:

@@ -11,14 +11,10 @@ def pruned_posteriors(log_likes: Any, cuts: Any, starts: Any, ids: Any, weights:
                       most: int) -> None:
     """Write the posteriors of each frame's likeliest Gaussians, one frame after the other.
 
-    Parameters
-    ----------
-    log_likes : float32 (frames, gaussians)
-    cuts : float32 (frames,), smallest posterior that is kept; the likeliest Gaussian is always kept
-    starts : int64 (frames + 1,), result: first entry of each frame; the first number is 0 already
-    ids, weights : int32 and float32 (frames most,), results: Gaussians and posteriors
-    sums : float32 (frames,), result: log-likelihood of each frame by the Gaussians that are kept
-    most : largest number of Gaussians per frame, at most ``gaussians``
+    ``log_likes`` are float32 (frames, gaussians); ``cuts``, float32 (frames,), the smallest posteriors that are kept,
+    beside that of the likeliest Gaussian; at most ``most`` are kept per frame. Results are ``starts``, int64 (frames +
+    1,), first entries of frames, whose first number is 0 already; ``ids`` and ``weights``, int32 and float32 (frames
+    most,); and ``sums``, float32 (frames,), log-likelihoods of frames by the Gaussians that are kept.
     """
     frames, count = log_likes.shape
     place = np.int64(0)

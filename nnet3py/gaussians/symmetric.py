@@ -117,13 +117,7 @@ def _reflector(x: np.ndarray) -> tuple[float, np.ndarray, float]:
 
 
 def _qr_step(diagonal: np.ndarray, beside: np.ndarray, vectors: np.ndarray, first: int, last: int) -> None:
-    """Make one implicit QR step on rows ``first`` to ``last`` of a tridiagonal matrix, in place.
-
-    Parameters
-    ----------
-    diagonal, beside : diagonal and subdiagonal of the matrix
-    vectors : rows, to which the same rotations are applied
-    """
+    """Make one implicit QR step on rows ``first`` to ``last`` of a tridiagonal matrix; rotate ``vectors``, in place."""
     half, corner = 0.5 * (diagonal[last - 1] - diagonal[last]), beside[last - 1]
     root = math.hypot(half, corner)
     shift = diagonal[last] - corner * corner / (half + root if half >= 0 else half - root)

@@ -6,8 +6,9 @@ the last one. Windows have ids, numbered from 1 in the order in which they are m
 """
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -24,7 +25,7 @@ NO_PHONE = 0          # in a window: before the first phone or after the last
 REFUSED = -1          # the window and history for symbols that cannot follow
 
 _FIRST_ROOM = 1 << 10 # of arrays that grow
-_DONE, _NEW_STEP, _MORE_STATES, _MORE_ARCS = range(4)      # what _expand returns
+_DONE, _NEW_STEP, _, _MORE_ARCS = range(4)      # what _expand returns
 _expand = Loop("nnet3py.graphs.context_loops", "expand",
                "i8[] i8[] i4[] i4[] i8[] i4[,] i8[] i4[] i4[] i4[] i4[] i4[] i4[] i8[]")
 _insert = Loop("nnet3py.graphs.context_loops", "insert", "i8[] i8[] i8[]")
@@ -55,15 +56,19 @@ def expand_context(fst: Fst, width: int, central: int, disambig: Collection[int]
     """
     if not 0 <= central < width:
         raise Nnet3Error(f"expected a central position inside of a window of {width} phones, found {central}")
+    _check(fst)
+    end_symbol = int(fst.input_labels.max(initial=0)) + 1
+    if central < width - 1:
+        fst = _with_ends(fst, end_symbol)
+    contexts = _Phones(width, central, end_symbol, disambig)
+    return composed(fst, contexts, keep_outputs), contexts.windows
+
+
+def _check(fst: Fst) -> None:
     if fst.start < 0:
         raise Nnet3Error("a graph without states cannot be expanded to phones in context")
     if fst.num_arcs and int(fst.input_labels.min()) < 0:
         raise FormatError(f"expected a graph whose labels are phones, found the label {fst.input_labels.min()}")
-    end_symbol = int(fst.input_labels.max(initial=0)) + 1
-    if central < width - 1:
-        fst = _with_ends(fst, end_symbol)
-    contexts = _Contexts(width, central, end_symbol, disambig)
-    return composed(fst, contexts, keep_outputs), contexts.windows
 
 
 def _with_ends(fst: Fst, end_symbol: int) -> Fst:
@@ -79,54 +84,65 @@ def _with_ends(fst: Fst, end_symbol: int) -> Fst:
                          np.concatenate((fst.next_states, np.full(len(symbols), last))))
 
 
-class _Contexts:
-    """The transducer from phones to windows, expanded on demand. Its states are numbered histories of phones."""
+class Contexts(ABC):
+    """A transducer from phones to windows, expanded on demand. Its states are numbered histories, 0 being the start."""
 
-    def __init__(self, width: int, central: int, end_symbol: int, disambig: Collection[int]) -> None:
-        self.width, self.central, self.end_symbol = width, central, end_symbol
+    def __init__(self, start: Any, disambig: Collection[int]) -> None:
         self.disambig = frozenset(disambig)
-        # output before the first window, without which graphs with disambiguation symbols cannot be determinized
-        self.marks_starts = bool(self.disambig) and central < width - 1
         self.windows: list[Window] = []
         self._ids: dict[Window, int] = {(): EPSILON}
-        if self.marks_starts:
-            self._id((NO_PHONE,))
-        self._histories: list[Window] = [(NO_PHONE,) * (width - 1)]
-        self._numbers = {self._histories[0]: 0}
+        self.histories = [start]
+        self._numbers = {start: 0}
 
+    @abstractmethod
     def is_final(self, history: int) -> bool:
         """Return whether an utterance may end with the history."""
-        return self.central == self.width - 1 or self._histories[history][self.central] == self.end_symbol
 
-    @property
-    def num_histories(self) -> int:
-        """The number of histories so far."""
-        return len(self._histories)
-
+    @abstractmethod
     def step(self, history: int, symbol: int) -> tuple[int, int]:
         """Return the window id that ``symbol`` outputs, and the next history; both -1 if it cannot follow ``history``.
         """
-        if symbol in self.disambig:
-            return self._id((-symbol,)), history
-        phones, end = self._histories[history], self.end_symbol
-        full = (*phones, symbol)
-        if phones and symbol != end and phones[-1] == end or full[self.central] == end:
-            return REFUSED, REFUSED
-        window = tuple(NO_PHONE if place > self.central and phone == end else phone
-                       for place, phone in enumerate(full))
-        following = full[1:]
-        if following not in self._numbers:
-            self._numbers[following] = len(self._histories)
-            self._histories.append(following)
-        if window[self.central] == NO_PHONE:
-            window = (NO_PHONE,) if self.marks_starts else ()
-        return self._id(window), self._numbers[following]
+
+    def _number(self, history: Any) -> int:
+        if history not in self._numbers:
+            self._numbers[history] = len(self.histories)
+            self.histories.append(history)
+        return self._numbers[history]
 
     def _id(self, window: Window) -> int:
         if window not in self._ids:
             self.windows.append(window)
             self._ids[window] = len(self.windows)
         return self._ids[window]
+
+
+class _Phones(Contexts):
+    """The transducer to windows of phones; a history is as many phones as a window has, without the last."""
+
+    def __init__(self, width: int, central: int, end_symbol: int, disambig: Collection[int]) -> None:
+        super().__init__((NO_PHONE,) * (width - 1), disambig)
+        self.width, self.central, self.end_symbol = width, central, end_symbol
+        # output before the first window, without which graphs with disambiguation symbols cannot be determinized
+        self.marks_starts = bool(self.disambig) and central < width - 1
+        if self.marks_starts:
+            self._id((NO_PHONE,))
+
+    def is_final(self, history: int) -> bool:
+        return self.central == self.width - 1 or self.histories[history][self.central] == self.end_symbol
+
+    def step(self, history: int, symbol: int) -> tuple[int, int]:
+        if symbol in self.disambig:
+            return self._id((-symbol,)), history
+        phones, end = self.histories[history], self.end_symbol
+        full = (*phones, symbol)
+        if phones and symbol != end and phones[-1] == end or full[self.central] == end:
+            return REFUSED, REFUSED
+        window = tuple(NO_PHONE if place > self.central and phone == end else phone
+                       for place, phone in enumerate(full))
+        following = self._number(full[1:])
+        if window[self.central] == NO_PHONE:
+            window = (NO_PHONE,) if self.marks_starts else ()
+        return self._id(window), following
 
 
 class _Table:
@@ -157,21 +173,6 @@ class _Table:
         self.values[slots] = values
 
 
-class Contexts(Protocol):
-    """Interface of a transducer from phones to windows. Its states are numbered histories, state 0 being the start."""
-
-    @property
-    def num_histories(self) -> int:
-        """The number of histories so far."""
-
-    def is_final(self, history: int) -> bool:
-        """Return whether an utterance may end with the history."""
-
-    def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """Return the window id that ``symbol`` outputs, and the next history; both -1 if it cannot follow ``history``.
-        """
-
-
 def composed(fst: Fst, contexts: Contexts, keep_outputs: bool) -> Fst:
     """Compose a graph of phones with a transducer to windows; return a graph whose input labels are window ids.
 
@@ -195,7 +196,7 @@ def composed(fst: Fst, contexts: Contexts, keep_outputs: bool) -> Fst:
             pairs = np.concatenate((pairs, np.zeros_like(pairs)), axis=1)
     num_states, num_arcs = place[2:4].tolist()
     sources, window_ids, next_states, arcs = (values[:num_arcs] for values in new_arcs)
-    is_final = np.array([contexts.is_final(history) for history in range(contexts.num_histories)])
+    is_final = np.array([contexts.is_final(history) for history in range(len(contexts.histories))])
     finals = np.where(is_final[pairs[0, :num_states]], fst.final_weights[pairs[1, :num_states]], NO_WEIGHT)
     return connected(Fst.from_arcs(0, finals, sources, window_ids,
                                    fst.output_labels[arcs] if keep_outputs else window_ids, fst.weights[arcs],
@@ -215,10 +216,7 @@ def expand_grammar_context(fst: Fst, nonterminals: Nonterminals, disambig: Colle
     labels are kept. Raises the errors of :func:`expand_context`, and returns the same. Kaldi:
     ``ComposeContextLeftBiphone``.
     """
-    if fst.start < 0:
-        raise Nnet3Error("a graph without states cannot be expanded to phones in context")
-    if fst.num_arcs and int(fst.input_labels.min()) < 0:
-        raise FormatError(f"expected a graph whose labels are phones, found the label {fst.input_labels.min()}")
+    _check(fst)
     contexts = _LeftBiphones(nonterminals, disambig)
     return composed(fst, contexts, keep_outputs=True), contexts.windows
 
@@ -231,31 +229,20 @@ def check_left_biphones(width: int, central: int) -> None:
                          "use a tree with --context-opts='--context-width=2 --central-position=1'")
 
 
-class _LeftBiphones:
-    """The transducer from phones to left biphones. A history is the last phone, or the kind of the last nonterminal."""
+class _LeftBiphones(Contexts):
+    """The transducer to left biphones. A history is the last phone, or the kind of the last nonterminal."""
 
     def __init__(self, nonterminals: Nonterminals, disambig: Collection[int]) -> None:
-        self._nonterminals, self._disambig = nonterminals, frozenset(disambig)
-        self.windows: list[Window] = []
-        self._ids: dict[Window, int] = {(): EPSILON}
-        self._histories = [NO_PHONE]
-        self._numbers = {NO_PHONE: 0}
-
-    @property
-    def num_histories(self) -> int:
-        """The number of histories so far."""
-        return len(self._histories)
+        super().__init__(NO_PHONE, disambig)
+        self._nonterminals = nonterminals
 
     def is_final(self, history: int) -> bool:
-        """Return whether an utterance may end with the history."""
-        return self._histories[history] not in (_ENTERED, _CALLED)
+        return self.histories[history] not in (_ENTERED, _CALLED)
 
     def step(self, history: int, symbol: int) -> tuple[int, int]:
-        """Return the window id that ``symbol`` outputs, and the next history; both -1 if it cannot follow ``history``.
-        """
-        if symbol in self._disambig:
+        if symbol in self.disambig:
             return self._id((-symbol,)), history
-        names, before = self._nonterminals, self._histories[history]
+        names, before = self._nonterminals, self.histories[history]
         if before in (_ENTERED, _CALLED):                    # only a phone that may have come before can follow
             if symbol > names.bos:
                 return REFUSED, REFUSED
@@ -269,18 +256,6 @@ class _LeftBiphones:
             return (EPSILON, self._number(_ENTERED)) if before == NO_PHONE else (REFUSED, REFUSED)
         window = (-symbol, names.bos if before == NO_PHONE else before)
         return self._id(window), self._number(_LEFT if symbol == names.end else _CALLED)
-
-    def _number(self, history: int) -> int:
-        if history not in self._numbers:
-            self._numbers[history] = len(self._histories)
-            self._histories.append(history)
-        return self._numbers[history]
-
-    def _id(self, window: Window) -> int:
-        if window not in self._ids:
-            self.windows.append(window)
-            self._ids[window] = len(self.windows)
-        return self._ids[window]
 
 
 _LEAST_BYTES = 2        # of a window in a file

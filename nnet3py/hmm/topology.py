@@ -123,17 +123,14 @@ class HmmTopology:
         writer.raw(b"<TopologyEntry> \n<ForPhones> \n" + b"%d " * len(phones) % tuple(phones) + b"\n</ForPhones> \n")
         is_hmm = self.is_hmm
         for index, state in enumerate(entry):
-            writer.token("<State>")
-            writer.integer(index)
+            writer.tagged("<State>", TokenWriter.integer, index)
             if state.forward_pdf_class != NO_PDF:
                 writer.token("<PdfClass>" if is_hmm else "<ForwardPdfClass>")
                 writer.integer(state.forward_pdf_class)
                 if not is_hmm:
-                    writer.token("<SelfLoopPdfClass>")
-                    writer.integer(state.self_loop_pdf_class)
+                    writer.tagged("<SelfLoopPdfClass>", TokenWriter.integer, state.self_loop_pdf_class)
             for destination, probability in state.transitions:
-                writer.token("<Transition>")
-                writer.integer(destination)
+                writer.tagged("<Transition>", TokenWriter.integer, destination)
                 writer.float32(probability)
             writer.raw(b"</State> \n")
         writer.raw(b"</TopologyEntry> \n")
@@ -244,8 +241,7 @@ def _read_text_state(reader: TokenReader) -> HmmState:
         token = reader.token()
     elif token == "<ForwardPdfClass>":
         state.forward_pdf_class = reader.integer()
-        reader.expect("<SelfLoopPdfClass>")
-        state.self_loop_pdf_class = reader.integer()
+        state.self_loop_pdf_class = reader.tagged("<SelfLoopPdfClass>", TokenReader.integer)
         token = reader.token()
     while token == "<Transition>":
         destination = reader.integer()

@@ -243,8 +243,7 @@ class TransitionModel(metaclass=AdvisingType):
         closing = reader.token()
         if closing not in ("</Tuples>", "</Triples>"):
             raise reader.unexpected(closing, f"</{token[1:]}")
-        reader.expect("<LogProbs>")
-        log_probs = read_vector(reader)
+        log_probs = reader.tagged("<LogProbs>", read_vector)
         reader.expect("</LogProbs>")
         reader.expect("</TransitionModel>")
         try:

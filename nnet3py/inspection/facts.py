@@ -255,15 +255,28 @@ class Inspection:
     def as_dict(self) -> dict[str, Json]:
         """Return all fields as nested dicts and lists, with ``is_ready``; None in place of NaN and infinity."""
         facts: Any = _plain(asdict(self))
-        for purpose in ("computing", "training", "decoding", "recognition"):
-            facts[purpose]["is_ready"] = getattr(self, purpose).is_ready
-        if self.fine_tuning is not None:
-            facts["fine_tuning"]["is_ready"] = self.fine_tuning.is_ready
+        for purpose in ("computing", "training", "decoding", "recognition", "fine_tuning"):
+            if facts[purpose] is not None:
+                facts[purpose]["is_ready"] = getattr(self, purpose).is_ready
         return dict(facts)
 
     def text(self) -> str:
-        """Return a table of at most 80 columns."""
-        return inspection_text(self)
+        """Return a table of at most 80 columns, which ends with a newline."""
+        lines: list[str] = []
+        if self.folder is not None:
+            lines += [f"{self.path}: a model folder", "", *_folder_lines(self, self.folder), ""]
+        if self.model is not None:
+            lines += [f"{self.model.path}: {_headline(self.model)}", "", *_model_lines(self, self.model), ""]
+            if self.model.network is not None and self.model.network.layers:
+                lines += [*_layer_lines(self.model.network.layers), ""]
+        for purpose, ready in (("computing", self.computing), ("training", self.training), ("decoding", self.decoding),
+                               ("recognition", None if self.folder is None else self.recognition),
+                               ("fine-tuning", self.fine_tuning)):
+            if ready is not None:
+                lines += [*_readiness_lines(purpose, ready), ""]
+        for problem in self.problems:
+            lines += _item("problem", problem)
+        return "\n".join(lines).rstrip("\n") + "\n"
 
     def __str__(self) -> str:
         return self.text()
@@ -276,29 +289,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def inspection_text(inspection: Inspection) -> str:
-    """Format an inspection as text of at most 80 columns, which ends with a newline."""
-    lines: list[str] = []
-    if inspection.folder is not None:
-        lines += [f"{inspection.path}: a model folder", "", *_folder_lines(inspection, inspection.folder), ""]
-    if inspection.model is not None:
-        lines += [f"{inspection.model.path}: {_headline(inspection.model)}", "",
-                  *_model_lines(inspection, inspection.model), ""]
-        if inspection.model.network is not None and inspection.model.network.layers:
-            lines += [*_layer_lines(inspection.model.network.layers), ""]
-    purposes = [("computing", inspection.computing), ("training", inspection.training),
-                ("decoding", inspection.decoding)]
-    if inspection.folder is not None:
-        purposes.append(("recognition", inspection.recognition))
-    if inspection.fine_tuning is not None:
-        purposes.append(("fine-tuning", inspection.fine_tuning))
-    for purpose, ready in purposes:
-        lines += [*_readiness_lines(purpose, ready), ""]
-    for problem in inspection.problems:
-        lines += _item("problem", problem)
-    return "\n".join(lines).rstrip("\n") + "\n"
 
 
 def _item(key: str, text: str, indent: int = 0, key_width: int = KEY_WIDTH) -> list[str]:

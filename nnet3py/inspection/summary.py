@@ -81,8 +81,10 @@ def summary(nnet: AnyModelOrFile) -> Summary:
     """Return the nodes of a network as a table, to print or to show in a notebook.
 
     >>> print(nnet3py.summary(nnet))        # or nnet.summary()
-    node     type                   takes              input  output  parameters input    input
-    40 affine1  NaturalGradientAffine  input (−1, 0, +1)    120      32       3,872 ...
+    node     type                   takes              input  output  parameters
+    input    input                                                40
+    affine1  NaturalGradientAffine  input (−1, 0, +1)    120      32       3,872
+    ...
 
     Parameters
     ----------
@@ -175,8 +177,7 @@ class Comparison:
         nodes = "the nodes are the same" if self.same_nodes else "the nodes differ"
         return (table(DIFFERENCE_HEADINGS, rows) if rows else "") + f"{counts}; {nodes}"
 
-    def __repr__(self) -> str:
-        return str(self)
+    __repr__ = __str__
 
 
 def compare(a: AnyModelOrFile, b: AnyModelOrFile) -> Comparison:

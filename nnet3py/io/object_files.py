@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nnet3py.io.holder import BINARY_HEADER
-from nnet3py.io.streams import InputStream, failed_command, open_input, open_output
+from nnet3py.io.streams import InputStream, complete_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 
 Value = TypeVar("Value")
@@ -31,12 +31,10 @@ def read_object(rxfilename: str | os.PathLike[str], read: Callable[[TokenReader]
     Raises SpecifierError, FormatError (bytes that are not such an object), Nnet3Error (a file that cannot be opened, a
     command that fails).
     """
-    with open_input(rxfilename) as stream:
+    with complete_input(rxfilename) as stream:
         reader = token_reader(stream)
         reader.read_header()
         value = read(reader)
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
     return value
 
 

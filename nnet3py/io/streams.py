@@ -12,6 +12,8 @@ import os
 import stat
 import sys
 from codecs import BOM_UTF8
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from nnet3py import system
@@ -202,6 +204,15 @@ def open_input(rxfilename: str | os.PathLike[str]) -> InputStream:
     if name.medium is Medium.OFFSET:
         _seek(stream, name)
     return stream
+
+
+@contextmanager
+def complete_input(rxfilename: str | os.PathLike[str]) -> Iterator[InputStream]:
+    """Open an input that is read to its end; at the end of the block, Nnet3Error if it was a command that failed."""
+    with open_input(rxfilename) as stream:
+        yield stream
+    if stream.status:
+        raise failed_command(stream.path, stream.status)
 
 
 def _seek(stream: InputStream, name: FileName) -> None:
@@ -443,10 +454,8 @@ def read_text(rxfilename: str | os.PathLike[str]) -> str:
 
     Bytes that are not UTF-8 are kept as surrogates (``surrogateescape``); a byte-order mark is skipped.
     """
-    with open_input(rxfilename) as stream:
+    with complete_input(rxfilename) as stream:
         text = stream.without_mark().read().decode("utf-8", "surrogateescape")
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
     return text
 
 

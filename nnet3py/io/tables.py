@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Generic, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Generic, NoReturn, TypeVar
 
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.io.archive import ArchiveScanner, Closing, LoadedObject, Run, check_script, read_script, read_script_line
@@ -16,6 +16,9 @@ from nnet3py.io.random_access import RandomAccessMappedReader, RandomAccessReade
 from nnet3py.io.read_ahead import read_ahead
 from nnet3py.io.specifiers import Medium, is_token, parse_rspecifier, parse_wspecifier, parse_wxfilename
 from nnet3py.io.streams import InputStream, OutputStream, failed_command, open_input, open_output
+
+if TYPE_CHECKING:
+    from nnet3py.io.tokens import TokenWriter
 
 __all__ = ["RandomAccessMappedReader", "RandomAccessReader", "SequentialReader", "TableWriter", "write_table"]
 
@@ -153,6 +156,7 @@ class TableWriter(Closing, Generic[Value]):
         self._archive: OutputStream | None = None
         self._script: OutputStream | None = None
         self._names: dict[str, str] = {}
+        self._tokens: tuple[OutputStream, TokenWriter] | None = None      # of the stream that was written to last
         self._header = BINARY_HEADER if self.specifier.binary and holder.has_header else b""
         archive, script = self.specifier.archive, self.specifier.script
         if archive is not None:
@@ -193,9 +197,11 @@ class TableWriter(Closing, Generic[Value]):
             for piece in value.pieces:
                 stream.write(piece)
         else:
-            from nnet3py.io.tokens import TokenWriter
+            if self._tokens is None or self._tokens[0] is not stream:
+                from nnet3py.io.tokens import TokenWriter
 
-            self.holder.write(TokenWriter(stream, self.specifier.binary), value)
+                self._tokens = stream, TokenWriter(stream, self.specifier.binary)
+            self.holder.write(self._tokens[1], value)
 
     @property
     def takes_runs(self) -> bool:

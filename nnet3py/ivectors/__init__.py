@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
@@ -41,9 +40,9 @@ _PUBLIC = {name: f"nnet3py.ivectors.{module}" for module, names in {
     "options": "StatsOptions EstimationOptions",
     "scoring": "Plda PldaTraining linear_discriminants Lda equal_error_rate EqualErrorRate",
 }.items() for name in names.split()}
-give_names(__name__, _PUBLIC, elsewhere(**{
+give_names(__name__, _PUBLIC, {
     "extract ivector extract_ivector": "feats, ivector = nnet3py.front_end('model-folder')('a.wav')",
     "xvector": "nnet3py.xvector('speaker-model-folder', 'a.wav')", "eer": "equal_error_rate",
     "LDA": "Lda, linear_discriminants", "PLDA": "Plda",
     "read read_ivectors": "nnet3py.read_matrices('ark:ivectors.ark')",
-}))
+})

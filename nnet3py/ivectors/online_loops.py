@@ -10,19 +10,10 @@ _RESIDUAL_CHANGE = float(np.float32(0.01)) ** 2       # of its square, after whi
 
 
 def conjugate_gradients(matrix: Any, right: Any, solution: Any, work: Any, most: int) -> int:
-    """Improve the ``solution`` of matrix x = right by conjugate gradients, in place. Kaldi: LinearCgd.
+    """Improve the ``solution`` of matrix x = right by at most ``most`` conjugate gradients, in place. Kaldi: LinearCgd.
 
-    Parameters
-    ----------
-    matrix : float64 (dim, dim), symmetric
-    right : float64 (dim,)
-    solution : float64 (dim,), changed in place
-    work : float64 (3, dim), scratch
-    most : largest number of steps
-
-    Returns
-    -------
-    1 if the solution became worse, else 0
+    The symmetric matrix is float64 (dim, dim), ``work`` float64 (3, dim), scratch. Returns 1 if the solution became
+    worse, else 0.
     """
     size = len(right)
     direction, residual, product = work[0], work[1], work[2]
@@ -77,13 +68,9 @@ def sum_terms(features: Any, starts: Any, ids: Any, weights: Any, projections: A
               gamma: Any, used: Any, linear: Any, quadratic: Any) -> float:
     """Add the terms of frames to ``linear`` and packed ``quadratic``; return the sum of their posteriors.
 
-    Parameters
-    ----------
-    features : float32 (frames, dim)
-    starts, ids, weights : their posteriors, arrays of a :class:`~nnet3py.formats.posteriors.Posterior`
-    projections, quadratics : float64 (gaussians dim, ivector dim) and (gaussians, packed): the extractor's
-        ``precisions`` and ``quadratics``
-    sums, gamma, used : float64 (gaussians, dim) and (gaussians,), uint8 (gaussians,), scratch filled with 0
+    ``features`` are float32 (frames, dim), their posteriors arrays of a :class:`~nnet3py.formats.posteriors.Posterior`.
+    ``projections``, float64 (gaussians dim, ivector dim), and ``quadratics``, (gaussians, packed), are the extractor's
+    ``precisions`` and ``quadratics``. ``sums`` (gaussians, dim), ``gamma`` and ``used`` are scratch filled with 0.
     """
     dim, size = features.shape[1], len(linear)
     count = 0.0

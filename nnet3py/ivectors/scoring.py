@@ -175,8 +175,7 @@ class Plda:
 
     def write(self, writer: TokenWriter) -> None:
         """Write the model, as text or binary."""
-        writer.token("<Plda>")
-        write_vector(writer, self.mean)
+        writer.tagged("<Plda>", write_vector, self.mean)
         write_matrix(writer, self.transform)
         write_vector(writer, self.psi)
         writer.token("</Plda>")
@@ -360,23 +359,13 @@ def agglomerate(costs: np.ndarray, threshold: float, num_clusters: int = 1, max_
     Kaldi: AgglomerativeClusterer. scipy's ``linkage`` has neither clusters of limited size nor points of different
     weights.
 
-    Parameters
-    ----------
-    costs : float (points, points), symmetric, costs of two points in one cluster; the diagonal is ignored
-    threshold : largest mean cost up to which clusters are joined
-    num_clusters : number of clusters to stop at; with ``threshold`` infinity it is reached
-    max_size : largest number of points in a cluster
-    sizes : int (points,), number of points that each point stands for; None: 1
+    ``costs``, float (points, points), symmetric, are those of two points in one cluster; the diagonal is ignored.
+    Clusters are joined up to the mean cost ``threshold``, until there are ``num_clusters``, and no cluster has more
+    than ``max_size`` points; ``sizes``, int (points,), are numbers of points that each point stands for, or None for 1.
 
-    Returns
-    -------
-    int64 (points,) : number of each point's cluster, from 0: points that are alone in their order, then clusters in the
-        order in which they were completed
-
-    Raises
-    ------
-    ShapeError : costs that are not square
-    NumericError : NaN among the costs
+    Returns int64 (points,), the number of each point's cluster, from 0: points that are alone in their order, then
+    clusters in the order in which they were completed. Raises ShapeError for costs that are not square, NumericError
+    for NaN among them.
     """
     if costs.ndim != 2 or costs.shape[0] != costs.shape[1]:
         raise ShapeError(f"expected costs of all pairs, a square matrix, found an array of shape {costs.shape}")

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 
 if TYPE_CHECKING:
@@ -120,7 +119,7 @@ _PUBLIC = {
     "read_alignment_lexicon": "nnet3py.lattices.word_alignment",
     "align_phones": "nnet3py.lattices.phone_alignment",
 }
-give_names(__name__, _PUBLIC, elsewhere(**{
+give_names(__name__, _PUBLIC, {
     "prune lattice_prune": "pruned(lattice, 8.0)", "scale lattice_scale": "scaled(lattice, Scales(1.0, 0.1))",
     "one_best best shortest_path lattice_best_path": "best_path(lattice)", "nbest n_best": "best_paths(lattice, 10)",
     "mbr mbr_decode": "minimum_bayes_risk(lattice)", "posteriors": "forward_backward(lattice)",
@@ -128,4 +127,4 @@ give_names(__name__, _PUBLIC, elsewhere(**{
     "write write_lattices": "nnet3py.write_lattices('ark:lat.ark', lattices)",
     "CompactLattice": "nnet3py.CompactLattice",
     "rescore lmrescore": "rescored_with_const_arpa, rescored_with_fst",
-}))
+})

@@ -58,6 +58,8 @@ def best_costs(lattice: CompactLattice) -> tuple[np.ndarray, np.ndarray]:
 def best_path(lattice: CompactLattice) -> CompactLattice | None:
     """Return the cheapest path of a lattice. Kaldi: CompactLatticeShortestPath.
 
+    Raises LatticeError for a lattice with a cycle.
+
     Parameters
     ----------
     lattice : CompactLattice, states in any order, costs scaled already (:func:`~nnet3py.lattices.scaling.scaled`)
@@ -66,10 +68,6 @@ def best_path(lattice: CompactLattice) -> CompactLattice | None:
     -------
     CompactLattice, linear, whose contents :func:`path_of` returns; None if there is no path. Of equally cheap paths,
     the one through earlier states.
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
     """
     if lattice.start < 0:
         return None
@@ -139,7 +137,7 @@ def path_of(lattice: CompactLattice) -> Path | None:
 
 
 def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
-    """Return the n cheapest paths of a lattice. OpenFst: ShortestPath.
+    """Return the n cheapest paths of a lattice. LatticeError if it has a cycle. OpenFst: ShortestPath.
 
     Parameters
     ----------
@@ -150,10 +148,6 @@ def best_paths(lattice: CompactLattice, count: int) -> list[CompactLattice]:
     -------
     List of linear CompactLattice, the cheapest first; shorter if there are fewer paths. Paths may have the same words
     unless the lattice was determinized.
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
     """
     if lattice.start < 0 or count < 1:
         return []
@@ -278,6 +272,8 @@ def word_times(lattice: CompactLattice) -> list[tuple[int, int, int]] | None:
 def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[list[int]] | None:
     """Return the phones of each arc that :func:`word_times` returns. Kaldi: CompactLatticeToWordProns.
 
+    Raises ShapeError for a transition-id that the model does not have.
+
     Parameters
     ----------
     lattice : CompactLattice of one path
@@ -286,10 +282,6 @@ def phones_of_words(lattice: CompactLattice, model: TransitionModel) -> list[lis
     Returns
     -------
     For each of these arcs, a list of the phones that end in it; None for a lattice that is not linear.
-
-    Raises
-    ------
-    ShapeError : a transition-id that the model does not have
     """
     times, path = word_times(lattice), path_of(lattice)
     if times is None or path is None:

@@ -118,6 +118,8 @@ class Composer:
     def compose(self, lattice: CompactLattice) -> CompactLattice:
         """Compose a lattice with the FST: its words are matched with input labels and replaced by output labels.
 
+        Raises LatticeError if failure arcs or epsilons form a cycle, or there are too many states.
+
         Parameters
         ----------
         lattice : CompactLattice, states in any order
@@ -125,10 +127,6 @@ class Composer:
         Returns
         -------
         CompactLattice, trimmed and topologically sorted; empty if no path is accepted.
-
-        Raises
-        ------
-        LatticeError : failure arcs or epsilons form a cycle, or there are too many states
         """
         if lattice.start < 0 or self.start < 0:
             return CompactLattice.empty()

@@ -62,6 +62,8 @@ class Determinized(NamedTuple):
 def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | None = None) -> Determinized:
     """Determinize a lattice on its words (output labels), for paths within a beam of the best.
 
+    Raises LatticeError for a lattice with a cycle; NumericError for NaN costs.
+
     Parameters
     ----------
     lattice : Fst with a transition-id on each arc, costs scaled already; states in any order
@@ -72,11 +74,6 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
     -------
     Determinized. Its states are numbered in the order in which they were made; some near the beam may lead to no final
     state (:func:`~nnet3py.lattices.states.trimmed` removes them).
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
-    NumericError : NaN costs
 
     Kaldi: DeterminizeLatticePruned with its retries.
     """
@@ -100,6 +97,8 @@ def determinize_pruned(lattice: Fst, beam: float, options: DeterminizeOptions | 
 def determinize(lattice: Fst, options: DeterminizeOptions | None = None) -> CompactLattice:
     """Determinize a whole lattice on its words (output labels). Kaldi: DeterminizeLattice.
 
+    Raises LatticeError for a lattice with a cycle; NumericError for NaN costs.
+
     Parameters
     ----------
     lattice : Fst with a transition-id on each arc, costs scaled already
@@ -108,11 +107,6 @@ def determinize(lattice: Fst, options: DeterminizeOptions | None = None) -> Comp
     Returns
     -------
     CompactLattice with one path for each word sequence.
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
-    NumericError : NaN costs
     """
     return determinize_pruned(lattice, math.inf, options).lattice
 
@@ -281,6 +275,8 @@ def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
                              options: PhoneDeterminizeOptions | None = None) -> Determinized:
     """Determinize a lattice as decoders do: first on phones and words, then on words.
 
+    Raises LatticeError for a lattice with a cycle; ShapeError for a transition-id that the model does not have.
+
     Parameters
     ----------
     model : TransitionModel, which maps transition-ids to phones
@@ -291,11 +287,6 @@ def determinize_phone_pruned(model: TransitionModel, lattice: Fst, beam: float,
     Returns
     -------
     Determinized, its lattice trimmed.
-
-    Raises
-    ------
-    LatticeError : a lattice with a cycle
-    ShapeError : a transition-id that the model does not have
 
     Kaldi: DeterminizeLatticePhonePrunedWrapper.
     """

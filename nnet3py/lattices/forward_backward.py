@@ -45,6 +45,8 @@ class ForwardBackward(NamedTuple):
 def forward_backward(lattice: Lattice) -> ForwardBackward:
     """Compute the forward and backward log-likelihoods of states, and the posteriors of arcs.
 
+    Raises LatticeError if no path has a finite cost.
+
     Parameters
     ----------
     lattice : CompactLattice or Fst, topologically sorted, its start being state 0, its costs scaled already
@@ -52,10 +54,6 @@ def forward_backward(lattice: Lattice) -> ForwardBackward:
     Returns
     -------
     ForwardBackward.
-
-    Raises
-    ------
-    LatticeError : no path of a finite cost
     """
     with np.errstate(invalid="ignore"):
         log_likes = -lattice.weights.astype(np.float64).sum(axis=1)
@@ -93,6 +91,8 @@ class FramePosteriors(NamedTuple):
 def frame_posteriors(lattice: Fst) -> FramePosteriors:
     """Compute the posteriors of transition-ids by frame. Kaldi: LatticeForwardBackward.
 
+    Raises LatticeError if no path has a finite cost.
+
     Parameters
     ----------
     lattice : Fst with a transition-id on each arc (of a compact lattice: :func:`nnet3py.transducers.lattice.expanded`),
@@ -101,10 +101,6 @@ def frame_posteriors(lattice: Fst) -> FramePosteriors:
     Returns
     -------
     FramePosteriors.
-
-    Raises
-    ------
-    LatticeError : no path of a finite cost
     """
     lattice = from_start(lattice)
     times = state_times(lattice)

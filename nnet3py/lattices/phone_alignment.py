@@ -27,79 +27,6 @@ ONE: Weight = (_ZERO, _ZERO, ())
 NO_WORD = -1              # the label of arcs that have transition-ids but no word, while 0 stands for epsilons
 
 
-class AlignedOutput:
-    """The output lattice of a search. Each of its states stands for a pair, any hashable value, that the search visits.
-    """
-
-    def __init__(self, most_states: int | None) -> None:
-        self.arcs: list[list[Arc]] = []
-        self.finals: dict[int, Weight] = {}
-        self.waiting: list[tuple[Hashable, int]] = []
-        self._states: dict[Hashable, int] = {}
-        self._most_states = most_states
-
-    def state_of(self, pending: Hashable) -> int:
-        """Return the output state of a pair; a new pair is added to ``waiting``."""
-        state = self._states.get(pending)
-        if state is None:
-            state = len(self.arcs)
-            self._states[pending] = state
-            self.arcs.append([])
-            self.waiting.append((pending, state))
-        return state
-
-    @property
-    def is_too_large(self) -> bool:
-        """True if there are more states than allowed."""
-        return self._most_states is not None and len(self.arcs) > self._most_states
-
-    def lattice(self, remove_epsilons: bool) -> CompactLattice:
-        """Return the lattice, trimmed and sorted; ``NO_WORD`` becomes 0. LatticeError for a cycle of epsilons."""
-        if remove_epsilons:
-            self._remove_epsilons()
-        rows = [(source, label, target, weight) for source, arcs in enumerate(self.arcs)
-                for label, target, weight in arcs]
-        finals = infinite_weights(len(self.arcs))
-        final_lengths = np.zeros(len(self.arcs), dtype=np.int64)
-        for state, weight in self.finals.items():
-            finals[state], final_lengths[state] = weight[:2], len(weight[2])
-        labels = np.array([row[1] for row in rows], dtype=np.int32)
-        labels[labels == NO_WORD] = 0
-        lattice = CompactLattice.from_arcs(
-            0 if self.arcs else -1, finals, np.array([row[0] for row in rows], dtype=np.int64), labels,
-            np.array([row[3][:2] for row in rows], dtype=np.float32).reshape(-1, 2),
-            [len(row[3][2]) for row in rows], [transition_id for row in rows for transition_id in row[3][2]],
-            np.array([row[2] for row in rows], dtype=np.int32), final_lengths,
-            [transition_id for state in sorted(self.finals) for transition_id in self.finals[state][2]])
-        return newly_sorted(trimmed(lattice))
-
-    def _remove_epsilons(self) -> None:
-        """Replace the epsilons of each state by the arcs of the states that they lead to. OpenFst: RmEpsilon.
-
-        An epsilon's transition-ids are put before those of the arc that follows. Of a state's arcs with equal label and
-        target, the best is kept.
-        """
-        order = after_successors(range(len(self.arcs)), lambda state: [
-            target for label, target, _ in self.arcs[state] if label == 0])
-        if order is None:
-            raise LatticeError("the lattice has a cycle of arcs without words and transition-ids")
-        for state in order:
-            gathered: dict[tuple[int, int], Weight] = {}
-            final = self.finals.get(state)
-            for label, target, weight in self.arcs[state]:
-                if label != 0:
-                    _keep_best(gathered, (label, target), weight)
-                    continue
-                for next_label, next_target, next_weight in self.arcs[target]:
-                    _keep_best(gathered, (next_label, next_target), times(weight, next_weight))
-                if target in self.finals:
-                    through = times(weight, self.finals[target])
-                    final = through if final is None or is_better(through, final) else final
-            self.arcs[state] = [(label, target, weight) for (label, target), weight in gathered.items()]
-            if final is not None:
-                self.finals[state] = final
-
-
 def _keep_best(gathered: dict[tuple[int, int], Weight], key: tuple[int, int], weight: Weight) -> None:
     old = gathered.get(key)
     if old is None or is_better(weight, old):
@@ -143,12 +70,8 @@ class Transitions(NamedTuple):
         """Find the end of the phone that begins at ``ids[begin]``.
 
         A phone ends after a transition into its final state and, if ``reorder``, after the self-loops that follow; only
-        the first transition-id of the next phone shows that there are no more of them.
-
-        Returns
-        -------
-        int, end of the phone, 0 if more transition-ids are needed to find it; bool, True if another phone begins
-        earlier.
+        the first transition-id of the next phone shows that there are no more of them. Return the end of the phone, 0
+        if more transition-ids are needed to find it; and whether another phone begins earlier.
         """
         phone, broken, end = self.phones[ids[begin]], False, begin
         while end < len(ids):
@@ -219,25 +142,45 @@ class Pending(NamedTuple):
 class Aligner:
     """A search over pairs of an input state and labels read but not output yet. Each pair is an output state.
 
-    Subclasses implement ``expand``.
+    ``arcs`` and ``finals`` are the output so far; ``waiting`` are the pairs that are yet to be expanded, with their
+    states. Irregularities are problems; the search ends at ``most_states`` states (None: no limit).
     """
 
-    def __init__(self, lattice: CompactLattice, model: TransitionModel, max_states: int | None) -> None:
+    def __init__(self, lattice: CompactLattice, model: TransitionModel, most_states: int | None) -> None:
         self.input, self.transitions = InputArcs.of(lattice, model), Transitions.of(model)
-        self.output = AlignedOutput(max_states)
-        self.problem = ""
+        self.arcs: list[list[Arc]] = []
+        self.finals: dict[int, Weight] = {}
+        self.waiting: list[tuple[Hashable, int]] = []
+        self._states: dict[Hashable, int] = {}
+        self._most_states, self.problem = most_states, ""
 
     def align(self, first: Hashable, remove_epsilons: bool = True) -> Alignment:
         """Search from the pair ``first``; return the aligned lattice and the first irregularity."""
-        output = self.output
-        output.state_of(first)
-        while output.waiting:
-            if output.is_too_large:
-                self.complain(f"it has more than {len(output.arcs) - 1} states")
+        self._state_of(first)
+        while self.waiting:
+            if self._most_states is not None and len(self.arcs) > self._most_states:
+                self.complain(f"it has more than {len(self.arcs) - 1} states")
                 break
-            self.expand(*output.waiting.pop())
+            self.expand(*self.waiting.pop())
         self.finish()
-        return Alignment(output.lattice(remove_epsilons), self.problem)
+        return Alignment(self._lattice(remove_epsilons), self.problem)
+
+    def _state_of(self, pending: Hashable) -> int:
+        """Return the output state of a pair; a new pair is added to ``waiting``."""
+        state = self._states.get(pending)
+        if state is None:
+            state = self._states[pending] = len(self.arcs)
+            self.arcs.append([])
+            self.waiting.append((pending, state))
+        return state
+
+    def follow(self, state: int, weight: Weight, pending: Hashable) -> None:
+        """Add an epsilon from an output state to that of ``pending``, for an arc of the input."""
+        self.arcs[state].append((0, self._state_of(pending), weight))
+
+    def put_out(self, state: int, label: int, ids: Ids, pending: Hashable) -> None:
+        """Add an arc from an output state to that of ``pending``."""
+        self.arcs[state].append((label, self._state_of(pending), (*ONE[:2], ids)))
 
     def expand(self, pending: Any, state: int) -> None:
         """Make the arcs that leave output state ``state``, which stands for the pair ``pending``."""
@@ -257,6 +200,52 @@ class Aligner:
             self.complain("a phone changes before its final transition-id: a broken lattice, another model, or a "
                           "wrong --reorder")
         return end
+
+    def _lattice(self, remove_epsilons: bool) -> CompactLattice:
+        """Return the output, trimmed and sorted; ``NO_WORD`` becomes 0. LatticeError for a cycle of epsilons."""
+        if remove_epsilons:
+            self._remove_epsilons()
+        rows = [(source, label, target, weight) for source, arcs in enumerate(self.arcs)
+                for label, target, weight in arcs]
+        finals = infinite_weights(len(self.arcs))
+        final_lengths = np.zeros(len(self.arcs), dtype=np.int64)
+        for state, weight in self.finals.items():
+            finals[state], final_lengths[state] = weight[:2], len(weight[2])
+        labels = np.array([row[1] for row in rows], dtype=np.int32)
+        labels[labels == NO_WORD] = 0
+        lattice = CompactLattice.from_arcs(
+            0 if self.arcs else -1, finals, np.array([row[0] for row in rows], dtype=np.int64), labels,
+            np.array([row[3][:2] for row in rows], dtype=np.float32).reshape(-1, 2),
+            [len(row[3][2]) for row in rows], [transition_id for row in rows for transition_id in row[3][2]],
+            np.array([row[2] for row in rows], dtype=np.int32), final_lengths,
+            [transition_id for state in sorted(self.finals) for transition_id in self.finals[state][2]])
+        return newly_sorted(trimmed(lattice))
+
+    def _remove_epsilons(self) -> None:
+        """Replace the epsilons of each state by the arcs of the states that they lead to. OpenFst: RmEpsilon.
+
+        An epsilon's transition-ids are put before those of the arc that follows. Of a state's arcs with equal label and
+        target, the best is kept.
+        """
+        order = after_successors(range(len(self.arcs)), lambda state: [
+            target for label, target, _ in self.arcs[state] if label == 0])
+        if order is None:
+            raise LatticeError("the lattice has a cycle of arcs without words and transition-ids")
+        for state in order:
+            gathered: dict[tuple[int, int], Weight] = {}
+            final = self.finals.get(state)
+            for label, target, weight in self.arcs[state]:
+                if label != 0:
+                    _keep_best(gathered, (label, target), weight)
+                    continue
+                for next_label, next_target, next_weight in self.arcs[target]:
+                    _keep_best(gathered, (next_label, next_target), times(weight, next_weight))
+                if target in self.finals:
+                    through = times(weight, self.finals[target])
+                    final = through if final is None or is_better(through, final) else final
+            self.arcs[state] = [(label, target, weight) for (label, target), weight in gathered.items()]
+            if final is not None:
+                self.finals[state] = final
 
 
 def align_phones(lattice: CompactLattice, model: TransitionModel, reorder: bool = True, remove_epsilons: bool = True,
@@ -296,23 +285,22 @@ class _PhoneAligner(Aligner):
             return
         if pending.state == self.input.final:
             if not ids and not pending.words:
-                self.output.finals[state] = ONE
+                self.finals[state] = ONE
             else:
                 if ids and not self.transitions.reaches_end(ids, self.reorder):
                     self.complain("the last phone is not complete")
                 self._put_out(state, pending, len(ids))
         for word, arc_ids, weight, target in self.input.arcs[pending.state]:
             words = (*pending.words, word) if word and not self.replace_words else pending.words
-            following = self.output.state_of(Pending(target, ids + arc_ids, words))
-            self.output.arcs[state].append((0, following, weight))
+            self.follow(state, weight, Pending(target, ids + arc_ids, words))
 
     def _put_out(self, state: int, pending: Pending, num_ids: int) -> None:
         """Output an arc with ``num_ids`` transition-ids and the first pending word."""
         label = pending.words[0] if pending.words else 0
         if self.replace_words and num_ids:
             label = self.transitions.phones[pending.ids[0]]
-        following = self.output.state_of(Pending(pending.state, pending.ids[num_ids:], pending.words[1:]))
-        self.output.arcs[state].append((label, following, (*ONE[:2], pending.ids[:num_ids])))
+        self.put_out(state, label, pending.ids[:num_ids],
+                     Pending(pending.state, pending.ids[num_ids:], pending.words[1:]))
 
 
 def with_phones_as_words(lattice: Fst, model: TransitionModel) -> Fst:

@@ -112,6 +112,8 @@ def with_transition_probs(lattice: CompactLattice, model: TransitionModel, trans
                           self_loop_scale: float) -> CompactLattice:
     """Return a lattice with the costs of HMM transitions added to its graph costs. Kaldi: AddTransitionProbs.
 
+    Raises ShapeError for transition-ids that the model does not have.
+
     Parameters
     ----------
     lattice : CompactLattice
@@ -122,10 +124,6 @@ def with_transition_probs(lattice: CompactLattice, model: TransitionModel, trans
     Returns
     -------
     CompactLattice, a new one.
-
-    Raises
-    ------
-    ShapeError : transition-ids that the model does not have
     """
     check_transition_ids(model, lattice.ids)
     check_transition_ids(model, lattice.final_ids)

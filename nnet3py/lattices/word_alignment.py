@@ -46,7 +46,7 @@ class WordBoundaries:
 
 
 def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
-    """Parse the text of word_boundary.int.
+    """Parse the text of word_boundary.int; FormatError for any other line.
 
     Parameters
     ----------
@@ -56,10 +56,6 @@ def read_word_boundaries(text: str, path: str = "") -> dict[int, str]:
     Returns
     -------
     dict, for each phone ``nonword``, ``begin``, ``end``, ``internal`` or ``singleton``, for :class:`WordBoundaries`.
-
-    Raises
-    ------
-    FormatError : any other line
     """
     kinds: dict[int, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
@@ -110,26 +106,22 @@ class _WordAligner(Aligner):
             return
         if pending.state == self.input.final:
             if not pending.ids and not pending.words:
-                self.output.finals[state] = ONE
+                self.finals[state] = ONE
             else:
                 self._put_out(state, pending, *self._forced(pending))
         for word, ids, weight, target in self.input.arcs[pending.state]:
             words = (*pending.words, word) if word else pending.words
-            following = self.output.state_of(Pending(target, pending.ids + ids, words))
-            self.output.arcs[state].append((0, following, weight))
+            self.follow(state, weight, Pending(target, pending.ids + ids, words))
 
     def _put_out(self, state: int, pending: Pending, label: int, num_ids: int, num_words: int) -> None:
-        following = self.output.state_of(Pending(pending.state, pending.ids[num_ids:], pending.words[num_words:]))
-        weight = (*ONE[:2], pending.ids[:num_ids])
         # 0 is for epsilons only; an arc that drops a word has neither a label nor transition-ids
-        self.output.arcs[state].append((label or (NO_WORD if num_ids else 0), following, weight))
+        self.put_out(state, label or (NO_WORD if num_ids else 0), pending.ids[:num_ids],
+                     Pending(pending.state, pending.ids[num_ids:], pending.words[num_words:]))
 
     def _complete(self, pending: Pending) -> tuple[int, int, int] | None:
-        """Find a complete word or nonword phone at the beginning of what is pending.
+        """Find a complete word or nonword phone at the beginning of what is pending; None if more is needed.
 
-        Returns
-        -------
-        Its label and its numbers of transition-ids and words; None if more transition-ids or words are needed.
+        Return its label and its numbers of transition-ids and words.
         """
         ids, kinds = pending.ids, self.boundaries.kinds
         if not ids:
@@ -160,9 +152,7 @@ class _WordAligner(Aligner):
     def _forced(self, pending: Pending) -> tuple[int, int, int]:
         """Choose what to output at the end of the lattice, where a word may be incomplete, and report irregularities.
 
-        Returns
-        -------
-        Label, and numbers of transition-ids and words.
+        Return a label, and the numbers of transition-ids and words.
         """
         ids, words = pending.ids, pending.words
         if not ids:
@@ -221,7 +211,7 @@ class AlignmentLexicon:
 
 
 def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
-    """Parse the text of align_lexicon.int.
+    """Parse the text of align_lexicon.int; FormatError for any other line.
 
     Parameters
     ----------
@@ -231,10 +221,6 @@ def read_alignment_lexicon(text: str, path: str = "") -> AlignmentLexicon:
     Returns
     -------
     AlignmentLexicon, for :func:`align_words_by_lexicon`.
-
-    Raises
-    ------
-    FormatError : any other line
     """
     rows: list[tuple[int, int, Ids]] = []
     entries: set[tuple[int, Ids]] = set()
@@ -312,7 +298,7 @@ class _LexiconAligner(Aligner):
 
     def finish(self) -> None:
         """If no path ends with a whole word, output all that is pending at the end as partial words."""
-        if not self.output.finals and self.unfinished:
+        if not self.finals and self.unfinished:
             self.complain("no path ends with a whole word of the lexicon")
             self._force_ends()
 
@@ -331,16 +317,15 @@ class _LexiconAligner(Aligner):
 
     def _put_out(self, pending: _PendingPhones, state: int, label: int, num_phones: int, num_words: int) -> None:
         phones, words = pending.phones[num_phones:], pending.words[num_words:]
-        following = self.output.state_of(_PendingPhones(pending.state, phones, pending.ids[num_phones:], words,
-                                                        bool(phones or words), False, False))
         ids = tuple(id_ for part in pending.ids[:num_phones] for id_ in part)
-        self.output.arcs[state].append((label or (NO_WORD if ids else 0), following, (*ONE[:2], ids)))
+        self.put_out(state, label or (NO_WORD if ids else 0), ids, _PendingPhones(
+            pending.state, phones, pending.ids[num_phones:], words, bool(phones or words), False, False))
 
     def _follow_arcs(self, pending: _PendingPhones, state: int) -> None:
         """Follow the arcs of the input if the pending phones are the beginning of a pronunciation."""
         if pending.state == self.input.final:
             if not pending.phones and not pending.words:
-                self.output.finals[state] = ONE
+                self.finals[state] = ONE
             else:
                 self.unfinished.append((pending, state))
         if not self.lexicon.may_go_on(pending.phones, pending.words):
@@ -348,10 +333,9 @@ class _LexiconAligner(Aligner):
         for word, ids, weight, target in self.input.arcs[pending.state]:
             phones = (*pending.phones, self.transitions.phones[ids[0]]) if ids else pending.phones
             words = (*pending.words, word) if word else pending.words
-            following = self.output.state_of(_PendingPhones(
+            self.follow(state, weight, _PendingPhones(
                 target, phones, (*pending.ids, ids) if ids else pending.ids, words, False, bool(ids),
                 bool(word) and not pending.words))
-            self.output.arcs[state].append((0, following, weight))
 
     def _force_ends(self) -> None:
         for pending, state in self.unfinished:
@@ -360,6 +344,6 @@ class _LexiconAligner(Aligner):
                 self._put_out(pending, state, label, len(pending.phones), len(pending.words))
             else:
                 self._put_out(pending, state, 0, 0, len(pending.words))
-        while self.output.waiting:
-            _, state = self.output.waiting.pop()
-            self.output.finals[state] = ONE
+        while self.waiting:
+            _, state = self.waiting.pop()
+            self.finals[state] = ONE

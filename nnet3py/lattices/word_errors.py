@@ -132,6 +132,8 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
                        print_silence: bool = False) -> MbrResult:
     """Find the words with the least expected number of errors. Kaldi: MinimumBayesRisk.
 
+    Raises LatticeError for a lattice without paths, or too large a lattice.
+
     Parameters
     ----------
     lattice : CompactLattice, costs scaled already; for times, aligned with words before
@@ -143,10 +145,6 @@ def minimum_bayes_risk(lattice: CompactLattice, words: list[int] | None = None, 
     Returns
     -------
     MbrResult.
-
-    Raises
-    ------
-    LatticeError : a lattice without paths, or a lattice too large
     """
     alignment = _Alignment(lattice)
     if words is None:
@@ -235,6 +233,8 @@ class Oracle(NamedTuple):
 def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray) -> Oracle:
     """Find the path of a lattice with the fewest word errors against a reference. Kaldi: lattice-oracle.
 
+    Raises LatticeError for a lattice without paths, or too large to be compared.
+
     Parameters
     ----------
     lattice : CompactLattice, states in any order
@@ -244,10 +244,6 @@ def oracle(lattice: CompactLattice, reference: np.ndarray, wildcards: np.ndarray
     Returns
     -------
     Oracle.
-
-    Raises
-    ------
-    LatticeError : a lattice without paths, or too large to be compared
     """
     lattice = from_start(trimmed(lattice))
     if lattice.start < 0:

@@ -40,8 +40,7 @@ def read_body(reader: TokenReader) -> tuple[str, dict[str, Component]]:
         raise reader.unexpected(token, "<Nnet3>", _OTHER_MODELS[token])
     reader.check_token(token, "<Nnet3>")
     config = _read_config_text(reader)
-    reader.expect("<NumComponents>")
-    count = reader.integer()
+    count = reader.tagged("<NumComponents>", TokenReader.integer)
     if not 0 <= count < MAX_COMPONENTS:
         raise reader.error(f"expected 0 to {MAX_COMPONENTS - 1} components, found {count}")
     components: dict[str, Component] = {}
@@ -91,8 +90,7 @@ def write_body(nnet: NetworkStructure, writer: TokenWriter) -> None:
     """Write from ``<Nnet3>`` to ``</Nnet3>``."""
     writer.token("<Nnet3>")
     writer.raw("".join(f"{line}\n" for line in ["", *nnet.config_lines(), ""]).encode())
-    writer.token("<NumComponents>")
-    writer.integer(len(nnet.components))
+    writer.tagged("<NumComponents>", TokenWriter.integer, len(nnet.components))
     writer.newline_if_text()
     for name, component in zip(nnet.component_names, nnet.components, strict=True):
         writer.token("<ComponentName>")

@@ -142,10 +142,6 @@ class NetworkStructure:
         """Return whether node ``i`` is a component node."""
         return isinstance(self.nodes[i], ComponentNode)
 
-    def is_dim_range(self, i: int) -> bool:
-        """Return whether node ``i`` is a dim-range node."""
-        return isinstance(self.nodes[i], DimRangeNode)
-
     def is_descriptor(self, i: int) -> bool:
         """Return whether node ``i`` has a descriptor: an output node, or the input of a component node."""
         return isinstance(self.nodes[i], DescriptorNode)
@@ -394,8 +390,7 @@ def component_form(component: Component) -> tuple[Any, ...]:
 def same_arrays(mine: Component, theirs: Component) -> bool:
     """Return whether all arrays of two components of the same form are equal; NaN equals NaN."""
     others = component_arrays(theirs)
-    return all(np.array_equal(value, others[name], equal_nan=True)
-                for name, value in component_arrays(mine).items())
+    return all(np.array_equal(value, others[name], equal_nan=True) for name, value in component_arrays(mine).items())
 
 
 def same_networks(mine: NetworkStructure, theirs: NetworkStructure) -> bool:

@@ -233,7 +233,7 @@ class Aligner:
 
     def _joined(self, tokens: Sequence[_Token], pieces: Sequence[_Piece]) -> AlignedText:
         ids = np.concatenate([piece.decoded.alignment for piece in pieces])
-        phones = [AlignedPhone(self._phone_name(phone), *self._seconds(begin, end), begin, end)
+        phones = [AlignedPhone(self._phones.get(phone, str(phone)), *self._seconds(begin, end), begin, end)
                   for piece in pieces for phone, begin, end in self._phones_of(piece)]
         firsts = [phone.first_frame for phone in phones]
         times = [(piece.begin + begin, piece.begin + begin + count) for piece in pieces
@@ -256,9 +256,6 @@ class Aligner:
 
     def _seconds(self, begin: int, end: int) -> tuple[float, float]:
         return round(begin * self.seconds_per_frame, 6), round(end * self.seconds_per_frame, 6)
-
-    def _phone_name(self, phone: int) -> str:
-        return self._phones.get(phone, str(phone))
 
 
 @arguments_elsewhere(sample_rate_or_sr="rate=", transcript_or_words="text=", ivectors="ivector=")

@@ -101,10 +101,7 @@ class ResultsFile:
     The file is locked: only one process at a time can open it. An incomplete last line, left by a process that was
     killed while writing, is removed, and its sound is transcribed again.
 
-    Parameters
-    ----------
-    path : the file, which is made if it does not exist
-    model : name of the model
+    ``path``: the file, which is made if it does not exist. ``model``: name of the model.
 
     Attributes
     ----------

@@ -47,11 +47,8 @@ Model = str | os.PathLike[str] | Recognizer | AcousticModel | TransitionModel
 class Scorer:
     """A model that computes log-likelihoods of pdfs, with the decoding options of its folder.
 
-    Parameters
-    ----------
-    model : a model folder, recognizer, acoustic model or its file; or a transition model, if the log-likelihoods are
-        given
-    graph_file : file of a decoding graph in place of the folder's own
+    ``model``: a model folder, recognizer, acoustic model or its file; or a transition model, if the log-likelihoods are
+    given. ``graph_file``: file of a decoding graph in place of the folder's own.
 
     Attributes
     ----------

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nnet3py import option_file
 from nnet3py.advice import arguments_elsewhere
 from nnet3py.errors import Nnet3Error, ShapeError, UsageError, within
 from nnet3py.feat.cmvn import normalize_sliding
@@ -22,7 +21,7 @@ from nnet3py.formats.foreign_files import FULL_SCALE
 from nnet3py.network.model_file import read_nnet
 from nnet3py.network.nnet import Nnet
 from nnet3py.option_fields import OptionValue, defaults
-from nnet3py.option_file import checked_value, read_conf
+from nnet3py.option_file import checked_value, normalize, read_conf, text_of
 from nnet3py.recognition import options as tables
 from nnet3py.recognition.model_folder import ModelFolder, read_model_folder
 from nnet3py.recognition.pipeline import FeaturePipeline
@@ -272,14 +271,10 @@ def _values(config: Config | None, kinds: list[str]) -> dict[str, Any]:
         return read_conf(os.fspath(config), options)
     values = {}
     for name, value in config.items():
-        key = option_file.normalize(str(name))
+        key = normalize(str(name))
         with within("config"):
-            values[key] = checked_value(key, _text(value), options)
+            values[key] = checked_value(key, text_of(bool(value) if isinstance(value, np.bool_) else value), options)
     return values
-
-
-def _text(value: Any) -> str:
-    return str(bool(value)).lower() if isinstance(value, bool | np.bool_) else str(value)
 
 
 def _speech(samples: np.ndarray, rate: float, values: dict[str, Any], kind: str, warp: float) -> np.ndarray:

@@ -85,10 +85,8 @@ class IvectorStream:
     def update_weights(self, frames: np.ndarray, deltas: np.ndarray) -> None:
         """Change the weights of frames. Kaldi: UpdateFrameWeights.
 
-        Parameters
-        ----------
-        frames : int64 (changes,), numbers of frames, which need not be accepted yet
-        deltas : float32 (changes,), differences to add to the weights of these frames, which begin at 0
+        ``frames``: int64 (changes,), numbers of frames, which need not be accepted yet. ``deltas``: float32 (changes,),
+        differences to add to the weights of these frames, which begin at 0.
 
         Raises UsageError if i-vectors were already estimated with all weights 1.
         """

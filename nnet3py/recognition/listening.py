@@ -49,10 +49,8 @@ def heard(stream: Stream, blocks: Iterable[Any]) -> Iterator[Heard]:
 def short_blocks(blocks: Iterable[np.ndarray], rate: float, in_real_time: bool = False) -> Iterator[np.ndarray]:
     """Cut blocks of samples, (samples,), into blocks of at most BLOCK_SECONDS, and yield these.
 
-    Parameters
-    ----------
-    rate : samples a second
-    in_real_time : whether each block is held back until the time when a microphone would have recorded it
+    ``rate``: samples a second. ``in_real_time``: whether each block is held back until the time when a microphone would
+    have recorded it.
     """
     size = max(1, int(rate * BLOCK_SECONDS))
     begun, count = time.monotonic(), 0

@@ -23,7 +23,7 @@ from nnet3py.network.model_place import (
     subsampling_of_folder,
 )
 from nnet3py.option_fields import OptionValue
-from nnet3py.option_file import checked_value, find_file, read_conf
+from nnet3py.option_file import checked_value, find_file, read_conf, text_of
 from nnet3py.recognition import options as tables
 from nnet3py.rnnlm.folder import NETWORK, find_rnnlm_files
 from nnet3py.transducers.fst import has_output_symbols
@@ -279,7 +279,7 @@ class _Reader:
         if factor is not None:
             values["frame-subsampling-factor"] = factor
         for name, value in self._given.items():
-            values[name] = checked_value(name, _as_text(value), tables.ONLINE)
+            values[name] = checked_value(name, text_of(value), tables.ONLINE)
         self._silence(values)
         folder.options = values
 
@@ -451,10 +451,6 @@ def _graph_in(folder: str) -> str:
     return _file(folder, "HCLG.fst") or _file(folder, "HCLr.fst")
 
 
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 _VARIABLE = "VOSK_MODEL_PATH"
 _PREFIX = "vosk-model"
 _LIST = "https://alphacephei.com/vosk/models"
@@ -492,10 +488,8 @@ def language_of(name: str) -> str:
 def find_model(lang: str | None = None, name: str | None = None) -> str:
     """Return the folder of a published model. vosk: Model.get_model_path.
 
-    Parameters
-    ----------
-    lang : a language, such as ``ko`` or ``en-us``, of which the first model is taken, preferably a small model
-    name : a model's name, such as ``vosk-model-small-ko-0.22``, which takes precedence over ``lang``
+    ``lang``: a language, such as ``ko`` or ``en-us``, of which the first model is taken, preferably a small model.
+    ``name``: a model's name, such as ``vosk-model-small-ko-0.22``, which takes precedence over ``lang``.
 
     Raises Nnet3Error if there is no such model; the hint names what to fetch and where to put it.
     """

@@ -72,10 +72,8 @@ class FeatureStream:
     def accept(self, samples: np.ndarray, rate: float) -> np.ndarray:
         """Take a block of samples, and return the frames whose window it completes.
 
-        Parameters
-        ----------
-        samples : float32 (samples,), of the range of 16 bits; any number
-        rate : samples a second, the same for the whole stream
+        ``samples``: float32 (samples,), of the range of 16 bits; any number. ``rate``: samples a second, the same for
+        the whole stream.
 
         Returns float32 (frames, dim), often none. Raises ShapeError for samples of more than one channel; NumericError
         for NaN or infinity among the samples; Nnet3Error for another rate than the options' that may not be resampled,
@@ -143,23 +141,16 @@ _AT_A_TIME = 5000         # frames that are normalized and spliced together, how
 
 @dataclass
 class PipelineModels:
-    """The settings and models that turn sound into the input of a network; any number of streams share them.
+    """The settings and models that turn sound into the input of a network; any number of streams share them."""
 
-    Attributes
-    ----------
-    speech : SpeechOptions, options of the features
-    ivectors : OnlineModels, for i-vectors; None for a network without i-vectors
-    cmvn : OnlineOptions, normalization of the network's input; None: no normalization. i-vectors have their own
-    global_stats : float64 (2, dim + 1), statistics for ``cmvn``
-    silence_weighting : SilenceWeightingOptions, weights of frames of silence for i-vectors
-    pitch : PitchSettings of pitch appended to the network's input, not for i-vectors; None: no pitch
-    """
-
-    speech: SpeechOptions
-    ivectors: OnlineModels | None = None
+    speech: SpeechOptions                 # options of the features
+    ivectors: OnlineModels | None = None  # None for a network without i-vectors
+    # normalization of the network's input; None: no normalization. i-vectors have their own
     cmvn: OnlineOptions | None = None
-    global_stats: np.ndarray | None = None
+    global_stats: np.ndarray | None = None  # float64 (2, dim + 1), statistics for ``cmvn``
+    # weights of frames of silence for i-vectors
     silence_weighting: SilenceWeightingOptions = field(default_factory=SilenceWeightingOptions)
+    # of pitch appended to the network's input, not for i-vectors; None: no pitch
     pitch: PitchSettings | None = None
 
     @cached_property
@@ -212,16 +203,10 @@ class PipelineModels:
 
 @dataclass
 class SpeakerState:
-    """The adaptation to a speaker at the end of a stream, with which the speaker's next stream can begin.
+    """The adaptation to a speaker at the end of a stream, with which the speaker's next stream can begin."""
 
-    Attributes
-    ----------
-    ivectors : AdaptationState; None for a network without i-vectors
-    cmvn : float64 (2, dim + 1), statistics of the network's input; None: no normalization
-    """
-
-    ivectors: AdaptationState | None = None
-    cmvn: np.ndarray | None = None
+    ivectors: AdaptationState | None = None  # None for a network without i-vectors
+    cmvn: np.ndarray | None = None  # float64 (2, dim + 1), statistics of the network's input; None: no normalization
 
 
 class FeaturePipeline:

@@ -137,11 +137,8 @@ class SilenceWeighting:
     def delta_weights(self, search: LatticeDecoder, num_frames_ready: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the changes of weights since the last call.
 
-        Parameters
-        ----------
-        search : LatticeDecoder, the search so far
-        num_frames_ready : number of frames of input that have i-vectors, all of which get a weight; rounded up to a
-            multiple of ``frame_subsampling_factor``
+        ``search``: LatticeDecoder, the search so far. ``num_frames_ready``: number of frames of input that have
+        i-vectors, all of which get a weight; rounded up to a multiple of ``frame_subsampling_factor``.
 
         Returns
         -------

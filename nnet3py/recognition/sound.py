@@ -92,23 +92,15 @@ _BLOCK_SECONDS = 10
 
 @dataclass
 class Sound:
-    """An opened file of sound, whose samples can be read once.
+    """An opened file of sound, whose samples can be read once."""
 
-    Attributes
-    ----------
-    name : name of the file
-    rate : samples a second
-    num_channels : number of the file's channels
-    seconds : duration; 0 if it is not known before the end
-    on_block : function that is called at each block with the number of seconds read so far; None: no call
-    """
-
-    name: str
-    rate: float
-    num_channels: int
-    seconds: float
+    name: str          # name of the file
+    rate: float        # samples a second
+    num_channels: int  # number of the file's channels
+    seconds: float     # duration; 0 if it is not known before the end
     _read: Iterator[np.ndarray]
     _channel: int | None = None
+    # function that is called at each block with the number of seconds read so far; None: no call
     on_block: Callable[[float], None] | None = None
 
     def blocks(self) -> Iterator[np.ndarray]:
@@ -133,9 +125,7 @@ def open_sound(path: str, channel: int | None = None) -> Sound:
     WAVE files are read by nnet3py's reader or soundfile; others, also the sound of videos, by the first that is
     installed and can read them: the package soundfile, the package av, the program ffmpeg.
 
-    Parameters
-    ----------
-    channel : number of the channel, from 0; None: the mean of the channels
+    ``channel``: number of the channel, from 0; None: the mean of the channels.
 
     Raises FormatError for a file that is no sound; Nnet3Error for a file that none of the installed packages can read,
     or that does not exist; UsageError for a channel that the file does not have.
@@ -265,9 +255,6 @@ def _library() -> Any:
     except (ImportError, OSError):                # OSError: its library in C is not there
         return None
     return soundfile
-
-
-
 
 
 class Listed(NamedTuple):

@@ -37,19 +37,12 @@ _AU_FLOAT = 6
 
 
 class ContainedSound(NamedTuple):
-    """Sound of a file, which can be read once.
+    """Sound of a file, which can be read once."""
 
-    Attributes
-    ----------
-    rate : samples a second
-    num_channels : number of the file's channels
-    seconds : duration by the file's header; 0 if it has none
-    blocks : iterator of float32 (channels, samples) from -1 to 1; damaged parts are left out, with a warning
-    """
-
-    rate: float
-    num_channels: int
-    seconds: float
+    rate: float        # samples a second
+    num_channels: int  # number of the file's channels
+    seconds: float     # duration by the file's header; 0 if it has none
+    # iterator of float32 (channels, samples) from -1 to 1; damaged parts are left out, with a warning
     blocks: Iterator[np.ndarray]
 
 

@@ -40,21 +40,14 @@ class SpeakerVector(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SpeakerModel:
-    """An x-vector model: features, network and whitening; any number of streams share it.
+    """An x-vector model: features, network and whitening; any number of streams share it."""
 
-    Attributes
-    ----------
-    path : folder of the model
-    features : SpeechFeatures, which computes the network's input
-    mean, transform : float32 (output dim,) and (dim, output dim), for whitening the network's output
-    plda : Plda, for comparing vectors; None if the folder has no file ``plda``
-    """
-
-    path: str
-    features: SpeechFeatures
+    path: str                 # folder of the model
+    features: SpeechFeatures  # computes the network's input
+    # mean, transform: float32 (output dim,) and (dim, output dim), for whitening the network's output
     mean: np.ndarray
     transform: np.ndarray
-    plda: Plda | None
+    plda: Plda | None  # for comparing vectors; None if the folder has no file ``plda``
     _computer: XvectorComputer = field(repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -118,11 +111,8 @@ class SpeakerModel:
 class SpeakerStream:
     """A computer of speaker vectors for the segments of one stream.
 
-    Parameters
-    ----------
-    model : SpeakerModel
-    is_silence : bool (transition-ids + 1,), whether a transition-id is silence
-    frame_subsampling_factor : frames of features for each decoded frame
+    ``model``: SpeakerModel. ``is_silence``: bool (transition-ids + 1,), whether a transition-id is silence.
+    ``frame_subsampling_factor``: frames of features for each decoded frame.
     """
 
     def __init__(self, model: SpeakerModel, is_silence: np.ndarray, frame_subsampling_factor: int) -> None:

@@ -22,16 +22,10 @@ _KEPT_SECONDS = 120.0      # after which a new search is made: the states that i
 
 
 class Chunk(NamedTuple):
-    """The input of the network for the next chunk of a stream.
+    """The input of the network for the next chunk of a stream."""
 
-    Attributes
-    ----------
-    frames : float32 (frames, input dim), the chunk with its context
-    ivector : float32 (ivector dim,); None for a network without i-vectors
-    """
-
-    frames: np.ndarray
-    ivector: np.ndarray | None
+    frames: np.ndarray          # float32 (frames, input dim), the chunk with its context
+    ivector: np.ndarray | None  # float32 (ivector dim,); None for a network without i-vectors
 
 
 class StreamDecoder:

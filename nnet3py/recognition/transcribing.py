@@ -36,21 +36,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TranscribedSegment:
-    """A transcribed segment (an utterance, or a speaker's turn) of a file of sound.
-
-    Attributes
-    ----------
-    words : tuple of Word
-    start, end : start and end of the segment, seconds since the sound began
-    speaker : speaker vector, to be compared by the cosine; None without a speaker model
-    speaker_name : name of the speaker, after diarization
-    """
+    """A transcribed segment (an utterance, or a speaker's turn) of a file of sound."""
 
     words: tuple[Word, ...]
+    # start, end: start and end of the segment, seconds since the sound began
     start: float
     end: float
+    # speaker vector, to be compared by the cosine; None without a speaker model
     speaker: tuple[float, ...] | None = None
-    speaker_name: str = ""
+    speaker_name: str = ""  # name of the speaker, after diarization
 
     @property
     def text(self) -> str:
@@ -65,24 +59,14 @@ class TranscribedSegment:
 
 @dataclass(frozen=True)
 class Transcript:
-    """The words of a file of sound, as data for other processes, without lattices and alternatives.
+    """The words of a file of sound, as data for other processes, without lattices and alternatives."""
 
-    Attributes
-    ----------
-    path : the file
-    name : name of its result, without ending
-    duration : seconds of sound
-    model : name of the model
-    segments : the utterances
-    error : why the file could not be transcribed; empty if it was
-    """
-
-    path: str
-    name: str
-    duration: float = 0.0
-    model: str = ""
-    segments: tuple[TranscribedSegment, ...] = ()
-    error: str = ""
+    path: str                                      # the file
+    name: str                                      # name of its result, without ending
+    duration: float = 0.0                          # seconds of sound
+    model: str = ""                                # name of the model
+    segments: tuple[TranscribedSegment, ...] = ()  # the utterances
+    error: str = ""                                # why the file could not be transcribed; empty if it was
 
     @property
     def words(self) -> tuple[Word, ...]:
@@ -189,10 +173,8 @@ def state_of(stream: Stream) -> bytes:
 def stream_from(state: bytes, like: Stream) -> Stream:
     """Return a stream that continues from a saved state.
 
-    Parameters
-    ----------
-    state : bytes of :func:`state_of`
-    like : a stream without sound, of the same model and with the same settings
+    ``state``: bytes of :func:`state_of`. ``like``: a stream without sound, of the same model and with the same
+    settings.
 
     Raises Nnet3Error for damaged bytes, or the state of another model.
     """
@@ -316,24 +298,17 @@ class RecognizerLike(Protocol):
 
 @dataclass(frozen=True)
 class SoundOptions:
-    """Options of transcribing files of sound.
+    """Options of transcribing files of sound."""
 
-    Attributes
-    ----------
-    channel : number of the channel, from 0; None: the mean of the channels
-    endpointing : whether a new segment begins after the end of an utterance
-    phrases, boost : as for :meth:`Recognizer.stream`
-    speakers : function for diarization, which takes the path of a file and returns a function from words to names of
-        speakers; None: no diarization
-    kept : folder for the state of long sounds, saved every two minutes; empty: states are not saved
-    """
-
-    channel: int | None = None
-    endpointing: bool = True
+    channel: int | None = None  # number of the channel, from 0; None: the mean of the channels
+    endpointing: bool = True    # whether a new segment begins after the end of an utterance
+    # phrases, boost: as for :meth:`Recognizer.stream`
     phrases: tuple[str, ...] = ()
     boost: Mapping[str, float] = field(default_factory=dict)
+    # function for diarization, which takes the path of a file and returns a function from words to names of speakers;
+    # None: no diarization
     speakers: Callable[[str], Callable[[Word], str]] | None = None
-    kept: str = ""
+    kept: str = ""  # folder for the state of long sounds, saved every two minutes; empty: states are not saved
 
 
 def transcribe_sound(recognizer: RecognizerLike, options: SoundOptions, listed: Listed,

@@ -172,8 +172,7 @@ class _Picture:
                 drawing.line([(x0 + side, y0), (x1 - side, y1)], INK, arrow=True)
             else:
                 top = y0 - _HEIGHT / 2
-                drawing.curve((x0, top), (x0, top - 24), (x1 + shift, top - 24), (x1 + shift, top), INK,
-                              arrow=True)
+                drawing.curve((x0, top), (x0, top - 24), (x1 + shift, top - 24), (x1 + shift, top), INK, arrow=True)
             return
         down = 1.0 if y1 > y0 else -1.0
         start, end = (x0, y0 + down * _HEIGHT / 2), (x1 + shift, y1 - down * _HEIGHT / 2)

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from nnet3py import system
 from nnet3py.errors import UsageError
+from nnet3py.option_file import text_of
 
 _NUMBER = r"[-+0-9.e]+|-?inf|-?nan"
 _VALUE = rf"(?:{_NUMBER})(?: \+ (?:{_NUMBER}))*(?: = (?:{_NUMBER}))?"       # 'a', or 'a + b = sum' with auxiliary terms
@@ -322,9 +323,7 @@ def _record(folder: Path) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    return " ".join(map(str, value)) if isinstance(value, list) else text_of(value)
 
 
 def _seconds(folder: Path) -> float:

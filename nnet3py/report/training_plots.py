@@ -347,8 +347,7 @@ def _map(title: str, values: Values, log: bool) -> Figure:
         axes = figure.subplots()
         axes.grid(False)
         edges = np.arange(len(numbers) + 1) - 0.5
-        mesh = axes.pcolormesh(edges, np.arange(len(values) + 1) - 0.5, matrix, norm=norm, cmap="viridis",
-                               linewidth=0)
+        mesh = axes.pcolormesh(edges, np.arange(len(values) + 1) - 0.5, matrix, norm=norm, cmap="viridis", linewidth=0)
         step = max(1, -(-len(numbers) // (_TICKS + 1)))
         axes.set_xticks(range(0, len(numbers), step), [str(number) for number in numbers[::step]])
         axes.set_yticks(range(len(values)), list(values))

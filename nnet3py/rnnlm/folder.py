@@ -21,19 +21,15 @@ _UNKNOWN = "oov.txt", "config/oov.txt"
 
 @options_class(frozen=True)
 class RnnlmOptions:
-    """Numbers of the special words, and the normalization of probabilities.
+    """Numbers of the special words, and the normalization of probabilities."""
 
-    Attributes
-    ----------
-    bos, eos : the numbers of the words that begin and end sentences, ``<s>`` and ``</s>``; -1: not given
-    brk : the number of ``<brk>``, which separates sentences in training; has no effect here
-    normalize : whether scores are normalized (softmax), which takes time. Without normalization, probabilities sum to 1
-        only as well as the model has learned it, and their logarithms may be above 0
-    """
-
+    # bos, eos: the numbers of the words that begin and end sentences, ``<s>`` and ``</s>``; -1: not given
     bos: int = opt("bos-symbol", -1, "Number of the word that begins sentences")
     eos: int = opt("eos-symbol", -1, "Number of the word that ends sentences")
+    # the number of ``<brk>``, which separates sentences in training; has no effect here
     brk: int = opt("brk-symbol", -1, "No effect: number of the word that separates sentences in training")
+    # whether scores are normalized (softmax), which takes time. Without normalization, probabilities sum to 1 only as
+    # well as the model has learned it, and their logarithms may be above 0
     normalize: bool = opt("normalize-probs", False, "Normalize the probabilities of words, which takes time; without, "
                           "they sum to 1 only as well as the model has learned it")
 
@@ -54,24 +50,14 @@ CONF_DEFAULTS: dict[str, Any] = {
 
 
 class RnnlmFolder(NamedTuple):
-    """Paths of an RNN language model's files.
+    """Paths of an RNN language model's files."""
 
-    Attributes
-    ----------
-    network : final.raw
-    embedding : the word embedding, or the embedding of features
-    features : word_feats.txt; None if ``embedding`` is a word embedding
-    options : the conf file with the numbers of ``<s>`` and ``</s>``
-    words : words.txt, in the model's folder or in that of the recognizer around it; empty: there is none
-    unknown : oov.txt, with the name of the unknown word; empty: there is none
-    """
-
-    network: str
-    embedding: str
-    features: str | None
-    options: str
-    words: str
-    unknown: str
+    network: str  # final.raw
+    embedding: str  # the word embedding, or the embedding of features
+    features: str | None  # word_feats.txt; None if ``embedding`` is a word embedding
+    options: str  # the conf file with the numbers of ``<s>`` and ``</s>``
+    words: str  # words.txt, in the model's folder or in that of the recognizer around it; empty: there is none
+    unknown: str  # oov.txt, with the name of the unknown word; empty: there is none
 
 
 def find_rnnlm_files(path: str | os.PathLike[str]) -> RnnlmFolder:

@@ -189,15 +189,12 @@ class RnnLanguageModel:
         """
         if old is None:
             return rescored_with_rnnlm(lattice, self.network, scale, max_ngram_order)
-        model = _read_lm(os.fspath(old)) if isinstance(old, str | os.PathLike) else old
+        if isinstance(old, str | os.PathLike):
+            old = (ConstArpaLm if os.fspath(old).endswith(".carpa") else FstLm).read(os.fspath(old))
         scales = Scales(1.0, acoustic_scale)
-        rescored = rescored_within_beam(scaled(lattice, scales), model, self.network, scale, max_ngram_order,
+        rescored = rescored_within_beam(scaled(lattice, scales), old, self.network, scale, max_ngram_order,
                                         pruning or PrunedCompositionOptions())
         return scaled(rescored, scales.undone())
-
-
-def _read_lm(path: str) -> DeterministicLm:
-    return ConstArpaLm.read(path) if path.endswith(".carpa") else FstLm.read(path)
 
 
 def _blocks(sentences: Iterator[list[int]]) -> Iterator[list[list[int]]]:

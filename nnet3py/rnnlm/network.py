@@ -51,10 +51,6 @@ class RnnlmNetwork:
     device : "cpu" or "cuda"
     optimize, debug, cache_dir, training_mode : as for :class:`~nnet3py.runtime.looped.LoopedComputer`
 
-    Attributes
-    ----------
-    options, embedding : as given
-
     Raises ShapeError, UsageError for network, embedding and options whose dimensions or numbers of words do not match.
     """
 
@@ -119,10 +115,7 @@ class RnnlmNetwork:
     def log_probs(self, histories: Sequence[History], which: np.ndarray, words: np.ndarray) -> np.ndarray:
         """Compute log-probabilities of words, float64 (n,), each after one of ``histories``.
 
-        Parameters
-        ----------
-        which : int (n,), for each word the index of its history
-        words : int (n,), numbers of words
+        ``which``: int (n,), for each word the index of its history. ``words``: int (n,), numbers of words.
         """
         outputs = np.stack([history.output for history in histories])
         sums = np.array([history.log_sum for history in histories])

@@ -30,10 +30,8 @@ class CutHistories:
 
     All histories with the same last words get the number of the first of them, which is the one that is computed.
 
-    Parameters
-    ----------
-    bos : the number of ``<s>``, which counts as a word
-    max_ngram_order : at most this number minus 1 words are kept; 0 or less: all
+    ``bos``: the number of ``<s>``, which counts as a word. ``max_ngram_order``: at most this number minus 1 words are
+    kept; 0 or less: all.
 
     Attributes
     ----------
@@ -132,10 +130,7 @@ def _log_probs(network: RnnlmNetwork, histories: CutHistories, before: np.ndarra
 
     Only the histories of two consecutive lengths are in memory at a time.
 
-    Parameters
-    ----------
-    before : int (n,), numbers of the histories
-    words : int (n,), numbers of the words
+    ``before``: int (n,), numbers of the histories. ``words``: int (n,), numbers of the words.
     """
     lengths = np.zeros(len(histories), dtype=np.int64)
     for number, parent in enumerate(histories.parents):                  # a parent's number is smaller
@@ -185,14 +180,7 @@ class _Node:
 class HistoryLm:
     """An RNN language model as a :class:`~nnet3py.lattices.pruned_composition.DeterministicLm`, for one lattice.
 
-    Parameters
-    ----------
-    network : the model
-    max_ngram_order : histories with the same last ``max_ngram_order - 1`` words share a state; 0 or less: none do
-
-    Attributes
-    ----------
-    start : the state of a sentence's beginning, 0
+    Histories with the same last ``max_ngram_order - 1`` words share a state; 0 or less: none do. State 0 is the first.
     """
 
     def __init__(self, network: RnnlmNetwork, max_ngram_order: int) -> None:

@@ -26,11 +26,8 @@ def read_word_features(path: str | os.PathLike[str], num_features: int | None = 
     Each line has the number of a word (0, 1, 2, … in order), then pairs of a feature's number and its value, with
     increasing numbers of features.
 
-    Parameters
-    ----------
-    path : a file, or any rxfilename
-    num_features : number of features, which is the number of rows of their embedding; None: up to the largest in the
-        file
+    ``path``: a file, or any rxfilename. ``num_features``: number of features, which is the number of rows of their
+    embedding; None: up to the largest in the file.
 
     Raises FormatError, which names the first wrong line.
     """
@@ -99,10 +96,8 @@ class WordEmbedding:
     Vectors are computed from features when they are needed: all vectors of a large model take much more memory than the
     features.
 
-    Parameters
-    ----------
-    matrix : float32 (words, dim); or (features, dim)
-    features : (words, features); None: ``matrix`` has a row for each word
+    ``matrix``: float32 (words, dim); or (features, dim). ``features``: (words, features); None: ``matrix`` has a row
+    for each word.
 
     Attributes
     ----------

@@ -14,7 +14,6 @@ normalization, so that results would differ.
 """
 from __future__ import annotations
 
-from nnet3py.advice import elsewhere
 from nnet3py.public_names import give_names
 from nnet3py.torch.chain import (
     ChainLoss,
@@ -29,11 +28,11 @@ from nnet3py.torch.natural_gradient import NaturalGradient, orthonormal_constrai
 __all__ = ["ChainLoss", "ChainSums", "ChainSystem", "NaturalGradient", "orthonormal_constraint_",
            "supervision_from_alignments", "supervision_from_lattices", "supervision_from_phones"]
 
-give_names(__name__, {}, elsewhere(**{
+give_names(__name__, {}, {
     "LFMMI LFMMILoss LfMmiLoss MmiLoss LFMMIObjective": "from nnet3py.torch import ChainLoss",
     "NGD NaturalGradientAffineTransform natural_gradient": "from nnet3py.torch import NaturalGradient",
     "constrain_orthonormal": "from nnet3py.torch import orthonormal_constraint_",
     "supervision": "supervision_from_alignments, supervision_from_lattices, supervision_from_phones",
     "to_torch": "nnet3py.to_torch(nnet)", "from_torch": "nnet3py.from_torch(module, 'final.mdl')",
     "ExampleDataset DataLoader Dataset ChainDataset": "from nnet3py.torch_data import ExampleDataset",
-    "chain_objf ChainObjective": "loss = ChainLoss(den_fst, num_pdfs); loss(output, supervision), then loss.sums"}))
+    "chain_objf ChainObjective": "loss = ChainLoss(den_fst, num_pdfs); loss(output, supervision), then loss.sums"})

@@ -19,12 +19,7 @@ from nnet3py.chain.den_fst import check_system
 from nnet3py.chain.den_graph import DenominatorGraph, read_den_graph
 from nnet3py.chain.normalization import Normalizer, normalization_fst
 from nnet3py.chain.options import SupervisionOptions
-from nnet3py.chain.supervision import (
-    SupervisionMaker,
-    end_to_end_supervision,
-    proto_from_lattice,
-    proto_from_phones,
-)
+from nnet3py.chain.supervision import SupervisionMaker, end_to_end_supervision, proto_from_lattice, proto_from_phones
 from nnet3py.egs.chain_example import NnetChainSupervision, Supervision, merge_supervisions
 from nnet3py.errors import ShapeError, UsageError, within
 from nnet3py.hmm.alignment import phone_starts
@@ -290,8 +285,7 @@ class _ChainFunction(_function.Function):        # type: ignore[misc, name-defin
                       for place, tensor in enumerate(wanted)]
         ctx.memory = memory
         ctx.save_for_backward(*wanted)
-        value = ((loss.sums.objective + loss.sums.l2_term) * ctx.factors[0]
-                 + loss.sums.xent_objective * ctx.factors[1])
+        value = ((loss.sums.objective + loss.sums.l2_term) * ctx.factors[0] + loss.sums.xent_objective * ctx.factors[1])
         wide = _torch.promote_types(output.dtype, _torch.float32)
         return _torch.tensor(value, dtype=wide, device=output.device)
 

@@ -22,14 +22,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
 from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.computer import Computer
-from nnet3py.training.objectives import (
-    Frames,
-    LossLike,
-    LossTarget,
-    OutputObjectives,
-    kaldi_derivative,
-    loss_objective,
-)
+from nnet3py.training.objectives import Frames, LossLike, LossTarget, OutputObjectives, kaldi_derivative, loss_objective
 from nnet3py.training.options import TrainerOptions, TrainerSettings
 from nnet3py.training.targets import as_array, is_array
 from nnet3py.training.trainer import MinibatchTrainer, NodeRows

@@ -115,8 +115,7 @@ def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segm
         diagnostics.compiler.log_time()
         change = np.subtract(component_dot_products(gradient, new), component_dot_products(gradient, old))
         changes += change / (totals.weight * num_segments)
-    logger.info(f"Total objf change per component is {format_per_component(old, changes.tolist())}",
-                extra=_place(128))
+    logger.info(f"Total objf change per component is {format_per_component(old, changes.tolist())}", extra=_place(128))
     return [float(change) for change in changes]
 
 

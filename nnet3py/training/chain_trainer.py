@@ -157,8 +157,7 @@ class PosteriorAdder:
             raise Nnet3Error(f"the example has an input {LWF_POSTERIORS} already",
                              "add posteriors to examples that have none")
         output = eg.outputs[0]
-        request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False,
-                                use_xent=False)
+        request = chain_request(self.nnet, eg, need_model_derivative=False, store_component_stats=False, use_xent=False)
         values = run_forward(self._computers, request, eg.inputs).output(output.name)
         check_finite(values, "the network's output")
         if self._denominator is not None:

@@ -90,8 +90,7 @@ class ChainOptions:
         "Probability, for each frame, of going to any state of the denominator graph; most recipes use 0.1")
     xent_regularize: float = opt("xent-regularize", 0.0,
                                  "Weight of the cross-entropy at the output NAME-xent (0: none)")
-    lwf_scale: float = opt("lwf-scale", 0.0,
-                           "Factor of posteriors that come with examples, added to the derivatives")
+    lwf_scale: float = opt("lwf-scale", 0.0, "Factor of posteriors that come with examples, added to the derivatives")
     lwf_den_scale: float = opt("lwf-den-scale", 0.0, "The same, for denominator posteriors")
     numerator_graph_threads: int = opt(
         "numerator-graph-threads", -1,
@@ -170,8 +169,7 @@ class MinibatchOptions:
     """
 
     left_context: int = opt("left-context", -1, "With --feats: frames of left context (-1: what the network needs)")
-    right_context: int = opt("right-context", -1,
-                             "With --feats: frames of right context (-1: what the network needs)")
+    right_context: int = opt("right-context", -1, "With --feats: frames of right context (-1: what the network needs)")
     num_frames: str = opt("num-frames", "8", "With --feats: labeled frames per example")
     minibatch_size: str = opt("minibatch-size", "64", "With --feats: examples per minibatch")
     dense_targets: bool = opt("dense-targets", False, "--targets are matrices, one row per frame")
@@ -184,5 +182,4 @@ class TransitionOptions:
     transition_floor: float = opt("transition-floor", 0.01, "Least probability of a transition")
     transition_min_count: float = opt("transition-min-count", 5.0,
                                       "Transition-states seen less often keep their probabilities")
-    share_for_pdfs: bool = opt("share-for-pdfs", False,
-                               "Transition-states with the same pdf share their probabilities")
+    share_for_pdfs: bool = opt("share-for-pdfs", False, "Transition-states with the same pdf share their probabilities")

@@ -119,8 +119,7 @@ class History(Advising, Shown):
 
     def __repr__(self) -> str:
         count = f"{len(self)} pass{'es' if len(self) != 1 else ''}"
-        return "\n".join([f"<History: {count}, the network is as after pass {self.best}>",
-                          *map(str, self.epochs)])
+        return "\n".join([f"<History: {count}, the network is as after pass {self.best}>", *map(str, self.epochs)])
 
 
 @dataclass

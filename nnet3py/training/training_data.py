@@ -22,13 +22,7 @@ from nnet3py.network.inference import compute_only
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.recurrence import is_local
 from nnet3py.random_sequence import philox
-from nnet3py.training.minibatches import (
-    ExampleMinibatches,
-    Minibatches,
-    TableMinibatches,
-    example_maker,
-    is_minibatch,
-)
+from nnet3py.training.minibatches import ExampleMinibatches, Minibatches, TableMinibatches, example_maker, is_minibatch
 from nnet3py.training.objectives import Frames
 from nnet3py.training.options import MinibatchOptions
 from nnet3py.training.targets import (

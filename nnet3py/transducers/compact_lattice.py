@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from nnet3py.io.tokens import TokenReader, TokenWriter
-from nnet3py.transducers.fst import Fst, Header, binary_header
+from nnet3py.transducers.fst import Fst, Header, binary_header, stored_facts
 from nnet3py.transducers.fst_operations import ACCEPTOR, CYCLIC, EXPANDED, INITIAL_CYCLIC, MUTABLE, TOP_SORTED
 from nnet3py.transducers.state_graphs import LightLoop, Selection, StateGraph, ranges, starts_by, starts_of
 
@@ -34,7 +34,7 @@ class ReadingLoop(LightLoop):
 _walk = ReadingLoop("nnet3py.transducers.lattice_loops", "walk", "i4* i8 i8 i8 i8 i8[]")
 _fill = ReadingLoop("nnet3py.transducers.lattice_loops", "fill",
                     "i4* i8 i8 i4[,] i8[] i4[] i8[] i4[] i4[,] i8[] i4[] i4[]")
-fill_plain = ReadingLoop("nnet3py.transducers.lattice_loops", "fill_plain", "i4* i8 i8 i4[,] i8[] i4[,]")
+_fill_plain = ReadingLoop("nnet3py.transducers.lattice_loops", "fill_plain", "i4* i8 i8 i4[,] i8[] i4[,]")
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,19 +180,22 @@ def read_state_words(reader: TokenReader, num_states: int, weight_words: int, ha
     return bytes(reader.raw(_WORD * int(place[0]))), place[3:].tolist()
 
 
-def fill_states(data: bytes, num_states: int, weight_words: int, num_arcs: int) -> tuple[
-        np.ndarray, np.ndarray, np.ndarray]:
-    """Parse the bytes of a binary FST without strings, which :func:`read_state_words` returns.
+def read_vector(reader: TokenReader, header: Header, stored: str, width: int) -> Fst:
+    """Read the states of a ``vector`` FST whose weights are ``width`` numbers of the dtype ``stored``, without checks.
 
-    Return int32 (states, weight_words), the bytes of final weights as integers; int64 (states + 1,), where the arcs of
-    each state begin; int32 (arcs, weight_words + 3), the fields of each arc: input label, output label, weight, next
-    state.
+    Weights of the result are (…, width).
     """
-    finals = np.empty((num_states, weight_words), dtype=np.int32)
-    arc_starts = np.zeros(num_states + 1, dtype=np.int64)
-    arcs = np.empty((num_arcs, weight_words + 3), dtype=np.int32)
-    fill_plain(data, weight_words, num_states, finals, arc_starts, arcs)
-    return finals, arc_starts, arcs
+    dtype = np.dtype(stored)
+    words = width * dtype.itemsize // _WORD
+    data, (num_arcs, _, _) = read_state_words(reader, header.num_states, words, False)
+    finals = np.empty((header.num_states, words), dtype=np.int32)
+    arc_starts = np.zeros(header.num_states + 1, dtype=np.int64)
+    arcs = np.empty((num_arcs, words + 3), dtype=np.int32)
+    _fill_plain(data, words, header.num_states, finals, arc_starts, arcs)
+    native = dtype.newbyteorder("=")
+    return Fst(header.start, finals.view(dtype).astype(native), arc_starts, arcs[:, 0].copy(), arcs[:, 1].copy(),
+               np.ascontiguousarray(arcs[:, 2:2 + words]).view(dtype).astype(native), arcs[:, -1].copy(),
+               header.arc_type, stored_facts(header))
 
 
 def is_compact(arc_type: str) -> bool:

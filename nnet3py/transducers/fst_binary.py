@@ -8,7 +8,7 @@ before its arcs, with the label -1; in strings each state has one element. The n
 from __future__ import annotations
 
 import re
-from array import array
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from nnet3py.errors import FormatError
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers import COMPACT_KINDS, CONST_KINDS, ngram_fst
-from nnet3py.transducers.compact_lattice import fill_states, read_state_words
+from nnet3py.transducers.compact_lattice import read_vector
 from nnet3py.transducers.fst import (
     ARC_TYPES,
     FILE_VERSION,
@@ -148,7 +148,6 @@ def positions(starts: np.ndarray, kind: str) -> bytes:
 
 _ALIGNED, _ALIGNED_VERSION = 4, 1        # a flag; the version of files that are aligned without it
 _ALIGNMENT = 16                # bytes; of the tables in aligned files
-_MANY_STATES = 1000            # from here on a file is read by compiled loops
 _LOOKAHEAD_KINDS = ("olabel_lookahead", "ilabel_lookahead")
 _LOOKAHEAD_MAGIC = 446681434
 KINDS = ("vector", *CONST_KINDS, *COMPACT_KINDS, "ngram", *_LOOKAHEAD_KINDS)      # that are read
@@ -199,31 +198,8 @@ def _from_arcs(header: Header, final: np.ndarray, arc_starts: np.ndarray, arcs: 
 
 def _read_vector(reader: TokenReader, header: Header) -> Fst:
     kind = ARC_TYPES[header.arc_type]
-    arc_dtype, dtype = _arc_dtype(kind), np.dtype(kind.stored)
-    weight_size = dtype.itemsize * kind.width
-    reader.check_count(header.num_states, weight_size + 8, "states of an FST")
-    if header.num_states >= _MANY_STATES and kind.width == 1:
-        return _read_long_vector(reader, header)
-    finals, blocks, counts = bytearray(), bytearray(), array("q")
-    for _ in range(header.num_states):
-        head = reader.raw(weight_size + 8)
-        count = int.from_bytes(head[weight_size:], "little", signed=True)
-        reader.check_count(count, arc_dtype.itemsize, "arcs of an FST")
-        finals += head[:weight_size]
-        counts.append(count)
-        blocks += reader.raw(count * arc_dtype.itemsize)
-    final = np.frombuffer(finals, dtype=dtype).astype(dtype.newbyteorder("="))
-    arcs = np.frombuffer(blocks, dtype=arc_dtype)
-    return _from_arcs(header, final.reshape(-1, 2) if kind.width == 2 else final, _starts(counts), arcs)
-
-
-def _read_long_vector(reader: TokenReader, header: Header) -> Fst:
-    """Read a large ``vector`` FST of single costs with compiled loops, which take time to load."""
-    data, (num_arcs, _, _) = read_state_words(reader, header.num_states, 1, False)
-    finals, arc_starts, arcs = fill_states(data, header.num_states, 1, num_arcs)
-    weights = np.ascontiguousarray(arcs[:, 2]).view(np.float32)
-    return Fst(header.start, finals.view(np.float32)[:, 0], arc_starts, arcs[:, 0].copy(), arcs[:, 1].copy(), weights,
-               arcs[:, 3].copy(), header.arc_type, stored_facts(header))
+    fst = read_vector(reader, header, *kind)
+    return fst if kind.width == 2 else replace(fst, weights=fst.weights[:, 0], final_weights=fst.final_weights[:, 0])
 
 
 def _starts(counts: Any) -> np.ndarray:

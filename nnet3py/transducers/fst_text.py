@@ -8,15 +8,16 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from nnet3py.io.holder import Holder
-from nnet3py.io.streams import failed_command, open_input, open_output
+from nnet3py.io.streams import complete_input, open_output
 from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.fst import NO_STATE, NO_WEIGHT, Fst, finished_fst
 from nnet3py.transducers.fst_binary import read_binary_fst, write_binary_fst
-from nnet3py.transducers.state_graphs import starts_by
+from nnet3py.transducers.state_graphs import StateGraph
 
 _BLANKS = re.compile(rb"[ \t\r]*")
 _LABEL = re.compile(rb"-?[0-9]{1,10}")
@@ -47,13 +48,11 @@ def read_fst_file(rxfilename: str | os.PathLike[str]) -> Fst:
 
     FormatError for other bytes.
     """
-    with open_input(rxfilename or "-") as stream:
+    with complete_input(rxfilename or "-") as stream:
         reader = TokenReader(stream, path=stream.path, size=stream.size)
         if reader.at_end():
             raise reader.error("expected a graph, found nothing")
         fst = read_fst(reader)
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
     return fst
 
 
@@ -111,46 +110,57 @@ class Lines:
                                 f"{fields[0][:40]!r}")
 
 
-def read_text_fst(reader: TokenReader) -> Fst:
-    """Read an FST in text, including the newline before it and the empty line after it; weights are float32."""
+    def arrays(self, what: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return final weights, arcs (int32 (arcs, 4)) and their weights; FormatError for far more states than lines.
+
+        Weights are float32 (…, width).
+        """
+        arcs = np.array(self.arcs, dtype=np.int32).reshape(-1, 4)
+        states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(self.finals, default=-1))
+        if states > 2 * self.count:
+            raise self.reader.error(f"{what} of {self.count} lines cannot have {states} states")
+        finals = np.full((states, self.width), NO_WEIGHT, dtype=np.float32)
+        for state, weight in self.finals.items():
+            finals[state] = weight
+        return finals, arcs, np.array(self.weights, dtype=np.float32).reshape(-1, self.width)
+
+
+def lines_of_text(reader: TokenReader, what: str) -> Iterator[list[bytes]]:
+    """Read the newline before an FST in text, its lines as fields, and the empty line after it."""
     reader.take_while(_BLANKS)
     if reader.peek(1) != b"\n":
-        raise reader.error(f"expected a newline before an FST in text, found {reader.peek(1)!r}")
+        raise reader.error(f"expected a newline before {what} in text, found {reader.peek(1)!r}")
     reader.raw(1)
-    lines = Lines(reader, 1)
     while fields := reader.read_line().split():
+        yield fields
+
+
+def read_text_fst(reader: TokenReader) -> Fst:
+    """Read an FST in text, including the newline before it and the empty line after it; weights are float32."""
+    lines = Lines(reader, 1)
+    for fields in lines_of_text(reader, "an FST"):
         lines.add(fields)
-    return finished_fst(reader, _from_lines(reader, lines))
-
-
-def _from_lines(reader: TokenReader, lines: Lines) -> Fst:
-    arcs = np.array(lines.arcs, dtype=np.int32).reshape(-1, 4)
-    states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(lines.finals, default=-1))
-    if states > 2 * lines.count:
-        raise reader.error(f"an FST of {lines.count} lines cannot have {states} states")
-    order = np.argsort(arcs[:, 0], kind="stable")
-    arcs = arcs[order]
-    weights = np.array(lines.weights, dtype=np.float32).reshape(-1)[order]
-    final = np.full(states, NO_WEIGHT, dtype=np.float32)
-    for state, (weight,) in lines.finals.items():
-        final[state] = weight
-    starts = starts_by(arcs[:, 0], states)
-    return Fst(lines.start, final, starts, arcs[:, 2].copy(), arcs[:, 3].copy(), weights, arcs[:, 1].copy())
+    finals, arcs, weights = lines.arrays("an FST")
+    return finished_fst(reader, Fst.from_arcs(lines.start, finals[:, 0], arcs[:, 0], arcs[:, 2], arcs[:, 3],
+                                              weights[:, 0], arcs[:, 1]))
 
 
 def write_text_fst(writer: TokenWriter, fst: Fst, digits: int = 7) -> None:
     """Write an FST in text; costs get ``digits`` digits."""
-    weights, finals = _texts(fst.weights, digits), _texts(fst.final_weights, digits)
-    is_final = fst.is_final.tolist()
-    heads = [b"%d\t%d\t%d\t%d" % row for row in zip(
-        fst.sources.tolist(), fst.next_states.tolist(), fst.input_labels.tolist(), fst.output_labels.tolist(),
-        strict=True)]
-    parts = [b"\n"]
-    starts = fst.arc_starts.tolist()
-    first = [fst.start] if fst.start >= 0 else []
-    for state in first + [state for state in range(fst.num_states) if state not in first]:
+    write_states(writer, fst, [fst.input_labels, fst.output_labels], _texts(fst.weights, digits),
+                 _texts(fst.final_weights, digits))
+
+
+def write_states(writer: TokenWriter, graph: StateGraph, labels: Sequence[np.ndarray], weights: Sequence[bytes],
+                 finals: Sequence[bytes]) -> None:
+    """Write the lines of an FST or compact lattice; weights are in text, after a tab or empty."""
+    form = b"\t".join([b"%d"] * (2 + len(labels))) + b"%b\n"
+    columns = [values.tolist() for values in (graph.sources, graph.next_states, *labels)]
+    arcs = [form % row for row in zip(*columns, weights, strict=True)]
+    parts, starts, is_final = [b"\n"], graph.arc_starts.tolist(), graph.is_final.tolist()
+    for state in sorted(range(graph.num_states), key=lambda state: state != graph.start):
         begin, end = starts[state], starts[state + 1]
-        parts += [head + weight + b"\n" for head, weight in zip(heads[begin:end], weights[begin:end], strict=True)]
+        parts += arcs[begin:end]
         if is_final[state] or begin == end:
             parts.append(b"%d%b\n" % (state, finals[state]))
     writer.raw(b"".join(parts) + b"\n")

@@ -9,6 +9,7 @@ transition-ids is left out. Kaldi: ``ReadLattice``, ``WriteLattice``, ``ReadComp
 """
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -21,16 +22,15 @@ from nnet3py.io.tokens import TokenReader, TokenWriter
 from nnet3py.transducers.compact_lattice import (
     CompactLattice,
     checked,
-    fill_states,
     is_compact,
     lattice_properties,
     read_binary_compact,
-    read_state_words,
+    read_vector,
     write_binary_compact,
 )
-from nnet3py.transducers.fst import NO_WEIGHT, Fst, Header, Stored, finished_fst, read_header, stored_facts
+from nnet3py.transducers.fst import NO_WEIGHT, Fst, Stored, finished_fst, read_header
 from nnet3py.transducers.fst_binary import write_binary_fst
-from nnet3py.transducers.fst_text import Lines, cost_text, write_text_fst
+from nnet3py.transducers.fst_text import Lines, cost_text, lines_of_text, write_states, write_text_fst
 from nnet3py.transducers.state_graphs import ranges, starts_by, starts_of, top_order
 
 LATTICE = "lattice4"
@@ -131,7 +131,6 @@ def _from_start(lattice: CompactLattice, order: np.ndarray) -> np.ndarray:
 
 
 DIGITS = 6               # digits that Kaldi writes for each cost in tables of lattices
-_BLANKS = re.compile(rb"[ \t\r]*")
 _COMPACT_WEIGHT = re.compile(rb"([^,]+,[^,]+),((?:[0-9]{1,10}(?:_[0-9]{1,10})*)?)")
 _LARGEST_ID = np.iinfo(np.int32).max
 
@@ -142,12 +141,8 @@ def read_text_lattice(reader: TokenReader) -> Fst | CompactLattice:
     The number of fields, and whether weights have transition-ids, show the kind; a lattice that could be either is
     compact. FormatError for other text.
     """
-    reader.take_while(_BLANKS)
-    if reader.peek(1) != b"\n":
-        raise reader.error(f"expected a newline before a lattice in text, found {reader.peek(1)!r}")
-    reader.raw(1)
     lines = _LatticeLines(reader)
-    while fields := reader.read_line().split():
+    for fields in lines_of_text(reader, "a lattice"):
         lines.read(fields)
     return lines.lattice()
 
@@ -192,18 +187,11 @@ class _LatticeLines:
     def lattice(self) -> Fst | CompactLattice:
         """Return the lattice of all lines."""
         lines = self.lines
-        arcs = np.array(lines.arcs, dtype=np.int32).reshape(-1, 4)
-        states = 1 + max(int(arcs[:, :2].max(initial=-1)), max(lines.finals, default=-1))
-        if states > 2 * lines.count:
-            raise self.reader.error(f"a lattice of {lines.count} lines cannot have {states} states")
-        final = np.full((states, 2), NO_WEIGHT, dtype=np.float32)
-        for state, weight in lines.finals.items():
-            final[state] = weight
-        weights = np.array(lines.weights, dtype=np.float32).reshape(-1, 2)
+        final, arcs, weights = lines.arrays("a lattice")
         if self.may_be["plain"] and not (self.may_be["compact"] and not len(arcs)):
             return finished_fst(self.reader, Fst.from_arcs(lines.start, final, arcs[:, 0], arcs[:, 2], arcs[:, 3],
                                                            weights, arcs[:, 1], LATTICE))
-        final_lengths = np.zeros(states, dtype=np.int64)
+        final_lengths = np.zeros(len(final), dtype=np.int64)
         for state, ids in self.final_strings.items():
             final_lengths[state] = len(ids)
         return checked(self.reader, CompactLattice.from_arcs(
@@ -214,18 +202,9 @@ class _LatticeLines:
 
 def write_text_compact(writer: TokenWriter, lattice: CompactLattice) -> None:
     """Write a compact lattice in text."""
-    weights = _weight_texts(lattice.weights, lattice.string_starts, lattice.ids)
-    finals = _weight_texts(lattice.final_weights, lattice.final_string_starts, lattice.final_ids)
-    is_final, starts = lattice.is_final.tolist(), lattice.arc_starts.tolist()
-    targets, labels = lattice.next_states.tolist(), lattice.labels.tolist()
-    parts = [b"\n"]
-    first = [lattice.start] if lattice.start >= 0 else []
-    for state in first + [state for state in range(lattice.num_states) if state not in first]:
-        parts += [b"%d\t%d\t%d%b\n" % (state, targets[arc], labels[arc], weights[arc])
-                  for arc in range(starts[state], starts[state + 1])]
-        if is_final[state] or starts[state] == starts[state + 1]:
-            parts.append(b"%d%b\n" % (state, finals[state]))
-    writer.raw(b"".join(parts) + b"\n")
+    write_states(writer, lattice, [lattice.labels],
+                 _weight_texts(lattice.weights, lattice.string_starts, lattice.ids),
+                 _weight_texts(lattice.final_weights, lattice.final_string_starts, lattice.final_ids))
 
 
 def _weight_texts(weights: np.ndarray, starts: np.ndarray, ids: np.ndarray) -> list[bytes]:
@@ -282,19 +261,13 @@ def _read_binary(reader: TokenReader) -> Fst | CompactLattice:
     if header.kind != "vector" or header.arc_type not in _STORED:
         raise reader.error(f"expected a lattice, found an FST of type '{header.kind}' of arcs of type "
                            f"'{header.arc_type}'")
-    return finished_fst(reader, _read_plain(reader, header))
-
-
-def _read_plain(reader: TokenReader, header: Header) -> Fst:
-    stored = np.dtype(_STORED[header.arc_type])
-    width = 2 * stored.itemsize // 4
-    data, (num_arcs, _, _) = read_state_words(reader, header.num_states, width, False)
-    finals, arc_starts, arcs = fill_states(data, header.num_states, width, num_arcs)
-    weights = np.ascontiguousarray(arcs[:, 2:2 + width]).view(stored)
+    lattice = read_vector(reader, header, _STORED[header.arc_type], 2)
+    if header.arc_type == LATTICE:
+        return finished_fst(reader, lattice)
     with np.errstate(over="ignore", invalid="ignore"):
-        return Fst(header.start, finals.view(stored).astype(np.float32), arc_starts, arcs[:, 0].copy(),
-                   arcs[:, 1].copy(), weights.astype(np.float32), arcs[:, -1].copy(), LATTICE,
-                   stored_facts(header) if header.arc_type == LATTICE else None)
+        return finished_fst(reader, dataclasses.replace(
+            lattice, weights=lattice.weights.astype(np.float32), arc_type=LATTICE, stored=None,
+            final_weights=lattice.final_weights.astype(np.float32)))
 
 
 def write_lattice(writer: TokenWriter, lattice: Fst) -> None:

@@ -347,14 +347,11 @@ class Questions:
         """Write questions, text or binary."""
         writer.token("<Questions>")
         for key, questions in sorted(self.by_key.items()):
-            writer.token("<Key>")
-            writer.integer(key)
-            writer.token("<QuestionsForKey>")
-            writer.integer(len(questions.sets))
+            writer.tagged("<Key>", TokenWriter.integer, key)
+            writer.tagged("<QuestionsForKey>", TokenWriter.integer, len(questions.sets))
             for values in questions.sets:
                 writer.integer_vector(values)
-            writer.token("<RefineClustersOptions>")
-            writer.integer(questions.num_iters_refine)
+            writer.tagged("<RefineClustersOptions>", TokenWriter.integer, questions.num_iters_refine)
             writer.integer(_QUESTION_NEAREST)
             writer.token("</RefineClustersOptions>")
             writer.token("</QuestionsForKey>")
@@ -362,8 +359,7 @@ class Questions:
 
 
 def _read_key(reader: TokenReader) -> QuestionsForKey:
-    reader.expect("<QuestionsForKey>")
-    count = reader.integer()
+    count = reader.tagged("<QuestionsForKey>", TokenReader.integer)
     reader.check_count(count, 2, "questions")
     sets = [tuple(sorted(set(reader.integer_vector().tolist()))) for _ in range(count)]
     reader.expect("<RefineClustersOptions>")

@@ -175,8 +175,6 @@ def GpuThreadInit() -> None:      # noqa: N802 - vosk's name
     """Do nothing: threads need no preparation."""
 
 
-
-
 _MOST_FRAMES = 20_000          # decoded frames, ten minutes, after which a new stream resets features and i-vectors
 _BLOCK = 4000                  # bytes that SrtResult reads at once
 

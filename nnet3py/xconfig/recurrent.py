@@ -65,6 +65,14 @@ class RecurrentLayer(Layer):
     def output_dim(self) -> int:
         return sum(self.projected)
 
+    def build(self, lines: ConfigLines) -> None:
+        self.lines = lines
+        self.add()
+
+    def add(self) -> None:
+        """Append this layer's components and nodes to ``lines``."""
+        raise NotImplementedError
+
     def auxiliary(self, part: str) -> tuple[str, int]:
         return self.at(part), self.cell
 
@@ -92,17 +100,17 @@ class RecurrentLayer(Layer):
             return options
         return f"{options} param-mean=0.0 param-stddev=1.0 "
 
-    def component(self, lines: ConfigLines, part: str, type: str, settings: str) -> None:
+    def component(self, part: str, type: str, settings: str) -> None:
         """Append the component ``layer.part``."""
-        lines.component(self.at(part), type, settings)
+        self.lines.component(self.at(part), type, settings)
 
-    def node(self, lines: ConfigLines, part: str, component: str, input: str) -> None:
+    def node(self, part: str, component: str, input: str) -> None:
         """Append the node ``layer.part`` of the component ``layer.component``."""
-        lines.node(self.at(part), self.at(component), input)
+        self.lines.node(self.at(part), self.at(component), input)
 
-    def range(self, lines: ConfigLines, part: str, source: str, offset: int, dim: int) -> None:
+    def range(self, part: str, source: str, offset: int, dim: int) -> None:
         """Append the dim-range node ``layer.part`` with some columns of the node ``layer.source``."""
-        lines.dim_range(self.at(part), self.at(source), offset, dim)
+        self.lines.dim_range(self.at(part), self.at(source), offset, dim)
 
     def append(self, *parts: str) -> str:
         """Return the descriptor of this layer's nodes appended."""
@@ -112,9 +120,9 @@ class RecurrentLayer(Layer):
         """Return the descriptor of the sum of this layer's nodes."""
         return f"Sum({', '.join(map(self.at, parts))})"
 
-    def dropout_component(self, lines: ConfigLines, part: str, dim: int) -> None:
+    def dropout_component(self, part: str, dim: int) -> None:
         """Append a dropout component; ``dropout-proportion`` must not be ``NO_DROPOUT``."""
-        self.component(lines, part, "DropoutComponent", f"dim={dim} dropout-proportion={self.dropout} "
+        self.component(part, "DropoutComponent", f"dim={dim} dropout-proportion={self.dropout} "
                        f"dropout-per-frame={lower(self.flag('dropout-per-frame'))}")
 
 
@@ -150,54 +158,54 @@ class LstmLayer(LstmBase):
         """Return the settings of an affine component."""
         return f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')} {self.l2}"
 
-    def build(self, lines: ConfigLines) -> None:
-        self.add_components(lines)
-        self.component(lines, "r", "BackpropTruncationComponent", f"dim={self.cell} {self.truncation()}")
-        self.add_nodes(lines)
-        self.node(lines, "r_t", "r", self.at("m_t"))
+    def add(self) -> None:
+        self.add_components()
+        self.component("r", "BackpropTruncationComponent", f"dim={self.cell} {self.truncation()}")
+        self.add_nodes()
+        self.node("r_t", "r", self.at("m_t"))
 
-    def add_components(self, lines: ConfigLines) -> None:
+    def add_components(self) -> None:
         """Append the components of the gates and of the cell."""
         cell = self.cell
         affine = self.affine_settings(self.input_dim + self.projected[0], cell)
         scale = f"dim={cell} {self.per_element_options()} {self.l2}"
         for gate in "ifo":
-            self.component(lines, f"W_{gate}.xr", AFFINE, affine)
-            self.component(lines, f"w_{gate}.c", PER_ELEMENT_SCALE, f" {scale}" if gate == "f" else scale)
-        self.component(lines, "W_c.xr", AFFINE, affine)
+            self.component(f"W_{gate}.xr", AFFINE, affine)
+            self.component(f"w_{gate}.c", PER_ELEMENT_SCALE, f" {scale}" if gate == "f" else scale)
+        self.component("W_c.xr", AFFINE, affine)
         for part, type in zip("ifogh", ["SigmoidComponent"] * 3 + ["TanhComponent"] * 2, strict=True):
-            self.component(lines, part, type, f"dim={cell} {self.self_repair()}")
+            self.component(part, type, f"dim={cell} {self.self_repair()}")
         if self.dropout != NO_DROPOUT:
-            self.dropout_component(lines, "dropout", cell)
+            self.dropout_component("dropout", cell)
         for part in ("c1", "c2", "m"):
-            self.component(lines, part, PRODUCT, f"input-dim={2 * cell} output-dim={cell}")
-        self.component(lines, "c", "BackpropTruncationComponent", f"dim={cell} {self.truncation()}")
+            self.component(part, PRODUCT, f"input-dim={2 * cell} output-dim={cell}")
+        self.component("c", "BackpropTruncationComponent", f"dim={cell} {self.truncation()}")
 
-    def add_nodes(self, lines: ConfigLines) -> None:
+    def add_nodes(self) -> None:
         """Append the nodes of the gates and of the cell, up to the output ``m_t``; blanks are as in Kaldi's configs."""
         x_and_r, c_before = self.with_delayed("r_t"), self.delayed("c_t")
-        self.node(lines, "c_t", "c", self.sum("c1_t", "c2_t"))
+        self.node("c_t", "c", self.sum("c1_t", "c2_t"))
         for gate in "ifo":
-            self.node(lines, f"{gate}1_t", f"W_{gate}.xr", x_and_r)
+            self.node(f"{gate}1_t", f"W_{gate}.xr", x_and_r)
             if gate == "o":
-                self.node(lines, "o2_t", "w_o.c", self.at("c_t"))      # the output gate sees the new cell
+                self.node("o2_t", "w_o.c", self.at("c_t"))      # the output gate sees the new cell
             else:
-                self.node(lines, f"{gate}2_t", f"w_{gate}.c ", c_before)
-            self._add_gate(lines, gate)
-        self.node(lines, "h_t", "h", self.at("c_t"))
-        self.node(lines, "g1_t", "W_c.xr", x_and_r)
-        self.node(lines, "g_t", "g", self.at("g1_t"))
-        self.node(lines, "c1_t", "c1 ", f"Append({self.at('f_t')}, {c_before})")
-        self.node(lines, "c2_t", "c2", self.append("i_t", "g_t"))
-        self.node(lines, "m_t", "m", self.append("o_t", "h_t"))
+                self.node(f"{gate}2_t", f"w_{gate}.c ", c_before)
+            self._add_gate(gate)
+        self.node("h_t", "h", self.at("c_t"))
+        self.node("g1_t", "W_c.xr", x_and_r)
+        self.node("g_t", "g", self.at("g1_t"))
+        self.node("c1_t", "c1 ", f"Append({self.at('f_t')}, {c_before})")
+        self.node("c2_t", "c2", self.append("i_t", "g_t"))
+        self.node("m_t", "m", self.append("o_t", "h_t"))
 
-    def _add_gate(self, lines: ConfigLines, gate: str) -> None:
+    def _add_gate(self, gate: str) -> None:
         total = self.sum(f"{gate}1_t", f"{gate}2_t")
         if self.dropout == NO_DROPOUT:
-            self.node(lines, f"{gate}_t", gate, total)
+            self.node(f"{gate}_t", gate, total)
         else:
-            self.node(lines, f"{gate}_t_predrop", gate, total)
-            self.node(lines, f"{gate}_t", "dropout", self.at(f"{gate}_t_predrop"))
+            self.node(f"{gate}_t_predrop", gate, total)
+            self.node(f"{gate}_t", "dropout", self.at(f"{gate}_t_predrop"))
 
 
 class LstmpLayer(LstmLayer):
@@ -211,15 +219,15 @@ class LstmpLayer(LstmLayer):
     def output(self) -> str:
         return self.at("rp_t")
 
-    def build(self, lines: ConfigLines) -> None:
+    def add(self) -> None:
         recurrent, _ = self.projected
-        self.add_components(lines)
-        self.add_nodes(lines)
-        self.component(lines, "W_rp.m", AFFINE, self.affine_settings(self.cell, self.output_dim()))
-        self.component(lines, "r", "BackpropTruncationComponent", f"dim={recurrent} {self.truncation()}")
-        self.node(lines, "rp_t", "W_rp.m", self.at("m_t"))
-        self.range(lines, "r_t_preclip", "rp_t", 0, recurrent)
-        self.node(lines, "r_t", "r", self.at("r_t_preclip"))
+        self.add_components()
+        self.add_nodes()
+        self.component("W_rp.m", AFFINE, self.affine_settings(self.cell, self.output_dim()))
+        self.component("r", "BackpropTruncationComponent", f"dim={recurrent} {self.truncation()}")
+        self.node("rp_t", "W_rp.m", self.at("m_t"))
+        self.range("r_t_preclip", "rp_t", 0, recurrent)
+        self.node("r_t", "r", self.at("r_t_preclip"))
 
 
 class BatchNormalized(RecurrentLayer):
@@ -228,9 +236,9 @@ class BatchNormalized(RecurrentLayer):
     def output(self) -> str:
         return f"{super().output()}_batchnorm"
 
-    def build(self, lines: ConfigLines) -> None:
-        super().build(lines)
-        lines.step(self.output(), "BatchNormComponent", f"dim={self.output_dim()}", super().output())
+    def add(self) -> None:
+        super().add()
+        self.lines.step(self.output(), "BatchNormComponent", f"dim={self.output_dim()}", super().output())
 
 
 class LstmpBatchNormLayer(BatchNormalized, LstmpLayer):
@@ -254,26 +262,26 @@ class FastLstmLayer(LstmBase):
         """Return the settings of an affine component."""
         return f"input-dim={input_dim} output-dim={output_dim} {self.string('ng-affine-options')} {self.l2}"
 
-    def build(self, lines: ConfigLines) -> None:
-        self.component(lines, "W_all", AFFINE, self.affine_settings(self.input_dim + self.cell, 4 * self.cell))
-        self.add_cell_components(lines)
-        self.node(lines, "W_all", "W_all", self.with_delayed("m_trunc"))
-        self.add_cell_nodes(lines, "W_all")
+    def add(self) -> None:
+        self.component("W_all", AFFINE, self.affine_settings(self.input_dim + self.cell, 4 * self.cell))
+        self.add_cell_components()
+        self.node("W_all", "W_all", self.with_delayed("m_trunc"))
+        self.add_cell_nodes("W_all")
 
-    def add_cell_components(self, lines: ConfigLines) -> None:
+    def add_cell_components(self) -> None:
         """Append the cell's nonlinearity, and the truncation of derivatives through cell and output."""
-        self.component(lines, "lstm_nonlin", "LstmNonlinearityComponent",
+        self.component("lstm_nonlin", "LstmNonlinearityComponent",
                        f"cell-dim={self.cell} {self.string('lstm-nonlinearity-options')} {self.l2}")
-        self.component(lines, "cm_trunc", "BackpropTruncationComponent", f"dim={2 * self.cell} {self.truncation()}")
+        self.component("cm_trunc", "BackpropTruncationComponent", f"dim={2 * self.cell} {self.truncation()}")
 
-    def add_cell_nodes(self, lines: ConfigLines, gates: str) -> None:
+    def add_cell_nodes(self, gates: str) -> None:
         """Append the nodes from the node ``gates`` to the output m."""
         cell = self.cell
-        self.node(lines, "lstm_nonlin", "lstm_nonlin", f"Append({self.at(gates)}, {self.delayed('c_trunc')})")
-        self.range(lines, "m", "lstm_nonlin", cell, cell)
-        self.node(lines, "cm_trunc", "cm_trunc", self.at("lstm_nonlin"))
-        self.range(lines, "c_trunc", "cm_trunc", 0, cell)
-        self.range(lines, "m_trunc", "cm_trunc", cell, cell)
+        self.node("lstm_nonlin", "lstm_nonlin", f"Append({self.at(gates)}, {self.delayed('c_trunc')})")
+        self.range("m", "lstm_nonlin", cell, cell)
+        self.node("cm_trunc", "cm_trunc", self.at("lstm_nonlin"))
+        self.range("c_trunc", "cm_trunc", 0, cell)
+        self.range("m_trunc", "cm_trunc", cell, cell)
 
 
 class FastLstmBatchNormLayer(BatchNormalized, FastLstmLayer):
@@ -290,22 +298,21 @@ class LstmbLayer(FastLstmBatchNormLayer):
         super().derive()
         self.need_positive("bottleneck-dim")
 
-    def build(self, lines: ConfigLines) -> None:
+    def add(self) -> None:
         gates, bottleneck = 4 * self.cell, self.integer("bottleneck-dim")
         options = self.string("ng-affine-options")
-        self.component(lines, "W_all_a", "LinearComponent",
+        self.component("W_all_a", "LinearComponent",
                        f"input-dim={self.input_dim + self.cell} {self.pairs('orthonormal-constraint')} "
                        f"output-dim={bottleneck} {options}")
-        self.component(lines, "W_all_b", "LinearComponent", self.affine_settings(bottleneck, gates))
-        self.component(lines, "W_all_b_so", "ScaleAndOffsetComponent", f"dim={gates} max-change=0.75")
-        self.add_cell_components(lines)
+        self.component("W_all_b", "LinearComponent", self.affine_settings(bottleneck, gates))
+        self.component("W_all_b_so", "ScaleAndOffsetComponent", f"dim={gates} max-change=0.75")
+        self.add_cell_components()
         scaled = f"Scale({self.number('self-scale')}, {self.at('m_trunc')})"
-        self.node(lines, "W_all_a", "W_all_a",
-                  f"Append({self.input}, IfDefined(Offset({scaled}, {self.integer('delay')})))")
-        self.node(lines, "W_all_b", "W_all_b", self.at("W_all_a"))
-        self.node(lines, "W_all_b_so", "W_all_b_so", self.at("W_all_b"))
-        self.add_cell_nodes(lines, "W_all_b_so")
-        lines.step(self.output(), "BatchNormComponent", f"dim={self.cell}", self.at("m"))
+        self.node("W_all_a", "W_all_a", f"Append({self.input}, IfDefined(Offset({scaled}, {self.integer('delay')})))")
+        self.node("W_all_b", "W_all_b", self.at("W_all_a"))
+        self.node("W_all_b_so", "W_all_b_so", self.at("W_all_b"))
+        self.add_cell_nodes("W_all_b_so")
+        self.lines.step(self.output(), "BatchNormComponent", f"dim={self.cell}", self.at("m"))
 
 
 class FastLstmpLayer(FastLstmLayer):
@@ -321,29 +328,28 @@ class FastLstmpLayer(FastLstmLayer):
     def auxiliary(self, part: str) -> tuple[str, int]:
         return self.at("c"), self.cell
 
-    def build(self, lines: ConfigLines) -> None:
+    def add(self) -> None:
         recurrent, _ = self.projected
         drops = self.dropout != NO_DROPOUT
-        self.component(lines, "W_all", AFFINE, self.affine_settings(self.input_dim + recurrent, 4 * self.cell))
-        self.component(lines, "lstm_nonlin", "LstmNonlinearityComponent", f"cell-dim={self.cell} "
+        self.component("W_all", AFFINE, self.affine_settings(self.input_dim + recurrent, 4 * self.cell))
+        self.component("lstm_nonlin", "LstmNonlinearityComponent", f"cell-dim={self.cell} "
                        f"use-dropout={lower(drops)} {self.string('lstm-nonlinearity-options')} {self.l2}")
-        self.component(lines, "cr_trunc", "BackpropTruncationComponent",
-                       f"dim={self.cell + recurrent} {self.truncation()}")
+        self.component("cr_trunc", "BackpropTruncationComponent", f"dim={self.cell + recurrent} {self.truncation()}")
         if drops:
             # The mask has no input: its node names itself as input, which is never computed.
-            lines.step(self.at("dropout_mask"), "DropoutMaskComponent",
+            self.lines.step(self.at("dropout_mask"), "DropoutMaskComponent",
                        f"output-dim=3 dropout-proportion={self.dropout}", self.at("dropout_mask"))
-        self.component(lines, "W_rp", AFFINE, self.affine_settings(self.cell, self.output_dim()))
-        self.node(lines, "W_all", "W_all", self.with_delayed("r_trunc"))
+        self.component("W_rp", AFFINE, self.affine_settings(self.cell, self.output_dim()))
+        self.node("W_all", "W_all", self.with_delayed("r_trunc"))
         mask = f", {self.at('dropout_mask')}" if drops else ""
-        self.node(lines, "lstm_nonlin", "lstm_nonlin", f"Append({self.at('W_all')}, {self.delayed('c_trunc')}{mask})")
-        self.range(lines, "c", "lstm_nonlin", 0, self.cell)
-        self.range(lines, "m", "lstm_nonlin", self.cell, self.cell)
-        self.node(lines, "rp", "W_rp", self.at("m"))
-        self.range(lines, "r", "rp", 0, recurrent)
-        self.node(lines, "cr_trunc", "cr_trunc", self.append("c", "r"))
-        self.range(lines, "c_trunc", "cr_trunc", 0, self.cell)
-        self.range(lines, "r_trunc", "cr_trunc", self.cell, recurrent)
+        self.node("lstm_nonlin", "lstm_nonlin", f"Append({self.at('W_all')}, {self.delayed('c_trunc')}{mask})")
+        self.range("c", "lstm_nonlin", 0, self.cell)
+        self.range("m", "lstm_nonlin", self.cell, self.cell)
+        self.node("rp", "W_rp", self.at("m"))
+        self.range("r", "rp", 0, recurrent)
+        self.node("cr_trunc", "cr_trunc", self.append("c", "r"))
+        self.range("c_trunc", "cr_trunc", 0, self.cell)
+        self.range("r_trunc", "cr_trunc", self.cell, recurrent)
 
 
 class FastLstmpBatchNormLayer(BatchNormalized, FastLstmpLayer):

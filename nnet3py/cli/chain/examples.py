@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
 from nnet3py.chain.options import SupervisionOptions
-from nnet3py.cli.egs.get import ivectors_fit, make_examples
 from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
@@ -159,6 +158,7 @@ e.g.: chain-get-supervision --frame-subsampling-factor=3 tree 0.trans_mdl ark:ph
 def chain_get_egs(args: list[str], options: Options) -> int:
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.chain.make_egs import ChainExampleMaker
+    from nnet3py.cli.egs.get import ivectors_fit, make_examples
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE, SUPERVISION
     from nnet3py.egs.make import UtteranceSplitter
     from nnet3py.formats.holders import FLOAT_VECTOR, GENERAL_MATRIX
@@ -217,6 +217,7 @@ e.g.: nnet3-chain-e2e-get-egs --num-frames=120,150,180 --frame-subsampling-facto
 def chain_e2e_get_egs(args: list[str], options: Options) -> int:
     from nnet3py.chain.acceptor import SupervisionError
     from nnet3py.chain.make_egs import ChainExampleMaker
+    from nnet3py.cli.egs.get import ivectors_fit, make_examples
     from nnet3py.egs.chain_example import CHAIN_EXAMPLE
     from nnet3py.egs.make import UtteranceSplitter
     from nnet3py.formats.holders import GENERAL_MATRIX

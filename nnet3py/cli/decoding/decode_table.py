@@ -12,7 +12,6 @@ from nnet3py.cli.process.option_groups import set_up, without
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import Nnet3Error, NumericError, within
-from nnet3py.io.specifiers import is_rspecifier
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.option_fields import settings_of, with_values
 
@@ -253,6 +252,7 @@ def decoder_inputs(graphs: str, matrices: str, model: TransitionModel,
     from nnet3py.decoding.decoding_graph import DecodingGraph
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.random_access import RandomAccessReader
+    from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import SequentialReader
     from nnet3py.transducers.fst_text import FST
 

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from nnet3py.recognition.stream_decoder import StreamDecoder
 
 
-
 _OPTIONS = (
     *DECODING,
     *declared([CHUNK_LENGTH._replace(help="Seconds of sound in a chunk; 0 or less: the whole utterance")]),

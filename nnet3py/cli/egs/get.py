@@ -13,7 +13,6 @@ from nnet3py.cli.egs.options import EGS_OF_FEATURES, split_options
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import Nnet3Error, NumericError, UsageError, within
-from nnet3py.io.specifiers import is_rspecifier
 
 if TYPE_CHECKING:
     from nnet3py.egs.make import ExampleMaker
@@ -183,6 +182,8 @@ def get_egs_simple(args: list[str], options: Options) -> int:
 
 
 def _name_and_table(argument: str) -> tuple[str, Any]:
+    from nnet3py.io.specifiers import is_rspecifier
+
     """Split an argument ``name=rspecifier``; raise UsageError for other arguments."""
     name, _, rspecifier = argument.partition("=")
     if not name or any(letter.isspace() for letter in name) or not is_rspecifier(rspecifier):

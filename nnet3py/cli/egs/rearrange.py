@@ -12,7 +12,6 @@ from nnet3py.cli.egs.options import MERGE
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import with_default
 from nnet3py.cli.process.options import Options, option
-from nnet3py.io.specifiers import parse_wspecifier
 
 _BUFFER_SIZE = option("buffer-size", int, 0,
                       "If positive, hold only that many examples and randomize only partially")
@@ -156,6 +155,7 @@ def merge_egs(args: list[str], options: Options) -> int:
     from nnet3py.egs.example import EXAMPLE
     from nnet3py.egs.merger import ExampleMerger, MinibatchSizes
     from nnet3py.egs.packed_example import PACKED_EXAMPLE, merge_packed
+    from nnet3py.io.specifiers import parse_wspecifier
 
     sizes = MinibatchSizes(options.minibatch_size)
     if not parse_wspecifier(args[1]).binary:

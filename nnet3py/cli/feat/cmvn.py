@@ -327,11 +327,11 @@ def compute_cmvn_stats_two_channel(args: list[str], options: Options) -> int:
 
 def _calls(rxfilename: str) -> dict[str, list[str]]:
     """Read lines ``<utterance-id> <call-id> <side>``: return the one or two utterances of each call, sorted by side."""
-    from nnet3py.io.streams import failed_command, open_input
+    from nnet3py.io.streams import complete_input
 
     sides: dict[str, dict[str, str]] = {}
     keys: set[str] = set()
-    with open_input(rxfilename) as stream:
+    with complete_input(rxfilename) as stream:
         for number, line in enumerate(stream.without_mark().readlines(), 1):
             words = line.decode("utf-8", "surrogateescape").split()
             if len(words) != 3:
@@ -344,8 +344,6 @@ def _calls(rxfilename: str) -> dict[str, list[str]]:
                                   f"most, found '{' '.join(words)}'", path=rxfilename)
             of_call[side] = key
             keys.add(key)
-    if stream.status:
-        raise failed_command(rxfilename, stream.status)
     return {call: [of_call[side] for side in sorted(of_call)] for call, of_call in sides.items()}
 
 

@@ -41,12 +41,12 @@ def cut_segments(args: list[str], holder: Any, missing: str, cut: Callable[[Segm
     cut : function that cuts a segment out of a recording; it returns None, after a warning, if it cannot
     has_channels : whether recordings have channels; if not, a fifth field is ignored
     """
-    from nnet3py.io.streams import open_input
+    from nnet3py.io.streams import complete_input
     from nnet3py.io.tables import RandomAccessReader, TableWriter
 
     done = total = 0
     with TableWriter(args[2], holder) as writer, RandomAccessReader(args[0], holder) as recordings, \
-            open_input(args[1]) as lines:
+            complete_input(args[1]) as lines:
         lines.without_mark()
         for line in iter(lines.readline, b""):
             total += 1

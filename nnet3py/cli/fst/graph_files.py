@@ -62,12 +62,10 @@ def read_numbers(name: str) -> list[int]:
     """Read the integers of a text file, such as ``disambig.int``; raise FormatError for other contents."""
     import re
 
-    from nnet3py.io.streams import failed_command, open_input
+    from nnet3py.io.streams import complete_input
 
-    with open_input(name) as stream:
+    with complete_input(name) as stream:
         words = stream.read().split()
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
     for word in words:
         if not re.fullmatch(rb"-?[0-9]{1,10}", word) or abs(int(word)) > 0x7FFFFFFF:
             raise FormatError(f"expected integers, found {word[:40]!r}", path=name)

@@ -74,16 +74,14 @@ def _form(options: Options, fst: Fst | None = None) -> TextForm:
           example="--isymbols=phones.txt --osymbols=words.txt L.txt L.fst", see="fstprint, fstarcsort")
 def fst_compile(args: list[str], options: Options) -> int:
     from nnet3py.fst.text import fst_of_text, with_symbols
-    from nnet3py.io.streams import failed_command, open_input
+    from nnet3py.io.streams import complete_input
 
     if options.ssymbols:
         raise UsageError("--ssymbols is not supported", "give integers for states")
     source, target = names_of_files(args)
     form = _form(options)
-    with open_input(source) as stream:
+    with complete_input(source) as stream:
         data = stream.read()
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
     fst = fst_of_text(data, form, source)
     kept = with_symbols(fst, form.inputs if options.keep_isymbols else None,
                         (form.inputs if options.acceptor else form.outputs) if options.keep_osymbols else None,

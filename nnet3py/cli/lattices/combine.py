@@ -26,7 +26,6 @@ from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import Counts
 from nnet3py.cli.process.options import Options, declared, float_list, option
 from nnet3py.errors import UsageError
-from nnet3py.io.specifiers import is_rspecifier
 from nnet3py.lattices.determinize_options import PrunedCompositionOptions
 from nnet3py.option_fields import settings_of
 
@@ -141,6 +140,7 @@ See also: lattice-project, lattice-lmrescore, lattice-interp
 ])
 def lattice_compose(args: list[str], options: Options) -> int:
     from nnet3py.io.object_files import read_object
+    from nnet3py.io.specifiers import is_rspecifier
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.lattices.composition import Composer
     from nnet3py.transducers.fst_text import FST, read_fst

@@ -87,17 +87,15 @@ See also: rnnlm-get-word-embedding, nbest-to-linear, lattice-lmrescore-kaldi-rnn
     option("dropout-test-mode", bool, True, "Set dropout to test mode"),
 ])
 def rnnlm_sentence_probs(args: list[str], options: Options) -> int:
-    from nnet3py.io.streams import failed_command, open_input
+    from nnet3py.io.streams import complete_input
     from nnet3py.rnnlm.network import sentence_log_probs
 
     network = _network(options, args[0], args[1])
-    with open_input(args[2]) as stream, within(args[2]):
+    with complete_input(args[2]) as stream, within(args[2]):
         for block in _sentence_blocks(stream):
             scores = sentence_log_probs(network, [words for _, words in block])
             for (key, _), values in zip(block, scores, strict=True):
                 sys.stdout.write(f"{key} {' '.join(f'{value:g}' for value in values)}\n")
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
     return 0
 
 

@@ -181,9 +181,9 @@ def _request(nnet: Nnet, options: Options) -> ComputationRequest:
     from nnet3py.report.requests import natural_request, parse_request, range_request
 
     if options.request:
-        from nnet3py.io.streams import open_input
+        from nnet3py.io.streams import complete_input
 
-        with open_input(options.request) as stream:
+        with complete_input(options.request) as stream:
             return parse_request(stream.read().decode("utf-8", "replace"), options.request)
     derivs = [name.strip() for name in options.input_derivs.split(",") if name.strip()]
     if options.input:

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 def read_config_text(path: str) -> str:
     """Return the text of a config file; ConfigError for a file that is not UTF-8 text."""
-    from nnet3py.io.streams import open_input
+    from nnet3py.io.streams import complete_input
 
-    with open_input(path) as stream:
+    with complete_input(path) as stream:
         data = stream.without_mark().read()
     try:
         if data.startswith(b"\0B"):

@@ -1,13 +1,13 @@
 """Copies and conversions of tables, which most of Kaldi's programs are: table to table, to several, or to lines."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar, cast
 
 from nnet3py import log
 from nnet3py.errors import FormatError, UsageError, within
-from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
 
 if TYPE_CHECKING:
     from nnet3py.io.holder import Holder
@@ -31,7 +31,9 @@ class Counts(NamedTuple):
         The status is 0, or ``nothing`` if nothing was converted.
         """
         if message:
-            log.log(message.format(done=self.done, errors=self.errors))
+            caller = sys._getframe(1)
+            log.log(message.format(done=self.done, errors=self.errors),
+                    file=log.short_path(caller.f_code.co_filename), line=caller.f_lineno)
         return 0 if self.done else nothing
 
 
@@ -41,6 +43,8 @@ class MixedArguments(UsageError):
 
 def between_tables(args: Sequence[str]) -> bool:
     """Return whether ``args`` (input, output) name tables; False for plain files. Raises MixedArguments."""
+    from nnet3py.io.specifiers import is_rspecifier, is_wspecifier  # --help does not need this module
+
     tables = is_rspecifier(args[0])
     if tables != is_wspecifier(args[1]):
         raise MixedArguments(f"Cannot mix archives with regular files: {args[0]!r} and {args[1]!r}",
@@ -121,6 +125,7 @@ def convert_to_lines(rspecifier: str, wxfilename: str, source: Holder[Read],
 
     The lines include their newlines. Raises UsageError if ``wxfilename`` names a table.
     """
+    from nnet3py.io.specifiers import is_wspecifier
     from nnet3py.io.streams import open_output
 
     if is_wspecifier(wxfilename):

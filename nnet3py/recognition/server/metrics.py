@@ -107,12 +107,7 @@ _LOOKS = 100                      # attempts to read a slot that is being writte
 
 
 class Board:
-    """A board of slots in shared memory, each written by one process; made before the processes are forked.
-
-    Parameters
-    ----------
-    num_slots : number of slots
-    """
+    """A board of slots in shared memory, each written by one process; made before the processes are forked."""
 
     def __init__(self, num_slots: int) -> None:
         self.num_slots = num_slots

@@ -13,18 +13,11 @@ from nnet3py.recognition.model_folder import Stamp, language_of, stamp
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A model that is served.
+    """A model that is served."""
 
-    Attributes
-    ----------
-    name : name of its folder, by which clients ask for it
-    recognizer : factory of streams, such as :class:`~nnet3py.recognition.recognizer.Recognizer`
-    stamp : state of its files when they were read, to notice changes
-    """
-
-    name: str
-    recognizer: Any
-    stamp: Stamp = frozenset()
+    name: str                   # name of its folder, by which clients ask for it
+    recognizer: Any             # factory of streams, such as :class:`~nnet3py.recognition.recognizer.Recognizer`
+    stamp: Stamp = frozenset()  # state of its files when they were read, to notice changes
 
 
 @dataclass(frozen=True)
@@ -49,18 +42,11 @@ class ServedModels:
 
 
 class Reloaded(NamedTuple):
-    """The outcome of reading models again.
+    """The outcome of reading models again."""
 
-    Attributes
-    ----------
-    models : ServedModels after reading
-    changes : messages about changed models
-    problems : messages about models that could not be read, which stay as they were
-    """
-
-    models: ServedModels
-    changes: list[str]
-    problems: list[str]
+    models: ServedModels  # those after reading
+    changes: list[str]    # messages about changed models
+    problems: list[str]   # messages about models that could not be read, which stay as they were
 
 
 class ModelLoader:
@@ -136,10 +122,8 @@ class ModelLoader:
 def model_places(paths: Sequence[str], expected: Iterable[str] = ()) -> dict[str, str]:
     """Find models; return their paths by name. A folder in ``paths`` that is no model stands for the models in it.
 
-    Parameters
-    ----------
-    paths : folders, or acoustic models in model folders
-    expected : names of models that were served before: a folder with such a name counts as a model in any case
+    ``paths``: folders, or acoustic models in model folders. ``expected``: names of models that were served before: a
+    folder with such a name counts as a model in any case.
 
     Hidden folders are left out. Raises UsageError for two models of the same name.
     """

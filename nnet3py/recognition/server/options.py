@@ -44,10 +44,7 @@ class Limits:
 class Pace:
     """The delay of a client whose sound comes too fast (a leaky bucket).
 
-    Parameters
-    ----------
-    limits : Limits, for ``max_speed`` and ``burst_seconds``
-    now : the time now, in seconds of a monotonic clock
+    ``limits``: Limits, for ``max_speed`` and ``burst_seconds``. ``now``: the time now, in seconds of a monotonic clock.
     """
 
     def __init__(self, limits: Limits, now: float) -> None:
@@ -70,21 +67,15 @@ class Pace:
 
 @dataclass(frozen=True)
 class ServerOptions:
-    """Options of the server; files are in PEM format.
-
-    Attributes
-    ----------
-    limits : Limits of clients
-    allowed_origins : origins of other servers' pages whose scripts may connect, such as ``https://example.org``; ``*``:
-        all
-    """
+    """Options of the server; files are in PEM format."""
 
     host: str = opt("host", "127.0.0.1", "Address to listen on; 0.0.0.0 or :: for all of this machine's")
     port: int = opt("port", 2700, "Port to listen on; 0 for one that is free")
     sample_rate: float = opt("sample-rate", 8000.0, "Samples a second of clients that do not say: the public server's")
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = field(default_factory=Limits)  # of clients
     drain_seconds: float = opt("drain-seconds", 10.0, "Seconds that conversations have to end after a signal; a second "
                                "one ends them at once")
+    # origins of other servers' pages whose scripts may connect, such as ``https://example.org``; ``*``: all
     allowed_origins: Sequence[str] = ()
     certificate: str = opt("certificate", "", "File with a certificate, for TLS; browsers need it for a microphone "
                            "elsewhere")

@@ -44,11 +44,8 @@ class Control(enum.Enum):
 class ProtocolError(Nnet3Error):
     """An error of a client, which ends its connection.
 
-    Parameters
-    ----------
-    message : text for the client
-    code : close code of the connection
-    kind : label by which such errors are counted
+    ``message``: text for the client. ``code``: close code of the connection. ``kind``: label by which such errors are
+    counted.
     """
 
     def __init__(self, message: str, code: CloseCode, kind: str) -> None:
@@ -58,22 +55,13 @@ class ProtocolError(Nnet3Error):
 
 @dataclass(frozen=True)
 class StreamSettings:
-    """The settings of a client's stream.
+    """The settings of a client's stream."""
 
-    Attributes
-    ----------
-    sample_rate : samples a second of the client's sound
-    words : whether results have a list of words with times and confidences
-    max_alternatives : number of alternatives in place of one result; 0: one result
-    phrases : phrase list, for a model with a lookahead graph; empty: the model's grammar
-    model : ServedModel; None for a service without a choice of models
-    """
-
-    sample_rate: float
-    words: bool = True
-    max_alternatives: int = 0
-    phrases: tuple[str, ...] = ()
-    model: ServedModel | None = None
+    sample_rate: float                # samples a second of the client's sound
+    words: bool = True                # whether results have a list of words with times and confidences
+    max_alternatives: int = 0         # number of alternatives in place of one result; 0: one result
+    phrases: tuple[str, ...] = ()     # phrase list, for a model with a lookahead graph; empty: the model's grammar
+    model: ServedModel | None = None  # None for a service without a choice of models
 
 
 def read_text_message(text: str, settings: StreamSettings, models: ServedModels) -> StreamSettings | Control:

@@ -52,11 +52,6 @@ class RecognitionServer:
     listener : socket that accepts connections; None: a socket is made for the options' host and port
     place : Place of this process's counters, for a server of several processes; None: one process
 
-    Attributes
-    ----------
-    options, metrics : ServerOptions and Metrics
-    models : ServedModels for new connections
-
     Raises Nnet3Error if the package websockets is missing, or an option is invalid.
     """
 
@@ -117,7 +112,7 @@ class RecognitionServer:
         """
         try:
             server = await self._listen()
-            listening(self._address(server))
+            listening("" if self._listener is not None else address_of(self.options, server.sockets[0]))
             publishing = asyncio.ensure_future(self._publish_often())
             await self._stopping.wait()
             await self._drain(server)
@@ -143,9 +138,6 @@ class RecognitionServer:
                 max_queue=MESSAGES_WAITING, logger=quiet, ssl=tls_context(options))
         except OSError as error:
             raise cannot_listen(options, error) from None
-
-    def _address(self, server: Any) -> str:
-        return "" if self._listener is not None else address_of(self.options, server.sockets[0])
 
     async def _publish_often(self) -> None:
         while self._place is not None:
@@ -265,10 +257,8 @@ def run_server(server_of: Callable[[], RecognitionServer], listening: Callable[[
 
     SIGHUP also ends a server that was started in a terminal when the terminal is closed.
 
-    Parameters
-    ----------
-    server_of : function that makes the server, called in the event loop that will run it
-    listening : function that is called with the address
+    ``server_of``: function that makes the server, called in the event loop that will run it. ``listening``: function
+    that is called with the address.
     """
     async def until_signal() -> None:
         server = server_of()

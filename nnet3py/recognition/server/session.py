@@ -40,10 +40,8 @@ class Answer(NamedTuple):
 class StreamThreads:
     """A decoder of the streams of a server, in the threads of a :class:`BatchScheduler`.
 
-    Parameters
-    ----------
-    begin : function that makes the recognizer's stream for a client's settings, called in a thread
-    num_threads : number of streams that are decoded at the same time; 0: the scheduler's default
+    ``begin``: function that makes the recognizer's stream for a client's settings, called in a thread. ``num_threads``:
+    number of streams that are decoded at the same time; 0: the scheduler's default.
     """
 
     def __init__(self, begin: Callable[[StreamSettings], Stream], num_threads: int = 0) -> None:
@@ -86,7 +84,7 @@ class RunningStream:
 
     async def finish(self, settings: StreamSettings) -> Answer:
         """Decode the rest, and return the last segment's result."""
-        return await self._run(_last_answer, settings)
+        return await self._run(lambda stream: _answer_of(stream.finish(), settings))
 
     def close(self) -> None:
         """End the stream without a result."""
@@ -112,10 +110,6 @@ def _answer(stream: Stream, piece: bytes, ended: list[Result], settings: StreamS
     if ended:            # a block has one answer, also if several segments ended in it
         return _answer_of(ended[0].joined(ended), settings)
     return Answer(partial_message(stream.partial))
-
-
-def _last_answer(stream: Stream, settings: StreamSettings) -> Answer:
-    return _answer_of(stream.finish(), settings)
 
 
 def _answer_of(result: Result, settings: StreamSettings) -> Answer:

@@ -29,20 +29,12 @@ _MOST_WORDS = 2_000_000          # of the text that the n-gram model is estimate
 
 
 class Comparison(NamedTuple):
-    """Objective of a minibatch's outputs, and its derivatives.
+    """Objective of a minibatch's outputs, and its derivatives."""
 
-    Attributes
-    ----------
-    log_prob : weighted sum of the words' log-probabilities, in nats
-    penalty : weighted sum of the penalties of log Z, at most 0; the objective is ``log_prob + penalty``
-    output_deriv : float32 (rows, dim), derivative with respect to the outputs
-    vector_deriv : float32 (words, dim), derivative with respect to the words' vectors
-    """
-
-    log_prob: float
-    penalty: float
-    output_deriv: np.ndarray
-    vector_deriv: np.ndarray
+    log_prob: float  # weighted sum of the words' log-probabilities, in nats
+    penalty: float  # weighted sum of the penalties of log Z, at most 0; the objective is ``log_prob + penalty``
+    output_deriv: np.ndarray  # float32 (rows, dim), derivative with respect to the outputs
+    vector_deriv: np.ndarray  # float32 (words, dim), derivative with respect to the words' vectors
 
 
 def word_scores(outputs: np.ndarray, vectors: np.ndarray) -> np.ndarray:
@@ -109,10 +101,8 @@ def estimate_arpa(sentences: Sentences, vocabulary: Vocabulary, order: int) -> A
 class WordDistribution:
     """Distribution of the next word by an n-gram model, averaged over several histories.
 
-    Parameters
-    ----------
-    arpa : the n-gram model, with the vocabulary's numbers; n-grams of more than ``MAX_ORDER`` words are not used
-    vocabulary : words and their numbers
+    ``arpa``: the n-gram model, with the vocabulary's numbers; n-grams of more than ``MAX_ORDER`` words are not used.
+    ``vocabulary``: words and their numbers.
     """
 
     def __init__(self, arpa: Arpa, vocabulary: Vocabulary) -> None:
@@ -164,10 +154,8 @@ class WordDistribution:
 
         The sum is 1, or less if the n-gram model has words that the vocabulary lacks.
 
-        Parameters
-        ----------
-        before_last, last : int (histories,), the last two words of each history; -1 in ``before_last`` for a history of
-            one word
+        ``before_last``, ``last``: int (histories,), the last two words of each history; -1 in ``before_last`` for a
+        history of one word.
         """
         place = np.where(before_last >= 0, self._place(np.maximum(before_last, 0), last), -1)
         has_pair = place >= 0
@@ -181,16 +169,10 @@ class WordDistribution:
 
 
 class Sample(NamedTuple):
-    """Sample of words.
+    """Sample of words."""
 
-    Attributes
-    ----------
-    words : int64 (drawn,), increasing
-    log_counts : float32 (drawn,), log of the number of words that each stands for, as for :func:`compare`
-    """
-
-    words: np.ndarray
-    log_counts: np.ndarray
+    words: np.ndarray       # int64 (drawn,), increasing
+    log_counts: np.ndarray  # float32 (drawn,), log of the number of words that each stands for, as for :func:`compare`
 
 
 def inclusion_probs(weights: np.ndarray, count: int) -> np.ndarray:
@@ -220,11 +202,8 @@ def draw(probs: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 class WordSampler:
     """Sampler of the words over which the objective of a minibatch is computed.
 
-    Parameters
-    ----------
-    distribution : distribution of words after some histories
-    vocabulary : words and their numbers
-    num_samples : number of words to draw, besides the targets
+    ``distribution``: distribution of words after some histories. ``vocabulary``: words and their numbers.
+    ``num_samples``: number of words to draw, besides the targets.
     """
 
     def __init__(self, distribution: WordDistribution, vocabulary: Vocabulary, num_samples: int) -> None:
@@ -235,10 +214,8 @@ class WordSampler:
                rng: np.random.Generator) -> Sample:
         """Draw words that are probable after some histories; the sample contains all targets.
 
-        Parameters
-        ----------
-        before_last, last : int (histories,), as for :meth:`WordDistribution.mean`
-        targets : int (histories,), the word that follows each history
+        ``before_last``, ``last``: int (histories,), as for :meth:`WordDistribution.mean`. ``targets``: int
+        (histories,), the word that follows each history.
         """
         certain = np.unique(targets)
         weights = self._distribution.mean(before_last, last) * (1.0 - _UNIFORM) + _UNIFORM / self._size

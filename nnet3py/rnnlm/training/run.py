@@ -60,9 +60,7 @@ _PRINT_INTERVAL = 1_000_000      # minibatches: each epoch has a log line of its
 class TrainingFolder:
     """Folder of a model in training.
 
-    Parameters
-    ----------
-    path : the folder, made if it is missing
+    ``path``: the folder, made if it is missing.
 
     Raises UsageError if the folder cannot be made.
     """

@@ -15,7 +15,7 @@ import numpy as np
 
 from nnet3py.decoding.symbols import EPSILON, SENTENCE_END, SENTENCE_START
 from nnet3py.errors import FormatError, UsageError
-from nnet3py.io.streams import failed_command, open_input
+from nnet3py.io.streams import complete_input, open_input
 from nnet3py.rnnlm.training.vocabulary import BREAK, Vocabulary
 
 CONTEXT = 3                      # words before a piece of a sentence. Kaldi: --min-split-context
@@ -27,20 +27,13 @@ _RESERVED = (EPSILON, SENTENCE_START, SENTENCE_END, BREAK)
 
 @dataclass
 class Sentences:
-    """Sentences as numbers of words, each followed by ``</s>``.
+    """Sentences as numbers of words, each followed by ``</s>``."""
 
-    Attributes
-    ----------
-    words : int32 (tokens,), numbers of all words and ends
-    starts : int64 (sentences + 1,); sentence i is ``words[starts[i]:starts[i + 1]]``, its end included
-    num_unknown : number of words outside the vocabulary, replaced by the unknown word or left out with their sentence
-    num_left_out : number of sentences left out
-    """
-
-    words: np.ndarray
-    starts: np.ndarray
+    words: np.ndarray   # int32 (tokens,), numbers of all words and ends
+    starts: np.ndarray  # int64 (sentences + 1,); sentence i is ``words[starts[i]:starts[i + 1]]``, its end included
+    # number of words outside the vocabulary, replaced by the unknown word or left out with their sentence
     num_unknown: int = 0
-    num_left_out: int = 0
+    num_left_out: int = 0  # number of sentences left out
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -71,7 +64,7 @@ def is_arpa(path: str) -> bool:
 
 def _blocks(path: str) -> Iterator[bytes]:
     """Yield a file's text in blocks of whole lines, each of which ends with a line feed."""
-    with open_input(path) as stream:
+    with complete_input(path) as stream:
         rest = b""
         while piece := stream.read(_BLOCK):
             end = piece.rfind(b"\n") + 1
@@ -82,8 +75,6 @@ def _blocks(path: str) -> Iterator[bytes]:
                 rest += piece
         if rest:
             yield rest + b"\n"
-    if stream.status:
-        raise failed_command(stream.path, stream.status)
 
 
 def count_words(paths: Sequence[str]) -> Counter[str]:
@@ -132,17 +123,12 @@ def read_sentences(paths: Sequence[str], vocabulary: Vocabulary) -> Sentences:
 
 @dataclass
 class WordMinibatch:
-    """Minibatch of sequences of one length.
+    """Minibatch of sequences of one length."""
 
-    Attributes
-    ----------
-    inputs, targets : int32 (sequences, length), words, and the word after each of them
-    weights : float32 (sequences, length), 1 for targets, 0 for context and padding
-    """
-
+    # inputs, targets: int32 (sequences, length), words, and the word after each of them
     inputs: np.ndarray
     targets: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray  # float32 (sequences, length), 1 for targets, 0 for context and padding
 
     @property
     def num_words(self) -> int:
@@ -152,18 +138,11 @@ class WordMinibatch:
 
 @dataclass
 class _Pieces:
-    """Pieces of sentences.
+    """Pieces of sentences."""
 
-    Attributes
-    ----------
-    starts : int64 (pieces,), index of the first target among all words
-    lengths : int64 (pieces,), numbers of targets
-    contexts : int64 (pieces,), numbers of words before them that are context
-    """
-
-    starts: np.ndarray
-    lengths: np.ndarray
-    contexts: np.ndarray
+    starts: np.ndarray    # int64 (pieces,), index of the first target among all words
+    lengths: np.ndarray   # int64 (pieces,), numbers of targets
+    contexts: np.ndarray  # int64 (pieces,), numbers of words before them that are context
 
 
 def _cut(sentences: Sentences, chunk_length: int, rng: np.random.Generator | None = None) -> _Pieces:

@@ -147,10 +147,7 @@ def initial_embedding(vocabulary: Vocabulary, features: list[Feature], dim: int,
 class TrainedEmbedding:
     """Embedding of features that is trained; vectors of words are sums over their features.
 
-    Parameters
-    ----------
-    features : float32 (words, features)
-    matrix : float32 (features, dim), trained in place
+    ``features``: float32 (words, features). ``matrix``: float32 (features, dim), trained in place.
 
     Attributes
     ----------
@@ -183,11 +180,8 @@ class TrainedEmbedding:
     def update(self, words: np.ndarray, gradient: np.ndarray, learning_rate: float) -> None:
         """Change the embedding by one natural gradient step.
 
-        Parameters
-        ----------
-        words : int (words,), different numbers of words
-        gradient : float32 (words, dim), derivative of the objective, which is maximized
-        learning_rate : learning rate of the network
+        ``words``: int (words,), different numbers of words. ``gradient``: float32 (words, dim), derivative of the
+        objective, which is maximized. ``learning_rate``: learning rate of the network.
         """
         of_words = self.features[words]
         active = np.unique(of_words.indices)
@@ -215,20 +209,12 @@ def words_request(num_sequences: int, length: int, trains: bool) -> ComputationR
 
 @dataclass
 class _Group:
-    """Rows of the output for which the objective is computed over the same sample of words, or over all words.
+    """Rows of the output for which the objective is computed over the same sample of words, or over all words."""
 
-    Attributes
-    ----------
-    rows : indexes of the rows
-    words : indexes of the sampled words in the minibatch's words (:attr:`_Comparisons.words`)
-    targets : int64 (rows,), for each row the index in ``words`` of the word that follows
-    log_counts : float32 (words,), as for :func:`compare`; None for all words
-    """
-
-    rows: slice | np.ndarray
-    words: slice | np.ndarray
-    targets: np.ndarray
-    log_counts: np.ndarray | None
+    rows: slice | np.ndarray       # indexes of the rows
+    words: slice | np.ndarray      # indexes of the sampled words in the minibatch's words (:attr:`_Comparisons.words`)
+    targets: np.ndarray            # int64 (rows,), for each row the index in ``words`` of the word that follows
+    log_counts: np.ndarray | None  # float32 (words,), as for :func:`compare`; None for all words
 
 
 class _Comparisons:
@@ -364,18 +350,12 @@ class RnnlmTrainer(MinibatchTrainer[WordMinibatch]):
 
 @dataclass(frozen=True)
 class Measured:
-    """Perplexity of a text by a model.
+    """Perplexity of a text by a model."""
 
-    Attributes
-    ----------
-    perplexity : exp of minus the mean normalized log-probability of words and ends of sentences
-    num_words : number of words and ends of sentences
-    mean_log_z, log_z_deviation : mean and standard deviation of log Z, the log of the sum of exp(score) over all words,
-        in nats; 0 for an n-gram model
-    """
-
-    perplexity: float
-    num_words: int
+    perplexity: float  # exp of minus the mean normalized log-probability of words and ends of sentences
+    num_words: int     # number of words and ends of sentences
+    # mean_log_z, log_z_deviation: mean and standard deviation of log Z, the log of the sum of exp(score) over all
+    # words, in nats; 0 for an n-gram model
     mean_log_z: float = 0.0
     log_z_deviation: float = 0.0
 

@@ -29,10 +29,8 @@ NEVER = 0.1                      # the count of words that are never predicted, 
 class Vocabulary:
     """Words and their numbers, with their counts in the training text.
 
-    Parameters
-    ----------
-    table : words with numbers 0, 1, 2, …; has ``<s>``, ``</s>`` and ``<brk>``
-    unknown : the word that replaces words outside the table; empty or not in the table: there is none
+    ``table``: words with numbers 0, 1, 2, …; has ``<s>``, ``</s>`` and ``<brk>``. ``unknown``: the word that replaces
+    words outside the table; empty or not in the table: there is none.
 
     Attributes
     ----------
@@ -101,21 +99,14 @@ class Vocabulary:
 
 
 class Feature(NamedTuple):
-    """A feature of words: a column of the feature matrix.
+    """A feature of words: a column of the feature matrix."""
 
-    Attributes
-    ----------
-    kind : CONSTANT; SPECIAL or WORD, a feature of one word; UNIGRAM, the log-probability; LENGTH, in letters; or
-        INITIAL, FINAL, MATCH: letters at the beginning, at the end, anywhere inside
-    text : the word or the letters; empty for other kinds
-    scale : factor of the log-probability, the length or the number of matches; the value of other features
-    offset : added to the value
-    """
-
+    # CONSTANT; SPECIAL or WORD, a feature of one word; UNIGRAM, the log-probability; LENGTH, in letters; or INITIAL,
+    # FINAL, MATCH: letters at the beginning, at the end, anywhere inside
     kind: str
-    text: str
-    scale: float
-    offset: float = 0.0
+    text: str  # the word or the letters; empty for other kinds
+    scale: float  # factor of the log-probability, the length or the number of matches; the value of other features
+    offset: float = 0.0  # added to the value
 
     def line(self) -> str:
         """Return the feature's line in Kaldi's features.txt, without its number."""
@@ -150,7 +141,7 @@ def choose_features(vocabulary: Vocabulary, options: FeatureOptions) -> list[Fea
     """Choose the features of a vocabulary's words by their frequencies. Kaldi: rnnlm/choose_features.py."""
     probs, words = vocabulary.probs(), vocabulary.word_list
     scale = partial(_scale, max_rms=options.max_rms)
-    special = _special_words(vocabulary)
+    special = [number for number in (vocabulary.bos, vocabulary.eos, vocabulary.brk, vocabulary.unk) if number >= 0]
     others = np.setdiff1d(np.arange(len(words)), [*vocabulary.never_predicted, *special])
     features = [Feature(CONSTANT, "", options.max_rms)]
     features += [Feature(SPECIAL, words[number], scale(probs[number])) for number in special]
@@ -169,11 +160,6 @@ def choose_features(vocabulary: Vocabulary, options: FeatureOptions) -> list[Fea
                      for its_kind, letters in sorted(frequencies)
                      if its_kind == kind and frequencies[kind, letters] >= options.min_frequency]
     return features
-
-
-def _special_words(vocabulary: Vocabulary) -> list[int]:
-    """Return the numbers of the words whose only feature, besides the constant, is one of their own."""
-    return [number for number in (vocabulary.bos, vocabulary.eos, vocabulary.brk, vocabulary.unk) if number >= 0]
 
 
 def _unigram_feature(probs: np.ndarray, max_rms: float) -> Feature:
@@ -214,10 +200,8 @@ def _counts(word: str, log_prob: float, column: dict[tuple[str, str], int],
             bounds: tuple[int, int]) -> dict[int, float]:
     """Return the unscaled values of a word's features: column -> value.
 
-    Parameters
-    ----------
-    column : (kind, text) of a feature -> its column
-    bounds : lengths of the shortest and longest letter n-grams among the features
+    ``column``: (kind, text) of a feature -> its column. ``bounds``: lengths of the shortest and longest letter n-grams
+    among the features.
     """
     counts = {column[CONSTANT, ""]: 1.0}
     if (SPECIAL, word) in column:

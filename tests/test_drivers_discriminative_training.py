@@ -1,4 +1,4 @@
-"""nnet3py/drivers/discriminative_training.py: the plan, and the whole training in small."""
+"""The plan, and the whole training in small."""
 from __future__ import annotations
 
 import re

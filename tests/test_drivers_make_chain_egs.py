@@ -1,4 +1,4 @@
-"""nnet3py/drivers/make_chain_egs.py: whole folders of chain examples, and the commands for lattices."""
+"""Whole folders of chain examples, and the commands for lattices."""
 from __future__ import annotations
 
 import shutil

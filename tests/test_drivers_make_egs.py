@@ -1,4 +1,4 @@
-"""nnet3py/drivers/make_egs.py: whole folders of examples by the real programs, and again after a kill."""
+"""Whole folders of examples by the real programs, and again after a kill."""
 from __future__ import annotations
 
 import gzip
@@ -88,7 +88,7 @@ def test_the_diagnostics_are_of_the_right_utterances(made: EgsFolder) -> None:
     assert len(valid) == len(diagnostic) == NUM_UTTERANCES // 10 and not set(valid) & set(diagnostic)
     held, train, combine = (examples(made.diagnostic(name)) for name in ("valid_diagnostic", "train_diagnostic",
                                                                          "combine"))
-    assert {key[:5] for key in held} <= set(valid) and {key[:5] for key in train + combine} <= set(diagnostic)
+    assert {key[:5] for key in held} <= set(valid) and {key[:5] for key in [*train, *combine]} <= set(diagnostic)
     assert len(held) == 5 and len(combine) == 10
 
 

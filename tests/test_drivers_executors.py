@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from test_jobs import PATIENCE, SOON, is_alive, own_lines, read, start_driver, wait_for
+from test_drivers_executor import PATIENCE, SOON, is_alive, own_lines, read, start_driver, wait_for
 
 from nnet3py.drivers import executors as jobs_dask
 from nnet3py.drivers.executor import Job, JobsFailed, launcher_folder

@@ -88,7 +88,7 @@ def test_the_extractor_must_be_the_same_if_both_are_known(tmp_path: Path, caplog
         folder.verify(**{**FITTING, "ivector_id": "def"})
     with caplog.at_level(logging.WARNING):
         folder.verify(**FITTING)
-    assert "known of the examples only; it was not checked" in caplog.text
+    assert "Only the examples have the id of their ivector extractor" in caplog.text
 
 
 def test_a_missing_archive_is_found(tmp_path: Path) -> None:
