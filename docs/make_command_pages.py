@@ -10,13 +10,15 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from nnet3py.cli import egs as egs_options
+from nnet3py.cli.egs import options as egs_options
 from nnet3py.cli.nnet import utterances
 from nnet3py.cli.process import option_groups
 from nnet3py.cli.process.command import KaldiCommand, load
 from nnet3py.cli.process.kaldi_programs import missing_programs
-from nnet3py.cli.process.options import INT_MAX, INT_MIN, STANDARD_OPTIONS, Option
+from nnet3py.cli.process.options import INT_MAX, INT_MIN, STANDARD_OPTIONS, Option, declared
 from nnet3py.cli.registry import COMMANDS, GROUPS, PERSON_NAMES, person_name
+from nnet3py.egs.options import SplitOptions
+from nnet3py.option_fields import settings_of
 
 PAGE = Path(__file__).resolve().parent / "commands.md"
 
@@ -35,7 +37,7 @@ SHARED = (
            utterances.SIMPLE[:8]),
     Shared("Options of i-vectors", "An i-vector per utterance or speaker, or one every few frames.",
            utterances.IVEC),
-    Shared("Options of making examples", "How utterances are cut into examples.", egs_options.EGGEN),
+    Shared("Options of making examples", "How utterances are cut into examples.", declared(settings_of(SplitOptions))),
     Shared("Options of merging examples", "How minibatches are made of examples.", egs_options.MERGE),
     Shared("Options of the device", "What computes, with how many threads, and where compiled computations are kept.",
            option_groups.DEVICE),

@@ -77,7 +77,21 @@ def _refuse(self: Any, name: str, *value: Any) -> None:
     raise dataclasses.FrozenInstanceError(f"{type(self).__name__}.{name} cannot be changed; dataclasses.replace copies")
 
 
-_METHODS = {"__init__": _init, "__repr__": _repr, "__eq__": _equal, "__hash__": None}
+class _Signature:
+    """``__signature__`` of a class, for ``help`` and ``inspect``, which see no fields in the shared ``__init__``."""
+
+    def __get__(self, instance: object, owner: type[Any]) -> Any:
+        from inspect import Parameter, Signature
+
+        fields = sorted(dataclasses.fields(owner), key=lambda field: field.kw_only)
+        return Signature([Parameter(
+            field.name, Parameter.KEYWORD_ONLY if field.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
+            default=Parameter.empty if field.default is field.default_factory else
+            field.default_factory() if callable(field.default_factory) else field.default,
+            annotation=field.type) for field in fields])
+
+
+_METHODS = {"__signature__": _Signature(), "__init__": _init, "__repr__": _repr, "__eq__": _equal, "__hash__": None}
 _FROZEN_METHODS = {"__hash__": lambda self: hash(_values(self)), "__setattr__": _refuse, "__delattr__": _refuse}
 
 

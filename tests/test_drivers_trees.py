@@ -100,7 +100,7 @@ def test_what_does_not_fit_is_refused(source: Path, tmp_path: Path) -> None:
                              ({"lang": ""}, "--lang was not given"),
                              ({"frame_subsampling_factor": 0}, "--frame-subsampling-factor=0"),
                              ({"alignment_subsampling_factor": 0}, "--alignment-subsampling-factor=0"),
-                             ({"dir": "a b"}, "--dir a b has a character")):
+                             ({"dir": "a b"}, "--dir a b has the character")):
         with pytest.raises(UsageError, match=message):
             build_tree(options(source, **{"dir": str(tmp_path / "no"), **changed}), Recorder())
     with pytest.raises(FormatError, match="it has no topo"):

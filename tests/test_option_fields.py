@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, field, replace
+from inspect import signature
 
 import pytest
 from command_lines import read
@@ -40,6 +41,8 @@ def test_option_classes_are_dataclasses() -> None:
             Width(*arguments, **values)
     with pytest.raises(TypeError, match="unhashable"):
         hash(Search())
+    assert str(signature(Width)) == ("(beam: 'float' = 16.0, phones: 'Sequence[int]' = (), "
+                                     "hidden: 'dict[str, int]' = {})")
 
 
 def test_fields_are_options() -> None:

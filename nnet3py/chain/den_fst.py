@@ -37,9 +37,14 @@ def make_den_fst(tree: ContextDependency, model: TransitionModel, phone_lm: Fst)
     tree, model : the tree and the transition model of the chain system
     phone_lm : an acceptor of phones with costs; all states must lie on a path from the start to a final state
 
-    Returns an acceptor of pdf-ids + 1 without epsilons. The start may be any state. States with many arcs come first.
-    Raises FormatError for a language model that cannot be used, phones that the topology does not have; Nnet3Error if
-    tree and model have different numbers of pdfs.
+    Returns
+    -------
+    An acceptor of pdf-ids + 1 without epsilons. The start may be any state. States with many arcs come first.
+
+    Raises
+    ------
+    FormatError : a language model that cannot be used, phones that the topology does not have
+    Nnet3Error : tree and model have different numbers of pdfs
     """
     check_phone_lm(phone_lm, model)
     check_system(tree, model)

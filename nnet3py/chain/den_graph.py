@@ -38,8 +38,14 @@ def initial_probs(den_fst: Fst) -> np.ndarray:
     ----------
     den_fst : the denominator graph
 
-    Returns float32 (states,), with sum 1. Raises Nnet3Error for a graph that cannot be a denominator graph: no states
-    or arcs, epsilons, a transducer, states that cannot be reached, weights that are not costs.
+    Returns
+    -------
+    float32 (states,), with sum 1
+
+    Raises
+    ------
+    Nnet3Error : a graph that cannot be a denominator graph: no states or arcs, epsilons, a transducer, states that
+        cannot be reached, weights that are not costs
 
     Kaldi: ``DenominatorGraph::SetInitialProbs``.
     """
@@ -167,8 +173,13 @@ def read_den_graph(rxfilename: str, num_pdfs: int) -> DenominatorGraph:
     rxfilename : the file
     num_pdfs : the dimension of the network's output
 
-    Returns the graph, for :class:`nnet3py.torch.ChainLoss` and :class:`DenominatorComputation`. Raises Nnet3Error for a
-    file that holds no denominator graph; the message names the file.
+    Returns
+    -------
+    The graph, for :class:`nnet3py.torch.ChainLoss` and :class:`DenominatorComputation`.
+
+    Raises
+    ------
+    Nnet3Error : a file that holds no denominator graph; the message names the file
     """
     fst = read_object(rxfilename, read_fst)
     with within(rxfilename):

@@ -35,9 +35,15 @@ def normalization_fst(den_fst: Fst) -> Fst:
     ----------
     den_fst : the denominator graph
 
-    Returns an acceptor, for :class:`Normalizer`, its arcs sorted by label. The start is a new state, the last one; the
-    former start is kept if an arc leads to it. Of arcs from the new start with equal label and destination the cheapest
-    is kept. Raises Nnet3Error for an FST that cannot be a denominator graph.
+    Returns
+    -------
+    An acceptor, for :class:`Normalizer`, its arcs sorted by label. The start is a new state, the last one; the former
+    start is kept if an arc leads to it. Of arcs from the new start with equal label and destination the cheapest is
+    kept.
+
+    Raises
+    ------
+    Nnet3Error : an FST that cannot be a denominator graph
     """
     probs = initial_probs(den_fst)
     num_states = den_fst.num_states

@@ -213,16 +213,23 @@ _PLACE = kaldi_place("Backward", "chain-numerator.cc", 150)
 
 
 class Numerator(NamedTuple):
-    """Results of a numerator."""
+    """Results of a numerator.
 
-    # the log-probability, summed over sequences; as in Kaldi times the supervision's weight, except for supervision
-    # without times
+    Attributes
+    ----------
+    log_prob : the log-probability, summed over sequences; as in Kaldi times the supervision's weight, except for
+        supervision without times
+    ok : false if a sequence has no path of its length
+    row_starts : int64 (rows + 1,): the posteriors are a sparse matrix with the shape of the network's output
+    columns : int32 (elements,), the pdf of each
+    values : float32 (elements,), posteriors times the weight
+    """
+
     log_prob: float
-    ok: bool  # false if a sequence has no path of its length
-    # int64 (rows + 1,): the posteriors are a sparse matrix with the shape of the network's output
+    ok: bool
     row_starts: np.ndarray
-    columns: np.ndarray  # int32 (elements,), the pdf of each
-    values: np.ndarray   # float32 (elements,), posteriors times the weight
+    columns: np.ndarray
+    values: np.ndarray
 
 
 def check_supervision(supervision: Supervision, shape: tuple[int, ...]) -> None:
@@ -291,9 +298,14 @@ def compute_numerator(supervision: Supervision, output: np.ndarray) -> Numerator
     supervision : the supervision of all sequences of the minibatch
     output : float32 (frames sequences, pdfs), the network's output: the first frame of all sequences, then the next
 
-    Returns the log-probability, and the posteriors, float32, sparse (frames sequences, pdfs). Raises ShapeError if
-    supervision and output have different numbers of frames or pdfs; Nnet3Error for an FST that is not valid for a
-    supervision.
+    Returns
+    -------
+    Log-probability, and posteriors float32, sparse (frames sequences, pdfs).
+
+    Raises
+    ------
+    ShapeError : supervision and output have different numbers of frames or pdfs
+    Nnet3Error : an FST that is not valid for a supervision
     """
     ops = get_ops("cpu")
     with queued_numerator(ops, supervision, output) as numerators:

@@ -227,8 +227,14 @@ def estimate_phone_lm(sequences: Iterable[Iterable[int]], options: PhoneLmOption
     sequences : the phones of each utterance, numbers from 1 on, such as int (phones,)
     options : orders and the number of states; None: Kaldi's defaults
 
-    Returns an acceptor of phones, for :func:`make_den_fst`. Raises UsageError for invalid orders or number of states;
-    Nnet3Error for phones of 0 or less, or no sequences.
+    Returns
+    -------
+    An acceptor of phones, for :func:`make_den_fst`.
+
+    Raises
+    ------
+    UsageError : invalid orders or number of states
+    Nnet3Error : phones of 0 or less, or no sequences
     """
     estimator = PhoneLmEstimator(options)
     for phones in sequences:

@@ -39,11 +39,18 @@ _MOST_FRAMES = 1_000_000    # of an utterance: almost three hours
 
 @dataclass(frozen=True)
 class ProtoSupervision:
-    """The phones that are allowed in each frame of an utterance, and their possible sequences."""
+    """The phones that are allowed in each frame of an utterance, and their possible sequences.
 
-    phones: np.ndarray   # the distinct phones, int (distinct phones,), ascending
-    allowed: np.ndarray  # whether a phone may occur in a frame, bool (output frames, distinct phones)
-    fst: Fst             # an acceptor of the possible sequences of phones
+    Attributes
+    ----------
+    phones : the distinct phones, int (distinct phones,), ascending
+    allowed : whether a phone may occur in a frame, bool (output frames, distinct phones)
+    fst : an acceptor of the possible sequences of phones
+    """
+
+    phones: np.ndarray
+    allowed: np.ndarray
+    fst: Fst
 
     @property
     def num_frames(self) -> int:
@@ -64,8 +71,13 @@ def proto_from_phones(phones: np.ndarray, durations: np.ndarray, options: Superv
     durations : int (phones,), the number of frames of each phone
     options : tolerances by which phones may be shifted, subsampling factor
 
-    Returns the argument of :meth:`SupervisionMaker.make`. Raises SupervisionError for phones and durations that are no
-    alignment.
+    Returns
+    -------
+    The argument of :meth:`SupervisionMaker.make`.
+
+    Raises
+    ------
+    SupervisionError : phones and durations that are no alignment
     """
     if not len(phones):
         raise SupervisionError("the utterance has no phones")
@@ -88,8 +100,14 @@ def proto_from_lattice(lattice: CompactLattice, options: SupervisionOptions) -> 
     lattice : phone-aligned: ``lattice-align-phones --replace-output-symbols``, or :func:`nnet3py.lattices.align_phones`
     options : tolerances by which phones may be shifted, subsampling factor
 
-    Returns the argument of :meth:`SupervisionMaker.make`. Raises SupervisionError for a lattice that is empty, has a
-    cycle or arcs without a phone, or whose paths differ in their number of frames: it is not phone-aligned.
+    Returns
+    -------
+    The argument of :meth:`SupervisionMaker.make`.
+
+    Raises
+    ------
+    SupervisionError : a lattice that is empty, has a cycle or arcs without a phone, or whose paths differ in their
+        number of frames: it is not phone-aligned
     """
     scale = np.float32(options.lm_scale)
     is_final = np.isfinite(lattice.final_weights[:, 0])
@@ -315,8 +333,14 @@ def end_to_end_supervision(graph: Fst, model: TransitionModel, num_frames: int) 
     model : the transition model
     num_frames : the number of frames of the network's output
 
-    Returns a supervision with one FST of pdf-ids plus 1. Raises SupervisionError if the graph has no path, or only
-    paths longer than ``num_frames``; FormatError for labels that are not transition-ids of the model.
+    Returns
+    -------
+    A supervision with one FST of pdf-ids plus 1.
+
+    Raises
+    ------
+    SupervisionError : the graph has no path, or only paths longer than ``num_frames``
+    FormatError : labels that are not transition-ids of the model
     """
     fst = pdf_graph(graph, model)
     if fst.start != 0:
@@ -354,8 +378,14 @@ def unconstrained(supervision: Supervision, model: TransitionModel, random: np.r
     model : the transition model
     random : generator for the random path that becomes ``alignment_pdfs``
 
-    Returns the supervision, of pdf-ids plus 1. Raises SupervisionError if no path is left, or there are too many
-    states; Nnet3Error for labels that are not the model's transition-ids.
+    Returns
+    -------
+    The supervision, of pdf-ids plus 1.
+
+    Raises
+    ------
+    SupervisionError : no path is left, or there are too many states
+    Nnet3Error : labels that are not the model's transition-ids
     """
     fst = supervision.fst
     if fst is None or supervision.label_dim != model.num_transition_ids:

@@ -87,9 +87,9 @@ def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np
 
     The order is the reverse of that in which a depth-first search from the start finishes states. OpenFst: TopSort.
     """
-    size = len(arc_starts) - 1
+    size = len(arc_starts) - 1         # if 0, the loop must not look at the start
     order = np.empty(size, dtype=np.int32)
-    num_ordered = _top_order(start, *_arrays(arc_starts, next_states), np.empty(size, dtype=np.int64),
+    num_ordered = _top_order(start if size else -1, *_arrays(arc_starts, next_states), np.empty(size, dtype=np.int64),
                              np.zeros(size, dtype=np.uint8), np.empty(size + 1, dtype=np.int32), order)
     return order if num_ordered == size else None
 
@@ -97,10 +97,10 @@ def top_order(start: int, arc_starts: np.ndarray, next_states: np.ndarray) -> np
 def reachable(start: int, arc_starts: np.ndarray, next_states: np.ndarray,
               is_final: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return which states the start leads to, and which lead to a final state (``is_final`` bool); bool (states,)."""
-    size = len(arc_starts) - 1
+    size = len(arc_starts) - 1         # if 0, the loop must not look at the start
     entering = sources_of(arc_starts)[np.argsort(next_states, kind="stable")]
     marks = np.zeros(size, dtype=np.uint8)
-    _mark_useful(start, *_arrays(arc_starts, next_states), is_final.astype(np.uint8),
+    _mark_useful(start if size else -1, *_arrays(arc_starts, next_states), is_final.astype(np.uint8),
                  starts_by(next_states, size), entering, np.empty(2 * size + 1, dtype=np.int32), marks)
     return marks & 1 > 0, marks & 2 > 0
 
@@ -175,7 +175,7 @@ class StateGraph:
         from_start, to_end = reachable(self.start, self.arc_starts, self.next_states, self.is_final)
         return from_start & to_end
 
-    def equals(self, other: Any) -> bool:
+    def equals(self, other: StateGraph) -> bool:
         """Return whether two FSTs, or two lattices, have the same states, arcs and weights, in the same order."""
         return all(np.array_equal(getattr(self, field.name), getattr(other, field.name),
                                   equal_nan=field.name.endswith("weights"))
