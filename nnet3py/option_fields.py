@@ -83,7 +83,7 @@ class _Signature:
     def __get__(self, instance: object, owner: type[Any]) -> Any:
         from inspect import Parameter, Signature
 
-        fields = sorted(dataclasses.fields(owner), key=lambda field: field.kw_only)
+        fields = sorted(dataclasses.fields(owner), key=lambda field: field.kw_only is True)
         return Signature([Parameter(
             field.name, Parameter.KEYWORD_ONLY if field.kw_only else Parameter.POSITIONAL_OR_KEYWORD,
             default=Parameter.empty if field.default is field.default_factory else

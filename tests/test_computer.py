@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import logging
 import re
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -411,4 +412,4 @@ def test_what_a_matrix_holds_before_it_is_set_does_not_disturb():
     signaling_nan = 0x7F800001
     value = np.full((2, 3), signaling_nan, np.uint32).view(np.float32)
     with np.errstate(all="raise"):
-        assert np.isnan(computer._rms(get_ops("cpu"), value))
+        assert np.isnan(computer._rms(SimpleNamespace(copy_out=np.array), value))
