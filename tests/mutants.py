@@ -166,7 +166,8 @@ def tests_of(path: str, root: Path = ROOT) -> list[str]:
         others = [test for user in users for test in tests if imports(test, module_name(str(user.relative_to(root))))]
     others = [test for test in dict.fromkeys(others) if test not in named][:MOST_TEST_FILES]
     names = [str(test.relative_to(root)) for test in [*named, *others]]
-    of_options = [OF_OPTIONS] if re.search(r"\bopt(ion)?\(|class \w+Options\b", text_of(root / path)) else []
+    declares_options = re.search(r"\bopt(ion)?\(|class \w+Options\b|\bOPTIONS = ", text_of(root / path))
+    of_options = [OF_OPTIONS] if declares_options else []
     names = list(dict.fromkeys([*of_options, *names, *ALSO.get(module.split(".")[1], ())]))
     if path.startswith("nnet3py/ops/cuda/"):
         names = [name + SIMULATED if name.startswith(OF_OPERATIONS) else name for name in names]

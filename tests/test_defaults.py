@@ -1,7 +1,8 @@
 """Defaults of options are an interface: those of Kaldi's programs, or of ours.
 
-data/defaults.txt has those of all classes of options, data/command_options.txt those of all commands. A default that is
-changed on purpose is changed there, too (``python tests/test_defaults.py`` writes both files anew).
+data/defaults.txt has those of all classes of options, data/command_options.txt those of all commands, and
+data/layer_options.txt those of all layers of xconfig files. A default that is changed on purpose is changed there, too
+(``python tests/test_defaults.py`` writes the files anew).
 """
 from __future__ import annotations
 
@@ -17,9 +18,11 @@ from paths import DATA, ROOT, sources, tree
 from nnet3py.cli.process.command import load
 from nnet3py.cli.process.options import STANDARD_OPTIONS
 from nnet3py.cli.registry import COMMANDS
+from nnet3py.xconfig import LAYER_MODULES, layer_class
 
 TABLE = DATA / "defaults.txt"
 OF_COMMANDS = DATA / "command_options.txt"
+OF_LAYERS = DATA / "layer_options.txt"
 
 
 def option_classes() -> list[str]:
@@ -79,10 +82,20 @@ def test_options_of_commands() -> None:
     assert [command_options(name) for name in sorted(COMMANDS)] == OF_COMMANDS.read_text(encoding="utf-8").splitlines()
 
 
+def layer_options(name: str) -> str:
+    """A line with the layer's type and its options with their defaults."""
+    return " ".join([name, *(f"{option}={default!r}" for option, default in layer_class(name).OPTIONS.items())])
+
+
+def test_options_of_layers() -> None:
+    assert list(map(layer_options, sorted(LAYER_MODULES))) == OF_LAYERS.read_text(encoding="utf-8").splitlines()
+
+
 def write() -> None:
     """Write the tables anew."""
     blocks = ["\n".join([name, *(f"    {line}" for line in own_defaults(name))]) for name in option_classes()]
     TABLE.write_text("\n\n".join(blocks) + "\n", encoding="utf-8")
+    OF_LAYERS.write_text("".join(f"{layer_options(name)}\n" for name in sorted(LAYER_MODULES)), encoding="utf-8")
     OF_COMMANDS.write_text("".join(f"{command_options(name)}\n" for name in sorted(COMMANDS)), encoding="utf-8")
 
 

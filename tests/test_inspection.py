@@ -160,6 +160,7 @@ def test_nothing_is_missing_of_a_trained_acoustic_model(tmp_path: Path) -> None:
     assert found.computing.takes == ["features of dimension 40"]
     assert found.decoding.takes[-1] == "a decoding graph (HCLG.fst and words.txt)"
     assert any("nnet3-am-copy --raw=true" in note for note in found.training.notes)
+    assert re.search(r"^for training +nothing is missing$(?:.*\n)*?^  note  +\S", found.text(), re.MULTILINE)
 
 
 def test_a_raw_network_lacks_what_decoding_needs(nnet: Nnet, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import importlib.util
 import io
 import json
+import logging
 import os
 import re
 import subprocess
@@ -205,3 +206,16 @@ def test_transcriber_writes_what_is_asked_for(tmp_path: Path, capsys: pytest.Cap
     assert command.execute(["-m", str(PACKAGE), "-i", str(broken)]) == 1
     assert command.execute(["-m", str(PACKAGE), "-i", str(tmp_path / "none")]) != 0
     assert "there is no file or folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("level", "wanted"), [
+    (-1, logging.CRITICAL + 1), (0, logging.INFO), (1, logging.DEBUG), (2, logging.DEBUG)])
+def test_levels_of_logging(level: int, wanted: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("nnet3py")
+    before = logger.level
+    monkeypatch.setattr("nnet3py.vosk.recognizer.show_log", lambda: None)
+    try:
+        vosk.SetLogLevel(level)
+        assert logger.level == wanted
+    finally:
+        logger.setLevel(before)
