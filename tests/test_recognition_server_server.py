@@ -360,6 +360,9 @@ def test_options_that_cannot_be() -> None:
             options.check()
     with pytest.raises(UsageError, match="max-speed"):
         Limits(max_speed=float("nan")).check()
+    for name in ("max_seconds", "max_speed", "burst_seconds", "idle_timeout"):
+        with pytest.raises(UsageError, match=f"--{name.replace('_', '-')}=-0.5: expected 0 or more"):
+            Limits(**{name: -0.5}).check()
 
 
 @in_loop

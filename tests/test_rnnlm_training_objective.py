@@ -65,8 +65,9 @@ def test_objective_and_derivatives(sampled: bool, self_normalize: float) -> None
 # -- samples -----------------------------------------------------------------------------------------------------------
 
 
-def test_distribution_is_the_model_s() -> None:
-    model = Ngram.estimate(SENTENCES, 3)
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_distribution_is_the_model_s(order: int) -> None:
+    model = Ngram.estimate(SENTENCES, order)
     distribution = WordDistribution(ngram_arpa(model, WORDS.table.ids), WORDS)
     names = WORDS.table.names
     for history in (["<s>", "aa"], ["aa", "ab"], ["bb", "aa"], ["<brk>", "ab"]):
