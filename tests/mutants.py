@@ -55,6 +55,7 @@ ALSO = {"cli": ("tests/test_cli_bin_files.py",),
 OF_OPTIONS = "tests/test_defaults.py"      # of each file that declares options
 LEFT_OUT = ("test_cuda_operations.py", "test_mutants.py")     # runs other test files; has sources in it
 MOST_TEST_FILES = 4       # of a module, besides those of its name
+MOST_OF_ROOM = 6          # of a module without test files of its name: those of its room's name
 MOST_OF_COMMANDS = 6      # of a module of commands: files that name them
 MOST_ENTERING = 16        # of a function, besides those of its module
 # A test file may take so much processor time on the unchanged copy.
@@ -160,6 +161,8 @@ def tests_of(path: str, root: Path = ROOT) -> list[str]:
                    key=lambda test: test.stat().st_size)
     users = [user for user in sorted((root / "nnet3py").rglob("*.py")) if imports(user, module)]
     named = list(dict.fromkeys([*own_tests(root / path, tests, root), *named_tests(module, root, shorter=True)]))
+    if not named:
+        named = [test for test in tests if f"{test.stem}_".startswith(f"test_{module.split('.')[-2]}_")][:MOST_OF_ROOM]
     others = [*(test for test in tests if imports(test, module)),
               *(test for user in users for test in own_tests(user, tests, root))]
     if not named and not others:
