@@ -87,7 +87,7 @@ def test_a_folder_that_cannot_be_written_is_not_taken(monkeypatch: pytest.Monkey
         caplog.clear()
         monkeypatch.setenv("NNET3PY_CACHE", str(tmp_path / name))
         assert chosen() == cache_folder.private_folder()
-        assert len(caplog.records) == 1 and "cannot be written" in caplog.text
+        assert len(caplog.records) == 1 and "it cannot be written: File exists;" in caplog.text
 
 
 @pytest.mark.parametrize("how", ["return 0", "raise KeyboardInterrupt", "os.kill(os.getpid(), signal.SIGTERM)"])
