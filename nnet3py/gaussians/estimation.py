@@ -349,11 +349,13 @@ class FrameSample:
         """Add frames of the stream, float32 (frames, dim), each of which may replace one in the sample."""
         if self._kept and features.shape[1] != len(self._kept[0]):
             raise Nnet3Error(f"expected features of dimension {len(self._kept[0])}, found {features.shape[1]}")
-        for row in features:
+        room = self._most - len(self._kept)
+        first = features[:room].copy()
+        self._kept.extend(first)
+        self.num_seen += len(first)
+        for row in features[room:]:
             self.num_seen += 1
-            if len(self._kept) < self._most:
-                self._kept.append(row.copy())
-            elif self._random.happens(float32(self._most / self.num_seen)):
+            if self._random.happens(float32(self._most / self.num_seen)):
                 self._kept[self._random.integer(0, self._most - 1)] = row.copy()
 
     def frames(self) -> np.ndarray:

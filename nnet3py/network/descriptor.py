@@ -55,7 +55,7 @@ class Value:
 
 
 class Part(Value):
-    """Part of a descriptor, or a subtree of a part."""
+    """Expression of a descriptor: one of those that ``Append`` joins, or a subexpression of one."""
 
     def children(self) -> tuple[Part, ...]:
         """Return the direct subtrees."""
