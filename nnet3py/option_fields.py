@@ -9,6 +9,7 @@ another name or default.
 from __future__ import annotations
 
 import dataclasses
+import operator
 import re
 from collections.abc import Mapping
 from functools import partial
@@ -31,12 +32,39 @@ class Setting(NamedTuple):
         value is a tuple of texts
     help : description in one line
     choices : allowed texts; empty if any text is allowed
+    limits : ``least``, ``above``, ``most``, ``below`` with the limits of the value, for :func:`check_limits`
     """
 
     name: str
     default: Any
     help: str
     choices: tuple[str, ...] = ()
+    limits: Mapping[str, float] = {}
+
+
+_LIMITS = {"least": (operator.ge, "{:g} or more"), "above": (operator.gt, "above {:g}"),
+           "most": (operator.le, "at most {:g}"), "below": (operator.lt, "below {:g}")}
+
+
+def limits_of(declaration: Mapping[str, Any]) -> dict[str, float]:
+    """Return the limits among the keyword arguments with which an option is declared."""
+    return {kind: declaration[kind] for kind in _LIMITS if declaration.get(kind) is not None}
+
+
+def check_limits(name: str, value: Any, default: Any, limits: Mapping[str, float]) -> None:
+    """Raise UsageError for a number, or a number of a list, beyond the limits of its option.
+
+    The default, which may stand for another way (-1, 0: none), and None are always allowed.
+    """
+    if not limits or value is None or value == default:
+        return
+    numbers = value if isinstance(value, (list, tuple)) else (value,)
+    if not all(_LIMITS[kind][0](number, limit) for kind, limit in limits.items() for number in numbers):
+        wanted = " and ".join(_LIMITS[kind][1].format(limit) for kind, limit in limits.items())
+        is_apart = isinstance(default, (int, float)) and not all(
+            _LIMITS[kind][0](default, limit) for kind, limit in limits.items())
+        raise UsageError(f"--{name}={':'.join(f'{number:g}' for number in numbers)}: expected {wanted}"
+                         f"{f', or {default:g}' if is_apart else ''}".replace("below inf", "finite"))
 
 
 def _init(self: Any, *args: Any, **values: Any) -> None:
@@ -115,11 +143,10 @@ class CheckedOptions:
     """Base of dataclasses of options declared by :func:`opt`."""
 
     def check(self) -> None:
-        """Raise UsageError for a value below the smallest one of its option (``least``)."""
+        """Raise UsageError for a value beyond the limits of its option."""
         for field in dataclasses.fields(self):                        # type: ignore[arg-type]
-            least, value = field.metadata.get("least"), getattr(self, field.name)
-            if least is not None and value is not None and not value >= least:
-                raise UsageError(f"--{field.metadata['name']}={value:g}: expected {least:g} or more")
+            check_limits(field.metadata.get("name", field.name), getattr(self, field.name), field.default,
+                         limits_of(field.metadata))
 
     def binding(self) -> dict[str, Any]:
         """Return the values of options that change results, those not declared ``harmless``, by option name."""
@@ -141,8 +168,9 @@ def opt(name: str, default: Any, help: str, **more: Any) -> Any:
     default : value of the field if the option is not given
     help : description in one line
     more : ``aliases``: other names of the option; ``choices``: allowed texts; ``text``: text of the default, for a
-        field that is parsed by its class; ``least``: smallest allowed value; ``harmless``: True if results do not
-        depend on the option, so that interrupted work may be continued with another value
+        field that is parsed by its class; ``least``, ``above``, ``most``, ``below``: limits of numbers besides the
+        default; ``harmless``: True if results do not depend on the option, so that interrupted work may be continued
+        with another value
     """
     return dataclasses.field(default=default, metadata={"name": name, "help": help, **more})
 
@@ -167,7 +195,7 @@ def settings_of(options: Any, prefix: str = "") -> tuple[Setting, ...]:
     """Return the options of a dataclass, with the values of an instance as defaults; names begin with ``prefix``."""
     return tuple(
         Setting(prefix + name, _default_as_typed(field, getattr(options, field.name)), field.metadata["help"],
-                field.metadata.get("choices", ()))
+                field.metadata.get("choices", ()), limits_of(field.metadata))
         for field in dataclasses.fields(options) if "name" in field.metadata for name in _names(field))
 
 

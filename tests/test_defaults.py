@@ -1,6 +1,6 @@
 """Defaults of options are an interface: those of Kaldi's programs, or of ours.
 
-data/defaults.txt has those of all classes of options, data/command_options.txt those of all commands, and
+data/defaults.txt has those of all classes of options, with limits, data/command_options.txt those of all commands, and
 data/layer_options.txt those of all layers of xconfig files. A default that is changed on purpose is changed there, too
 (``python tests/test_defaults.py`` writes the files anew).
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import dataclasses
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from paths import DATA, ROOT, sources, tree
 from nnet3py.cli.process.command import load
 from nnet3py.cli.process.options import STANDARD_OPTIONS
 from nnet3py.cli.registry import COMMANDS
+from nnet3py.option_fields import limits_of
 from nnet3py.xconfig import LAYER_MODULES, layer_class
 
 TABLE = DATA / "defaults.txt"
@@ -38,6 +39,11 @@ def option_classes() -> list[str]:
     return found
 
 
+def limits(own: Mapping[str, float]) -> str:
+    """The limits of an option's values in brackets, or nothing."""
+    return own and "[{}]".format(",".join(f"{kind}={limit:g}" for kind, limit in own.items())) or ""
+
+
 def own_defaults(name: str) -> Iterator[str]:
     """Lines for the options that a class adds to those of its bases, or gives another default."""
     module, _, class_name = name.rpartition(".")
@@ -47,7 +53,7 @@ def own_defaults(name: str) -> Iterator[str]:
     for field in dataclasses.fields(cls):
         if field.default is not dataclasses.MISSING and not (
                 field.name in inherited and inherited[field.name] == field.default):
-            yield f"{field.name} = {field.default!r}"
+            yield f"{field.name} = {field.default!r}{limits(limits_of(field.metadata))}"
 
 
 def table() -> dict[str, list[str]]:
@@ -75,7 +81,8 @@ def command_options(name: str) -> str:
     command = load(name)
     own = [*command.declared, *(option for option in command.standard if option not in STANDARD_OPTIONS)]
     return " ".join([name, "{}-{}".format(*command.bounds),
-                     *(f"{option.name}:{option.type.name}={option.type.shown(option.default)}" for option in own)])
+                     *(f"{option.name}:{option.type.name}={option.type.shown(option.default)}{limits(option.limits)}"
+                       for option in own)])
 
 
 def test_options_of_commands() -> None:

@@ -1,18 +1,21 @@
 """Options that are fields of dataclasses: their tables, and what is made of values."""
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import FrozenInstanceError, field, replace
 from inspect import signature
+from typing import Any
 
 import pytest
 from command_lines import read
 
-from nnet3py.cli.process.options import OptionError, declared, fields_from
+from nnet3py.cli.process.options import OptionError, declared, fields_from, option
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import (
     CheckedOptions,
     Setting,
+    check_limits,
     defaults,
     field_values,
     like,
@@ -75,7 +78,7 @@ class Search(CheckedOptions):
 
 
 def test_an_option_is_declared_again_with_another_name_and_default() -> None:
-    assert settings_of(Search)[0] == Setting("decode.beam", 13.0, "How wide")
+    assert settings_of(Search)[0] == Setting("decode.beam", 13.0, "How wide", limits={"least": 1.0})
 
 
 def test_options_may_be_unset_repeated_and_have_two_names() -> None:
@@ -92,8 +95,30 @@ def test_options_may_be_unset_repeated_and_have_two_names() -> None:
         read(options, ["--kind=c"])
 
 
-def test_values_below_bounds_are_refused_and_harmless_ones_bind_nothing() -> None:
+@pytest.mark.parametrize("limits, default, allowed, refused", [
+    ({"least": 1}, 5, (1, math.inf), {0: "expected 1 or more", math.nan: "expected 1 or more"}),
+    ({"above": 0, "below": 1}, 0.5, (0.1, 0.9), {0: "expected above 0 and below 1", 1: "expected above 0 and below 1"}),
+    ({"least": 0, "most": 1}, 0.5, (0, 1), {-0.1: "expected 0 or more and at most 1", 1.1: "0 or more and at most 1"}),
+    ({"least": 1}, -1, (1, -1), {0: "expected 1 or more, or -1", -2: "expected 1 or more, or -1"}),
+    ({"least": 0, "below": math.inf}, 0.1, (0,), {math.inf: "=inf: expected 0 or more and finite"}),
+    ({"above": 0}, (), ((), [1, 2]), {(1, 0): "--x=1:0: expected above 0"}),
+    ({"above": 0}, None, (None, 1), {0: "--x=0: expected above 0$"}),
+    ({}, 3, (-1, "text"), {}),
+])
+def test_limits(limits: dict[str, float], default: Any, allowed: tuple[Any, ...], refused: dict[Any, str]) -> None:
+    for value in allowed:
+        check_limits("x", value, default, limits)
+    for value, message in refused.items():
+        with pytest.raises(UsageError, match=message):
+            check_limits("x", value, default, limits)
+
+
+def test_values_beyond_limits_are_refused_and_harmless_ones_bind_nothing() -> None:
     Search(stage=-5).check()
     with pytest.raises(UsageError, match="--decode.beam=0.5: expected 1 or more"):
         Search(beam=0.5).check()
+    with pytest.raises(UsageError, match="--decode.beam=0.5: expected 1 or more"):
+        read(declared(settings_of(Search)), ["--decode.beam=0.5"])
+    with pytest.raises(UsageError, match="--period=0: expected 1 or more, or -1"):
+        read([option("period", int, -1, "Frames", least=1).but(help="Frames")], ["--period=0"])
     assert Search().binding() == {"decode.beam": 13.0, "most-models": 20, "add": (), "num-frames": (1,), "kind": "a"}

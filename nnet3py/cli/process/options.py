@@ -9,14 +9,14 @@ Kaldi: util/parse-options.h; ParseOptions::Read, ToBool, ToInt and the other con
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from nnet3py import log, option_file
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import Setting, aliases_of, with_values
+from nnet3py.option_fields import Setting, aliases_of, check_limits, with_values
 from nnet3py.option_file import INT_MAX, INT_MIN, normalize, read_option_lines, split
 
 __all__ = ["BINARY", "INT_MAX", "INT_MIN", "QUIET", "STANDARD_OPTIONS", "Option", "OptionError", "Options",
@@ -175,22 +175,23 @@ class Option(click.Option):
     name : as typed, without ``--``; may begin with a group's prefix (``optimization.min-deriv-time``)
     type, default, help : as in click
     idle : function of a value, other than the default, and all options: the reason why the value has no effect, or ""
+    limits : limits of numbers, for :func:`nnet3py.option_fields.check_limits`
     """
 
     name: str
     type: OptionType
 
     def __init__(self, name: str, type: OptionType, default: Any, help: str, idle: Idle | None = None,
-                 **more: Any) -> None:
+                 limits: Mapping[str, float] | None = None, **more: Any) -> None:
         # click wants a Python name besides the one that is typed; ours may have dots in it.
         super().__init__([f"--{name}", "option"], type=type, default=default, help=help,
                          multiple=type.name == "strings", **more)
-        self.name, self.idle = name, idle
+        self.name, self.idle, self.limits = name, idle, limits or {}
 
     def but(self, name: str | None = None, **changed: Any) -> Option:
         """Copy the option with another name, ``default``, ``help`` or ``idle``."""
         return Option(name or self.name, self.type, changed.get("default", self.default),
-                      changed.get("help", self.help) or "", changed.get("idle", self.idle))
+                      changed.get("help", self.help) or "", changed.get("idle", self.idle), self.limits)
 
     def warning(self, options: Options) -> str:
         """Return a warning if the option has a value without effect, else ""."""
@@ -201,8 +202,11 @@ class Option(click.Option):
         return reason and f"--{self.name}={self.type.shown(value)} has no effect: {reason}"
 
     def read(self, text: str | None) -> Any:
-        """Convert the text after the equal sign (None if there is none) to a value; OptionError if it is not one."""
-        return self.type.from_text(self.type.without_value(self.name) if text is None else text, self.name)
+        """Convert the text after the equal sign (None if there is none) to a value; UsageError if it is not allowed."""
+        value = self.type.from_text(self.type.without_value(self.name) if text is None else text, self.name)
+        if not isinstance(value, str):
+            check_limits(self.name, value, self.default, self.limits)
+        return value
 
     def line(self) -> str:
         """Return the option's line in a usage text."""
@@ -211,7 +215,7 @@ class Option(click.Option):
 
 
 def option(name: str, type: type | str, default: Any, help: str, choices: Sequence[str] | None = None,
-           idle: str | Idle | None = None) -> Option:
+           idle: str | Idle | None = None, **limits: float) -> Option:
     """Declare an option.
 
     Parameters
@@ -225,10 +229,12 @@ def option(name: str, type: type | str, default: Any, help: str, choices: Sequen
     idle : for an option that does nothing although results would differ if it did: what happens instead, as a warning
         for users who give another value than the default; or a function of the value and all options that gives this
         text where the value does nothing (and "" where it does something)
+    limits : ``least``, ``above``, ``most``, ``below``: limits of numbers besides the default
     """
     kind = TYPES[type if isinstance(type, str) else _WORDS[type]]
     reason = (lambda value, options: idle) if isinstance(idle, str) else idle
-    return Option(normalize(name), Text(choices=tuple(choices)) if choices else kind, default, help, reason)
+    return Option(normalize(name), Text(choices=tuple(choices)) if choices else kind, default, help, reason,
+                  limits)
 
 
 def _show_usage(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
@@ -293,7 +299,7 @@ class Options:
 def declared(settings: Iterable[Setting]) -> tuple[Option, ...]:
     """Make the command line options of settings, as :func:`nnet3py.option_fields.settings_of` lists for a dataclass."""
     return tuple(option(setting.name, "strings" if setting.default == () else type(setting.default), setting.default,
-                        setting.help, setting.choices or None) for setting in settings)
+                        setting.help, setting.choices or None, None, **setting.limits) for setting in settings)
 
 
 def fields_from(options: Options, instance: T, prefix: str = "") -> T:
