@@ -205,11 +205,7 @@ def test_another_tree_ends_a_training_that_was_begun(prepared: Path) -> None:
     ({"lwf_model": "a.mdl"}, "expected a model with a scale"), ({"lwf_scale": 1.0}, "expected a model with a scale"),
     ({"semisup_feat_dir": "data"}, "needs --semisup.feat-dir and --semisup.lat-dir"),
     ({"semisup_lm_repeats": "0"}, "expected two numbers"),
-    ({"semisup_weight": 0.0}, "--semisup.weight=0: expected above 0"),
-    ({"e2e": True, "ali_dir": "a"}, "trains without alignments"),
-    ({"leaky_hmm_coefficient": 0.0}, "expected above 0"), ({"xent_regularize": -1.0}, "expected 0 or more"),
-    ({"frame_subsampling_factor": 0}, "--chain.frame-subsampling-factor=0: expected 1"),
-    ({"chunk_left_context": -1}, "--egs.chunk-left-context=-1"), ({"chunk_width": "0"}, "--egs.chunk-width=0"),
+    ({"e2e": True, "ali_dir": "a"}, "trains without alignments"), ({"chunk_width": "0"}, "--egs.chunk-width=0"),
     ({"tree_dir": "a b"}, "a meaning for the shell")])
 def test_options_that_cannot_be(prepared: Path, values: dict, what: str) -> None:
     with pytest.raises(UsageError, match=what):

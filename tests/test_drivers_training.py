@@ -257,7 +257,6 @@ def test_the_lock_of_a_dead_driver_is_no_lock(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("values, what", [
     ({"dir": ""}, "no folder was given"), ({"dir": "my exp"}, "a meaning for the shell"),
-    ({"use_gpu": "maybe"}, "expected yes, no"), ({"momentum": 1.0}, "below 1"),
     ({"max_models_combine": 0}, "--trainer.optimization.max-models-combine=0: expected 1"),
     ({"dropout_schedule": "0.3"}, "dropout-schedule"), ({"num_jobs_final": 4}, "more than the 3 archives")])
 def test_options_that_cannot_be(folder: Path, values: dict, what: str) -> None:

@@ -12,6 +12,7 @@ Kaldi: CommonParser in steps/libs/nnet3/train/common.py; steps/nnet3/chain/train
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -87,25 +88,26 @@ class CommonOptions(JobOptions):
     egs_cmd: str | None = opt("egs.cmd", None, "As --cmd, for making the examples", harmless=True)
 
     srand: int = like(TrainerOptions, "srand", "trainer.srand")
-    num_epochs: float = opt("trainer.num-epochs", 8.0, "Passes over the data")
+    num_epochs: float = opt("trainer.num-epochs", 8.0, "Passes over the data", above=0, below=math.inf)
     shuffle_buffer_size: int = opt("trainer.shuffle-buffer-size", 5000,
                                    "Examples in the buffer in which they are shuffled (0: all)", least=0)
     max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change", least=0)
     samples_per_iter: int = opt("trainer.samples-per-iter", 400000, "Approximate number of examples in an archive",
                                 least=1)
-    rand_prune: float = opt("trainer.lda.rand-prune", 4.0, "Random pruning of posteriors for the LDA-like transform")
+    rand_prune: float = opt("trainer.lda.rand-prune", 4.0, "Random pruning of posteriors for the LDA-like transform",
+                            least=0)
     max_lda_jobs: int = opt("trainer.lda.max-lda-jobs", 10, "Greatest number of jobs, and archives, for the "
                             "LDA-like transform",
                             least=1)
     proportional_shrink: float = opt(f"{_OPTIMIZATION}proportional-shrink", 0.0,
                                      "Shrinkage of parameters per iteration, in units of the learning rate")
     initial_effective_lrate: float = opt(f"{_OPTIMIZATION}initial-effective-lrate", 0.0003, "Initial effective "
-                                         "learning rate")
+                                         "learning rate", above=0, below=math.inf)
     final_effective_lrate: float = opt(f"{_OPTIMIZATION}final-effective-lrate", 0.00003, "Final effective learning "
-                                       "rate")
-    num_jobs_initial: int = opt(f"{_OPTIMIZATION}num-jobs-initial", 1, "Number of parallel jobs at the start")
-    num_jobs_final: int = opt(f"{_OPTIMIZATION}num-jobs-final", 8, "Number of parallel jobs at the end")
-    num_jobs_step: int = opt(f"{_OPTIMIZATION}num-jobs-step", 1, "The number of jobs is a multiple of this")
+                                       "rate", above=0, below=math.inf)
+    num_jobs_initial: int = opt(f"{_OPTIMIZATION}num-jobs-initial", 1, "Number of parallel jobs at the start", least=1)
+    num_jobs_final: int = opt(f"{_OPTIMIZATION}num-jobs-final", 8, "Number of parallel jobs at the end", least=1)
+    num_jobs_step: int = opt(f"{_OPTIMIZATION}num-jobs-step", 1, "The number of jobs is a multiple of this", least=1)
     max_models_combine: int = opt(f"{_OPTIMIZATION}max-models-combine", 20, "Greatest number of models that are "
                                   "combined",
                                   aliases=("trainer.max-models-combine",), least=1)
@@ -114,7 +116,7 @@ class CommonOptions(JobOptions):
     do_final_combination: bool = opt(f"{_OPTIMIZATION}do-final-combination", True, "Combine the last models")
     combine_sum_to_one_penalty: float = opt(f"{_OPTIMIZATION}combine-sum-to-one-penalty", 0.0,
                                             "No effect, as in Kaldi", harmless=True)
-    momentum: float = like(TrainerOptions, "momentum", f"{_OPTIMIZATION}momentum", least=0)
+    momentum: float = like(TrainerOptions, "momentum", f"{_OPTIMIZATION}momentum", least=0, below=1)
     minibatch_size: str = opt(f"{_OPTIMIZATION}minibatch-size", "512", "Examples per minibatch: 512, 128=64,32/256=40")
     dropout_schedule: str | None = opt("trainer.dropout-schedule", None,
                                        "Dropout proportions over the training, such as 0,0.3@0.20,0.3@0.50,0")
@@ -129,7 +131,7 @@ class CommonOptions(JobOptions):
     input_model: str | None = opt("trainer.input-model", None, "Start from this raw network, not from configs/")
 
     use_gpu: str = opt("use-gpu", "yes", "yes|no|optional|wait: train on GPUs; without one, warn and train on the CPU",
-                       harmless=True)
+                       harmless=True, choices=("yes", "no", "optional", "wait", "true", "false"))
     remove_egs: bool = opt("cleanup.remove-egs", True, "Remove the examples at the end, if made here", harmless=True)
     preserve_model_interval: int = opt("cleanup.preserve-model-interval", 100, "Keep models whose number is a multiple "
                                        "of this", harmless=True, least=1)
@@ -143,11 +145,7 @@ class CommonOptions(JobOptions):
         for name, path in (("--dir", self.dir), ("--egs.dir", self.egs_dir),
                            ("--trainer.input-model", self.input_model)):
             check_plain(name, path or "")
-        if self.use_gpu not in ("yes", "no", "optional", "wait", "true", "false"):
-            raise UsageError(f"--use-gpu={self.use_gpu}: expected yes, no, optional or wait")
         super().check()
-        if not self.momentum < 1.0:
-            raise UsageError(f"--{_OPTIMIZATION}momentum={self.momentum:g}: expected 0 or more, and below 1")
 
 
 @options_class
@@ -160,8 +158,9 @@ class AcousticOptions(CommonOptions):
     presoftmax_prior_scale_power: float = opt("trainer.presoftmax-prior-scale-power", -0.25,
                                               "Exponent of the class counts that scale the outputs")
     prior_subset_size: int = opt("trainer.prior-subset-size", 20000, "Examples per job from which priors are computed",
-                                 harmless=True)
-    num_jobs_compute_prior: int = opt("trainer.num-jobs-compute-prior", 10, "Jobs that compute priors", harmless=True)
+                                 harmless=True, least=1)
+    num_jobs_compute_prior: int = opt("trainer.num-jobs-compute-prior", 10, "Jobs that compute priors", harmless=True,
+                                      least=1)
 
     def check(self) -> None:
         super().check()
@@ -180,17 +179,15 @@ class RawOptions(CommonOptions):
     compute_average_posteriors: bool = opt("compute-average-posteriors", False, "Average outputs of the final network",
                                            harmless=True)
     nj: int = opt("nj", 4, "Jobs that make the examples", least=1)
-    prior_subset_size: int = opt("trainer.prior-subset-size", 20000, "Examples per job for average posteriors",
-                                 harmless=True)
-    num_jobs_compute_prior: int = opt("trainer.num-jobs-compute-prior", 10, "Jobs for average posteriors",
-                                      harmless=True)
+    prior_subset_size: int = like(AcousticOptions, "prior_subset_size", help="Examples per job for average posteriors")
+    num_jobs_compute_prior: int = like(AcousticOptions, "num_jobs_compute_prior", help="Jobs for average posteriors")
 
 
 @options_class
 class DnnPart(DriverOptions):
     """Options of networks without recurrence, which are trained on one frame of an example at a time."""
 
-    frames_per_eg: int = opt("egs.frames-per-eg", 8, "Labeled frames per example")
+    frames_per_eg: int = opt("egs.frames-per-eg", 8, "Labeled frames per example", least=1)
 
 
 @options_class
@@ -198,8 +195,9 @@ class RnnPart(DriverOptions):
     """Options of recurrent networks, which are trained on whole chunks."""
 
     chunk_width: str = opt("egs.chunk-width", "20", "Labeled frames per chunk, or a comma-separated list")
-    chunk_left_context: int = opt("egs.chunk-left-context", 40, "Frames to the left of a chunk, besides the network's")
-    chunk_right_context: int = opt("egs.chunk-right-context", 0, "Frames to the right of a chunk")
+    chunk_left_context: int = opt("egs.chunk-left-context", 40, "Frames to the left of a chunk, besides the network's",
+                                  least=0)
+    chunk_right_context: int = opt("egs.chunk-right-context", 0, "Frames to the right of a chunk", least=0)
     chunk_left_context_initial: int = opt("egs.chunk-left-context-initial", -1,
                                           "As --egs.chunk-left-context, at the start of utterances (-1: the "
                                           "same)")
@@ -208,7 +206,8 @@ class RnnPart(DriverOptions):
     samples_per_iter: int = opt("trainer.samples-per-iter", 20000, "Approximate number of chunks in an archive",
                                 least=1)
     momentum: float = like(CommonOptions, "momentum", default=0.5)
-    shrink_value: float = opt(f"{_OPTIMIZATION}shrink-value", 0.99, "Factor of the parameters while saturated")
+    shrink_value: float = opt(f"{_OPTIMIZATION}shrink-value", 0.99, "Factor of the parameters while saturated",
+                              above=0)
     shrink_saturation_threshold: float = opt(f"{_OPTIMIZATION}shrink-saturation-threshold", 0.40,
                                              "Saturation (0 to 1) above which parameters shrink")
     num_chunk_per_minibatch: str = opt("trainer.rnn.num-chunk-per-minibatch", "100", "Chunks per minibatch")
@@ -254,11 +253,11 @@ class ChainOptions(CommonOptions):
                     "folder of prepare-e2e, or of Kaldi's prepare_e2e.sh with phone_lm.fst")
 
     chunk_width: str = opt("egs.chunk-width", "20", "Input frames per chunk, or a comma-separated list")
-    chunk_left_context: int = like(RnnPart, "chunk_left_context", default=0, least=0)
-    chunk_right_context: int = like(RnnPart, "chunk_right_context", least=0)
+    chunk_left_context: int = like(RnnPart, "chunk_left_context", default=0)
+    chunk_right_context: int = like(RnnPart, "chunk_right_context")
     chunk_left_context_initial: int = like(RnnPart, "chunk_left_context_initial")
     chunk_right_context_final: int = like(RnnPart, "chunk_right_context_final")
-    egs_nj: int = opt("egs.nj", 0, "Jobs that make the examples (0: the default of making examples)")
+    egs_nj: int = opt("egs.nj", 0, "Jobs that make the examples (0: the default of making examples)", least=0)
 
     lm_opts: str | None = opt("chain.lm-opts", None, "Options of chain-est-phone-lm")
     phone_lm: str | None = opt("chain.phone-lm", None, "Existing phone language model; blank: estimate one "
@@ -267,7 +266,8 @@ class ChainOptions(CommonOptions):
     xent_regularize: float = like(ObjectiveOptions, "xent_regularize", "chain.xent-regularize", least=0)
     left_tolerance: int = like(SupervisionOptions, "left_tolerance", "chain.left-tolerance", least=0)
     right_tolerance: int = like(SupervisionOptions, "right_tolerance", "chain.right-tolerance", least=0)
-    leaky_hmm_coefficient: float = like(ObjectiveOptions, "leaky_hmm_coefficient", "chain.leaky-hmm-coefficient")
+    leaky_hmm_coefficient: float = like(ObjectiveOptions, "leaky_hmm_coefficient", "chain.leaky-hmm-coefficient",
+                                        above=0, below=1)
     apply_deriv_weights: bool = opt("chain.apply-deriv-weights", True, "Multiply derivatives by the weights of the "
                                     "examples' frames")
     frame_subsampling_factor: int = opt("chain.frame-subsampling-factor", 3, "Input frames per output frame", least=1)
@@ -282,7 +282,8 @@ class ChainOptions(CommonOptions):
                                 least=1)
     minibatch_size: str = opt("trainer.num-chunk-per-minibatch", "128", "Chunks per minibatch: 128, 128,64, "
                               "150=64,32/90=128")
-    num_epochs: float = opt("trainer.num-epochs", 10.0, "Passes over the data, each at all frame shifts")
+    num_epochs: float = opt("trainer.num-epochs", 10.0, "Passes over the data, each at all frame shifts", above=0,
+                            below=math.inf)
     initial_effective_lrate: float = like(CommonOptions, "initial_effective_lrate", default=0.0002)
     final_effective_lrate: float = like(CommonOptions, "final_effective_lrate", default=0.00002)
     shrink_value: float = like(RnnPart, "shrink_value", default=1.0)
@@ -299,7 +300,7 @@ class ChainOptions(CommonOptions):
     lwf_scale: float = opt("chain.lwf-scale", 0.0, "Factor of the posteriors of --chain.lwf-model, such as 0.5",
                            least=0)
     lwf_type: str = opt("chain.lwf-type", "den", "den: posteriors of the denominator graph; raw: exponentials "
-                        "of the output of --chain.lwf-model, which must be log-probabilities")
+                        "of the output of --chain.lwf-model, which must be log-probabilities", choices=("den", "raw"))
     lwf_clip_threshold: float = opt("chain.lwf-clip-threshold", 0.0, "Posteriors of the denominator graph below this "
                                     "become 0", least=0)
 
@@ -311,19 +312,20 @@ class ChainOptions(CommonOptions):
                                           "of --semisup.feat-dir",
                                           harmless=True)
     semisup_weight: float = opt("semisup.weight", 1.0, "Factor of the derivatives on data without transcripts, "
-                                "besides their confidence")
-    semisup_copies: int = opt("semisup.num-copies", 1, "Copies of data without transcripts in an epoch")
+                                "besides their confidence", above=0, below=math.inf)
+    semisup_copies: int = opt("semisup.num-copies", 1, "Copies of data without transcripts in an epoch", least=1)
     semisup_sup_copies: int = opt("semisup.num-copies-sup", 1, "Copies of data with transcripts in an epoch of "
-                                  "semi-supervised training")
+                                  "semi-supervised training", least=1)
     semisup_lm_repeats: str = opt("semisup.lm-repeats", "1,1", "Copies of transcripts, and of best paths of "
                                   "the lattices, in the phone language model")
-    semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning")
+    semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning",
+                              above=0, below=math.inf)
     semisup_lm_scale: float = opt("semisup.lattice-lm-scale", 0.5, "Factor, below 1, of the lattices' graph costs that "
-                                  "are kept")
+                                  "are kept", least=0, below=1)
     semisup_prune_beam: float = opt("semisup.lattice-prune-beam", 4.0, "Pruning beam of the lattices of "
-                                    "--semisup.lat-dir")
+                                    "--semisup.lat-dir", above=0, below=math.inf)
     semisup_tolerance: int = opt("semisup.tolerance", 1, "Frames by which phones of data without transcripts "
-                                 "may begin earlier and end later")
+                                 "may begin earlier and end later", least=0)
 
     def check(self) -> None:
         from nnet3py.drivers.egs_folder import is_chunk_width
@@ -343,10 +345,9 @@ class ChainOptions(CommonOptions):
                              "--ali-dir=exp/tri_ali, or --egs.dir for existing examples")
         if not is_chunk_width(self.chunk_width):
             raise UsageError(f"--egs.chunk-width={self.chunk_width}: expected numbers above 0 with commas between")
-        if self.leaky_hmm_coefficient <= 0.0:
-            raise UsageError(f"--chain.leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected above 0",
-                             "0.1 is usual, 1e-5 almost none")
-        self._check_lwf()
+        if bool(self.lwf_model) != bool(self.lwf_scale):
+            raise UsageError(f"--chain.lwf-model={self.lwf_model or ''} --chain.lwf-scale={self.lwf_scale:g}: expected "
+                             "a model with a scale", "0.5 is a usual scale")
 
     def _check_semisup(self) -> None:
         if bool(self.semisup_feat_dir) != bool(self.semisup_lat_dir) or self.semisup_feat_dir and (
@@ -356,17 +357,6 @@ class ChainOptions(CommonOptions):
         if not re.fullmatch("[1-9][0-9]?,[0-9][0-9]?", self.semisup_lm_repeats):
             raise UsageError(f"--semisup.lm-repeats={self.semisup_lm_repeats}: expected two numbers below 100, "
                              "such as 3,2")
-        for name, value in (("weight", self.semisup_weight), ("acwt", self.semisup_acwt),
-                            ("lattice-prune-beam", self.semisup_prune_beam), ("num-copies", self.semisup_copies),
-                            ("num-copies-sup", self.semisup_sup_copies)):
-            if not 0.0 < value < float("inf"):
-                raise UsageError(f"--semisup.{name}={value:g}: expected above 0")
-
-    def _check_lwf(self) -> None:
-        if bool(self.lwf_model) != bool(self.lwf_scale) or self.lwf_type not in ("raw", "den"):
-            raise UsageError(f"--chain.lwf-model={self.lwf_model or ''} --chain.lwf-scale={self.lwf_scale:g} "
-                             f"--chain.lwf-type={self.lwf_type}: expected a model with a scale, and raw or den",
-                             "0.5 is a usual scale")
 
     def _check_languages(self) -> None:
         alone = {"tree-dir": self.tree_dir, "feat-dir": self.feat_dir, "ali-dir": self.ali_dir, "lat-dir": self.lat_dir,
@@ -387,14 +377,14 @@ class CommonEgsOptions(DriverOptions):
     """Options of making examples of any kind; names and defaults are Kaldi's."""
 
     frames_per_eg: str = opt("frames-per-eg", "8", "Labeled frames per example, or a comma-separated list")
-    left_context: int = opt("left-context", 4, "Input context to the left, in frames")
-    right_context: int = opt("right-context", 4, "Input context to the right, in frames")
+    left_context: int = opt("left-context", 4, "Input context to the left, in frames", least=0)
+    right_context: int = opt("right-context", 4, "Input context to the right, in frames", least=0)
     left_context_initial: int = opt("left-context-initial", -1, "As --left-context, at the start of utterances "
                                     "(-1: the same)",
-                                    least=-1)
+                                    least=0)
     right_context_final: int = opt("right-context-final", -1, "As --right-context, at the end of utterances "
                                    "(-1: the same)",
-                                   least=-1)
+                                   least=0)
     frame_subsampling_factor: int = opt("frame-subsampling-factor", 1, "Input frames per label", least=1)
     compress: bool = opt("compress", True, "Store features compressed")
     num_utts_subset: int = opt("num-utts-subset", 300, "Number of held-out and of diagnostic utterances; fewer if "
@@ -468,19 +458,14 @@ class ChainEgsOptions(CommonEgsOptions):
     left_tolerance: int = like(SupervisionOptions, "left_tolerance", least=0)
     right_tolerance: int = like(SupervisionOptions, "right_tolerance", least=0)
     lattice_lm_scale: float = opt("lattice-lm-scale", 0.0, "Factor, below 1, of the lattices' graph costs that are "
-                                  "kept")
-    lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Pruning beam of lattices (0: no pruning)")
-    acwt: float = opt("acwt", 0.1, "Factor of lattices' acoustic costs, for pruning")
+                                  "kept", least=0, below=1)
+    lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Pruning beam of lattices (0: no pruning)", least=0)
+    acwt: float = opt("acwt", 0.1, "Factor of lattices' acoustic costs, for pruning", above=0)
     constrained: bool = opt("constrained", True, "Supervision has the times of phones; false: only their order")
     deriv_weights_scp: str | None = opt("deriv-weights-scp", None, "List of vectors with the weight of each frame")
 
     def check(self) -> None:
         super().check()
-        if not 0.0 <= self.lattice_lm_scale < 1.0:
-            raise UsageError(f"--lattice-lm-scale={self.lattice_lm_scale:g}: expected 0 or more, and below 1")
-        if self.lattice_prune_beam < 0.0 or self.acwt <= 0.0:
-            raise UsageError(f"--lattice-prune-beam={self.lattice_prune_beam:g} --acwt={self.acwt:g}: expected 0 or "
-                             "more, and above 0")
         if self.alignment_subsampling_factor > self.left_tolerance + self.right_tolerance + 1:
             raise UsageError(f"--alignment-subsampling-factor={self.alignment_subsampling_factor}: expected at most "
                              "--left-tolerance + --right-tolerance + 1")

@@ -305,6 +305,7 @@ class CheckReport(NamedTuple):
 
 def check_report(options: FineTuneOptions) -> CheckReport:
     """Check model and data without writing anything. Raises Nnet3Error for a folder or data of unknown form."""
+    options.check()
     needed = requirements(options.model)
     lines = model_lines(needed)
     if not needed.can_fine_tune:

@@ -24,7 +24,6 @@ def run_work(module: str, driver: str, declared: Any, options: Options) -> int:
     ``declared`` is the dataclass of these options.
     """
     values = fields_from(options, declared())
-    values.check()
     from importlib import import_module
 
     terminal = sys.stderr if sys.stderr is not None and sys.stderr.isatty() else None

@@ -119,7 +119,7 @@ See also: make-chain-egs, nnet3-get-egs, nnet3-get-egs-dense-targets, train-dnn
     *declared(settings_of(EgsOptions)),
     option("target-type", str, "dense", "Targets are matrices (dense), or one number per frame (sparse)",
            choices=("dense", "sparse")),
-    option("num-targets", int, 0, "Number of classes, for sparse targets"),
+    option("num-targets", int, 0, "Number of classes, for sparse targets", least=1),
     *_JOBS,
 ], detached_values=True)
 def make_egs(args: list[str], options: Options) -> int:
@@ -128,7 +128,6 @@ def make_egs(args: list[str], options: Options) -> int:
 
     data, labels, folder = args
     values = fields_from(options, EgsOptions())
-    values.check()
     with make_executor(options.cmd, options.scheduler or None) as executor:
         if os.path.isdir(labels):
             maker.make_egs(data, labels, folder, values, executor)
@@ -156,7 +155,6 @@ def make_chain_egs(args: list[str], options: Options) -> int:
 
     data, chain, labels, folder = args
     values = fields_from(options, ChainEgsOptions())
-    values.check()
     with make_executor(options.cmd, options.scheduler or None) as executor:
         maker.make_chain_egs(data, chain, labels, folder, values, executor)
     return 0

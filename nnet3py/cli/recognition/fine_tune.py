@@ -47,7 +47,6 @@ See also: transcribe, inspect
 def fine_tune(args: list[str], options: Options) -> int:
     values = fields_from(options, FineTuneOptions())
     values.model, values.data = _model_and_data(args, options)
-    values.check()
     from nnet3py.io.streams import write_text
 
     if values.check_only:
