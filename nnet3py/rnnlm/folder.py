@@ -33,14 +33,13 @@ class RnnlmOptions:
     normalize: bool = opt("normalize-probs", False, "Normalize the probabilities of words, which takes time; without, "
                           "they sum to 1 only as well as the model has learned it")
 
-    def check(self, num_words: int | None = None) -> None:
+    def check(self, num_words: int) -> None:
         """Raise UsageError if ``bos`` or ``eos`` is missing, or is not the number of one of ``num_words`` words."""
         for name, word in (("bos", self.bos), ("eos", self.eos)):
             if word == -1:
                 raise UsageError(f"--{name}-symbol is not given", "a model's special_symbol_opts.txt has its value")
-            if word < 1 or (num_words is not None and word >= num_words):
-                raise UsageError(f"--{name}-symbol={word}: expected a word's number, from 1 to "
-                                 f"{'the last' if num_words is None else num_words - 1}")
+            if not 0 < word < num_words:
+                raise UsageError(f"--{name}-symbol={word}: expected a word's number, from 1 to {num_words - 1}")
 
 
 # Options that special_symbol_opts.conf may have. Those of the computation are accepted, as by vosk, and ignored.

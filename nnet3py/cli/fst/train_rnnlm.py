@@ -36,8 +36,6 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, rnnlm-sentence-probs
     QUIET, NUM_THREADS, *declared(SETTINGS),
 ])
 def train_rnnlm(args: list[str], options: Options) -> int:
-    training_options = rnnlm_options(options.as_dict())
-    training_options.check()
     if options.num_threads:
         from nnet3py.engine.threads import set_num_threads
 
@@ -45,5 +43,5 @@ def train_rnnlm(args: list[str], options: Options) -> int:
     from nnet3py.io.streams import write_text
     from nnet3py.rnnlm.training.run import train_on
 
-    write_text("-", f"{options.dir}: {train_on(args, training_options).summary()}\n")
+    write_text("-", f"{options.dir}: {train_on(args, rnnlm_options(options.as_dict())).summary()}\n")
     return 0

@@ -27,7 +27,7 @@ _NETWORK = (
     *with_default(DEVICE, "use-gpu", "no"),
 )
 _ORDER = option("max-ngram-order", int, 3, "Histories that share their last MAX_NGRAM_ORDER - 1 words are one state, "
-                "with the costs of the first that was seen (0: all histories differ)")
+                "with the costs of the first that was seen (0: all histories differ)", least=0)
 
 
 def _network(options: Options, network: str, embedding: str) -> RnnlmNetwork:
@@ -37,15 +37,13 @@ def _network(options: Options, network: str, embedding: str) -> RnnlmNetwork:
     from nnet3py.rnnlm.network import RnnlmNetwork
     from nnet3py.rnnlm.word_embedding import WordEmbedding
 
-    rnnlm_options = fields_from(options, RnnlmOptions())
-    rnnlm_options.check()
     device, nnet = set_up(options), read_nnet(network)
     modes = [change for name, change in (("batchnorm-test-mode", set_batchnorm_test_mode),
                                                  ("dropout-test-mode", set_dropout_test_mode))
              if name not in options or options[name]]
     for change in modes:
         change(nnet, True)
-    return RnnlmNetwork(nnet, WordEmbedding.read(embedding), rnnlm_options, device,
+    return RnnlmNetwork(nnet, WordEmbedding.read(embedding), fields_from(options, RnnlmOptions()), device,
                         optimize=optimize_options(options), training_mode=len(modes) < 2,
                         debug=options["computation.debug"] or options.debug_computation,
                         cache_dir=options["compiler.cache-dir"] or None)

@@ -29,7 +29,7 @@ class FeatureOptions(CheckedOptions):
     min_frequency: float = opt("min-frequency", 1.0e-05, "Smallest part of the text's words that must have a letter "
                                "n-gram for it to be a feature", least=0)
     max_rms: float = opt("max-feature-rms", 0.01, "Features are scaled down so that none has a larger root mean square "
-                         "over the text", least=1e-6)
+                         "over the text", above=0)
 
     def check(self) -> None:
         """Raise UsageError for an invalid value."""
@@ -83,20 +83,20 @@ class TrainRnnlmOptions(CheckedOptions):
     held_out: str = opt("held-out", "", "Text to measure perplexity on after each epoch (empty: every 20th sentence, "
                         "which then is not trained on)")
     num_epochs: int = opt("num-epochs", 4, "Passes over the text", least=1)
-    initial_rate: float = opt("initial-effective-lrate", 0.002, "Learning rate at the start", least=1e-12)
+    initial_rate: float = opt("initial-effective-lrate", 0.002, "Learning rate at the start", above=0)
     final_rate: float = opt("final-effective-lrate", 0.0001, "Learning rate at the end; it falls exponentially",
-                            least=1e-12)
+                            above=0)
     minibatch_words: int = opt("minibatch-words", 256, "Words of a minibatch", least=1)
     chunk_length: int = opt("chunk-length", 32, "Longer sentences are cut into pieces of this many words", least=2)
     num_samples: int = opt("num-samples", -1, "Words that are sampled to compare outputs with (0: outputs are compared "
                            f"with all words; -1: {DEFAULT_SAMPLES} if there are more than {EXACT_UP_TO} words, "
-                           "else all)", least=-1)
+                           "else all)", least=0)
     sampling_order: int = opt("sampling-order", 3, "Order, 1 to 3, of the n-gram model that words are sampled from, "
-                              "if no ARPA file is given", least=1)
+                              "if no ARPA file is given", least=1, most=3)
     self_normalize: float = opt("self-normalize", 1.0, "Factor of the penalty that makes outputs log-probabilities "
                                 "without normalization", least=0)
     max_change: float = opt("rnnlm-max-change", 1.0, "Limit of the network's change in a minibatch (0: none)", least=0)
-    momentum: float = like(TrainerOptions, "momentum", least=0)
+    momentum: float = like(TrainerOptions, "momentum", least=0, below=1)
     seed: int = opt("seed", 0, "Seed of random parameters, the order of sentences, and samples")
     embedding: EmbeddingOptions = field(default_factory=EmbeddingOptions)
     features: FeatureOptions = field(default_factory=FeatureOptions)
@@ -114,10 +114,6 @@ class TrainRnnlmOptions(CheckedOptions):
             part.check()
         if not self.dir:
             raise UsageError("--dir was not given", "it names the folder to write")
-        if self.sampling_order > 3:
-            raise UsageError(f"--sampling-order={self.sampling_order}: expected 1, 2 or 3")
-        if not self.momentum < 1.0:
-            raise UsageError(f"--momentum={self.momentum:g}: expected less than 1")
 
     def binding(self) -> dict[str, Any]:
         """Return all values on which the model depends, by option name."""
