@@ -167,7 +167,7 @@ def test_the_command(model: Path, conversation: tuple[Path, list[Turn]], tmp_pat
     assert [turn["speaker"] for turn in json.loads(capfd.readouterr().out)["turns"]][:2] == ["speaker1", "speaker2"]
     (tmp_path / "bad.wav").write_text("no sound")
     assert diarize_command.execute([f"--model={model}", str(tmp_path / "bad.wav"), str(path)]) == 1
-    for wrong, message in ((["--threshold=x"], "--threshold=x: expected a number"), (["--shift=0"], "shift=0"),
+    for wrong, message in ((["--threshold=x"], "--threshold=x: expected a number"), (["--shift=2"], "--window, 1.5 s"),
                            (["--model="], "no speaker model was given"), (["--model=nowhere"], "nowhere")):
         assert diarize_command.execute([*words, *wrong]) != 0
         assert message in capfd.readouterr().err

@@ -354,15 +354,10 @@ async def test_stopping_has_a_deadline(seconds: float, signals: int) -> None:
 
 
 def test_options_that_cannot_be() -> None:
-    for options in (ServerOptions(port=70000), ServerOptions(sample_rate=3.0), ServerOptions(drain_seconds=-1.0),
-                    ServerOptions(limits=Limits(max_connections=0)), ServerOptions(key="key.pem")):
+    for options in (ServerOptions(port=70000), ServerOptions(limits=Limits(burst_seconds=-1.0)),
+                    ServerOptions(key="key.pem")):
         with pytest.raises(UsageError):
             options.check()
-    with pytest.raises(UsageError, match="max-speed"):
-        Limits(max_speed=float("nan")).check()
-    for name in ("max_seconds", "max_speed", "burst_seconds", "idle_timeout"):
-        with pytest.raises(UsageError, match=f"--{name.replace('_', '-')}=-0.5: expected 0 or more"):
-            Limits(**{name: -0.5}).check()
 
 
 @in_loop

@@ -197,8 +197,6 @@ class PipelineModels:
                                  f"the other features in sound of {rates[0]:g}, every {shifts[0]:g} s",
                                  "--sample-frequency and --frame-shift of --online-pitch-config must be those of the "
                                  "other features")
-        if self.ivectors is not None:
-            self.ivectors.check()
 
 
 @dataclass

@@ -50,9 +50,9 @@ e.g.:
     *MODEL, *DEVICE,
     option("default-model", str, "", "Name of the model of clients that name none (empty: the first)"),
     option("num-processes", int, 1, "Number of processes, which share the port and the models in memory; a new "
-           "connection goes to the one with the fewest"),
+           "connection goes to the one with the fewest", least=1),
     option("num-threads", int, 0, "Computing threads of each process, which decode four times as many streams at a "
-           "time (0: its share of the cores)"),
+           "time (0: its share of the cores)", least=0),
     *declared(settings_of(ServerOptions)), *declared(settings_of(Limits)),
     option("exact-phrases", bool, False, "Recognize only the phrases of clients' phrase lists; refuse lists with words "
            "that the model lacks, and models without lookahead graphs. false: as vosk, with a warning about what is "

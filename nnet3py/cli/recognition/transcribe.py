@@ -72,13 +72,13 @@ e.g.:
     option("channel", int, -1, "Channel to use, from 0 (-1: the mean of all)"),
     option("speakers", bool, False, "Diarize with --speaker-model: lines and subtitles begin with the speaker; see "
            "diarize"),
-    option("num-speakers", int, 0, "Number of speakers (0: estimated)"),
+    option("num-speakers", int, 0, "Number of speakers (0: estimated)", least=0),
     option("endpointing", bool, True, "Start a new segment at endpoints, by the model's rules"),
     option("phrases", str, "", "File of phrases, one on each line: recognize only these; for models with HCLr.fst and "
            "Gr.fst"),
     option("boost-words", str, "", "File with lines WORD COST: subtract COST from the word's graph cost; for models "
            "with HCLr.fst and Gr.fst"),
-    option("num-jobs", int, 1, "Number of processes, each with its share of the cores"),
+    option("num-jobs", int, 1, "Number of processes, each with its share of the cores", least=1),
     option("scheduler", str, "", "Address of a dask scheduler whose workers run the jobs; needs --out, a folder that "
            "they see"),
     option("sound-list", str, "", "File of sounds and names in place of arguments, for jobs of --scheduler"),
@@ -99,8 +99,6 @@ def _check(sounds: list[Listed], options: Options) -> None:
         raise UsageError("--speakers needs --speaker-model, the folder of a speaker model")
     if options.speakers and reads_standard_input:
         raise UsageError("--speakers reads a sound twice, which standard input does not allow", "give a file")
-    if options.num_jobs < 1:
-        raise UsageError(f"--num-jobs={options.num_jobs}: expected 1 or more")
     if options.scheduler and not options.out:
         raise UsageError("--scheduler needs --out, a folder that all workers can write to")
     if options.out and options.results:
@@ -466,7 +464,7 @@ e.g.:
     option("input", str, "", "Sound file, or folder of sound files (-i)"),
     option("output", str, "", "File for the text, or folder for texts (-o; empty: standard output)"),
     option("output-type", str, "txt", "Output format: txt, srt or json (-t)", choices=("txt", "srt", "json")),
-    option("tasks", int, 10, "Number of files recognized at the same time (-ts)"),
+    option("tasks", int, 10, "Number of files recognized at the same time (-ts)", least=1),
     option("log-level", str, "INFO", "INFO or DEBUG: log each file; other levels: errors only"),
 ])
 def vosk_transcriber(args: list[str], options: Options) -> int:
