@@ -30,7 +30,7 @@ IVEC: Group = (
     option("ivectors", str, "", "Rspecifier of iVectors, one vector per utterance (or per speaker, with --utt2spk)"),
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for --ivectors per speaker"),
     option("online-ivectors", str, "", "Rspecifier of iVectors estimated online, one matrix per utterance"),
-    option("online-ivector-period", int, 0, "Frames between the rows of --online-ivectors"),
+    option("online-ivector-period", int, 0, "Frames between the rows of --online-ivectors", least=1),
 )
 
 
@@ -61,8 +61,8 @@ def check_ivector_options(options: Options) -> None:
     """Raise UsageError for options of the ``IVEC`` group that do not go together."""
     if options.ivectors and options.online_ivectors:
         raise UsageError("--ivectors and --online-ivectors cannot both be given")
-    if options.online_ivectors and options.online_ivector_period <= 0:
-        raise UsageError(f"--online-ivectors needs --online-ivector-period, which is {options.online_ivector_period}",
+    if options.online_ivectors and not options.online_ivector_period:
+        raise UsageError("--online-ivectors needs --online-ivector-period",
                          "give the number of frames between online i-vectors")
 
 
