@@ -101,8 +101,6 @@ def _check_rows(name: str, count: int) -> None:
 
 def _request(inputs: dict[str, np.ndarray], outputs: dict[str, np.ndarray], num_sequences: int, train: bool,
              input_derivs: Sequence[str], store_stats: bool) -> ComputationRequest:
-    if num_sequences < 1:
-        raise UsageError(f"--num-sequences={num_sequences}: 1 is the least")
     for name in input_derivs:
         if name not in inputs:
             raise UsageError(f"a derivative of '{name}' is wanted, which is not an input of the request",
@@ -134,14 +132,9 @@ def natural_request(nnet: Nnet, frames: int, num_sequences: int = 1, frame_subsa
 
     Raises
     ------
-    UsageError : numbers out of range
+    UsageError : too many rows
     Nnet3Error : the network has other inputs than ``input`` and ``ivector``
     """
-    if frames < 1 or frame_subsampling_factor < 1:
-        raise UsageError(f"--frames={frames} and --frame-subsampling-factor={frame_subsampling_factor}: 1 is the least")
-    if min(extra_left_context, extra_right_context) < 0:
-        raise UsageError(f"--extra-left-context={extra_left_context} --extra-right-context={extra_right_context}: "
-                         "expected 0 or more")
     left, right = compute_simple_nnet_context(nnet)
     first, end = -(left + extra_left_context), frames + right + extra_right_context
     _check_rows("input", end - first)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     *EGS_OF_FEATURES,
-    option("targets-length-tolerance", int, 2, "Frames by which features and targets may differ in length"),
+    option("targets-length-tolerance", int, 2, "Frames by which features and targets may differ in length", least=0),
 )
 
 

@@ -354,7 +354,8 @@ def fst_closure(args: list[str], options: Options) -> int:
 def fst_rand_gen(args: list[str], options: Options) -> int:
     from nnet3py.fst.operations import random_paths
 
-    return change_graph(args, lambda fst: random_paths(fst, options.npath, options.max_length, options.seed or None,
+    seed = options.seed % 2**64 or None         # negative seeds are allowed, as in OpenFst
+    return change_graph(args, lambda fst: random_paths(fst, options.npath, options.max_length, seed,
                                                        by_cost=options.select == "log_prob"))
 
 
@@ -412,7 +413,8 @@ def fst_compose(args: list[str], options: Options) -> int:
 @_command("fstrmepsilon", "FSTs (OpenFst's programs)",
           "Remove the arcs of an FST with epsilon as input and output label.",
           options=(
-              CONNECT, DELTA.but(default=1e-6)), example="in.fst out.fst", see="fstrmepslocal, fstdeterminizestar")
+              CONNECT, option("delta", float, 1e-6, "Costs that differ by at most this are equal", least=0)),
+          example="in.fst out.fst", see="fstrmepslocal, fstdeterminizestar")
 def fst_rm_epsilon(args: list[str], options: Options) -> int:
     from nnet3py.fst.openfst import load_kaldifst
 

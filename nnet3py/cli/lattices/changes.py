@@ -258,7 +258,7 @@ See also: lattice-limit-depth, lattice-determinize-pruned
 """, arguments=(2, 2), options=[
     ACOUSTIC_SCALE, INV_ACOUSTIC_SCALE,
     option("beam", float, 10.0, "Pruning beam: greatest difference of a path's cost, after scaling, from the best "
-           "one's"),
+           "one's", above=0),
 ])
 def lattice_prune(args: list[str], options: Options) -> int:
     from nnet3py.lattices.pruning import pruned
@@ -266,8 +266,6 @@ def lattice_prune(args: list[str], options: Options) -> int:
 
     scales = scales_of(options)
     undone = scales.undone()
-    if not options.beam > 0.0:
-        raise UsageError(f"Invalid value --beam={options.beam}", "it must be more than 0")
     sizes = [0, 0, 0, 0]
 
     def prune(key: str, lattice: CompactLattice) -> CompactLattice | None:
@@ -294,7 +292,8 @@ e.g.:
  lattice-limit-depth --max-arcs-per-frame=200 --acoustic-scale=0.1 ark:1.lats ark:limited.lats
 See also: lattice-prune, lattice-depth-per-frame
 """, arguments=(2, 2), options=[
-    option("max-arcs-per-frame", int, 1000, "Greatest number of arcs that cross a frame"), ACOUSTIC_SCALE,
+    option("max-arcs-per-frame", int, 1000, "Greatest number of arcs that cross a frame", least=1),
+    ACOUSTIC_SCALE,
 ])
 def lattice_limit_depth(args: list[str], options: Options) -> int:
     from nnet3py.lattices.pruning import depth, limited_depth
@@ -303,8 +302,6 @@ def lattice_limit_depth(args: list[str], options: Options) -> int:
 
     scales = scales_of(options)
     undone = scales.undone()
-    if options.max_arcs_per_frame < 1:
-        raise UsageError(f"Invalid value --max-arcs-per-frame={options.max_arcs_per_frame}", "it must be at least 1")
     before = after = frames = 0.0
 
     def limit(key: str, lattice: CompactLattice) -> CompactLattice | None:

@@ -27,7 +27,7 @@ _NETWORK = (
     *with_default(DEVICE, "use-gpu", "no"),
 )
 _ORDER = option("max-ngram-order", int, 3, "Histories that share their last MAX_NGRAM_ORDER - 1 words are one state, "
-                "with the costs of the first that was seen (0: all histories differ)")
+                "with the costs of the first that was seen (0: all histories differ)", least=0)
 
 
 def _network(options: Options, network: str, embedding: str) -> RnnlmNetwork:

@@ -65,7 +65,7 @@ COMPUTE: Group = (
 
 NUM_THREADS = option("num-threads", int, 0,
                      "Threads of the compiled code and of BLAS (0: $NNET3PY_NUM_THREADS, or the cores this process may "
-                     "use)")
+                     "use)", least=0)
 
 # Options of every command that computes with a network.
 DEVICE: Group = (
