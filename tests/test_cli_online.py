@@ -133,8 +133,7 @@ def test_missing_and_short_sound(options, tmp_path, capfd):
     (["--endpoint.silence-phones=0"], "expected silence phones above 0"),
     (["--endpoint.rule6.min-trailing-silence=1"], "Invalid option"),
     (["--ivector-extraction-config=nothing.conf"], "Cannot open config file: nothing.conf"),
-    (["--beam=0"], "--beam"), (["--frames-per-chunk=0"], "must be 1 or more"),
-    (["--extra-left-context-initial=-1"], "must be 0 or more"),
+    (["--beam=0"], "--beam"),
 ])
 def test_what_cannot_be(options, capfd, given, message):
     assert latgen.execute([*options, *given, *PLACES]) == 255
@@ -259,8 +258,7 @@ def test_a_port_that_is_taken(options, capfd):
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    (["--port-num=70000"], "from 0 to 65535"), (["--samp-freq=0"], "one sample or more"),
-    (["--chunk-length=0"], "one sample or more"), (["--endpoint.silence-phones="], "must be given")])
+    (["--chunk-length=1e-5"], "one sample or more"), (["--endpoint.silence-phones="], "must be given")])
 def test_what_cannot_be_served(options, capfd, given, message):
     assert serve.execute([*options, *given, *PLACES[:2], WORDS_FILE]) == 255
     assert message in capfd.readouterr().err

@@ -54,4 +54,5 @@ def test_large_shuffles_use_one_number_per_swap():
 
 
 def test_philox_repeats():
-    assert np.array_equal(philox(3).integers(0, 100, 10), philox(3).integers(0, 100, 10))
+    for seed in (3, -1):
+        assert np.array_equal(philox(seed).integers(0, 100, 10), philox(seed).integers(0, 100, 10))

@@ -77,8 +77,7 @@ def test_ranges_that_cannot_be_used(inputs: str, message: str) -> None:
 
 def test_numbers_out_of_range() -> None:
     nnet = Nnet.from_config(TDNN)
-    for wrong in ({"frames": 0}, {"frames": 5, "frame_subsampling_factor": 0}, {"frames": 5, "num_sequences": 0},
-                  {"frames": 5, "extra_left_context": -1}, {"frames": 2**31 - 1}, {"frames": 5, "num_sequences": 2**31},
+    for wrong in ({"frames": 2**31 - 1}, {"frames": 5, "num_sequences": 2**31},
                   {"frames": 5, "input_derivs": ["output"]}):
         with pytest.raises(UsageError):
             natural_request(nnet, **wrong)

@@ -152,7 +152,8 @@ e.g.:
 See also: lattice-add-trans-probs, lattice-scale
 """, arguments=(4, 4), options=[
     option("b", float, 0.05, "Boosting factor: cost subtracted for each frame with a wrong phone"),
-    option("max-silence", float, 0.0, "Error, in frames, of a frame with a silence phone that the alignment lacks"),
+    option("max-silence", float, 0.0, "Error, in frames, of a frame with a silence phone that the alignment lacks",
+           least=0, most=1),
     option("silence-phones", str, "", "Colon-separated list of silence phones (integers)"),
 ])
 def lattice_boost_ali(args: list[str], options: Options) -> int:
