@@ -37,7 +37,6 @@ See also: lattice-lmrescore-kaldi-rnnlm-pruned, rnnlm-sentence-probs
 ])
 def train_rnnlm(args: list[str], options: Options) -> int:
     training_options = rnnlm_options(options.as_dict())
-    training_options.check()
     if options.num_threads:
         from nnet3py.engine.threads import set_num_threads
 
