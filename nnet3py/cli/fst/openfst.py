@@ -354,8 +354,7 @@ def fst_closure(args: list[str], options: Options) -> int:
 def fst_rand_gen(args: list[str], options: Options) -> int:
     from nnet3py.fst.operations import random_paths
 
-    seed = options.seed % 2**64 or None         # negative seeds are allowed, as in OpenFst
-    return change_graph(args, lambda fst: random_paths(fst, options.npath, options.max_length, seed,
+    return change_graph(args, lambda fst: random_paths(fst, options.npath, options.max_length, options.seed or None,
                                                        by_cost=options.select == "log_prob"))
 
 

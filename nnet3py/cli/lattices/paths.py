@@ -129,7 +129,7 @@ def lattice_to_nbest(args: list[str], options: Options) -> int:
 
     scales = scales_of(options)
     undone = scales.undone()
-    random = np.random.default_rng(options.srand % 2**64)      # negative seeds are allowed, as in Kaldi
+    random = np.random.default_rng(options.srand)
     done = total = 0
     with TableWriter(args[1], COMPACT_LATTICES) as writer, SequentialReader(args[0], COMPACT_LATTICES) as reader:
         for key, lattice in reader:
