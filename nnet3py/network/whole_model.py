@@ -209,7 +209,8 @@ def constrain_matrix(ops: Ops, weights: DeviceArray, constraint: float) -> Calla
 
     Returns
     -------
-    A function that waits for the device and returns the ratio for :func:`check_ratio`, float32 (1,).
+    A function that waits for the device and returns rows * tr(P²) / tr(P)², float32 (1,), where P = M Mᵀ: it is 1 if P
+    is a multiple of I, else larger; 1 for a fixed s, too.
     """
     ops.reset_scratch()
     wide = weights.shape[0] <= weights.shape[1]
