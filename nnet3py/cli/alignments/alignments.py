@@ -272,7 +272,7 @@ See also: chain-est-phone-lm
     option("between-silprob", float, 0.1, "Probability of silence between two words", least=0, most=1),
     option("unknown-word", str, "",
            "Word whose pronunciation replaces words that the lexicon lacks (empty: leave out utterances with them)"),
-    option("srand", int, 0, "Seed of the random numbers", least=0),
+    option("srand", int, 0, "Seed of the random numbers"),
 ])
 def text_to_phones(args: list[str], options: Options) -> int:
     import numpy as np

@@ -71,7 +71,7 @@ See also: wav-copy, compute-mfcc-feats
     option("utt2speed", str, "", "Rspecifier of the factors of utterances, in place of --speed"),
     option("min-volume", float, 1.0, "Least factor of the volume", above=0),
     option("max-volume", float, 1.0, "Largest factor of the volume", below=math.inf),
-    option("srand", int, 0, "Seed of the volumes, which depend on it and on the key only", least=0),
+    option("srand", int, 0, "Seed of the volumes, which depend on it and on the key only"),
 ])
 def wav_perturb(args: list[str], options: Options) -> int:
     import numpy as np
