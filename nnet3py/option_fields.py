@@ -60,11 +60,12 @@ def check_limits(name: str, value: Any, default: Any, limits: Mapping[str, float
         return
     numbers = value if isinstance(value, (list, tuple)) else (value,)
     if not all(_LIMITS[kind][0](number, limit) for kind, limit in limits.items() for number in numbers):
-        wanted = " and ".join(_LIMITS[kind][1].format(limit) for kind, limit in limits.items())
+        wanted = " and ".join(_LIMITS[kind][1].format(limit) for kind, limit in limits.items()).replace(
+            "above -inf and ", "").replace("below inf", "finite")
         is_apart = isinstance(default, (int, float)) and not all(
             _LIMITS[kind][0](default, limit) for kind, limit in limits.items())
         raise UsageError(f"--{name}={':'.join(f'{number:g}' for number in numbers)}: expected {wanted}"
-                         f"{f', or {default:g}' if is_apart else ''}".replace("below inf", "finite"))
+                         f"{f', or {default:g}' if is_apart else ''}")
 
 
 def _init(self: Any, *args: Any, **values: Any) -> None:

@@ -125,11 +125,12 @@ def lattice_to_nbest(args: list[str], options: Options) -> int:
     from nnet3py.lattices.best_path import best_paths, random_paths
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import top_sorted, trimmed
+    from nnet3py.random_sequence import unsigned
     from nnet3py.transducers.lattice import COMPACT_LATTICES, expanded, factored
 
     scales = scales_of(options)
     undone = scales.undone()
-    random = np.random.default_rng(options.srand)
+    random = np.random.default_rng(unsigned(options.srand))
     done = total = 0
     with TableWriter(args[1], COMPACT_LATTICES) as writer, SequentialReader(args[0], COMPACT_LATTICES) as reader:
         for key, lattice in reader:
