@@ -89,8 +89,7 @@ class ChainOptions(CheckedOptions):
     lwf_den_scale: float = opt("lwf-den-scale", 0.0, "The same, for denominator posteriors", least=0, below=math.inf)
     numerator_graph_threads: int = opt(
         "numerator-graph-threads", -1,
-        "Kaldi's threads for the numerators of end-to-end examples; here the threads of --num-threads share them",
-        least=0)
+        "No effect: the threads of --num-threads share the numerators of end-to-end examples", least=0)
 
 
 @options_class
