@@ -30,7 +30,7 @@ from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 from nnet3py.formats.layouts import MatrixSkimmer
 from nnet3py.formats.matrix_bytes import RAW_MATRIX, decoded_matrix
 from nnet3py.io.holder import Holder
-from nnet3py.io.skim import Skimmer, Walk
+from nnet3py.io.skim import Skimmer, Unusual, Walk
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenWriter
 
@@ -248,3 +248,6 @@ def test_a_walk_knows_its_end() -> None:
     assert walk.integer(b"<A> ") == 2
     walk.skip(2)
     assert walk.at == len(walk.data) and walk.skipped == [(9, 2)]
+    assert Walk(b"\4\0\0\0\0", 0).integer() == 0
+    with pytest.raises(Unusual):
+        Walk(b"\4\xff\xff\xff\xff", 0).integer()
