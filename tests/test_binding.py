@@ -170,12 +170,12 @@ def test_binding_again_after_the_arena_grew():
 
 
 def test_settings_of_each_network_are_taken_once(monkeypatch):
-    nnet, taken = Nnet.from_config(TDNN), []
-    update = nnet.as_gradient()
-    bound = bind(nnet, forward_request(1), update, stats=nnet)
-    monkeypatch.setattr(HostStore, "take_settings", lambda store: taken.append(store.host))
+    nnet, ops, taken = Nnet.from_config(TDNN), get_ops("cpu"), []
+    store, update = HostStore(nnet), HostStore(nnet.as_gradient())
+    bound = BoundComputation(compile(nnet, forward_request(1)), store, ops, Arena(ops), update, stats=store)
+    monkeypatch.setattr(HostStore, "take_settings", lambda store: taken.append(store))
     bound.take_settings()
-    assert taken == [nnet, update]
+    assert taken == [store, update]
 
 
 @pytest.mark.parametrize("size", [50, 100])

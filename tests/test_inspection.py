@@ -265,6 +265,7 @@ def test_a_complete_folder(folder: Path) -> None:
     assert facts.settings["num_jobs"] == "4" and found.frame_subsampling_factor == 1
     assert found.computing.takes == [
         "features of dimension 40, normalized by apply-cmvn --norm-means=false --norm-vars=false"]
+    assert not any("--frame-subsampling-factor" in note for note in found.computing.notes)
     text = found.text()
     for part in ("phones.txt the names of the phones (5 phones)", "egs/info feat_dim 40, left_context 3",
                  "configs/vars model_left_context=2, model_right_context=2", "phones in context to pdfs (10 pdfs)"):
@@ -316,6 +317,7 @@ def test_a_published_folder(published: Path) -> None:
     assert any("HCLr.fst and Gr.fst" in note for note in found.decoding.notes)
     text = " ".join(found.text().split())
     assert "model am/final.mdl" in text and "i-vectors an extractor, in ivector/" in text
+    assert any("give --frame-subsampling-factor=3:" in note for note in found.computing.notes)
     (published / "graph/Gr.fst").unlink()
     (published / "ivector/final.dubm").unlink()
     (published / "conf/model.conf").write_text("--frame_subsampling_factor=x")
