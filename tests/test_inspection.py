@@ -212,6 +212,12 @@ def test_parameters_that_cannot_be_used(nnet: Nnet, tmp_path: Path) -> None:
     assert found.model.network.not_finite == ["o"]
     for ready in (found.computing, found.training, found.decoding):
         assert "finite numbers: o hold NaN or infinity" in missing(ready)
+    for number, text in ((3, "c0, c1, c2 hold NaN"), (4, "c0, c1, c2 and 1 more hold NaN")):
+        large = Nnet.from_config("input-node name=input dim=2\noutput-node name=output input=input\n" + "".join(
+            f"component name=c{i} type=PerElementScaleComponent dim=2\n" for i in range(number)))
+        for component in large.components:
+            component.parameters()["scales"][0] = np.nan
+        assert text in missing(inspected(large, tmp_path).computing)
 
 
 def test_gradients_and_networks_that_cannot_be_trained(nnet: Nnet, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import io_samples
 import numpy as np
 import pytest
+from chain_graphs import chain_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import DATA
@@ -103,6 +104,15 @@ def test_the_walk_ends_where_decoding_ends(name: str) -> None:
     with SequentialReader(f"ark:{EGS / name}", decoding) as reader:
         assert [(key.decode(), value) for key, value in found] == [
             (key, written(value, decoding)) for key, value in reader]
+
+
+def test_the_walk_takes_end_to_end_supervisions() -> None:
+    made = [chain_example(np.random.default_rng(seed), 2, 4, 5, end_to_end=True) for seed in range(3)]
+    data = archive_of(made, CHAIN_EXAMPLE)
+    assert RAW_CHAIN_EXAMPLE.skimmer is not None
+    found, consumed, unusual = RAW_CHAIN_EXAMPLE.skimmer().entries(data)
+    assert consumed == len(data) and not unusual
+    assert [value for _, value in found] == [written(one, CHAIN_EXAMPLE) for one in made]
 
 
 @pytest.mark.parametrize("name", KINDS)
