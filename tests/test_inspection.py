@@ -533,6 +533,8 @@ def test_what_is_missing_for_recognition(tmp_path: Path) -> None:
     assert "features of dimension 40, which the network takes: the folder's options make 20" in text
     assert "i-vectors of dimension 12" in text
     assert "may be pitch" not in text
+    (folder / "conf" / "mfcc.conf").write_text("--use-energy=false\n")
+    assert "the folder's options make 13" in missing(inspect(str(folder)).recognition)
     (folder / "conf" / "mfcc.conf").write_text("--num-ceps=37\n")
     assert "3 more may be pitch: copy conf/pitch.conf" in missing(inspect(str(folder)).recognition)
     (folder / "conf" / "mfcc.conf").write_text("--num-kepstra=20\n")
