@@ -164,6 +164,8 @@ def test_an_interrupted_training_goes_on(texts: tuple[Path, float], tmp_path: Pa
     assert len(first) == 1 and [epoch.epoch for epoch in history.epochs] == [1, 2]
     assert history.epochs[0].perplexity == first[0]["perplexity"] > history.epochs[1].perplexity
     before = (out / "final.raw").stat().st_mtime_ns
+    out = out.rename(tmp_path / "moved")
+    wanted = options(folder, out, num_epochs=2)
     again = train_on([str(folder / "held-out.txt")], wanted)        # nothing is left to do
     assert again.epochs == history.epochs and (out / "final.raw").stat().st_mtime_ns == before
     with pytest.raises(UsageError, match="has a training with --seed=0"):
