@@ -144,10 +144,13 @@ class CheckedOptions:
     """Base of dataclasses of options declared by :func:`opt`."""
 
     def check(self) -> None:
-        """Raise UsageError for a value beyond the limits of its option."""
+        """Raise UsageError for a value beyond the limits of its option, or not among its choices."""
         for field in dataclasses.fields(self):                        # type: ignore[arg-type]
-            check_limits(field.metadata.get("name", field.name), getattr(self, field.name), field.default,
-                         limits_of(field.metadata))
+            name, value = field.metadata.get("name", field.name.replace("_", "-")), getattr(self, field.name)
+            check_limits(name, value, field.default, limits_of(field.metadata))
+            choices = field.metadata.get("choices")
+            if choices and value not in choices:
+                raise UsageError(f"--{name}={value}: expected {', '.join(choices[:-1])} or {choices[-1]}")
 
     def binding(self) -> dict[str, Any]:
         """Return the values of options that change results, those not declared ``harmless``, by option name."""

@@ -127,7 +127,7 @@ def test_utterances_at_equal_distances() -> None:
 def test_what_does_not_fit_is_refused(source: Path, tmp_path: Path) -> None:
     for changed, message in (({"num_gauss": 0}, "--ubm.num-gauss=0"), ({"posterior_scale": 2.0}, "--posterior-scale=2"),
                              ({"min_post": 0.5}, "--min-post=0.5"), ({"feat_dir": ""}, "--feat-dir was not given"),
-                             ({"initial_gauss_proportion": 0.1}, "at most 1, that is at least one of 4 Gaussians"),
+                             ({"initial_gauss_proportion": 0.1}, "a share that is at least one of 4 Gaussians"),
                              ({"online_cmvn_config": "nowhere"}, "nowhere does not exist")):
         with pytest.raises(UsageError, match=message):
             train_ivector_extractor(options(source, **{"dir": str(tmp_path / "no"), **changed}), Recorder())

@@ -117,7 +117,7 @@ def test_unconstrained_examples(source: Path, tmp_path: Path, lattices: Path) ->
 def test_what_is_missing_is_said(source: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="are for lattices"):
         recorded(source, tmp_path / "egs", source / "ali", lattice_lm_scale=0.5)
-    with pytest.raises(UsageError, match="expected 0 or more, and below 1"):
+    with pytest.raises(UsageError, match="--lattice-lm-scale=1: expected 0 or more and below 1"):
         recorded(source, tmp_path / "egs", source / "ali", lattice_lm_scale=1.0)
     with pytest.raises(UsageError, match=r"expected at most --left-tolerance \+ --right-tolerance \+ 1"):
         recorded(source, tmp_path / "egs", source / "ali", left_tolerance=0, right_tolerance=1)

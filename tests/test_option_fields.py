@@ -118,6 +118,8 @@ def test_values_beyond_limits_are_refused_and_harmless_ones_bind_nothing() -> No
     Search(stage=-5).check()
     with pytest.raises(UsageError, match="--decode.beam=0.5: expected 1 or more"):
         Search(beam=0.5).check()
+    with pytest.raises(UsageError, match="--kind=c: expected a or b"):
+        Search(kind="c").check()
     with pytest.raises(UsageError, match="--decode.beam=0.5: expected 1 or more"):
         read(declared(settings_of(Search)), ["--decode.beam=0.5"])
     with pytest.raises(UsageError, match="--period=0: expected 1 or more, or -1"):

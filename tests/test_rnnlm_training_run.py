@@ -252,7 +252,6 @@ def test_networks_that_are_no_language_models(layer: str, message: str, texts: t
     (["train.txt"], "--dir was not given"),
     (["train.txt", "--dir=out", "--num-epochs=0"], "--num-epochs=0: expected 1 or more"),
     (["train.txt", "--dir=out", "--initial-effective-lrate=-1"], "--initial-effective-lrate=-1: expected"),
-    (["train.txt", "--dir=out", "--sampling-order=4"], "expected 1, 2 or 3"),
     (["nothing.txt", "--dir=out"], "nothing.txt"),
     (["train.txt", "--dir=out", "--held-out=nothing.txt"], "nothing.txt"),
     (["train.txt", "--dir=train.txt"], "cannot make the folder train.txt"),

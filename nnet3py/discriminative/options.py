@@ -4,7 +4,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from nnet3py.errors import UsageError
 from nnet3py.option_fields import CheckedOptions, opt, options_class
 
 CRITERIA = ("mmi", "mpfe", "smbr")
@@ -14,7 +13,7 @@ CRITERIA = ("mmi", "mpfe", "smbr")
 class DiscriminativeOptions(CheckedOptions):
     """Options of the objectives; names and defaults are Kaldi's."""
 
-    criterion: str = opt("criterion", "smbr", "The objective: mmi, mpfe or smbr")
+    criterion: str = opt("criterion", "smbr", "The objective: mmi, mpfe or smbr", choices=CRITERIA)
     acoustic_scale: float = opt("acoustic-scale", 0.1, "Factor of the network's log-likelihoods against the graph's",
                                 above=0, below=math.inf)
     drop_frames: bool = opt("drop-frames", False, "MMI: no derivative in frames where the lattice does not have the "
@@ -32,12 +31,6 @@ class DiscriminativeOptions(CheckedOptions):
                                      "pdf")
     accumulate_output: bool = opt("accumulate-output", False, "At the end, log the sum of exp(output) of each pdf")
     num_pdfs: int = opt("num-pdfs", 0, "No effect: the number of pdfs is the output's")
-
-    def check(self) -> None:
-        """Raise UsageError for values beyond their limits."""
-        super().check()
-        if self.criterion not in CRITERIA:
-            raise UsageError(f"--criterion={self.criterion} must be {', '.join(CRITERIA[:-1])} or {CRITERIA[-1]}")
 
 
 @options_class

@@ -12,6 +12,7 @@ Kaldi: CommonParser in steps/libs/nnet3/train/common.py; steps/nnet3/chain/train
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -26,6 +27,7 @@ from nnet3py.training.options import CombineOptions, TrainerOptions
 if TYPE_CHECKING:
     from pathlib import Path
 
+USE_GPU = ("yes", "no", "optional", "wait", "true", "false")
 _OPTIMIZATION = "trainer.optimization."
 
 
@@ -100,12 +102,12 @@ class CommonOptions(JobOptions):
     proportional_shrink: float = opt(f"{_OPTIMIZATION}proportional-shrink", 0.0,
                                      "Shrinkage of parameters per iteration, in units of the learning rate")
     initial_effective_lrate: float = opt(f"{_OPTIMIZATION}initial-effective-lrate", 0.0003, "Initial effective "
-                                         "learning rate")
+                                         "learning rate", above=0, below=math.inf)
     final_effective_lrate: float = opt(f"{_OPTIMIZATION}final-effective-lrate", 0.00003, "Final effective learning "
-                                       "rate")
-    num_jobs_initial: int = opt(f"{_OPTIMIZATION}num-jobs-initial", 1, "Number of parallel jobs at the start")
-    num_jobs_final: int = opt(f"{_OPTIMIZATION}num-jobs-final", 8, "Number of parallel jobs at the end")
-    num_jobs_step: int = opt(f"{_OPTIMIZATION}num-jobs-step", 1, "The number of jobs is a multiple of this")
+                                       "rate", above=0, below=math.inf)
+    num_jobs_initial: int = opt(f"{_OPTIMIZATION}num-jobs-initial", 1, "Number of parallel jobs at the start", least=1)
+    num_jobs_final: int = opt(f"{_OPTIMIZATION}num-jobs-final", 8, "Number of parallel jobs at the end", least=1)
+    num_jobs_step: int = opt(f"{_OPTIMIZATION}num-jobs-step", 1, "The number of jobs is a multiple of this", least=1)
     max_models_combine: int = opt(f"{_OPTIMIZATION}max-models-combine", 20, "Greatest number of models that are "
                                   "combined",
                                   aliases=("trainer.max-models-combine",), least=1)
@@ -114,7 +116,7 @@ class CommonOptions(JobOptions):
     do_final_combination: bool = opt(f"{_OPTIMIZATION}do-final-combination", True, "Combine the last models")
     combine_sum_to_one_penalty: float = opt(f"{_OPTIMIZATION}combine-sum-to-one-penalty", 0.0,
                                             "No effect, as in Kaldi", harmless=True)
-    momentum: float = like(TrainerOptions, "momentum", f"{_OPTIMIZATION}momentum", least=0)
+    momentum: float = like(TrainerOptions, "momentum", f"{_OPTIMIZATION}momentum", below=1)
     minibatch_size: str = opt(f"{_OPTIMIZATION}minibatch-size", "512", "Examples per minibatch: 512, 128=64,32/256=40")
     dropout_schedule: str | None = opt("trainer.dropout-schedule", None,
                                        "Dropout proportions over the training, such as 0,0.3@0.20,0.3@0.50,0")
@@ -129,7 +131,7 @@ class CommonOptions(JobOptions):
     input_model: str | None = opt("trainer.input-model", None, "Start from this raw network, not from configs/")
 
     use_gpu: str = opt("use-gpu", "yes", "yes|no|optional|wait: train on GPUs; without one, warn and train on the CPU",
-                       harmless=True)
+                       choices=USE_GPU, harmless=True)
     remove_egs: bool = opt("cleanup.remove-egs", True, "Remove the examples at the end, if made here", harmless=True)
     preserve_model_interval: int = opt("cleanup.preserve-model-interval", 100, "Keep models whose number is a multiple "
                                        "of this", harmless=True, least=1)
@@ -143,11 +145,7 @@ class CommonOptions(JobOptions):
         for name, path in (("--dir", self.dir), ("--egs.dir", self.egs_dir),
                            ("--trainer.input-model", self.input_model)):
             check_plain(name, path or "")
-        if self.use_gpu not in ("yes", "no", "optional", "wait", "true", "false"):
-            raise UsageError(f"--use-gpu={self.use_gpu}: expected yes, no, optional or wait")
         super().check()
-        if not self.momentum < 1.0:
-            raise UsageError(f"--{_OPTIMIZATION}momentum={self.momentum:g}: expected 0 or more, and below 1")
 
 
 @options_class
@@ -311,17 +309,18 @@ class ChainOptions(CommonOptions):
                                           "of --semisup.feat-dir",
                                           harmless=True)
     semisup_weight: float = opt("semisup.weight", 1.0, "Factor of the derivatives on data without transcripts, "
-                                "besides their confidence")
-    semisup_copies: int = opt("semisup.num-copies", 1, "Copies of data without transcripts in an epoch")
+                                "besides their confidence", above=0, below=math.inf)
+    semisup_copies: int = opt("semisup.num-copies", 1, "Copies of data without transcripts in an epoch", least=1)
     semisup_sup_copies: int = opt("semisup.num-copies-sup", 1, "Copies of data with transcripts in an epoch of "
-                                  "semi-supervised training")
+                                  "semi-supervised training", least=1)
     semisup_lm_repeats: str = opt("semisup.lm-repeats", "1,1", "Copies of transcripts, and of best paths of "
                                   "the lattices, in the phone language model")
-    semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning")
+    semisup_acwt: float = opt("semisup.acwt", 0.1, "Factor of the lattices' acoustic costs, for confidence and pruning",
+                                  above=0, below=math.inf)
     semisup_lm_scale: float = opt("semisup.lattice-lm-scale", 0.5, "Factor, below 1, of the lattices' graph costs that "
                                   "are kept")
     semisup_prune_beam: float = opt("semisup.lattice-prune-beam", 4.0, "Pruning beam of the lattices of "
-                                    "--semisup.lat-dir")
+                                    "--semisup.lat-dir", above=0, below=math.inf)
     semisup_tolerance: int = opt("semisup.tolerance", 1, "Frames by which phones of data without transcripts "
                                  "may begin earlier and end later")
 
@@ -343,9 +342,6 @@ class ChainOptions(CommonOptions):
                              "--ali-dir=exp/tri_ali, or --egs.dir for existing examples")
         if not is_chunk_width(self.chunk_width):
             raise UsageError(f"--egs.chunk-width={self.chunk_width}: expected numbers above 0 with commas between")
-        if self.leaky_hmm_coefficient <= 0.0:
-            raise UsageError(f"--chain.leaky-hmm-coefficient={self.leaky_hmm_coefficient:g}: expected above 0",
-                             "0.1 is usual, 1e-5 almost none")
         self._check_lwf()
 
     def _check_semisup(self) -> None:
@@ -356,11 +352,6 @@ class ChainOptions(CommonOptions):
         if not re.fullmatch("[1-9][0-9]?,[0-9][0-9]?", self.semisup_lm_repeats):
             raise UsageError(f"--semisup.lm-repeats={self.semisup_lm_repeats}: expected two numbers below 100, "
                              "such as 3,2")
-        for name, value in (("weight", self.semisup_weight), ("acwt", self.semisup_acwt),
-                            ("lattice-prune-beam", self.semisup_prune_beam), ("num-copies", self.semisup_copies),
-                            ("num-copies-sup", self.semisup_sup_copies)):
-            if not 0.0 < value < float("inf"):
-                raise UsageError(f"--semisup.{name}={value:g}: expected above 0")
 
     def _check_lwf(self) -> None:
         if bool(self.lwf_model) != bool(self.lwf_scale) or self.lwf_type not in ("raw", "den"):
@@ -465,22 +456,17 @@ class ChainEgsOptions(CommonEgsOptions):
     num_valid_egs_combine: int = opt("num-valid-egs-combine", 0, "Held-out examples for combining models", least=0)
     num_train_egs_combine: int = opt("num-train-egs-combine", 1000, "Training examples for combining models", least=1)
     num_egs_diagnostic: int = opt("num-egs-diagnostic", 400, "Examples for each diagnostic", least=1)
-    left_tolerance: int = like(SupervisionOptions, "left_tolerance", least=0)
-    right_tolerance: int = like(SupervisionOptions, "right_tolerance", least=0)
+    left_tolerance: int = like(SupervisionOptions, "left_tolerance")
+    right_tolerance: int = like(SupervisionOptions, "right_tolerance")
     lattice_lm_scale: float = opt("lattice-lm-scale", 0.0, "Factor, below 1, of the lattices' graph costs that are "
-                                  "kept")
-    lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Pruning beam of lattices (0: no pruning)")
-    acwt: float = opt("acwt", 0.1, "Factor of lattices' acoustic costs, for pruning")
+                                  "kept", least=0, below=1)
+    lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Pruning beam of lattices (0: no pruning)", least=0)
+    acwt: float = opt("acwt", 0.1, "Factor of lattices' acoustic costs, for pruning", above=0)
     constrained: bool = opt("constrained", True, "Supervision has the times of phones; false: only their order")
     deriv_weights_scp: str | None = opt("deriv-weights-scp", None, "List of vectors with the weight of each frame")
 
     def check(self) -> None:
         super().check()
-        if not 0.0 <= self.lattice_lm_scale < 1.0:
-            raise UsageError(f"--lattice-lm-scale={self.lattice_lm_scale:g}: expected 0 or more, and below 1")
-        if self.lattice_prune_beam < 0.0 or self.acwt <= 0.0:
-            raise UsageError(f"--lattice-prune-beam={self.lattice_prune_beam:g} --acwt={self.acwt:g}: expected 0 or "
-                             "more, and above 0")
         if self.alignment_subsampling_factor > self.left_tolerance + self.right_tolerance + 1:
             raise UsageError(f"--alignment-subsampling-factor={self.alignment_subsampling_factor}: expected at most "
                              "--left-tolerance + --right-tolerance + 1")

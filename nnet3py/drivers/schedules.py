@@ -36,16 +36,10 @@ class Plan:
 
     def __post_init__(self) -> None:
         """Raise UsageError if the numbers allow no training."""
-        if min(self.jobs_initial, self.jobs_final, self.jobs_step) < 1:
-            raise UsageError(f"the numbers of jobs must be 1 or more: --trainer.optimization.num-jobs-initial="
-                             f"{self.jobs_initial}, num-jobs-final={self.jobs_final}, num-jobs-step={self.jobs_step}")
         if max(self.jobs_initial, self.jobs_final) > (self.most_jobs or self.num_archives):
             raise UsageError(f"--trainer.optimization.num-jobs-final={self.jobs_final} (initial: {self.jobs_initial}) "
                              f"is more than the {self.num_archives} archives of examples",
                              "ask for fewer jobs, or make smaller archives with --trainer.samples- or frames-per-iter")
-        if not 0.0 < self.lrate_final < math.inf or not 0.0 < self.lrate_initial < math.inf:
-            raise UsageError("the learning rates must be above 0: --trainer.optimization.initial-effective-lrate="
-                             f"{self.lrate_initial:g}, final-effective-lrate={self.lrate_final:g}")
         if self.num_iters < 1:
             raise UsageError(f"--trainer.num-epochs={self.num_epochs:g} of {self.num_archives} archives with "
                              f"{self.jobs_initial} to {self.jobs_final} jobs is less than one iteration")

@@ -8,7 +8,7 @@ import dataclasses
 from typing import ClassVar
 
 from nnet3py.discriminative.options import DiscriminativeOptions
-from nnet3py.drivers.options import JobOptions, check_plain
+from nnet3py.drivers.options import USE_GPU, JobOptions, check_plain
 from nnet3py.errors import UsageError
 from nnet3py.ivectors.options import OnlineSettings
 from nnet3py.option_fields import like, opt, options_class
@@ -59,7 +59,7 @@ class ExtractorOptions(WorkOptions):
                                   "passes", least=1)
     ubm_num_frames: int = opt("ubm.num-frames", 500000, "Frames in memory for these iterations", least=1)
     initial_gauss_proportion: float = opt("ubm.initial-gauss-proportion", 0.5, "Share of the Gaussians with "
-                                          "which these iterations start")
+                                          "which these iterations start", above=0, most=1)
     ubm_num_gselect: int = opt("ubm.num-gselect", 30, "Gaussians selected for each frame in the passes", least=1)
     ubm_subsample: int = opt("ubm.subsample", 2, "Use every N-th frame in the passes", least=1)
     min_gaussian_weight: float = opt("ubm.min-gaussian-weight", 1.0e-4, "Least weight of a Gaussian", least=0)
@@ -69,9 +69,9 @@ class ExtractorOptions(WorkOptions):
                               "starts (0: it starts with diagonal ones, as in Kaldi's recipes)", least=0)
     ivector_dim: int = opt("ivector-dim", 100, "Dimension of the i-vectors", least=1)
     num_iters: int = opt("num-iters", 10, "Iterations of training the extractor", least=1)
-    num_gselect: int = like(OnlineSettings, "num_gselect", least=1)
+    num_gselect: int = like(OnlineSettings, "num_gselect")
     posterior_scale: float = like(OnlineSettings, "posterior_scale")
-    min_post: float = like(OnlineSettings, "min_post", least=0)
+    min_post: float = like(OnlineSettings, "min_post")
     subsample: int = opt("subsample", 2, "Use every N-th frame in training the extractor", least=1)
     online_cmvn_iextractor: bool = opt("online-cmvn-iextractor", False, "Train the extractor on normalized features")
     extract_to: str | None = opt("extract-to", None, "Also extract the i-vectors of --feat-dir, into this folder, as "
@@ -81,13 +81,9 @@ class ExtractorOptions(WorkOptions):
 
     def check(self) -> None:
         super().check()
-        if not 0.0 < self.initial_gauss_proportion <= 1.0 or int(self.initial_gauss_proportion * self.num_gauss) < 1:
-            raise UsageError(f"--ubm.initial-gauss-proportion={self.initial_gauss_proportion:g}: expected a share, "
-                             f"above 0 and at most 1, that is at least one of {self.num_gauss} Gaussians")
-        if not 0.0 < self.posterior_scale <= 1.0:
-            raise UsageError(f"--posterior-scale={self.posterior_scale:g}: expected above 0, and at most 1")
-        if self.min_post >= 0.5:
-            raise UsageError(f"--min-post={self.min_post:g}: expected below 0.5")
+        if int(self.initial_gauss_proportion * self.num_gauss) < 1:
+            raise UsageError(f"--ubm.initial-gauss-proportion={self.initial_gauss_proportion:g}: expected a share that "
+                             f"is at least one of {self.num_gauss} Gaussians")
 
 
 @options_class
@@ -99,11 +95,11 @@ class IvectorOptions(WorkOptions):
     nj: int = opt("nj", 4, "Parts of the data, with a job each", harmless=True, least=1)
     utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Split speakers into new ones of at most this many "
                                 "utterances, 2 for training data, so that i-vectors vary (0: do not split)", least=0)
-    ivector_period: int = like(OnlineSettings, "period", least=1)
-    num_gselect: int = like(OnlineSettings, "num_gselect", least=1)
-    min_post: float = like(OnlineSettings, "min_post", least=0)
+    ivector_period: int = like(OnlineSettings, "period")
+    num_gselect: int = like(OnlineSettings, "num_gselect")
+    min_post: float = like(OnlineSettings, "min_post")
     posterior_scale: float = like(OnlineSettings, "posterior_scale")
-    max_count: float = like(OnlineSettings, "max_count", least=0)
+    max_count: float = like(OnlineSettings, "max_count")
     use_vad: bool = opt("use-vad", False, "Weight frames by vad.scp of the data")
     compress: bool = opt("compress", True, "Store i-vectors compressed")
 
@@ -148,16 +144,16 @@ class FlatStartOptions(WorkOptions):
                     "phones/align_lexicon.txt", harmless=True)
     nj: int = opt("nj", 4, "Parts of the data, with a job each", least=1)
     type: str = opt("type", "mono", "mono: monophone tree; biphone: full biphone tree, with a pdf for each pair of "
-                    "left phone and phone")
+                    "left phone and phone", choices=("mono", "biphone"))
     shared_phones: bool = opt("shared-phones", True, "Phones on one line of phones/sets.int share pdfs")
     ci_silence: bool = opt("ci-silence", False, "Silence is context-independent (biphone)")
     tree_dir: str | None = opt("tree-dir", None, "Folder with existing tree and final.mdl; blank: make new ones",
                                harmless=True)
     lm_opts: str = opt("lm-opts", "--num-extra-lm-states=2000", "Options of chain-est-phone-lm")
     edge_silprob: float = opt("edge-silprob", 0.8, "Probability of silence before the first word and after the "
-                              "last, in the phone language model")
+                              "last, in the phone language model", least=0, most=1)
     between_silprob: float = opt("between-silprob", 0.1, "Probability of silence between two words, in the "
-                                 "phone language model")
+                                 "phone language model", least=0, most=1)
     srand: int = opt("srand", 0, "Seed of the silences")
 
     folders = (*WorkOptions.folders, "lang")
@@ -165,16 +161,8 @@ class FlatStartOptions(WorkOptions):
 
     def check(self) -> None:
         super().check()
-        if self.type not in ("mono", "biphone"):
-            raise UsageError(f"--type={self.type}: expected mono or biphone")
-        for name, value in (("edge-silprob", self.edge_silprob), ("between-silprob", self.between_silprob)):
-            if not 0.0 <= value <= 1.0:
-                raise UsageError(f"--{name}={value:g}: expected a probability")
         if self.ci_silence and self.type == "mono":
             raise UsageError("--ci-silence=true is for --type=biphone: without context, silence has none either")
-
-
-_CRITERIA = ("mmi", "mpfe", "smbr")
 
 
 @options_class
@@ -199,7 +187,8 @@ class LatticesOptions(WorkOptions):
     lattice_beam: float = opt("denlats.lattice-beam", 7.0, "Lattice beam", least=0)
     max_active: int = opt("denlats.max-active", 5000, "Greatest number of active states in a frame", least=1)
     min_active: int = opt("denlats.min-active", 200, "Least number of active states in a frame", least=0)
-    use_gpu: str = opt("use-gpu", "no", "yes|no|optional|wait: use a GPU for decoding, alignment and training")
+    use_gpu: str = opt("use-gpu", "no", "yes|no|optional|wait: use a GPU for decoding, alignment and training",
+                       choices=USE_GPU)
 
     folders = (*WorkOptions.folders, "src_dir", "lang")
     more_folders = ("online_ivector_dir", "graph_dir")
@@ -218,12 +207,12 @@ class DiscriminativeTrainingOptions(LatticesOptions):
     num_utts_subset: int = opt("egs.num-utts-subset", 80, "Number of held-out and of training utterances for "
                                "diagnostics; at most a tenth of all", least=1)
     criterion: str = like(DiscriminativeOptions, "criterion", "trainer.criterion")
-    boost: float = like(DiscriminativeOptions, "boost", "trainer.boost", least=0)
+    boost: float = like(DiscriminativeOptions, "boost", "trainer.boost")
     drop_frames: bool = like(DiscriminativeOptions, "drop_frames", "trainer.drop-frames")
     one_silence_class: bool = like(DiscriminativeOptions, "one_silence_class", "trainer.one-silence-class",
                                    default=True)
-    l2_regularize: float = like(DiscriminativeOptions, "l2_regularize", "trainer.l2-regularize", least=0)
-    xent_regularize: float = like(DiscriminativeOptions, "xent_regularize", "trainer.xent-regularize", least=0)
+    l2_regularize: float = like(DiscriminativeOptions, "l2_regularize", "trainer.l2-regularize")
+    xent_regularize: float = like(DiscriminativeOptions, "xent_regularize", "trainer.xent-regularize")
     learning_rate: float = opt("trainer.learning-rate", 0.00002, "Learning rate of all components, constant; 0.000005 "
                                "or less for chain models", least=0)
     num_epochs: int = opt("trainer.num-epochs", 4, "Passes over the examples; with frame shifts each counts as many as "
@@ -231,15 +220,11 @@ class DiscriminativeTrainingOptions(LatticesOptions):
     num_jobs: int = opt("trainer.num-jobs", 4, "Parallel training jobs, whose networks are averaged; at most the "
                         "number of archives", least=1)
     minibatch_size: str = opt("trainer.minibatch-size", "64", "Examples of a minibatch")
-    max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change", least=0)
-    momentum: float = like(TrainerOptions, "momentum", "trainer.momentum", least=0)
+    max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change")
+    momentum: float = like(TrainerOptions, "momentum", "trainer.momentum")
     apply_deriv_weights: bool = opt("trainer.apply-deriv-weights", True, "Weight frames so that those of several "
                                     "examples count once")
     use_frame_shift: bool = opt("trainer.use-frame-shift", False, "Shift the input of chain models by different "
                                 "numbers of frames in each pass")
     srand: int = opt("srand", 0, "Seed of the order of examples")
 
-    def check(self) -> None:
-        super().check()
-        if self.criterion not in _CRITERIA:
-            raise UsageError(f"--trainer.criterion={self.criterion}: expected {', '.join(_CRITERIA)}")

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import CheckedOptions, opt
 
 ALL_OUTPUTS = "*"
 EDGES = ("repeat", "given", "none")
 
 
 @dataclass
-class ExportOptions:
+class ExportOptions(CheckedOptions):
     """Options of exporting a model, for :func:`nnet3py.export_onnx` and :func:`nnet3py.to_torch`.
 
     Attributes
@@ -35,7 +35,7 @@ class ExportOptions:
                       "network")
     edges: str = opt("edges", "repeat", "repeat: inputs are whole utterances, whose first and last frames are repeated "
                      "as in nnet3-compute; given: inputs have the frames of context around them; none: one row of "
-                     "output for each utterance, as in nnet3-xvector-compute")
+                     "output for each utterance, as in nnet3-xvector-compute", choices=EDGES)
     frame_subsampling_factor: int | None = None
     use_priors: bool = opt("use-priors", False, "Subtract the logs of the priors of the model, which must be an "
                            "acoustic model")
@@ -44,7 +44,7 @@ class ExportOptions:
     collapse: bool = opt("collapse", True, "Merge affine components that follow each other, as nnet3-compute does")
     streaming: bool = opt("streaming", False, "onnx: make a model that takes chunk after chunk, with explicit states")
     chunk_outputs: int = opt("chunk-outputs", 0, "Rows of output for each chunk of a stream, for the metadata; 0: any "
-                             "number")
+                             "number", least=0)
     fixed_chunks: bool = opt("fixed-chunks", False, "onnx: with --chunk-outputs, make all chunks of a stream alike, "
                              "from the first on; the metadata say how many rows of output are to be thrown away at "
                              "the start")
@@ -54,12 +54,9 @@ class ExportOptions:
 
     def check(self) -> None:
         """Raise UsageError for invalid options."""
-        if self.edges not in EDGES:
-            raise UsageError(f"--edges={self.edges}: expected one of {', '.join(EDGES)}")
+        super().check()
         if self.frame_subsampling_factor is not None and self.frame_subsampling_factor < 1:
             raise UsageError(f"--frame-subsampling-factor={self.frame_subsampling_factor} must be 1 or more")
-        if self.chunk_outputs < 0:
-            raise UsageError(f"--chunk-outputs={self.chunk_outputs} must be 0 or more")
         if self.fixed_chunks and not (self.streaming and self.chunk_outputs):
             raise UsageError("--fixed-chunks needs --streaming and a number of rows of output, --chunk-outputs")
         self.more_metadata()

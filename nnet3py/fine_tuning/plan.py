@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
+from nnet3py.drivers.options import USE_GPU
 from nnet3py.drivers.staged_options import WorkOptions
 from nnet3py.errors import UsageError
 from nnet3py.option_fields import opt, options_class
@@ -60,7 +61,7 @@ class FineTuneOptions(WorkOptions):
 
     held_out_data: str | None = opt("held-out-data", None, "Data that decide when training stops and are scored before "
                                     "and after; blank: a part of the data", harmless=True)
-    held_out: float = opt("held-out", 0.1, "That part: whole speakers if there are several")
+    held_out: float = opt("held-out", 0.1, "That part: whole speakers if there are several", least=0, most=1)
     old_data: str | None = opt("old-data", None, "Speech and text like those that the model was made for, of many "
                                "speakers: trained on beside the new data, so that less is forgotten", harmless=True)
     old_test: str | None = opt("old-test", None, "Data like those that the model was made for: scored before and "
@@ -73,20 +74,22 @@ class FineTuneOptions(WorkOptions):
     max_seconds: float = opt("max-seconds", 40.0, "Longer utterances are set aside", least=0)
     allow_upsample: bool = opt("allow-upsample", False, "Take sound with a lower rate than the model's, too")
     max_unknown: float = opt("max-unknown", 0.3, "Part of all words that the model may not know before the text is "
-                             "taken for one of another language")
+                             "taken for one of another language", least=0, most=1)
 
     unknown_words: str = opt("unknown-words", "pronounce", "pronounce: by --lexicon, or by what is learned of the "
                              "model's lexicon; spell: by spelling where there is none, too; leave-out: utterances with "
-                             "them are set aside")
+                             "them are set aside", choices=UNKNOWN_WORDS)
     lexicon: str | None = opt("lexicon", None, "Lexicon (WORD PHONE ...) with the phones of the model, for new words",
                               harmless=True)
     lm_text: str | None = opt("lm-text", None, "Sentences, one per line, for the language model, beside those of the "
                               "data", harmless=True)
-    lm_weight: float = opt("lm-weight", 0.5, "Weight of the new text in the language model, beside the old one's")
+    lm_weight: float = opt("lm-weight", 0.5, "Weight of the new text in the language model, beside the old one's",
+                           above=0, most=1)
     lm_order: int = opt("lm-order", 3, "Order of language models that are estimated", least=1)
 
     layers: str = opt("layers", "all", "last: only the output layers learn; upper: the upper half; lower: the lower "
-                      "half, which learns voices and rooms and forgets least; all: all, the lower ones more slowly")
+                      "half, which learns voices and rooms and forgets least; all: all, the lower ones more slowly",
+                      choices=LAYERS)
     learning_rate: float = opt("learning-rate", 0.0, "Learning rate at first; 0: chosen by held-out data", least=0)
     num_epochs: float = opt("num-epochs", 2.0, "Passes over the data, at most", least=0)
     l2_old: float = opt("l2-old", 0.01, "Strength of the pull towards the old parameters", least=0)
@@ -95,7 +98,7 @@ class FineTuneOptions(WorkOptions):
     minibatch_size: str = opt("minibatch-size", "32,16,8", "Chunks per minibatch")
     srand: int = opt("srand", 0, "Seed of all random choices")
     nj: int = opt("nj", 2, "Jobs side by side", harmless=True, least=1)
-    use_gpu: str = opt("use-gpu", "optional", "yes|no|optional|wait: train on GPUs", harmless=True)
+    use_gpu: str = opt("use-gpu", "optional", "yes|no|optional|wait: train on GPUs", choices=USE_GPU, harmless=True)
 
     folders: ClassVar[tuple[str, ...]] = ("dir",)
 
@@ -107,17 +110,6 @@ class FineTuneOptions(WorkOptions):
         if not self.check_only:
             self.dir = self.dir or f"{self.out.rstrip('/')}.work"
             super().check()
-        for name, value, choices in (("layers", self.layers, LAYERS),
-                                   ("unknown-words", self.unknown_words, UNKNOWN_WORDS),
-                                   ("use-gpu", self.use_gpu, ("yes", "no", "optional", "wait"))):
-            if value not in choices:
-                raise UsageError(f"--{name}={value}: expected {', '.join(choices[:-1])} or {choices[-1]}")
-        for name, part in (("held-out", self.held_out), ("lm-weight", self.lm_weight),
-                           ("max-unknown", self.max_unknown)):
-            if not 0.0 <= part <= 1.0:
-                raise UsageError(f"--{name}={part:g}: expected a fraction, from 0 to 1")
-        if self.lm_weight == 0.0:
-            raise UsageError("--lm-weight=0: new words would never be recognized", "give a weight such as 0.1")
 
 
 class WorkFolder:

@@ -15,7 +15,7 @@ from nnet3py.feat.options import OUTPUT_FORMAT, OnlineOptions, conf_settings
 from nnet3py.feat.pitch_options import PitchOptions, ProcessPitchOptions
 from nnet3py.ivectors.options import OnlineSettings
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
-from nnet3py.option_fields import Setting, defaults, opt, options_class, settings_of, with_values
+from nnet3py.option_fields import CheckedOptions, Setting, defaults, opt, options_class, settings_of, with_values
 
 # Factors of the silences after which an utterance is over.
 ENDPOINT_MODES = {"default": 1.0, "short": 0.75, "long": 1.5, "very-long": 4.0}
@@ -103,7 +103,7 @@ class SilenceWeightingOptions:
 
 
 @options_class(frozen=True)
-class DiarizationOptions:
+class DiarizationOptions(CheckedOptions):
     """Options of diarization.
 
     Attributes
@@ -114,22 +114,20 @@ class DiarizationOptions:
     min_speech : seconds; shorter speech is passed over
     """
 
-    window: float = opt("window", 1.5, "Seconds of speech of one vector")
-    shift: float = opt("shift", 0.75, "Seconds from one vector to the next")
+    window: float = opt("window", 1.5, "Seconds of speech of one vector", least=0.1, most=60)
+    shift: float = opt("shift", 0.75, "Seconds from one vector to the next", above=0)
     threshold: float | None = opt("threshold", None, "How alike pieces of one speaker are at least: a cosine, or a "
                                   "log-likelihood ratio by PLDA; empty: 0.5, or 0 by PLDA")
-    num_speakers: int = opt("num-speakers", 0, "How many speakers there are; 0: as many as the threshold gives")
-    max_pause: float = opt("max-pause", 0.3, "Longest pause within speech, in seconds")
-    min_speech: float = opt("min-speech", 0.2, "Shortest speech, in seconds")
+    num_speakers: int = opt("num-speakers", 0, "How many speakers there are; 0: as many as the threshold gives",
+                            least=0)
+    max_pause: float = opt("max-pause", 0.3, "Longest pause within speech, in seconds", least=0)
+    min_speech: float = opt("min-speech", 0.2, "Shortest speech, in seconds", least=0)
 
     def check(self) -> None:
-        """Raise UsageError for values out of range."""
-        if not 0.1 <= self.window <= 60.0 or not 0.0 < self.shift <= self.window:
-            raise UsageError(f"window={self.window:g} and shift={self.shift:g}: expected a window of 0.1 to 60 "
-                             "seconds, and a shift above 0 that is not longer than the window")
-        if self.num_speakers < 0 or self.max_pause < 0.0 or self.min_speech < 0.0:
-            raise UsageError(f"num_speakers={self.num_speakers}, max_pause={self.max_pause:g} and "
-                             f"min_speech={self.min_speech:g}: expected no number below 0")
+        """Raise UsageError for values beyond their limits, and a shift longer than the window."""
+        super().check()
+        if self.shift > self.window:
+            raise UsageError(f"--shift={self.shift:g}: expected at most the window, {self.window:g}")
 
 
 _ENDPOINT, _WEIGHTING = "endpoint.", "ivector-silence-weighting."

@@ -32,7 +32,7 @@ e.g.:
  nnet3-export --quantize=int16 --quantize-feats=scp:feats.scp final.mdl final.onnx
  nnet3-export --format=npz final.raw final.npz
 """, arguments=(2, 2), options=[
-    option("format", str, "onnx", "onnx, torch, npz or safetensors"),
+    option("format", str, "onnx", "onnx, torch, npz or safetensors", choices=FORMATS),
     *declared(settings_of(ExportOptions)),
     option("frame-subsampling-factor", int, 0, "Frames of input for each row of output; 0: the factor in the model's "
            "folder, else 1"),
@@ -44,8 +44,6 @@ e.g.:
     option("check", bool, True, "Compare the outputs of onnxruntime, if it is installed, with those of nnet3py"),
 ])
 def export(args: list[str], options: Options) -> int:
-    if options.format not in FORMATS:
-        raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
     source, target = args
     if options.format == "onnx":
         return _export_onnx(source, target, options)
@@ -79,7 +77,7 @@ e.g.:
  nnet3-import --format=torch final.mdl tuned.pt tuned.mdl
  nnet3-import --like=final.mdl net.onnx net.mdl
 """, arguments=(2, 3), options=[
-    option("format", str, "onnx", "onnx, torch, npz or safetensors"),
+    option("format", str, "onnx", "onnx, torch, npz or safetensors", choices=FORMATS),
     option("like", str, "", "Acoustic model whose transition model and priors are put into the result"),
     option("raw", bool, False, "Write only the network, even if <model-in> is an acoustic model"),
     option("padding", str, "zeros", "Without <model-in>: zeros, as in the graph; or replicate, which repeats the first "
@@ -90,8 +88,6 @@ e.g.:
 def import_weights(args: list[str], options: Options) -> int:
     from nnet3py.acoustic_model import acoustic_model
 
-    if options.format not in FORMATS:
-        raise UsageError(f"--format={options.format}: expected one of {', '.join(FORMATS)}")
     if options.raw and options.like:
         raise UsageError("--raw and --like cannot both be given: --raw writes a network without transition model",
                          "leave out one of the two")

@@ -203,8 +203,6 @@ def _transcribe_tasks(work: Work, num_threads: int) -> int:
 
 def check_processes(count: int, device: str) -> None:
     """Raise UsageError if a server cannot run as ``count`` processes on ``device``."""
-    if count < 1:
-        raise UsageError(f"--num-processes={count}: expected 1 or more")
     if count == 1:
         return
     if not system.CAN_FORK or not hasattr(socket, "send_fds"):

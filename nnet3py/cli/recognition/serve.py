@@ -50,7 +50,7 @@ e.g.:
     *MODEL, *DEVICE,
     option("default-model", str, "", "Name of the model of clients that name none (empty: the first)"),
     option("num-processes", int, 1, "Number of processes, which share the port and the models in memory; a new "
-           "connection goes to the one with the fewest"),
+           "connection goes to the one with the fewest", least=1),
     option("num-threads", int, 0, "Computing threads of each process, which decode four times as many streams at a "
            "time (0: its share of the cores)"),
     *declared(settings_of(ServerOptions)), *declared(settings_of(Limits)),

@@ -78,7 +78,7 @@ e.g.:
            "Gr.fst"),
     option("boost-words", str, "", "File with lines WORD COST: subtract COST from the word's graph cost; for models "
            "with HCLr.fst and Gr.fst"),
-    option("num-jobs", int, 1, "Number of processes, each with its share of the cores"),
+    option("num-jobs", int, 1, "Number of processes, each with its share of the cores", least=1),
     option("scheduler", str, "", "Address of a dask scheduler whose workers run the jobs; needs --out, a folder that "
            "they see"),
     option("sound-list", str, "", "File of sounds and names in place of arguments, for jobs of --scheduler"),
@@ -99,8 +99,6 @@ def _check(sounds: list[Listed], options: Options) -> None:
         raise UsageError("--speakers needs --speaker-model, the folder of a speaker model")
     if options.speakers and reads_standard_input:
         raise UsageError("--speakers reads a sound twice, which standard input does not allow", "give a file")
-    if options.num_jobs < 1:
-        raise UsageError(f"--num-jobs={options.num_jobs}: expected 1 or more")
     if options.scheduler and not options.out:
         raise UsageError("--scheduler needs --out, a folder that all workers can write to")
     if options.out and options.results:

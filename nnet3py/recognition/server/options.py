@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt
+from nnet3py.option_fields import CheckedOptions, opt
 
 SAMPLE_RATES = (1000.0, 384000.0)      # lowest and highest; telephones have 8000, studios 192000
 LEAST_MESSAGE_SECONDS = 0.005      # a shorter message counts as so much sound: empty messages, too, take time
@@ -13,7 +13,7 @@ MESSAGES_WAITING = 4               # messages of a connection in memory, after w
 
 
 @dataclass(frozen=True)
-class Limits:
+class Limits(CheckedOptions):
     """Limits of clients; 0 means no limit for times and speed.
 
     A client's messages take at most the memory of ``MESSAGES_WAITING`` messages of ``max_message_bytes``. The first
@@ -22,23 +22,16 @@ class Limits:
     """
 
     max_connections: int = opt("max-connections", 200,
-                               "Clients at the same time; one more is told that the service is unavailable")
-    max_message_bytes: int = opt("max-message-bytes", 1 << 20, "Longest message; a longer one ends its connection")
+                               "Clients at the same time; one more is told that the service is unavailable", least=1)
+    max_message_bytes: int = opt("max-message-bytes", 1 << 20, "Longest message; a longer one ends its connection",
+                                 least=2)
     max_seconds: float = opt("max-seconds", 4 * 3600.0,
-                             "Sound on one connection, in seconds; then it is closed (0: no limit)")
+                             "Sound on one connection, in seconds; then it is closed (0: no limit)", least=0)
     max_speed: float = opt("max-speed", 50.0, "Seconds of sound a second that a client may send after its first "
-                           "minute; a faster one is held back (0: no limit)")
-    burst_seconds: float = 60.0
+                           "minute; a faster one is held back (0: no limit)", least=0)
+    burst_seconds: float = field(default=60.0, metadata={"least": 0})
     idle_timeout: float = opt("idle-timeout", 60.0,
-                              "Seconds without a message after which a connection is closed (0: never)")
-
-    def check(self) -> None:
-        """Raise :class:`UsageError` for a limit that is too low for any client, or not a number."""
-        for name, least in (("max_connections", 1), ("max_message_bytes", 2), ("max_seconds", 0), ("max_speed", 0),
-                            ("burst_seconds", 0), ("idle_timeout", 0)):
-            value = getattr(self, name)
-            if not value >= least:
-                raise UsageError(f"--{name.replace('_', '-')}={value:g}: expected {least} or more")
+                              "Seconds without a message after which a connection is closed (0: never)", least=0)
 
 
 class Pace:
@@ -66,15 +59,16 @@ class Pace:
 
 
 @dataclass(frozen=True)
-class ServerOptions:
+class ServerOptions(CheckedOptions):
     """Options of the server; files are in PEM format."""
 
     host: str = opt("host", "127.0.0.1", "Address to listen on; 0.0.0.0 or :: for all of this machine's")
-    port: int = opt("port", 2700, "Port to listen on; 0 for one that is free")
-    sample_rate: float = opt("sample-rate", 8000.0, "Samples a second of clients that do not say: the public server's")
+    port: int = opt("port", 2700, "Port to listen on; 0 for one that is free", least=0, most=65535)
+    sample_rate: float = opt("sample-rate", 8000.0, "Samples a second of clients that do not say: the public server's",
+                             least=SAMPLE_RATES[0], most=SAMPLE_RATES[1])
     limits: Limits = field(default_factory=Limits)  # of clients
     drain_seconds: float = opt("drain-seconds", 10.0, "Seconds that conversations have to end after a signal; a second "
-                               "one ends them at once")
+                               "one ends them at once", least=0)
     # origins of other servers' pages whose scripts may connect, such as ``https://example.org``; ``*``: all
     allowed_origins: Sequence[str] = ()
     certificate: str = opt("certificate", "", "File with a certificate, for TLS; browsers need it for a microphone "
@@ -83,13 +77,7 @@ class ServerOptions:
 
     def check(self) -> None:
         """Raise :class:`UsageError` for values that cannot be used."""
+        super().check()
         self.limits.check()
-        if not SAMPLE_RATES[0] <= self.sample_rate <= SAMPLE_RATES[1]:
-            raise UsageError(f"--sample-rate={self.sample_rate:g}: expected a number from {SAMPLE_RATES[0]:g} to "
-                             f"{SAMPLE_RATES[1]:g}")
-        if not 0 <= self.port <= 65535:
-            raise UsageError(f"--port={self.port}: expected a number from 0 to 65535")
-        if not self.drain_seconds >= 0:
-            raise UsageError(f"--drain-seconds={self.drain_seconds:g}: expected 0 or more")
         if self.key and not self.certificate:
             raise UsageError("--key without --certificate")

@@ -92,11 +92,11 @@ class TrainRnnlmOptions(CheckedOptions):
                            f"with all words; -1: {DEFAULT_SAMPLES} if there are more than {EXACT_UP_TO} words, "
                            "else all)", least=-1)
     sampling_order: int = opt("sampling-order", 3, "Order, 1 to 3, of the n-gram model that words are sampled from, "
-                              "if no ARPA file is given", least=1)
+                              "if no ARPA file is given", least=1, most=3)
     self_normalize: float = opt("self-normalize", 1.0, "Factor of the penalty that makes outputs log-probabilities "
                                 "without normalization", least=0)
     max_change: float = opt("rnnlm-max-change", 1.0, "Limit of the network's change in a minibatch (0: none)", least=0)
-    momentum: float = like(TrainerOptions, "momentum", least=0)
+    momentum: float = like(TrainerOptions, "momentum", below=1)
     seed: int = opt("seed", 0, "Seed of random parameters, the order of sentences, and samples")
     embedding: EmbeddingOptions = field(default_factory=EmbeddingOptions)
     features: FeatureOptions = field(default_factory=FeatureOptions)
@@ -114,10 +114,6 @@ class TrainRnnlmOptions(CheckedOptions):
             part.check()
         if not self.dir:
             raise UsageError("--dir was not given", "it names the folder to write")
-        if self.sampling_order > 3:
-            raise UsageError(f"--sampling-order={self.sampling_order}: expected 1, 2 or 3")
-        if not self.momentum < 1.0:
-            raise UsageError(f"--momentum={self.momentum:g}: expected less than 1")
 
     def binding(self) -> dict[str, Any]:
         """Return all values on which the model depends, by option name."""
