@@ -60,11 +60,12 @@ def check_limits(name: str, value: Any, default: Any, limits: Mapping[str, float
         return
     numbers = value if isinstance(value, (list, tuple)) else (value,)
     if not all(_LIMITS[kind][0](number, limit) for kind, limit in limits.items() for number in numbers):
-        wanted = " and ".join(_LIMITS[kind][1].format(limit) for kind, limit in limits.items())
+        wanted = " and ".join(_LIMITS[kind][1].format(limit) for kind, limit in limits.items()).replace(
+            "above -inf and ", "").replace("below inf", "finite")
         is_apart = isinstance(default, (int, float)) and not all(
             _LIMITS[kind][0](default, limit) for kind, limit in limits.items())
         raise UsageError(f"--{name}={':'.join(f'{number:g}' for number in numbers)}: expected {wanted}"
-                         f"{f', or {default:g}' if is_apart else ''}".replace("below inf", "finite"))
+                         f"{f', or {default:g}' if is_apart else ''}")
 
 
 def _init(self: Any, *args: Any, **values: Any) -> None:
@@ -145,11 +146,11 @@ class CheckedOptions:
     def check(self) -> None:
         """Raise UsageError for a value beyond the limits of its option, or not among its choices."""
         for field in dataclasses.fields(self):                        # type: ignore[arg-type]
-            name, value = field.metadata.get("name", field.name), getattr(self, field.name)
+            name, value = field.metadata.get("name", field.name.replace("_", "-")), getattr(self, field.name)
             check_limits(name, value, field.default, limits_of(field.metadata))
             choices = field.metadata.get("choices")
             if choices and value not in choices:
-                raise UsageError(f"--{name}={value}: expected one of {', '.join(choices)}")
+                raise UsageError(f"--{name}={value}: expected {', '.join(choices[:-1])} or {choices[-1]}")
 
     def binding(self) -> dict[str, Any]:
         """Return the values of options that change results, those not declared ``harmless``, by option name."""

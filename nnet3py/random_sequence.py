@@ -162,8 +162,13 @@ def shuffled(count: int, seed: int) -> list[int]:
     return order
 
 
+def unsigned(seed: int) -> int:
+    """Return a seed for numpy's generators, which refuse the negative ones that Kaldi's programs accept."""
+    return seed % 2**64
+
+
 def philox(seed: int = 0) -> np.random.Generator:
     """Return numpy's Philox generator, for random numbers that need not be equal to Kaldi's."""
     import numpy as np
 
-    return np.random.Generator(np.random.Philox(seed))
+    return np.random.Generator(np.random.Philox(unsigned(seed)))

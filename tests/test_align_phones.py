@@ -167,7 +167,9 @@ def test_phones_that_share_pdfs() -> None:
     assert monophone_tree(topology, [[1, 2, 3, 4, 5]]).to_pdf == Table(-1, (Constant(0), Constant(1)))
 
 
-@pytest.mark.parametrize("sets", [[[1, 2]], [[1, 2, 3], [3]], [[1], [2], [3], []], [[1, 2, 3, 9]]])
-def test_sets_that_are_no_partition(sets: list[list[int]]) -> None:
-    with pytest.raises(FormatError, match="just one set"):
+@pytest.mark.parametrize(("sets", "fault"), [
+    ([[1, 2]], r"phones \[3\]"), ([[1, 2, 3], [3]], r"phones \[3\]"), ([[1], [2], [3], []], "a set is empty"),
+    ([[1, 2, 3, 9]], r"phones \[9\]"), ([[*range(1, 10)]], r"phones \[4, 5, 6, 7, 8\]")])
+def test_sets_that_are_no_partition(sets: list[list[int]], fault: str) -> None:
+    with pytest.raises(FormatError, match=f"just one set of shared phones; .*{fault}"):
         monophone_tree(HmmTopology([CHAIN], {1: 0, 2: 0, 3: 0}), sets)

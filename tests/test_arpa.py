@@ -75,10 +75,12 @@ def test_unknown_words_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFix
                         "line 10 [-1\tb\t-2] skipped: word 'b' not in symbol table",
                         "line 14 [-0.125 a b] skipped: word 'b' not in symbol table",
                         "line 16 [-0.75 b a] skipped: word 'b' not in symbol table"]
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        read_small(tmp_path, text, WordIds({b"a": 5, b"c": 7}), most=2)
-    assert len(caplog.records) == 3 and "Of 4 parse warnings, 2 were reported" in caplog.records[-1].getMessage()
+    for most, last in ((2, "Of 4 parse warnings, 2 were reported"), (0, "Of 4 parse warnings, 0 were reported"),
+                       (-1, "line 16")):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            read_small(tmp_path, text, WordIds({b"a": 5, b"c": 7}), most=most)
+        assert len(caplog.records) == (most + 1 if most >= 0 else 4) and last in caplog.records[-1].getMessage()
 
 
 def test_words_get_numbers(tmp_path: Path) -> None:

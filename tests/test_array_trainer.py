@@ -247,7 +247,7 @@ def zero_loss(output: np.ndarray, target: object) -> tuple[float, np.ndarray]:
 
 @pytest.mark.parametrize(("code", "error", "message"), [
     ("Trainer(nnet, momentun=0.5)", UsageError, "a trainer has no option 'momentun' .did you mean 'momentum'"),
-    ("Trainer(nnet, momentum=-1)", UsageError, "momentum=-1 must be 0 or more"),
+    ("Trainer(nnet, momentum=-1)", UsageError, "momentum=-1: expected 0 or more"),
     ("Trainer(nnet, loss={'x': zero_loss})", UsageError, "a loss for 'x', which is no output .*its outputs are output"),
     ("Trainer(nnet, frame_subsampling_factor=0).forward(x)", UsageError, "frame_subsampling_factor=0 must be 1 or"),
     ("trainer.step(x[:, :, :2], c)", ShapeError, r"expected features \(sequences, frames, 3\) or .*found \(3, 4, 2\)"),

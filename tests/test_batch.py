@@ -162,13 +162,9 @@ def test_a_computer_is_used_again_after_an_error():
     assert list(computer.compute([])) == []
 
 
-@pytest.mark.parametrize(("option", "message"), [
-    (dict(minibatch_size=0), "--minibatch-size=0"), (dict(edge_minibatch_size=-1), "--edge-minibatch-size=-1"),
-    (dict(partial_minibatch_factor=1.0), "--partial-minibatch-factor=1"),
-    (dict(partial_minibatch_factor=-0.1), "--partial-minibatch-factor=-0.1")])
-def test_options_that_make_no_sense(option, message):
-    with pytest.raises(UsageError, match=message):
-        BatchComputer(Nnet.from_config(TDNN), batch=BatchOptions(**option))
+def test_options_that_make_no_sense():
+    with pytest.raises(UsageError, match="--minibatch-size=0: expected 1 or more"):
+        BatchComputer(Nnet.from_config(TDNN), batch=BatchOptions(minibatch_size=0))
 
 
 @pytest.mark.parametrize(("count", "size"), [(1, 1), (2, 2), (3, 4), (5, 8), (16, 16), (17, 32), (63, 64), (65, 128)])

@@ -26,6 +26,7 @@ from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import freeze_natural_gradient
 from nnet3py.ops import get_ops
 from nnet3py.runtime.binding import ALIGNMENT, Arena, BoundComputation, plan_memory
+from nnet3py.runtime.parameter_store import HostStore
 
 SMALL = 16_384        # bytes: Python's own small objects; the matrices below are two to four times as large
 RANK_BY_RANK = 40_000  # bytes: natural gradient looks at a matrix of its rank (80 here) squared on the host
@@ -166,6 +167,15 @@ def test_binding_again_after_the_arena_grew():
     assert second is not first
     assert np.shares_memory(second[0].inputs["input"], arena.buffer)
     assert not np.shares_memory(first[0].inputs["input"], arena.buffer)
+
+
+def test_settings_of_each_network_are_taken_once(monkeypatch):
+    nnet, ops, taken = Nnet.from_config(TDNN), get_ops("cpu"), []
+    store, update = HostStore(nnet), HostStore(nnet.as_gradient())
+    bound = BoundComputation(compile(nnet, forward_request(1)), store, ops, Arena(ops), update, stats=store)
+    monkeypatch.setattr(HostStore, "take_settings", lambda store: taken.append(store))
+    bound.take_settings()
+    assert taken == [store, update]
 
 
 @pytest.mark.parametrize("size", [50, 100])

@@ -173,6 +173,8 @@ GOOD = acceptor(2, 0, [(0, 1, 1, 0.5), (1, 3, 1, 0.5)], {1: 0.5})
 
 @pytest.mark.parametrize("phone_lm, complaint", [
     (acceptor(0, -1, [], {}), "0 states and 0 arcs"),
+    (acceptor(1, 0, [], {0: 0.0}), "1 states and 0 arcs"),
+    (dataclasses.replace(GOOD, start=-1), "2 states and 2 arcs, .* and a start state"),
     (dataclasses.replace(GOOD, output_labels=GOOD.output_labels + 1), "found a transducer"),
     (acceptor(2, 0, [(0, 1, 1, np.nan)], {1: 0.0}), "the cost nan"),
     (acceptor(2, 0, [(0, 1, 1, 0.5)], {1: 1e30}), "the cost 1e.30, expected the logs of probabilities"),

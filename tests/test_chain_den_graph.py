@@ -56,6 +56,7 @@ def test_entries_by_state_and_by_pdf():
     (acceptor(2, 0, [(0, 1, 0, 0.1), (1, 1, 0, 0.1)], {}), "1 of 2 states .* cannot be reached .* such as 1"),
     (acceptor(2, 0, [(0, 1, 1, 0.1), (1, 1, 0, float("nan"))], {}), "not finite"),
     (acceptor(2, 0, [(0, 1, 1, -5.0), (1, 1, 0, 0.1)], {}), "leave state 0 .* 148.413"),
+    (acceptor(1, 0, [(0, 1 + i, 0, 0.0) for i in range(100)], {}), "leave state 0 .* sum 100, expected"),
     (acceptor(3, 0, [(0, 1, 1, 0.0), (1, 1, 0, 0.0), (0, 1, 2, 0.0)], {}), "leave state 2 .* sum 0"),
     (acceptor(2, 0, [(0, 1, 1, 0.0)], {1: 0.0}), "ends soon"),
 ])

@@ -12,7 +12,7 @@ from nnet3py.chain import denominator
 from nnet3py.chain.den_graph import DenominatorGraph
 from nnet3py.chain.denominator import DenominatorComputation
 from nnet3py.engine import threads
-from nnet3py.errors import ShapeError, UsageError
+from nnet3py.errors import ShapeError
 from nnet3py.ops import get_ops
 
 LOG_PROB = 1e-6        # float32 sums of few terms, relative to the sum over frames
@@ -114,6 +114,3 @@ def test_what_does_not_fit():
         found.compute(np.zeros((4, 5), np.float32), 2)
     with pytest.raises(ShapeError, match="5 rows for 2 sequences"):
         found.compute(np.zeros((5, 6), np.float32), 2)
-    for leaky in (0.0, 1.0, -0.1, float("nan")):
-        with pytest.raises(UsageError, match="--leaky-hmm-coefficient="):
-            computation(three_phones(), 6, leaky)

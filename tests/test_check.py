@@ -277,7 +277,9 @@ DAMAGE: dict[str, list[tuple[bool, Damage]]] = {
     "precomputed-indexes-fit": [(PLAIN, smaller_precomputed_indexes)],
     "propagation-in-place-is-allowed": [(PLAIN, change_component("q", C.PROPAGATE, 3, 2))],
     "backprop-has-the-values-it-needs": [(PLAIN, change_component("a", C.BACKPROP, 2)),
-                                         (PLAIN, change_component("s", C.BACKPROP, 3))],
+                                         (PLAIN, change_component("s", C.BACKPROP, 3)),
+                                         (PLAIN, lambda one: (change_component("t", C.BACKPROP, 2)(one),
+                                                              change_component("t", C.BACKPROP, 5)(one)) and None)],
     "backprop-has-an-effect": [(PLAIN, change_component("n", C.BACKPROP, 5))],
     "backprop-in-place-is-allowed": [
         (PLAIN, change_component("q", C.BACKPROP, 5, 4)), (PLAIN, change_component("s", C.BACKPROP, 5, 3))],

@@ -74,7 +74,7 @@ def test_posteriors_of_phones():
 
 @pytest.mark.parametrize("words, complaint", [
     (["--transform-mat=mat"], "has 5 columns, but the network's output has the dimension 6"),
-    (["--leaky-hmm-coefficient=0"], "--leaky-hmm-coefficient=0: expected above 0 and below 1"),
+    (["--leaky-hmm-coefficient=0"], "--leaky-hmm-coefficient=0: expected above 0"),
 ])
 def test_bad_options(words, complaint, capsys):
     write_object("mat", lambda writer: write_matrix(writer, np.zeros((2, 5), dtype=np.float32)))

@@ -44,7 +44,7 @@ def test_from_phones_to_graphs(capsys):
 @pytest.mark.parametrize("words, text, complaint", [
     ([], "u1 1 2\nu2 1 0 2\n", "utterance u2: expected phones, which are above 0, found 0"),
     ([], "", "no phone sequences"),
-    (["--ngram-order=1"], "u1 1\n", "--ngram-order of at least 2"),
+    (["--ngram-order=1"], "u1 1\n", "--ngram-order=1: expected 2 or more"),
     ([], "u1 a b\n", "u1"),
 ])
 def test_phones_that_make_no_model(words, text, complaint, capsys):
@@ -162,7 +162,7 @@ def test_topology_without_silence_states_of_its_own():
 
 @pytest.mark.parametrize("words, complaint", [
     (["1:a", "2"], "found 'a'"), (["1:2", "2"], "phone 2 is given twice"), (["0:1", "2"], "above 0, found 0"),
-    (["", ""], "found none"), (["--chain=false", "--num-nonsil-states=0", "1", "2"], "1 state or more"),
+    (["", ""], "found none"), (["--chain=false", "--num-nonsil-states=0", "1", "2"], "--num-nonsil-states=0: expected"),
 ])
 def test_phones_that_make_no_topology(words, complaint, capsys):
     assert run("make-topology", *words, "topo") == FATAL

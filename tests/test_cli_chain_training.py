@@ -208,7 +208,7 @@ def test_posteriors_in_test_mode_and_clipped(folder):
 
 
 @pytest.mark.parametrize("words, complaint", [
-    (["--leaky-hmm-coefficient=0", "1.raw", "den.fst", "ark:1.cegs", "out.raw"], "--leaky-hmm-coefficient=0 must be"),
+    (["--leaky-hmm-coefficient=0", "1.raw", "den.fst", "ark:1.cegs", "out.raw"], "--leaky-hmm-coefficient=0: expected"),
     (["1.raw", "epsilon.fst", "ark:1.cegs", "out.raw"], "epsilon.fst: an arc from state 1 .* no epsilons"),
     (["1.raw", "large.fst", "ark:1.cegs", "out.raw"], "large.fst: the denominator FST has pdf 5"),
     (["1.raw", "den.fst", "ark:other.cegs", "out.raw"], "example eg: output 'output': the supervision is of 6 pdfs"),

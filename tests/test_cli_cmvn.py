@@ -176,7 +176,7 @@ def test_utterances_without_statistics_are_dropped(feats: dict[str, np.ndarray],
 
 @pytest.mark.parametrize(("name", "words", "message"), [
     ("apply-cmvn", ["--norm-vars", "--norm-means=false", "stats"], "normalize the variance but not the mean"),
-    ("apply-cmvn", ["--skip-dims=1,2", "stats"], "colon-separated list of integers"),
+    ("apply-cmvn", ["--skip-dims=1:x", "stats"], "whole numbers with colons"),
     ("apply-cmvn", ["--skip-dims=3", "stats"], "key a: expected dimensions to skip from 0 to 2"),
     ("apply-cmvn", ["--utt2spk=ark:utt2spk", "stats"], "not compatible with rxfilename"),
     ("apply-cmvn", ["echo '[ 0 0 0 0.5; 1 1 1 0 ]' |"], "key a: Insufficient stats .*count = 0.5"),

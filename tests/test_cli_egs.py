@@ -315,5 +315,4 @@ def test_lda_errors(folder, capfd):
     write("wrong", [eg])
     assert acc_lda_stats.execute(["p.raw", "ark:wrong", "lda.acc"]) == 255
     assert "example e0: the example has no output named 'output'" in capfd.readouterr().err
-    assert acc_lda_stats.execute(["--rand-prune=-1", "n.raw", "ark:egs", "lda.acc"]) == 255
-    assert "--rand-prune=-1" in capfd.readouterr().err and not (folder / "lda.acc").exists()
+    assert not (folder / "lda.acc").exists()

@@ -86,8 +86,6 @@ def test_overshoot_and_short_segments(feats: dict[str, np.ndarray], capfd: pytes
     run("extract-feature-segments", "--max-overshoot=0.05", "--min-segment-length=0.01", "scp:feats.scp", "segments",
         "ark:out")
     assert place(read("out")["s"], feats["a"]) == (55, 60)
-    run("extract-feature-segments", "--frame-shift=0", "scp:feats.scp", "segments", "ark:new", status=255)
-    assert "expected numbers above 0" in capfd.readouterr().err and not Path("new").exists()
 
 
 def test_one_after_the_other(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixture[str]) -> None:
@@ -139,8 +137,6 @@ def test_files_that_cannot_be_written(feats: dict[str, np.ndarray], capfd: pytes
     write("ark:slash.ark", {"../x": np.ones((1, 2), np.float32)})
     for name, words, message in (
             ("copy-feats-to-htk", ["ark:wide.ark"], "9000 columns do not fit into an HTK file, which has at most 8191"),
-            ("copy-feats-to-htk", ["--sample-kind=70000", "ark:feats.ark"], "--sample-kind=70000"),
-            ("copy-feats-to-htk", ["--sample-period=0", "ark:feats.ark"], "a period from 1 to"),
             ("copy-feats-to-sphinx", ["ark:slash.ark"], "the key ../x cannot be the name of a file"),
             ("copy-feats-to-sphinx", ["--output-dir=absent", "ark:feats.ark"], "absent/a.mfc")):
         run(name, *words, status=255)
@@ -316,8 +312,7 @@ def test_shifted_deltas(feats: dict[str, np.ndarray], capfd: pytest.CaptureFixtu
     assert list(read("out")) == ["a", "b", "c"] and "Empty feature matrix for key d" in capfd.readouterr().err
     for key, matrix in read("out").items():
         np.testing.assert_array_equal(matrix, add_shifted_deltas(feats[key][:, :2], 2, 2, 4))
-    for words, message in ((["--truncate=4"], "Cannot truncate"), (["--truncate=-1"], "--truncate=-1"),
-                           (["--num-blocks=0"], "found 3 and 0")):
+    for words, message in ((["--truncate=4"], "Cannot truncate"), (["--num-blocks=0"], "found 3 and 0")):
         run("add-deltas-sdc", *words, "ark:feats.ark", "ark:new", status=255)
         assert message in capfd.readouterr().err and not Path("new").exists()
     run("add-deltas-sdc", "ark:/dev/null", "ark:out", status=1)
@@ -358,5 +353,3 @@ def test_lists_of_calls_that_cannot_be(feats: dict[str, np.ndarray], capfd: pyte
     Path("reco2file").write_text(text)
     run("compute-cmvn-stats-two-channel", "reco2file", "scp:feats.scp", "ark:new", status=255)
     assert message in capfd.readouterr().err and not Path("new").exists()
-    run("compute-cmvn-stats-two-channel", "--quieter-channel-weight=2", "reco2file", "scp:feats.scp", "ark:new",
-        status=255)

@@ -44,7 +44,7 @@ def test_check_tries_what_comes_later(tmp_path: Path, capfd: pytest.CaptureFixtu
 
 @pytest.mark.parametrize("args, message", [
     (["--demo", "data"], "no out was given"), (["--demo", "--out=new", "model", "data"], "but model was given, too"),
-    (["--demo", "data", "--out=new", "--layers=first"], "--layers=first"),
+    (["--demo", "data", "--out=new", "--layers=first"], "expected one of last, upper, lower, all"),
     (["--demo", "data", "--out=new", "--lm-order=0"], "--lm-order=0: expected 1 or more"),
     (["--demo", "nothing", "--out=new"], "there is no nothing"), (["nothing", "data", "--check"], "no model folder")])
 def test_what_it_refuses(args: list[str], message: str, here: Path,

@@ -109,12 +109,10 @@ def test_small_programs(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("words", [
-    ("ivector-extractor-init", "--ivector-dim=0", "a", "o"),
     ("ivector-extract-online2", "ark:spk2utt", "ark:feats", "ark:o"),
     ("gmm-gselect", "--n=0", "a", "ark:feats", "ark:o"),
     ("gmm-global-get-post", "missing", "ark:feats", "ark:o"),
     ("scale-post", "ark:post", "x", "ark:o"),
-    ("ivector-plda-scoring-dense", "--target-energy=2", "plda", "ark:a", "ark:b", "ark:o"),
 ])
 def test_faults_are_one_line(words: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
     run(*words, status=255)

@@ -127,7 +127,7 @@ def test_faults_of_single_utterances(folder, capfd):
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (["--frames-per-chunk=0"], "expected 1 or more"), (["--beam=0"], "--beam"),
+    (["--acoustic-scale=0"], "--acoustic-scale=0: expected above 0"), (["--beam=0"], "--beam"),
     (["--online-ivectors=ark:feats.ark"], "--online-ivector-period"),
     (["--ivectors=ark:feats.ark", "--online-ivectors=ark:feats.ark"], "cannot both"),
     (["--extra-right-context=3"], "extra-right-context")])

@@ -288,7 +288,6 @@ def test_the_difference_with_the_best_path_lacks_it(folder: Path) -> None:
     "lattice-prune --acoustic-scale=0 ark:decode/lat.ark ark:out",
     "lattice-1best --lm-scale=0 ark:decode/lat.ark ark:out",
     "lattice-prune --beam=-1 ark:decode/lat.ark ark:out",
-    "lattice-interp --alpha=2 ark:decode/lat.ark ark:decode/lat.ark ark:out",
     "lattice-combine --lat-weights=1:2:3 ark:decode/lat.ark ark:decode/lat.ark ark:out",
     "lattice-compose --phi-label=3 --rho-label=4 ark:decode/lat.ark graph-grammar/G.fst ark:out",
     "nbest-to-ctm ark:decode/lat.ark ark:ctm", "lattice-to-ctm-conf ark:decode/lat.ark ark:ctm",

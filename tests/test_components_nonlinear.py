@@ -186,6 +186,10 @@ def test_files_with_everything(binary):
                             "self-repair-upper-threshold=0.9, self-repair-scale=1e-05, count=8, "
                             "self-repaired-proportion=0.25, value-avg=[ 0.08 0.03 0.005 0.002 ], "
                             "deriv-avg=[ 0.10 0.11 0.08 0.09 ], oderiv-rms=[ 0.18 0.24 0.23 0.01 ], oderiv-count=16")
+    again.counters[0] = 1.0
+    assert ", count=1, self-repaired-proportion=0.25, value-avg=[" in again.info()
+    again.counters[0] = 0.0
+    assert ", count=" not in again.info() and "oderiv-count=16" in again.info()
 
 
 @pytest.mark.parametrize("text, message", [

@@ -268,11 +268,9 @@ def test_bad_numbers_are_named():
         compute(Nnet.from_config(WITH_IVECTOR), features(), np.array([0, np.inf]))
 
 
-@pytest.mark.parametrize(("name", "value"), [
-    ("extra_left_context", -1), ("extra_right_context", -1), ("frame_subsampling_factor", 0), ("frames_per_chunk", 0)])
-def test_options_are_checked(name, value):
-    with pytest.raises(UsageError, match=f"--{name.replace('_', '-')}={value} must be"):
-        UtteranceComputer(Nnet.from_config(TDNN), ComputeOptions(**{name: value}))
+def test_options_are_checked():
+    with pytest.raises(UsageError, match="--frames-per-chunk=0: expected 1 or more"):
+        UtteranceComputer(Nnet.from_config(TDNN), ComputeOptions(frames_per_chunk=0))
 
 
 def test_the_network_is_left_alone():

@@ -13,6 +13,7 @@ from graph_systems import context_system
 from random_fsts import random_fst
 
 from nnet3py.cli.process.command import load
+from nnet3py.decoding import composed_graphs
 from nnet3py.decoding.composed_graphs import (
     ComposedGraph,
     ExpandedGrammar,
@@ -28,7 +29,7 @@ from nnet3py.decoding.graph import read_fst_file
 from nnet3py.decoding.graph_loops import check_intervals
 from nnet3py.decoding.lattice_decoder import Decoder, LatticeDecoder
 from nnet3py.decoding.lexicon import GraphBuilder
-from nnet3py.decoding.lookahead import Lookahead
+from nnet3py.decoding.lookahead import GrammarTables, Lookahead
 from nnet3py.decoding.options import DecoderOptions
 from nnet3py.errors import FormatError, ShapeError, UsageError
 from nnet3py.fst.operations import arc_sorted, is_sorted
@@ -258,8 +259,15 @@ def test_boosted_words():
     assert again == plain
 
 
-def test_what_cannot_be_composed():
+def test_what_cannot_be_composed(monkeypatch):
     hcl, grammar = read_fst_file(DATA / "HCL.fst"), read_fst_file(DATA / "G.fst")
+    tables = GrammarTables.of_fst(grammar)
+    monkeypatch.setattr(composed_graphs, "MOST_WORDS", tables.largest_word() + 1)
+    LookaheadGraph(Lookahead.of_fst(hcl), tables, DISAMBIG, MODEL)
+    monkeypatch.setattr(composed_graphs, "MOST_WORDS", tables.largest_word())
+    with pytest.raises(ShapeError, match=f"the word number {tables.largest_word()}, expected numbers below"):
+        LookaheadGraph(Lookahead.of_fst(hcl), tables, DISAMBIG, MODEL)
+    monkeypatch.undo()
     with pytest.raises(ShapeError, match="input label 6[1-4], which is neither a transition-id"):
         LookaheadGraph.of_words(Lookahead.of_fst(hcl), grammar, [70], MODEL)
     with pytest.raises(ShapeError, match="input label 6[1-4], but the model's"):

@@ -143,14 +143,16 @@ def test_how_ties_are_divided() -> None:
     assert edit_distance("ab", "ba") == Edits(1, 1, 0) and edit_distance("", "ab") == Edits(2, 0, 0)
 
 
-def test_samples_are_the_c_librarys() -> None:
-    errors, words = [3, 0, 1, 2, 5], [10, 4, 7, 9, 11]
+@pytest.mark.parametrize(("errors", "words"), [([3, 0, 1, 2, 5], [10, 4, 7, 9, 11]), ([3, 0], [10, 4])])
+def test_samples_are_the_c_librarys(errors: list[int], words: list[int]) -> None:
     generator = CRandom()
     rates = []
     for _ in range(50):
-        chosen = [generator.integer(0, 4) for _ in errors]
+        chosen = [generator.integer(0, len(errors) - 1) for _ in errors]
         rates.append(sum(errors[i] for i in chosen) / sum(words[i] for i in chosen))
-    mean, width = Resampler(50).interval(errors, words)
+    resampler = Resampler(50)
+    assert resampler.interval([1], [4]) == (0.25, 0.0)                  # one utterance: nothing is drawn
+    mean, width = resampler.interval(errors, words)
     assert mean == pytest.approx(np.mean(rates)) and width == pytest.approx(1.96 * np.std(rates))
 
 
@@ -160,7 +162,6 @@ def test_improvement() -> None:
     mixed = [1, 2, 0, 3, 1] * 10
     found = Resampler(2000).improvement(mixed, mixed[::-1])
     assert found < 0.5 + SAMPLING and found > 0.5 - 5 * SAMPLING        # equal numbers of errors improve nothing
-    assert Resampler(3).interval([1], [4]) == (0.25, 0.0)               # one utterance: nothing is drawn
 
 
 @pytest.fixture

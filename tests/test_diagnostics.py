@@ -308,7 +308,7 @@ def test_command(folder, capfd):
     (["0.raw", "ark:empty", "out.raw"], "no examples to combine models on"),
     (["0.raw", "p.raw", "ark:egs", "out.raw"], "p.raw"),
     (["0.raw", "missing.raw", "ark:egs", "out.raw"], "missing.raw"),
-    (["--max-objective-evaluations=0", "0.raw", "ark:egs", "out.raw"], "--max-objective-evaluations=0 must be")])
+    (["--max-objective-evaluations=0", "0.raw", "ark:egs", "out.raw"], "--max-objective-evaluations=0: expected 1")])
 def test_errors(folder, capfd, words, message):
     assert combine.execute(words) == 255
     assert message in capfd.readouterr().err and not (folder / "out.raw").exists()

@@ -127,9 +127,10 @@ def test_command(tmp_path, capfd):
     data = str(cases.FOLDER)
     tables = [f"ark:{data}/feats.ark", f"ark:{data}/lat.ark", f"ark:{data}/ali.txt"]
 
-    def run(*tables: str, model: str = f"{data}/am.mdl") -> tuple[int, str]:
-        status = command.execute(["--print-args=false", "--left-context=2", "--right-context=2", "--num-frames=40,30",
-                                  "--num-frames-overlap=8", model, *tables, f"ark:{tmp_path}/degs"])
+    def run(*tables: str, lengths: str = "40,30") -> tuple[int, str]:
+        status = command.execute(["--print-args=false", "--left-context=2", "--right-context=2",
+                                  f"--num-frames={lengths}", "--num-frames-overlap=8", f"{data}/am.mdl", *tables,
+                                  f"ark:{tmp_path}/degs"])
         return status, capfd.readouterr().err
 
     status, error = run(*tables)
@@ -142,6 +143,13 @@ def test_command(tmp_path, capfd):
         count = output.supervision.frames_per_sequence
         assert eg.inputs[0].features.shape == (count + 4, 40) and len(output.deriv_weights) == count
         np.testing.assert_array_equal(output.indexes[:, 1], np.arange(count))
+    assert run(*tables, lengths="-1")[0] == 0, "whole utterances"
+    whole = [eg.outputs[0].supervision.frames_per_sequence
+             for _, eg in read_discriminative_egs(f"ark:{tmp_path}/degs")]
+    assert whole == [len((cases.FOLDER / "ali.txt").read_text().split()) - 1]
+    assert run(*tables, lengths="40,2")[0] == 0
+    status, error = run(*tables, lengths="40,1")
+    assert status == 255 and "examples of one output frame" in error and "at least 2" in error
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "short").write_text(f"{UTTERANCE} 1 1 1\n")
     for place, other, message in ((1, "empty", f"No denominator lattice for key {UTTERANCE}"),

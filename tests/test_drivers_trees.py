@@ -211,7 +211,7 @@ def test_examples_of_given_lengths(e2e_data: Path) -> None:
 
 
 def test_what_cannot_be(e2e_data: Path) -> None:
-    for values, what in (({"type": "triphone"}, "expected one of mono, biphone"),
+    for values, what in (({"type": "triphone"}, "expected mono or biphone"),
                          ({"ci_silence": True}, "is for --type=biphone"), ({"lang": ""}, "--lang was not given")):
         with pytest.raises(UsageError, match=what):
             FlatStart(FlatStartOptions(**{"feat_dir": "data", "lang": "lang", "dir": "tree", **values}))  # type: ignore

@@ -97,9 +97,7 @@ def test_shifts_are_whole_pixels_and_stay_in_range() -> None:
     assert all(np.array_equal(again(IMAGE), one) for one in found)
 
 
-@pytest.mark.parametrize("name, value", [
-    ("num_channels", 0), ("horizontal_flip_prob", 1.5), ("horizontal_shift", -0.1), ("vertical_shift", float("nan")),
-    ("rotation_prob", 2.0), ("rotation_degree", -3.0), ("fill_mode", "black")])
+@pytest.mark.parametrize("name, value", [("num_channels", 0), ("fill_mode", "black")])
 def test_values_that_make_no_sense(name: str, value: object) -> None:
     with pytest.raises(UsageError, match=name.replace("_", "-")):
         ImageAugmenter(ImageOptions(**{name: value}), CRandom(1))  # type: ignore[arg-type]

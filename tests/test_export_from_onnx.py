@@ -80,6 +80,17 @@ def test_nothing_is_lost_of_what_is_not_merged(tmp_path: Path) -> None:
     assert (tmp_path / "a.onnx").stat().st_size < 4 * nnet.num_parameters() + 40_000
 
 
+def test_parameters_are_stored_once(tmp_path: Path) -> None:
+    """Also those that no matrix is multiplied by."""
+    nnet = Nnet.from_config("input-node name=input dim=20000\ncomponent name=s type=PerElementScaleComponent dim=20000 "
+                            "param-stddev=1\ncomponent-node name=s component=s input=input\n"
+                            "output-node name=output input=s\n")
+    nnet3py.export_onnx(nnet, tmp_path / "a.onnx")
+    assert 4 * 20_000 < (tmp_path / "a.onnx").stat().st_size < 4 * 20_000 + 4000
+    np.testing.assert_array_equal(from_onnx(tmp_path / "a.onnx").component("s").parameters()["scales"],
+                                  nnet.component("s").parameters()["scales"])
+
+
 def test_the_model_that_comes_with_the_package(tmp_path: Path) -> None:
     """A published chain model: i-vectors, TDNN-F, subsampling; the file is as large as before, and the model whole."""
     folder = demo_folder()

@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 from nnet3py.export.torch_module import from_torch, to_torch, write_torch  # noqa: E402
 
 FEW = ["nets/net-lstm", "nets/net-tdnn", "cases/restricted-attention", "cases/statistics-pooling", "cases/composite",
-       "cases/time-height-convolution"]
+       "cases/time-height-convolution", "cases/softmax", "cases/log-softmax"]
 # cases whose components change derivatives on purpose, which is part of Kaldi's training and not of the function
 OTHER_GRADIENTS = {
     "backprop-truncation": "it sets derivatives to zero", "clip-gradient": "it makes them smaller",

@@ -165,20 +165,16 @@ def test_without_dither_it_is_the_same_every_time(sound):
 
 @pytest.mark.parametrize("frame, mel_options, own, message", [
     ({"samp_freq": 0.0}, {}, {}, "--sample-frequency=0"),
-    ({"frame_shift_ms": 0.0}, {}, {}, "--frame-shift=0 milliseconds"),
+    ({"frame_shift_ms": 0.01}, {}, {}, "--frame-shift=0.01 milliseconds: expected 1 samples"),
     ({"frame_length_ms": 0.01}, {}, {}, "--frame-length=0.01"),
     ({"window_type": "round"}, {}, {}, "--window-type=round: expected one of hamming"),
-    ({"preemph_coeff": 2.0}, {}, {}, "--preemphasis-coefficient=2"),
-    ({}, {"num_bins": 2}, {"num_ceps": 2}, "--num-mel-bins=2"),
     ({}, {"num_bins": 2000}, {}, "--num-mel-bins=2000: expected at most 256"),
     ({}, {"num_bins": 200}, {}, "--num-mel-bins=200: filter 2 lies between two frequencies"),
-    ({"dither": -1.0}, {}, {}, "--dither=-1"),
     ({"frame_length_ms": 25.0625, "round_to_power_of_two": False}, {}, {}, "their number must be even"),
     ({"num_ceps": 13}, {}, {}, "features have no option 'num_ceps'"),
     ({}, {"low_freq": 9000.0}, {}, "--low-freq=9000 --high-freq=0: the filters would lie between 9000 and 8000"),
     ({}, {"high_freq": 9000.0}, {}, "within 0 and 8000 Hz"),
-    ({}, {}, {"num_ceps": 24}, "--num-ceps=24: expected 1 to 23"),
-    ({}, {}, {"num_ceps": 0}, "--num-ceps=0")])
+    ({}, {}, {"num_ceps": 24}, "--num-ceps=24: expected 1 to 23")])
 def test_unusable_options(frame, mel_options, own, message):
     with pytest.raises(UsageError, match=message):
         SpeechFeatures(SpeechOptions("mfcc", frame, mel_options, own))

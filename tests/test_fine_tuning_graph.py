@@ -105,6 +105,14 @@ def test_the_lexicon_of_a_graph():
         (entry.word, entry.phones) for entry in with_positions(LEXICON)}
 
 
+def test_pronunciations_on_most_paths_are_first():
+    """In the triphone graph 18 paths have "to" as t u, and 6 and 9, which are searched in two ways, as t a."""
+    _, model, graph = system("triphone")
+    names, to = lang().phones.names, lang().words["to"]
+    assert [[names[phone] for phone in phones]
+            for phones in recover_lexicon(graph, model, kinds()).pronunciations[to]] == [["t_B", "u_E"], ["t_B", "a_E"]]
+
+
 def test_phones_of_another_system_are_an_error():
     _, model, graph = system("biphone")
     with pytest.raises(Nnet3Error, match="word_boundary"):

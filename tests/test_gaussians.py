@@ -236,6 +236,9 @@ def test_training_finds_clusters() -> None:
     iterations = [*train_mixture(x, begin_mixture(x, 2, random), 4, 4, DiagOptions(), random)]
     assert [one.split_to for one in iterations] == [3, 4, 0, 0]
     assert iterations[-1].log_like > iterations[0].log_like
+    begun = begin_mixture(x, 2, random)
+    for mean in begun.means_inv_vars / begun.inv_vars:
+        assert np.abs(x - mean).max(axis=1).min() < SINGLE, "a frame"
     with pytest.raises(Nnet3Error, match="too few"):
         begin_mixture(x[:10], 4, random)
     with pytest.raises(Nnet3Error, match="has variance 0"):

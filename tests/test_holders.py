@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_tokens import OddPipe
 
 from nnet3py.errors import FormatError, Nnet3Error
 from nnet3py.formats import holders
@@ -51,6 +52,17 @@ def test_simple_values(holder, value, binary, text):
     for end in range(len(binary)):
         with pytest.raises(FormatError):
             read(holder, b"\0B" + binary[:end])
+
+
+def test_a_line_is_read_without_waiting_for_the_next():
+    class Live(OddPipe):
+        def readinto(self, target):
+            count = super().readinto(target)
+            assert count, "nothing more comes for now"
+            return count
+
+    reader = TokenReader(io.BufferedReader(Live(b"spk-1\nspk-2\n", 6)))
+    assert [holders.TOKEN.read_value(reader) for _ in range(2)] == ["spk-1", "spk-2"]
 
 
 def test_names_have_no_header():

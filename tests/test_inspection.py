@@ -212,6 +212,12 @@ def test_parameters_that_cannot_be_used(nnet: Nnet, tmp_path: Path) -> None:
     assert found.model.network.not_finite == ["o"]
     for ready in (found.computing, found.training, found.decoding):
         assert "finite numbers: o hold NaN or infinity" in missing(ready)
+    for number, text in ((3, "c0, c1, c2 hold NaN"), (4, "c0, c1, c2 and 1 more hold NaN")):
+        large = Nnet.from_config("input-node name=input dim=2\noutput-node name=output input=input\n" + "".join(
+            f"component name=c{i} type=PerElementScaleComponent dim=2\n" for i in range(number)))
+        for component in large.components:
+            component.parameters()["scales"][0] = np.nan
+        assert text in missing(inspected(large, tmp_path).computing)
 
 
 def test_gradients_and_networks_that_cannot_be_trained(nnet: Nnet, tmp_path: Path) -> None:
@@ -265,6 +271,7 @@ def test_a_complete_folder(folder: Path) -> None:
     assert facts.settings["num_jobs"] == "4" and found.frame_subsampling_factor == 1
     assert found.computing.takes == [
         "features of dimension 40, normalized by apply-cmvn --norm-means=false --norm-vars=false"]
+    assert not any("--frame-subsampling-factor" in note for note in found.computing.notes)
     text = found.text()
     for part in ("phones.txt the names of the phones (5 phones)", "egs/info feat_dim 40, left_context 3",
                  "configs/vars model_left_context=2, model_right_context=2", "phones in context to pdfs (10 pdfs)"):
@@ -316,6 +323,7 @@ def test_a_published_folder(published: Path) -> None:
     assert any("HCLr.fst and Gr.fst" in note for note in found.decoding.notes)
     text = " ".join(found.text().split())
     assert "model am/final.mdl" in text and "i-vectors an extractor, in ivector/" in text
+    assert any("give --frame-subsampling-factor=3:" in note for note in found.computing.notes)
     (published / "graph/Gr.fst").unlink()
     (published / "ivector/final.dubm").unlink()
     (published / "conf/model.conf").write_text("--frame_subsampling_factor=x")
@@ -525,6 +533,8 @@ def test_what_is_missing_for_recognition(tmp_path: Path) -> None:
     assert "features of dimension 40, which the network takes: the folder's options make 20" in text
     assert "i-vectors of dimension 12" in text
     assert "may be pitch" not in text
+    (folder / "conf" / "mfcc.conf").write_text("--use-energy=false\n")
+    assert "the folder's options make 13" in missing(inspect(str(folder)).recognition)
     (folder / "conf" / "mfcc.conf").write_text("--num-ceps=37\n")
     assert "3 more may be pitch: copy conf/pitch.conf" in missing(inspect(str(folder)).recognition)
     (folder / "conf" / "mfcc.conf").write_text("--num-kepstra=20\n")

@@ -143,6 +143,8 @@ def test_files_that_a_script_names(tmp_path: Path) -> None:
     write_table(f"scp,p:{script}", INT_VECTOR, {"a": [7], "b": [3]})
     assert (tmp_path / "a.vec").read_bytes().startswith(b"\0B")
     assert numbers(f"scp:{script}")["a"] == [7]
+    write_table(f"scp:{script}", INT_VECTOR, {"a": [8], "raw": [9, 10]})
+    assert numbers(f"scp:{script}") == {"a": [8], "raw": [9, 10]}
 
 
 def test_a_script_of_a_pipe_is_warned_about(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

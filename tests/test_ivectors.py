@@ -236,6 +236,7 @@ def test_estimates_solve_the_problem(seed: int, max_count: float) -> None:
     stats.add(terms_of(extractor, features, posterior))
     found = stats.estimate(extractor.prior_mean())
     np.testing.assert_allclose(found, np.linalg.solve(stats.quadratic, stats.linear), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(stats.estimate(np.zeros(IVECTOR_DIM), 1), stats.estimate(extractor.prior_mean(), 1))
     if max_count == 0:
         whole = extractor.distribution(UtteranceStats.of(GAUSSIANS, features, posterior))
         np.testing.assert_allclose(found, whole.mean, rtol=1e-5, atol=1e-6)

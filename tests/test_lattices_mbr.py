@@ -59,6 +59,9 @@ def test_a_single_path_is_sure() -> None:
     found = minimum_bayes_risk(lattice)
     assert found.words == [7, 8] and found.risk == pytest.approx(0.0) and found.confidences == [1.0, 1.0]
     assert found.times == [(0.0, 2.0), (2.0, 5.0)]
+    gaps = minimum_bayes_risk(lattice, print_silence=True)
+    assert gaps.words == [0, 7, 0, 8, 0]
+    assert gaps.times == [(0.0, 0.0), (0.0, 2.0), (2.0, 2.0), (2.0, 5.0), (5.0, 5.0)]
     with pytest.raises(LatticeError):
         minimum_bayes_risk(CompactLattice.empty())
 

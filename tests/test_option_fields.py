@@ -101,6 +101,7 @@ def test_options_may_be_unset_repeated_and_have_two_names() -> None:
     ({"least": 0, "most": 1}, 0.5, (0, 1), {-0.1: "expected 0 or more and at most 1", 1.1: "0 or more and at most 1"}),
     ({"least": 1}, -1, (1, -1), {0: "expected 1 or more, or -1", -2: "expected 1 or more, or -1"}),
     ({"least": 0, "below": math.inf}, 0.1, (0,), {math.inf: "=inf: expected 0 or more and finite"}),
+    ({"above": -math.inf, "below": math.inf}, 0.1, (-1,), {-math.inf: "=-inf: expected finite"}),
     ({"above": 0}, (), ((), [1, 2]), {(1, 0): "--x=1:0: expected above 0"}),
     ({"above": 0}, None, (None, 1), {0: "--x=0: expected above 0$"}),
     ({}, 3, (-1, "text"), {}),
@@ -117,7 +118,7 @@ def test_values_beyond_limits_are_refused_and_harmless_ones_bind_nothing() -> No
     Search(stage=-5).check()
     with pytest.raises(UsageError, match="--decode.beam=0.5: expected 1 or more"):
         Search(beam=0.5).check()
-    with pytest.raises(UsageError, match="--kind=c: expected one of a, b"):
+    with pytest.raises(UsageError, match="--kind=c: expected a or b"):
         Search(kind="c").check()
     with pytest.raises(UsageError, match="--decode.beam=0.5: expected 1 or more"):
         read(declared(settings_of(Search)), ["--decode.beam=0.5"])

@@ -5,7 +5,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nnet3py.random_sequence import RAND_MAX, CRandom, philox, shuffled
+from nnet3py.feat.sound import random_volume
+from nnet3py.random_sequence import RAND_MAX, CRandom, philox, shuffled, unsigned
 
 GLIBC_UNSEEDED = [1804289383, 846930886, 1681692777, 1714636915, 1957747793, 424238335, 719885386]
 GLIBC_SEED_42 = [71876166, 708592740, 1483128881]
@@ -55,3 +56,10 @@ def test_large_shuffles_use_one_number_per_swap():
 
 def test_philox_repeats():
     assert np.array_equal(philox(3).integers(0, 100, 10), philox(3).integers(0, 100, 10))
+
+
+def test_negative_seeds_are_taken_as_kaldi_takes_them_and_others_stay() -> None:
+    assert philox(-1).random() == philox(2**64 - 1).random() != philox(1).random()
+    assert philox(7).random() == np.random.Generator(np.random.Philox(7)).random()
+    assert np.random.default_rng(unsigned(7)).random() == np.random.default_rng(7).random()
+    assert random_volume(-3, "a", 0.5, 2.0) != random_volume(3, "a", 0.5, 2.0)

@@ -135,7 +135,7 @@ def test_voiced_frames(table: str) -> None:
     np.testing.assert_array_equal(found, expected > 0)
     with pytest.raises(ShapeError, match="expected features"):
         vad(frames[:, 0])
-    with pytest.raises(UsageError, match="between 0 and 1"):
+    with pytest.raises(UsageError, match="--vad-proportion-threshold=1.5: expected above 0 and below 1"):
         vad(frames, proportion_threshold=1.5)
 
 

@@ -163,6 +163,16 @@ def test_arrows_end_at_points_of_their_own() -> None:
     assert len(tips) == 6 and len(set(tips)) == 6
 
 
+def test_an_arrow_points_to_where_its_line_ends() -> None:
+    """The head is 8 long; the line ends within it."""
+    drawing = Drawing("arrows")
+    drawing.line([(0.0, 90.0), (10.0, 20.0), (40.0, 60.0)], arrow=True)
+    drawing.curve((0.0, 90.0), (0.0, 90.0), (10.0, 20.0), (40.0, 60.0), arrow=True)
+    heads, lines = (re.findall(pattern, drawing.svg()) for pattern in ('points="([^"]*)"', '<path d="([^"]*)"'))
+    assert heads == 2 * ["40,60 32.2,55.9 38.2,51.3"]
+    assert lines == ["M 0 90 L 10 20 L 36.6 55.5", "M 0 90 C 0 90, 10 20, 36.6 55.5"]
+
+
 def test_arrow_heads_do_not_pile_up() -> None:
     names = [f"i{number}" for number in range(14)]
     drawing = draw_network(Nnet.from_config("".join(f"input-node name={name} dim=1\n" for name in names)

@@ -164,6 +164,8 @@ def test_an_interrupted_training_goes_on(texts: tuple[Path, float], tmp_path: Pa
     assert len(first) == 1 and [epoch.epoch for epoch in history.epochs] == [1, 2]
     assert history.epochs[0].perplexity == first[0]["perplexity"] > history.epochs[1].perplexity
     before = (out / "final.raw").stat().st_mtime_ns
+    out = out.rename(tmp_path / "moved")
+    wanted = options(folder, out, num_epochs=2)
     again = train_on([str(folder / "held-out.txt")], wanted)        # nothing is left to do
     assert again.epochs == history.epochs and (out / "final.raw").stat().st_mtime_ns == before
     with pytest.raises(UsageError, match="has a training with --seed=0"):
@@ -249,6 +251,7 @@ def test_networks_that_are_no_language_models(layer: str, message: str, texts: t
 @pytest.mark.parametrize("arguments, message", [
     (["train.txt"], "--dir was not given"),
     (["train.txt", "--dir=out", "--num-epochs=0"], "--num-epochs=0: expected 1 or more"),
+    (["train.txt", "--dir=out", "--initial-effective-lrate=-1"], "--initial-effective-lrate=-1: expected"),
     (["nothing.txt", "--dir=out"], "nothing.txt"),
     (["train.txt", "--dir=out", "--held-out=nothing.txt"], "nothing.txt"),
     (["train.txt", "--dir=train.txt"], "cannot make the folder train.txt"),

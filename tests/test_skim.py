@@ -11,6 +11,7 @@ from typing import Any
 import io_samples
 import numpy as np
 import pytest
+from chain_graphs import chain_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import DATA
@@ -30,7 +31,7 @@ from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 from nnet3py.formats.layouts import MatrixSkimmer
 from nnet3py.formats.matrix_bytes import RAW_MATRIX, decoded_matrix
 from nnet3py.io.holder import Holder
-from nnet3py.io.skim import Skimmer, Walk
+from nnet3py.io.skim import Skimmer, Unusual, Walk
 from nnet3py.io.tables import SequentialReader
 from nnet3py.io.tokens import TokenWriter
 
@@ -103,6 +104,15 @@ def test_the_walk_ends_where_decoding_ends(name: str) -> None:
     with SequentialReader(f"ark:{EGS / name}", decoding) as reader:
         assert [(key.decode(), value) for key, value in found] == [
             (key, written(value, decoding)) for key, value in reader]
+
+
+def test_the_walk_takes_end_to_end_supervisions() -> None:
+    made = [chain_example(np.random.default_rng(seed), 2, 4, 5, end_to_end=True) for seed in range(3)]
+    data = archive_of(made, CHAIN_EXAMPLE)
+    assert RAW_CHAIN_EXAMPLE.skimmer is not None
+    found, consumed, unusual = RAW_CHAIN_EXAMPLE.skimmer().entries(data)
+    assert consumed == len(data) and not unusual
+    assert [value for _, value in found] == [written(one, CHAIN_EXAMPLE) for one in made]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -248,3 +258,6 @@ def test_a_walk_knows_its_end() -> None:
     assert walk.integer(b"<A> ") == 2
     walk.skip(2)
     assert walk.at == len(walk.data) and walk.skipped == [(9, 2)]
+    assert Walk(b"\4\0\0\0\0", 0).integer() == 0
+    with pytest.raises(Unusual):
+        Walk(b"\4\xff\xff\xff\xff", 0).integer()

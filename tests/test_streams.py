@@ -59,6 +59,8 @@ def test_mode_and_links_survive(tmp_path):
         assert (tmp_path / name).is_symlink()
     assert (tmp_path / "target").read_bytes() == (tmp_path / "nothing-yet").read_bytes() == b"new"
     assert stat.S_IMODE(os.stat(tmp_path / "target").st_mode) == 0o640
+    os.umask(mask := os.umask(0))
+    assert stat.S_IMODE(os.stat(tmp_path / "nothing-yet").st_mode) == 0o666 & ~mask
 
 
 def test_special_files_are_written_through(tmp_path):

@@ -1,6 +1,8 @@
 """Memory that PyTorch's tensors share with nnet3py's operations."""
 from __future__ import annotations
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -24,6 +26,13 @@ def test_memory_is_used_again_when_no_tensor_lies_in_it() -> None:
     matrix = matrix_of(third)
     del third
     assert memory.empty((3, 5), CPU).data_ptr() != place and matrix.shape == (2, 7)
+
+
+@pytest.mark.parametrize("shape, expected", [((4,), (4,)), ((2, 3), (2, 3)), ((2, 3, 4), (6, 4))])
+def test_the_last_axis_becomes_the_columns(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    matrix = matrix_of(torch.arange(float(math.prod(shape))).reshape(shape))
+    assert matrix.shape == expected and matrix.ravel().tolist() == list(range(math.prod(shape)))
+    assert matrix_of(None) is None
 
 
 def test_tensors_that_are_kept_stay_as_they_are() -> None:

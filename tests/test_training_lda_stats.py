@@ -4,7 +4,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nnet3py.errors import NumericError, ShapeError, UsageError
+from nnet3py.errors import NumericError, ShapeError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import SparseMatrix
 from nnet3py.training.lda_stats import LdaAccumulator
@@ -80,6 +80,3 @@ def test_what_cannot_be_used():
         accumulator.add(x[:, :2], supervision)
     with pytest.raises(NumericError, match="the network's output"):
         accumulator.add(x * np.float32(np.nan), supervision)
-    for wrong in (-1.0, float("nan")):
-        with pytest.raises(UsageError, match="--rand-prune"):
-            LdaAccumulator(wrong)

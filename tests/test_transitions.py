@@ -142,9 +142,6 @@ def test_priors():
     np.testing.assert_allclose(priors, floored / floored.sum(), rtol=1e-5)
     with pytest.raises(NumericError, match="no transitions were counted"):
         priors_of_counts(transitions, counts * 0, 0.01)
-    for floor in (0.0, 1.0, -1.0):
-        with pytest.raises(UsageError, match="--prior-floor"):
-            priors_of_counts(transitions, counts, floor)
 
 
 def test_what_cannot_be_used():

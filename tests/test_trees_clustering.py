@@ -74,6 +74,18 @@ def test_two_clusters_are_refined_until_no_move_gains() -> None:
         assert total(points, other) <= best + 0.01
 
 
+def test_of_the_clusters_tried_the_farthest_is_the_last() -> None:
+    """As nth_element, which Kaldi calls, leaves them: clusters are tried in this order."""
+    points, assignment = points_of(list(np.random.default_rng(2).uniform(0, 5, 12)), 1), np.arange(12)
+    refinement = clustering._Refinement(points, points.copy(), assignment, 6, FLOOR)
+    for own, candidates in enumerate(refinement._candidates):
+        assert len(candidates) == 6 and candidates[-1].cluster == own
+        losses = sorted(refinement._objectives[i] - objective(points[i] + points[own], FLOOR)
+                        for i in range(12) if i != own)
+        last = candidates[-2].cluster
+        assert refinement._objectives[last] - objective(points[last] + points[own], FLOOR) == losses[4]
+
+
 def test_from_the_top_down() -> None:
     points = points_of([0.0, 10.0], 3)
     tree = top_down(points, CRandom(), FLOOR)

@@ -56,6 +56,14 @@ def test_picture() -> None:
     assert max(heights) < float(root.get("height", "0"))
 
 
+def test_questions_of_more_than_26_letters_are_shortened() -> None:
+    for length, shown in ((16, f"phone in {16 * 'a'}?"), (17, f"phone in {16 * 'a'}…")):
+        tree = ContextDependency(1, 0, Split(0, frozenset([1]), Constant(0), Constant(1)))
+        root = ElementTree.fromstring(svg_picture(tree, {1: length * "a"}))
+        title = next(root.iter("{http://www.w3.org/2000/svg}title"))
+        assert title.text == f"phone in {length * 'a'}?" and title.tail == shown
+
+
 def test_picture_of_a_path_and_page() -> None:
     picture = svg_picture(TREE, NAMES, [0, 2, 4])
     root = ElementTree.fromstring(picture)

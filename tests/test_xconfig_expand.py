@@ -184,6 +184,13 @@ def test_a_residual_block_that_changes_nothing_has_no_convolution_around_it():
         assert ("conv_bypass" in expand(xconfig("res2-block", options)).ref) is changes
 
 
+@pytest.mark.parametrize("type", ["res-block", "res2-block"])
+def test_only_the_last_convolution_of_a_bottleneck_has_all_filters(type):
+    expanded = expand(xconfig(type, "height=6 num-filters=4 num-bottleneck-filters=2")).ref
+    assert re.findall(r"name=layer.conv(\d) .* num-filters-in=(\d) num-filters-out=(\d)", expanded) == [
+        ("1", "4", "2"), ("2", "2", "2"), ("3", "2", "4")]
+
+
 def test_the_bottleneck_of_lstmb_is_orthonormal_by_default():
     text = expand(xconfig("lstmb-layer", "cell-dim=6 bottleneck-dim=4")).ref
     assert "type=LinearComponent" in text and re.search(r"W_all_a .*orthonormal-constraint=1\.0 ", text)

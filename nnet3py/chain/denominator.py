@@ -10,7 +10,7 @@ import numpy as np
 
 from nnet3py.chain.den_graph import DenominatorGraph
 from nnet3py.engine import threads
-from nnet3py.errors import ShapeError, UsageError
+from nnet3py.errors import ShapeError
 from nnet3py.log import kaldi_place
 from nnet3py.ops.training_operations import chain_work_rows
 
@@ -55,14 +55,9 @@ class DenominatorComputation:
 
     ``ops``: the device's operations. ``graph``: see :class:`DenominatorGraph`. ``leaky``: the leaky-HMM coefficient,
     between 0 and 1.
-
-    Raises UsageError if the coefficient is out of range.
     """
 
     def __init__(self, ops: Ops, graph: DenominatorGraph, leaky: float) -> None:
-        if not 0.0 < leaky < 1.0:
-            raise UsageError(f"--leaky-hmm-coefficient={leaky:g} must be above 0 and below 1",
-                             "1e-05 is the default, and 0.1 what most recipes use")
         self.ops, self.graph, self.leaky = ops, graph, leaky
         self._memory: list[Any] = []       # a block for each thread
         self._pool: ThreadPoolExecutor | None = None

@@ -434,5 +434,6 @@ def _minimized_cyclic(fst: Fst) -> Fst:
     kaldifst.minimize(graph)
     result = fst_operations.breadth_first(fst_operations.connected(from_openfst(graph)))
     if result.start < 0:
-        raise SupervisionError("the supervision without times has no path left after minimization")
+        raise SupervisionError("the supervision of an end-to-end example has no path from its start to a final state",
+                               "is the transcript empty, or a word of it without pronunciation?")
     return result

@@ -171,8 +171,10 @@ def compute_simple_nnet_context(nnet: Nnet) -> tuple[int, int]:
         contexts = [context for context in context_of_shift if context is not None]
         if len(contexts) == len(context_of_shift):
             if contexts[0] != contexts[-1]:
-                raise Nnet3Error(f"the network's context is {contexts[0]} at t=0 but {contexts[-1]} at t={modulus}, "
-                                 "one period later")
+                raise Nnet3Error(
+                    f"the network's left and right context are {contexts[0]} at t=0 but {contexts[-1]} at t={modulus}, "
+                    f"although its descriptors repeat every {modulus} frames",
+                    "check the offsets and the periods of its Round(), Switch() and ReplaceIndex()")
             return max(left for left, _ in contexts), max(right for _, right in contexts)
         window *= 2
     raise Nnet3Error(f"the network computes no output from {window // 2} frames of input",

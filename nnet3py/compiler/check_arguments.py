@@ -177,7 +177,8 @@ def commands_have_seven_arguments(subject: Subject) -> None:
         wrong = ((rows < INT32.min) | (rows > INT32.max)).any(axis=1)
         subject.fail("an argument is no 32-bit integer", int(np.argmax(wrong)))
     if not np.isfinite(subject.table.alphas).all():
-        subject.fail("the factor is not finite", int(np.argmin(np.isfinite(subject.table.alphas))))
+        subject.fail("the factor by which rows are multiplied is not finite",
+                     int(np.argmin(np.isfinite(subject.table.alphas))))
 
 
 def submatrices_lie_in_their_matrices(subject: Subject) -> None:

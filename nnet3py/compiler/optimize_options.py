@@ -97,7 +97,7 @@ class CompilerOptions:
     """
 
     use_shortcut: bool = opt("use-shortcut", True, "Compile for two sequences and extend to many")
-    cache_capacity: int = opt("cache-capacity", DEFAULT_CAPACITY, "Number of compiled computations kept")
+    cache_capacity: int = opt("cache-capacity", DEFAULT_CAPACITY, "Number of compiled computations kept", least=1)
     cache_dir: str | os.PathLike[str] | None = opt(
         "cache-dir", None, "Folder where compiled computations are kept, so that the next process need not compile "
         "them (empty: $NNET3PY_COMPUTATION_CACHE, if that is set)")

@@ -205,7 +205,10 @@ class PerElementOffsetComponent(SameDimComponent, UpdatableComponent):
 def add_sum(ops: Ops, dst: DeviceArray, rows: DeviceArray,
             update: PerElementOffsetComponent | ScaleAndOffsetComponent | TrainedRow,
             preconditioner: OnlineNaturalGradient) -> None:
-    """Add the learning rate of ``update`` times the sum of ``rows``, preconditioned if it trains so, to ``dst``."""
+    """Add the sum of ``rows``, times the learning rate of ``update``, to ``dst`` (dim,).
+
+    If ``update`` trains with natural gradient, the rows are preconditioned first.
+    """
     if update.is_gradient or not update.use_natural_gradient:
         ops.add_row_sum(dst, rows, update.learning_rate, 1.0)
         return

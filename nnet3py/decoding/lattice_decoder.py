@@ -80,7 +80,6 @@ class LatticeDecoder:
     def __init__(self, graph: Graph, options: DecoderOptions | None = None) -> None:
         self.graph: DecodingGraph | LazyGraph = graph.for_decoder()
         self.options = options or DecoderOptions()
-        self.options.check()
         self._counts = np.zeros(layout.NUM_COUNTS, dtype=np.int64)
         self._limits = np.zeros(layout.NUM_LIMITS, dtype=np.float32)
         self._counts[layout.HASH_SIZE] = _FIRST_HASH_SIZE

@@ -30,6 +30,7 @@ from nnet3py.decoding.symbols import (
 from nnet3py.errors import FormatError, Nnet3Error, UsageError
 from nnet3py.graphs.grammar_fst import Nonterminals
 from nnet3py.io.streams import read_text, write_text
+from nnet3py.random_sequence import unsigned
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
 logger = logging.getLogger(__name__)
@@ -411,7 +412,7 @@ class TextPhones:
 
     @cached_property
     def _random(self) -> np.random.Generator:
-        return np.random.default_rng(self._seed)     # made when needed: numpy.random takes 10 ms to load
+        return np.random.default_rng(unsigned(self._seed))     # made when needed: numpy.random takes 10 ms to load
 
     def __call__(self, words: Sequence[str]) -> list[int]:
         """Return the phones of an utterance. Raises UnknownWordError for a word that the lexicon lacks."""

@@ -91,7 +91,7 @@ class CommonOptions(JobOptions):
     num_epochs: float = opt("trainer.num-epochs", 8.0, "Passes over the data", above=0, below=math.inf)
     shuffle_buffer_size: int = opt("trainer.shuffle-buffer-size", 5000,
                                    "Examples in the buffer in which they are shuffled (0: all)", least=0)
-    max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change", least=0)
+    max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change")
     samples_per_iter: int = opt("trainer.samples-per-iter", 400000, "Approximate number of examples in an archive",
                                 least=1)
     rand_prune: float = opt("trainer.lda.rand-prune", 4.0, "Random pruning of posteriors for the LDA-like transform",
@@ -112,11 +112,11 @@ class CommonOptions(JobOptions):
                                   "combined",
                                   aliases=("trainer.max-models-combine",), least=1)
     max_objective_evaluations: int = like(CombineOptions, "max_objective_evaluations",
-                                          f"{_OPTIMIZATION}max-objective-evaluations", least=1, harmless=True)
+                                          f"{_OPTIMIZATION}max-objective-evaluations", harmless=True)
     do_final_combination: bool = opt(f"{_OPTIMIZATION}do-final-combination", True, "Combine the last models")
     combine_sum_to_one_penalty: float = opt(f"{_OPTIMIZATION}combine-sum-to-one-penalty", 0.0,
                                             "No effect, as in Kaldi", harmless=True)
-    momentum: float = like(TrainerOptions, "momentum", f"{_OPTIMIZATION}momentum", least=0, below=1)
+    momentum: float = like(TrainerOptions, "momentum", f"{_OPTIMIZATION}momentum", below=1)
     minibatch_size: str = opt(f"{_OPTIMIZATION}minibatch-size", "512", "Examples per minibatch: 512, 128=64,32/256=40")
     dropout_schedule: str | None = opt("trainer.dropout-schedule", None,
                                        "Dropout proportions over the training, such as 0,0.3@0.20,0.3@0.50,0")
@@ -125,7 +125,7 @@ class CommonOptions(JobOptions):
     backstitch_scale: float = like(TrainerOptions, "backstitch_training_scale",
                                    f"{_OPTIMIZATION}backstitch-training-scale")
     backstitch_interval: int = like(TrainerOptions, "backstitch_training_interval",
-                                    f"{_OPTIMIZATION}backstitch-training-interval", least=1)
+                                    f"{_OPTIMIZATION}backstitch-training-interval")
     compute_per_dim_accuracy: bool = opt("trainer.compute-per-dim-accuracy", False,
                                          "Also log the accuracy of every class on training data", harmless=True)
     input_model: str | None = opt("trainer.input-model", None, "Start from this raw network, not from configs/")
@@ -262,12 +262,11 @@ class ChainOptions(CommonOptions):
     lm_opts: str | None = opt("chain.lm-opts", None, "Options of chain-est-phone-lm")
     phone_lm: str | None = opt("chain.phone-lm", None, "Existing phone language model; blank: estimate one "
                                "from the phones in --tree-dir")
-    l2_regularize: float = like(ObjectiveOptions, "l2_regularize", "chain.l2-regularize", least=0)
-    xent_regularize: float = like(ObjectiveOptions, "xent_regularize", "chain.xent-regularize", least=0)
-    left_tolerance: int = like(SupervisionOptions, "left_tolerance", "chain.left-tolerance", least=0)
-    right_tolerance: int = like(SupervisionOptions, "right_tolerance", "chain.right-tolerance", least=0)
-    leaky_hmm_coefficient: float = like(ObjectiveOptions, "leaky_hmm_coefficient", "chain.leaky-hmm-coefficient",
-                                        above=0, below=1)
+    l2_regularize: float = like(ObjectiveOptions, "l2_regularize", "chain.l2-regularize")
+    xent_regularize: float = like(ObjectiveOptions, "xent_regularize", "chain.xent-regularize")
+    left_tolerance: int = like(SupervisionOptions, "left_tolerance", "chain.left-tolerance")
+    right_tolerance: int = like(SupervisionOptions, "right_tolerance", "chain.right-tolerance")
+    leaky_hmm_coefficient: float = like(ObjectiveOptions, "leaky_hmm_coefficient", "chain.leaky-hmm-coefficient")
     apply_deriv_weights: bool = opt("chain.apply-deriv-weights", True, "Multiply derivatives by the weights of the "
                                     "examples' frames")
     frame_subsampling_factor: int = opt("chain.frame-subsampling-factor", 3, "Input frames per output frame", least=1)
@@ -455,8 +454,8 @@ class ChainEgsOptions(CommonEgsOptions):
     num_valid_egs_combine: int = opt("num-valid-egs-combine", 0, "Held-out examples for combining models", least=0)
     num_train_egs_combine: int = opt("num-train-egs-combine", 1000, "Training examples for combining models", least=1)
     num_egs_diagnostic: int = opt("num-egs-diagnostic", 400, "Examples for each diagnostic", least=1)
-    left_tolerance: int = like(SupervisionOptions, "left_tolerance", least=0)
-    right_tolerance: int = like(SupervisionOptions, "right_tolerance", least=0)
+    left_tolerance: int = like(SupervisionOptions, "left_tolerance")
+    right_tolerance: int = like(SupervisionOptions, "right_tolerance")
     lattice_lm_scale: float = opt("lattice-lm-scale", 0.0, "Factor, below 1, of the lattices' graph costs that are "
                                   "kept", least=0, below=1)
     lattice_prune_beam: float = opt("lattice-prune-beam", 0.0, "Pruning beam of lattices (0: no pruning)", least=0)

@@ -8,7 +8,7 @@ import dataclasses
 import math
 from typing import ClassVar
 
-from nnet3py.discriminative.options import CRITERIA, DiscriminativeOptions
+from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.drivers.options import JobOptions, check_plain
 from nnet3py.errors import UsageError
 from nnet3py.ivectors.options import OnlineSettings
@@ -70,9 +70,9 @@ class ExtractorOptions(WorkOptions):
                               "starts (0: it starts with diagonal ones, as in Kaldi's recipes)", least=0)
     ivector_dim: int = opt("ivector-dim", 100, "Dimension of the i-vectors", least=1)
     num_iters: int = opt("num-iters", 10, "Iterations of training the extractor", least=1)
-    num_gselect: int = like(OnlineSettings, "num_gselect", least=1)
-    posterior_scale: float = like(OnlineSettings, "posterior_scale", above=0, most=1)
-    min_post: float = like(OnlineSettings, "min_post", least=0, below=0.5)
+    num_gselect: int = like(OnlineSettings, "num_gselect")
+    posterior_scale: float = like(OnlineSettings, "posterior_scale")
+    min_post: float = like(OnlineSettings, "min_post")
     subsample: int = opt("subsample", 2, "Use every N-th frame in training the extractor", least=1)
     online_cmvn_iextractor: bool = opt("online-cmvn-iextractor", False, "Train the extractor on normalized features")
     extract_to: str | None = opt("extract-to", None, "Also extract the i-vectors of --feat-dir, into this folder, as "
@@ -96,11 +96,11 @@ class IvectorOptions(WorkOptions):
     nj: int = opt("nj", 4, "Parts of the data, with a job each", harmless=True, least=1)
     utts_per_spk_max: int = opt("utts-per-spk-max", 0, "Split speakers into new ones of at most this many "
                                 "utterances, 2 for training data, so that i-vectors vary (0: do not split)", least=0)
-    ivector_period: int = like(OnlineSettings, "period", least=1)
-    num_gselect: int = like(OnlineSettings, "num_gselect", least=1)
-    min_post: float = like(ExtractorOptions, "min_post")
-    posterior_scale: float = like(ExtractorOptions, "posterior_scale")
-    max_count: float = like(OnlineSettings, "max_count", least=0)
+    ivector_period: int = like(OnlineSettings, "period")
+    num_gselect: int = like(OnlineSettings, "num_gselect")
+    min_post: float = like(OnlineSettings, "min_post")
+    posterior_scale: float = like(OnlineSettings, "posterior_scale")
+    max_count: float = like(OnlineSettings, "max_count")
     use_vad: bool = opt("use-vad", False, "Weight frames by vad.scp of the data")
     compress: bool = opt("compress", True, "Store i-vectors compressed")
 
@@ -208,13 +208,13 @@ class DiscriminativeTrainingOptions(LatticesOptions):
                                "iteration", least=1)
     num_utts_subset: int = opt("egs.num-utts-subset", 80, "Number of held-out and of training utterances for "
                                "diagnostics; at most a tenth of all", least=1)
-    criterion: str = like(DiscriminativeOptions, "criterion", "trainer.criterion", choices=CRITERIA)
-    boost: float = like(DiscriminativeOptions, "boost", "trainer.boost", least=0)
+    criterion: str = like(DiscriminativeOptions, "criterion", "trainer.criterion")
+    boost: float = like(DiscriminativeOptions, "boost", "trainer.boost")
     drop_frames: bool = like(DiscriminativeOptions, "drop_frames", "trainer.drop-frames")
     one_silence_class: bool = like(DiscriminativeOptions, "one_silence_class", "trainer.one-silence-class",
                                    default=True)
-    l2_regularize: float = like(DiscriminativeOptions, "l2_regularize", "trainer.l2-regularize", least=0)
-    xent_regularize: float = like(DiscriminativeOptions, "xent_regularize", "trainer.xent-regularize", least=0)
+    l2_regularize: float = like(DiscriminativeOptions, "l2_regularize", "trainer.l2-regularize")
+    xent_regularize: float = like(DiscriminativeOptions, "xent_regularize", "trainer.xent-regularize")
     learning_rate: float = opt("trainer.learning-rate", 0.00002, "Learning rate of all components, constant; 0.000005 "
                                "or less for chain models", least=0)
     num_epochs: int = opt("trainer.num-epochs", 4, "Passes over the examples; with frame shifts each counts as many as "
@@ -222,8 +222,8 @@ class DiscriminativeTrainingOptions(LatticesOptions):
     num_jobs: int = opt("trainer.num-jobs", 4, "Parallel training jobs, whose networks are averaged; at most the "
                         "number of archives", least=1)
     minibatch_size: str = opt("trainer.minibatch-size", "64", "Examples of a minibatch")
-    max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change", least=0)
-    momentum: float = like(TrainerOptions, "momentum", "trainer.momentum", least=0, below=1)
+    max_param_change: float = like(TrainerOptions, "max_param_change", "trainer.max-param-change")
+    momentum: float = like(TrainerOptions, "momentum", "trainer.momentum", below=1)
     apply_deriv_weights: bool = opt("trainer.apply-deriv-weights", True, "Weight frames so that those of several "
                                     "examples count once")
     use_frame_shift: bool = opt("trainer.use-frame-shift", False, "Shift the input of chain models by different "

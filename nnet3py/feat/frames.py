@@ -267,8 +267,13 @@ def voiced_frames(features: np.ndarray, options: VadOptions | None = None) -> np
     Returns
     -------
     float32 (frames,): 1 for voiced frames, else 0
+
+    Raises
+    ------
+    UsageError : options out of range
     """
     options = options or VadOptions()
+    options.check()
     energy, count = features[:, 0], len(features)
     threshold = options.energy_threshold
     if options.energy_mean_scale != 0 and count:

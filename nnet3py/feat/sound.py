@@ -17,6 +17,7 @@ import numpy as np
 from nnet3py.errors import NumericError, UsageError
 from nnet3py.feat.options import RoomOptions, SilenceOptions
 from nnet3py.formats.foreign_files import FULL_SCALE
+from nnet3py.random_sequence import unsigned
 
 ZEROS = 6             # zeros of the resampling filter on each side
 ROLLOFF = 0.99        # cutoff frequency of the filter for whole sounds, as a part of half the lower rate
@@ -140,7 +141,7 @@ def with_speed(samples: np.ndarray, speed: float) -> np.ndarray:
 def random_volume(seed: int, key: str, least: float, largest: float) -> np.float32:
     """Return a random factor between ``least`` and ``largest`` that depends only on the seed and the utterance's key.
     """
-    rng = np.random.Generator(np.random.Philox([seed, zlib.crc32(key.encode())]))
+    rng = np.random.Generator(np.random.Philox([unsigned(seed), zlib.crc32(key.encode())]))
     return np.float32(rng.uniform(least, largest))
 
 

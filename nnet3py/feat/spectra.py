@@ -18,7 +18,6 @@ _cosines = Loop("nnet3py.feat.loops", "cosines_and_sines", "f4[] f4[] f4[]")
 
 WINDOWS = ("hamming", "hanning", "povey", "rectangular", "sine", "blackman")
 EPSILON = float(np.finfo(np.float32).eps)         # least energy
-_LEAST_BINS = 3
 _DITHER_SEED = 0           # the same sound has the same features every time, as in Kaldi's programs
 
 
@@ -32,18 +31,15 @@ class FrameOptions:
     def __init__(self, samp_freq: float, frame_length_ms: float, frame_shift_ms: float, dither: float,
                  preemph_coeff: float, remove_dc_offset: bool, window_type: str, round_to_power_of_two: bool,
                  blackman_coeff: float, snip_edges: bool) -> None:
-        """Check the options, which have the names of Kaldi's fields; raise UsageError for values out of range."""
-        if not 0 < samp_freq < float("inf"):
-            raise UsageError(f"--sample-frequency={samp_freq:g}: expected a positive number")
+        """Raise UsageError for options, which have the names of Kaldi's fields, that do not go together.
+
+        They lie within the limits of FRAME_OPTIONS.
+        """
         for name, milliseconds, least in (("shift", frame_shift_ms, 1), ("length", frame_length_ms, 2)):
-            if not samp_freq * 0.001 * milliseconds >= least or milliseconds == float("inf"):
+            if samp_freq * 0.001 * milliseconds < least:
                 raise UsageError(f"--frame-{name}={milliseconds:g} milliseconds: expected {least} samples or more")
         if window_type not in WINDOWS:
             raise UsageError(f"--window-type={window_type}: expected one of {', '.join(WINDOWS)}")
-        if not 0 <= preemph_coeff <= 1:
-            raise UsageError(f"--preemphasis-coefficient={preemph_coeff:g}: expected a number from 0 to 1")
-        if not 0 <= dither < float("inf"):
-            raise UsageError(f"--dither={dither:g}: expected 0 or a positive number")
         self.rate, self.dither, self.preemphasis = float(samp_freq), dither, preemph_coeff
         self.remove_offset, self.snip_edges = remove_dc_offset, snip_edges
         self.shift_seconds = float(frame_shift_ms) * 0.001
@@ -194,8 +190,6 @@ class MelBanks:
     def __init__(self, num_bins: int, low: float, high: float, rate: float, padded: int, warp: Warp) -> None:
         nyquist = rate / 2
         top = high if high > 0 else nyquist + high
-        if num_bins < _LEAST_BINS:
-            raise UsageError(f"--num-mel-bins={num_bins}: expected {_LEAST_BINS} or more")
         if not 0 <= low < top <= nyquist:
             raise UsageError(f"--low-freq={low:g} --high-freq={high:g}: the filters would lie between {low:g} and "
                              f"{top:g} Hz, expected a range within 0 and {nyquist:g} Hz")

@@ -25,7 +25,7 @@ from nnet3py.feat.spectra import (
     real_transform,
     window_energies,
 )
-from nnet3py.option_fields import OptionValue, Setting
+from nnet3py.option_fields import OptionValue, Setting, check_limits
 
 _multiply_rows = Loop("nnet3py.feat.loops", "multiply_rows", "f4[,] f4[,] f4[,]")
 _predict = Loop("nnet3py.feat.loops", "predict_linearly", "f8[,] f8 f8[,] f8[] f8[]")
@@ -108,13 +108,11 @@ class SpeechFeatures:
         self._mel, self._own = mel, own
         if options.kind in ("mfcc", "plp"):
             most = mel["num_bins"] if options.kind == "mfcc" else own["lpc_order"] + 1
-            if not 1 <= own["num_ceps"] <= most:
+            if own["num_ceps"] > most:
                 what = "the number of mel bins" if options.kind == "mfcc" else "of --lpc-order and one"
                 raise UsageError(f"--num-ceps={own['num_ceps']}: expected 1 to {most}, {what}")
-        if options.kind == "plp" and not 1 <= own["lpc_order"] <= mel["num_bins"]:
+        if options.kind == "plp" and own["lpc_order"] > mel["num_bins"]:
             raise UsageError(f"--lpc-order={own['lpc_order']}: expected 1 to {mel['num_bins']}, the number of mel bins")
-        if options.kind == "plp" and not 0 < own["compress_factor"] <= 1:
-            raise UsageError(f"--compress-factor={own['compress_factor']:g}: expected a number above 0, up to 1")
         self._transforms: dict[float, _Transform] = {}
         self.dim: int = self._transform(warp).dim
 
@@ -174,11 +172,15 @@ class SpeechFeatures:
 
 
 def _with_defaults(values: Mapping[str, Any], table: Mapping[str, Setting]) -> dict[str, Any]:
-    """Return options, with defaults from a table for missing ones; raise UsageError for names not in the table."""
+    """Return options, with defaults from a table for missing ones.
+
+    Raises UsageError for names that are not in the table, and for values beyond their limits.
+    """
     for name in values:
         if name not in table:
             raise UsageError(f"features have no option '{name}'",
                              did_you_mean(name, list(table)) or f"there are {', '.join(table)}")
+        check_limits(table[name].name, values[name], table[name].default, table[name].limits)
     return {name: values.get(name, setting.default) for name, setting in table.items() if name != "debug_mel"}
 
 

@@ -19,6 +19,7 @@ from nnet3py.cached_property import cached_property
 from nnet3py.errors import Nnet3Error
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.lattices.word_alignment import BEGIN, END, NONWORD, SINGLETON
+from nnet3py.random_sequence import unsigned
 from nnet3py.transducers.fst import Fst
 
 NO_PHONE = 0
@@ -440,7 +441,7 @@ def spoken(texts: Iterable[tuple[int, ...]], lexicon: GraphLexicon, seed: int = 
 
     With probability 0.5, as in Kaldi's graphs, there is a silence at the beginning and after each word.
     """
-    random = np.random.default_rng([seed, 1])
+    random = np.random.default_rng([unsigned(seed), 1])
     for words in texts:
         if all(word in lexicon.pronunciations for word in words):
             phones: list[int] = []
@@ -483,7 +484,7 @@ def draw_paths(graph: Fst, kept: np.ndarray, count: int, seed: int) -> Iterator[
     offsets = np.concatenate((below, [0.0]))[np.minimum(starts[:-1], len(below))]
     places = sources + (below - offsets[sources] + weights) / sums[sources]       # where an arc's interval ends
 
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(unsigned(seed))
     states = np.full(count, graph.start)
     going, passed = np.arange(count), []
     for _ in range(_MOST_ARCS_OF_SENTENCE):

@@ -110,8 +110,8 @@ class Warner:
 
     def __call__(self, messages: Callable[[int], str], count: int = 1) -> None:
         """Count ``count`` more warnings and show them within the limit; ``messages(i)`` is the text of the i-th."""
-        shown = count if self.most < 0 else min(count, max(0, self.most - self.count))
-        for i in range(shown):
+        left = count if self.most < 0 else self.most - self.count
+        for i in range(min(count, left)):
             logger.warning("%s", messages(i), extra=kaldi_place("Read", "arpa-file-parser.cc", 219))
         self.count += count
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from nnet3py.engine.loop import Loop
 from nnet3py.errors import FormatError, Nnet3Error
+from nnet3py.random_sequence import unsigned
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 from nnet3py.transducers.fst_operations import connected, top_sorted
 
@@ -331,7 +332,7 @@ def random_paths(fst: Fst, count: int = 1, longest: int = 2**31 - 1, seed: int |
     exp(-cost). Nnet3Error if no path of at most ``longest`` arcs is found. OpenFst: RandGen.
     """
     fst = connected(fst)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(None if seed is None else unsigned(seed))
     sources, targets, taken = [], [], []
     num_states, ends = 1, []
     for _ in range(count if fst.num_states else 0):

@@ -14,7 +14,7 @@ import numpy as np
 
 from nnet3py.cached_property import cached_property
 from nnet3py.engine.loop import Loop
-from nnet3py.errors import Nnet3Error, ShapeError, UsageError
+from nnet3py.errors import Nnet3Error, ShapeError
 from nnet3py.feat.cmvn import OnlineNormalizer, empty_stats
 from nnet3py.feat.frames import splice, transform
 from nnet3py.feat.options import OnlineOptions
@@ -175,15 +175,7 @@ class OnlineModels(OnlineSettings):
     def check(self) -> None:
         """Raise UsageError for settings out of range, ShapeError for models whose dimensions do not match."""
         check_online(self.extractor)
-        for name, value, is_usable, wanted in (
-                ("ivector-period", self.period, self.period >= 1, "1 or more"),
-                ("num-gselect", self.num_gselect, self.num_gselect >= 1, "1 or more"),
-                ("min-post", self.min_post, 0 <= self.min_post < 0.5, "0 or more, and less than 0.5"),
-                ("posterior-scale", self.posterior_scale, 0 < self.posterior_scale <= 1, "above 0, and at most 1"),
-                ("max-remembered-frames", self.max_remembered_frames, not self.max_remembered_frames < 0, "0 or more"),
-                ("max-count", self.max_count, not self.max_count < 0, "0 or more")):
-            if not is_usable:
-                raise UsageError(f"--{name}={value}: expected {wanted}")
+        super().check()
         if self.global_stats.shape[0] != 2:
             raise ShapeError(f"expected global normalization statistics of 2 rows, found {self.global_stats.shape[0]}")
         spliced = self.base_dim * (self.left_context + 1 + self.right_context)

@@ -1,8 +1,7 @@
 """Options of determinizing lattices and of composing them with language models. Light."""
 from __future__ import annotations
 
-from nnet3py.errors import Nnet3Error
-from nnet3py.option_fields import opt, options_class
+from nnet3py.option_fields import CheckedOptions, opt, options_class
 
 DELTA = 1.0 / 1024.0               # Kaldi's kDelta
 
@@ -31,7 +30,7 @@ class DeterminizeOptions:
 class PhoneDeterminizeOptions:
     """Options of determinization after decoding. Kaldi: DeterminizeLatticePhonePrunedOptions."""
 
-    delta: float = opt("delta", DELTA, "By how much the costs of states that count as the same may differ")
+    delta: float = opt("delta", DELTA, "By how much the costs of states that count as the same may differ", least=0)
     max_mem: int = opt("max-mem", 50000000, "Bytes that determinizing an utterance may take, about; a lattice that "
                        "needs more is made narrower, with a warning")
     phone_determinize: bool = opt("phone-determinize", True, "Determinize on phones and words first, which is faster")
@@ -40,7 +39,7 @@ class PhoneDeterminizeOptions:
 
 
 @options_class(frozen=True)
-class PrunedCompositionOptions:
+class PrunedCompositionOptions(CheckedOptions):
     """Limits of composing a lattice with a language model. Kaldi: ComposeLatticePrunedOptions.
 
     Attributes
@@ -48,14 +47,12 @@ class PrunedCompositionOptions:
     initial_num_arcs : int, number of arcs of the result after which the costs of its states are first recomputed
     """
 
-    beam: float = opt("lattice-compose-beam", 6.0, "How much worse than the best one a path may be")
-    max_arcs: int = opt("max-arcs", 100000, "The largest number of arcs in a result")
+    beam: float = opt("lattice-compose-beam", 6.0, "How much worse than the best one a path may be", above=0)
+    max_arcs: int = opt("max-arcs", 100000, "The largest number of arcs in a result", least=1)
     growth_ratio: float = opt("growth-ratio", 1.5,
-                              "Costs are computed again when there are that many times as many arcs")
+                              "Costs are computed again when there are that many times as many arcs", above=1)
     initial_num_arcs: int = 100
 
     def __post_init__(self) -> None:
-        """Raise Nnet3Error for invalid values."""
-        if not self.beam > 0.0 or not self.growth_ratio > 1.0 or self.max_arcs < 1:
-            raise Nnet3Error(f"Invalid values --lattice-compose-beam={self.beam}, --growth-ratio={self.growth_ratio} "
-                             f"or --max-arcs={self.max_arcs}", "they must be more than 0, more than 1 and at least 1")
+        """Raise UsageError for values beyond their limits."""
+        self.check()

@@ -20,6 +20,7 @@ from nnet3py.config_line import did_you_mean
 from nnet3py.errors import NumericError, ShapeError, UsageError
 from nnet3py.network.model_file import AnyModel, network_of
 from nnet3py.network.nnet import Nnet
+from nnet3py.random_sequence import philox
 
 if TYPE_CHECKING:
     from nnet3py.ops.arrays import DeviceArray
@@ -209,7 +210,8 @@ def constrain_matrix(ops: Ops, weights: DeviceArray, constraint: float) -> Calla
 
     Returns
     -------
-    A function that waits for the device and returns the ratio for :func:`check_ratio`, float32 (1,).
+    A function that waits for the device and returns rows * tr(P²) / tr(P)², float32 (1,), where P = M Mᵀ: it is 1 if P
+    is a multiple of I, else larger; 1 for a fixed s, too.
     """
     ops.reset_scratch()
     wide = weights.shape[0] <= weights.shape[1]
@@ -285,7 +287,7 @@ def perturb(nnet: Nnet, stddev: float, seed: int = 0) -> None:
     """
     if not 0.0 <= stddev < float("inf"):
         raise UsageError(f"noise cannot have the standard deviation {stddev:g}; expected a finite number of 0 or more")
-    rng = np.random.Generator(np.random.Philox(seed))
+    rng = philox(seed)
     for _, component in updatable_components(nnet):
         component.perturb(stddev, rng)
 

@@ -184,9 +184,6 @@ def vad(feats: np.ndarray, *, energy_threshold: float = 5.0, energy_mean_scale: 
     frames = np.asarray(feats)
     if frames.ndim != 2 or not frames.shape[1]:
         raise ShapeError(f"expected features, (frames, dim), found an array of shape {frames.shape}")
-    if not 0.0 < proportion_threshold < 1.0 or frames_context < 0:
-        raise UsageError(f"expected proportion_threshold between 0 and 1, and frames_context not below 0; found "
-                         f"{proportion_threshold:g} and {frames_context}")
     options = VadOptions(energy_threshold, energy_mean_scale, frames_context, proportion_threshold)
     return voiced_frames(frames, options) > 0
 

@@ -132,7 +132,7 @@ def natural_request(nnet: Nnet, frames: int, num_sequences: int = 1, frame_subsa
 
     Raises
     ------
-    UsageError : too many rows, or an input derivative of something that is not an input
+    UsageError : too many rows
     Nnet3Error : the network has other inputs than ``input`` and ``ivector``
     """
     left, right = compute_simple_nnet_context(nnet)

@@ -203,8 +203,7 @@ class BatchedXvectorComputer(UtteranceQueue):
     def __init__(self, nnet: Nnet, options: BatchedXvectorOptions | None = None, device: str = "cpu",
                  training_mode: bool = False) -> None:
         self.options, nnet = options or BatchedXvectorOptions(), for_inference(nnet, training_mode)
-        if self.options.batch_size < 1:
-            raise UsageError(f"--batch-size={self.options.batch_size} must be 1 or more")
+        self.options.check()
         self.left_context, self.right_context = pooling_context(nnet)
         self._context = self.left_context + self.right_context
         if self.options.chunk_size <= self._context:

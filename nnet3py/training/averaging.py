@@ -82,7 +82,7 @@ def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segm
     """Return, to first order, the change of the objective per frame due to each updatable component; log it.
 
     The straight line from ``old`` to ``new`` is divided into segments; derivatives are computed at the middle of each.
-    Raises UsageError without segments or examples, and Nnet3Error for networks of different structure, or examples
+    Raises UsageError without examples, and Nnet3Error for networks of different structure, or examples
     that do not fit them.
 
     Parameters
@@ -92,8 +92,6 @@ def objective_changes(old: Nnet, new: Nnet, egs: Sequence[NnetExample], num_segm
     """
     from nnet3py.training.diagnostics import NnetDiagnostics  # slow to load
 
-    if num_segments < 1:
-        raise UsageError(f"--num-segments={num_segments} must be 1 or more")
     if not egs:
         raise UsageError("No examples read.", "is the archive empty?")
     changes = np.zeros(num_updatable_components(old))

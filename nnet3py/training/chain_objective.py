@@ -60,7 +60,6 @@ class ChainObjectiveComputation:
     """
 
     def __init__(self, ops: Ops, graph: DenominatorGraph, options: ChainOptions, seed: int = 0) -> None:
-        options.check()
         self.ops, self.options = ops, options
         self._denominator = DenominatorComputation(ops, graph, options.leaky_hmm_coefficient)
         self._draws = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))

@@ -9,15 +9,14 @@ from nnet3py.cached_property import cached_property
 from nnet3py.chain.numerator import compute_numerator
 from nnet3py.egs.chain_example import NnetChainExample, Supervision
 from nnet3py.egs.example import NnetExample, NnetIo
-from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.errors import Nnet3Error, NumericError, ShapeError
 from nnet3py.formats.general import GeneralMatrix, SparseMatrix, check_finite, to_dense
 from nnet3py.formats.lda_stats import LdaStats
+from nnet3py.random_sequence import philox
 
 
 class LdaAccumulator:
     """Accumulator of LDA statistics of vectors, each with weights of classes, in double precision.
-
-    Raises UsageError for a negative threshold.
 
     Parameters
     ----------
@@ -27,8 +26,6 @@ class LdaAccumulator:
     """
 
     def __init__(self, rand_prune: float = 0.0, seed: int = 0) -> None:
-        if not rand_prune >= 0.0:
-            raise UsageError(f"--rand-prune={rand_prune:g} must be 0 or more")
         self._rand_prune = np.float32(rand_prune)
         self._seed = seed
         self._counts = np.zeros(0)
@@ -36,7 +33,7 @@ class LdaAccumulator:
 
     @cached_property
     def _rng(self) -> np.random.Generator:
-        return np.random.Generator(np.random.Philox(self._seed))     # made when needed: it takes 10 ms to load
+        return philox(self._seed)     # made when needed: it takes 10 ms to load
 
     @property
     def count(self) -> float:

@@ -7,11 +7,11 @@ from typing import TypedDict
 
 from nnet3py.compiler.optimize_options import CompilerOptions, OptimizeOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import opt, options_class
+from nnet3py.option_fields import CheckedOptions, opt, options_class
 
 
 @options_class
-class TrainerOptions:
+class TrainerOptions(CheckedOptions):
     """Options of training, as for ``nnet3-train``; names and defaults are Kaldi's.
 
     Attributes
@@ -25,39 +25,29 @@ class TrainerOptions:
     store_component_stats: bool = opt("store-component-stats", True,
                                       "Gather activation and derivative statistics in the components")
     zero_component_stats: bool = opt("zero-component-stats", True, "Forget the statistics that the model comes with")
-    print_interval: int = opt("print-interval", 100, "Minibatches between two lines with the objective")
+    print_interval: int = opt("print-interval", 100, "Minibatches between two lines with the objective", least=1)
     max_param_change: float = opt("max-param-change", 2.0,
-                                  "Largest change of all parameters per minibatch, a 2-norm (0: no limit)")
-    momentum: float = opt("momentum", 0.0, "Part of a minibatch's change that is carried over to the next")
+                                  "Largest change of all parameters per minibatch, a 2-norm (0: no limit)", least=0)
+    momentum: float = opt("momentum", 0.0, "Part of a minibatch's change that is carried over to the next", least=0)
     l2_regularize_factor: float = opt("l2-regularize-factor", 1.0,
                                       "Multiplies the components' own l2-regularize constants")
     batchnorm_stats_scale: float = opt("batchnorm-stats-scale", 0.8,
-                                       "Multiplies the stored batch-norm statistics after each minibatch")
+                                       "Multiplies the stored batch-norm statistics after each minibatch", least=0,
+                                       most=1)
     backstitch_training_scale: float = opt("backstitch-training-scale", 0.0,
-                                           "Size of the backward step of backstitch training (0: none)")
+                                           "Size of the backward step of backstitch training (0: none)", least=0)
     backstitch_training_interval: int = opt("backstitch-training-interval", 1,
-                                            "Minibatches from one with backstitch to the next")
+                                            "Minibatches from one with backstitch to the next", least=1)
     optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
     compiler: CompilerOptions = field(default_factory=CompilerOptions)
     debug: bool = False
     device: str = "cpu"
 
     def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        backstitch, interval = self.backstitch_training_scale, self.backstitch_training_interval
-        batchnorm = self.batchnorm_stats_scale
-        rules = (
-            (self.momentum >= 0.0, "momentum", self.momentum, "0 or more"),
-            (self.max_param_change >= 0.0, "max-param-change", self.max_param_change, "0 (no limit) or more"),
-            (interval > 0, "backstitch-training-interval", interval, "1 or more"),
-            (backstitch >= 0.0, "backstitch-training-scale", backstitch, "0 or more"),
-            (0.0 <= batchnorm <= 1.0, "batchnorm-stats-scale", batchnorm, "between 0 and 1"),
-            (self.print_interval > 0, "print-interval", self.print_interval, "1 or more"),
-            (self.momentum == 0.0 or backstitch == 0.0, "momentum", self.momentum, "0 with backstitch"),
-        )
-        for holds, name, value, wanted in rules:
-            if not holds:
-                raise UsageError(f"--{name}={value:g} must be {wanted}")
+        """Raise UsageError for values beyond their limits, or momentum with backstitch."""
+        super().check()
+        if self.momentum and self.backstitch_training_scale:
+            raise UsageError(f"--momentum={self.momentum:g} must be 0 with backstitch")
 
 
 class TrainerSettings(TypedDict, total=False):
@@ -80,33 +70,26 @@ class TrainerSettings(TypedDict, total=False):
 
 
 @options_class
-class ChainOptions:
+class ChainOptions(CheckedOptions):
     """Options of the LF-MMI objective. Kaldi: ``ChainTrainingOptions``."""
 
-    l2_regularize: float = opt("l2-regularize", 0.0, "l2 penalty on the network's chain output")
-    out_of_range_regularize: float = opt("out-of-range-regularize", 0.01, "Penalty on chain output beyond +-30")
+    l2_regularize: float = opt("l2-regularize", 0.0, "l2 penalty on the network's chain output", least=0,
+                               below=math.inf)
+    out_of_range_regularize: float = opt("out-of-range-regularize", 0.01, "Penalty on chain output beyond +-30",
+                                         least=0, below=math.inf)
     leaky_hmm_coefficient: float = opt(
         "leaky-hmm-coefficient", 1.0e-05,
-        "Probability, for each frame, of going to any state of the denominator graph; most recipes use 0.1")
+        "Probability, for each frame, of going to any state of the denominator graph; most recipes use 0.1",
+        above=0, below=1)
     xent_regularize: float = opt("xent-regularize", 0.0,
-                                 "Weight of the cross-entropy at the output NAME-xent (0: none)")
-    lwf_scale: float = opt("lwf-scale", 0.0, "Factor of posteriors that come with examples, added to the derivatives")
-    lwf_den_scale: float = opt("lwf-den-scale", 0.0, "The same, for denominator posteriors")
+                                 "Weight of the cross-entropy at the output NAME-xent (0: none)", least=0,
+                                 below=math.inf)
+    lwf_scale: float = opt("lwf-scale", 0.0, "Factor of posteriors that come with examples, added to the derivatives",
+                           least=0, below=math.inf)
+    lwf_den_scale: float = opt("lwf-den-scale", 0.0, "The same, for denominator posteriors", least=0, below=math.inf)
     numerator_graph_threads: int = opt(
         "numerator-graph-threads", -1,
-        "Kaldi's threads for the numerators of end-to-end examples; here the threads of --num-threads share them")
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        for name in ("l2_regularize", "out_of_range_regularize", "xent_regularize", "lwf_scale", "lwf_den_scale"):
-            value = getattr(self, name)
-            if not 0.0 <= value < math.inf:
-                raise UsageError(f"--{name.replace('_', '-')}={value:g} must be 0 or more")
-        if not 0.0 < self.leaky_hmm_coefficient < 1.0:
-            raise UsageError(f"--leaky-hmm-coefficient={self.leaky_hmm_coefficient:g} must be above 0 and below 1",
-                             "1e-05 is the default, and 0.1 what most recipes use")
-        if self.numerator_graph_threads < -1:
-            raise UsageError(f"--numerator-graph-threads={self.numerator_graph_threads} must be 0 (all cores) or more")
+        "No effect: the threads of --num-threads share the numerators of end-to-end examples", least=0)
 
 
 @options_class
@@ -132,7 +115,7 @@ class DiagnosticOptions:
 
 
 @options_class
-class CombineOptions:
+class CombineOptions(CheckedOptions):
     """Options of averaging models, as for ``nnet3-combine``.
 
     Attributes
@@ -142,18 +125,13 @@ class CombineOptions:
     """
 
     max_objective_evaluations: int = opt("max-objective-evaluations", 30,
-                                         "The most averages to try, besides the first model alone")
+                                         "The most averages to try, besides the first model alone", least=1)
     batchnorm_test_mode: bool = opt("batchnorm-test-mode", False,
                                     "Try averages with their stored batch-norm statistics")
     dropout_test_mode: bool = opt("dropout-test-mode", True, "Try averages without dropout")
     optimize: OptimizeOptions = field(default_factory=OptimizeOptions)
     compiler: CompilerOptions = field(default_factory=CompilerOptions)
     device: str = "cpu"
-
-    def check(self) -> None:
-        """Raise UsageError for values that make no sense."""
-        if self.max_objective_evaluations < 1:
-            raise UsageError(f"--max-objective-evaluations={self.max_objective_evaluations} must be 1 or more")
 
 
 @options_class
@@ -176,10 +154,10 @@ class MinibatchOptions:
 
 
 @options_class
-class TransitionOptions:
+class TransitionOptions(CheckedOptions):
     """Options of estimating transition probabilities, as for ``nnet3-am-train-transitions``."""
 
-    transition_floor: float = opt("transition-floor", 0.01, "Least probability of a transition")
+    transition_floor: float = opt("transition-floor", 0.01, "Least probability of a transition", above=0, below=1)
     transition_min_count: float = opt("transition-min-count", 5.0,
                                       "Transition-states seen less often keep their probabilities")
     share_for_pdfs: bool = opt("share-for-pdfs", False, "Transition-states with the same pdf share their probabilities")

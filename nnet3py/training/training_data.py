@@ -405,7 +405,7 @@ class FrameMinibatches:
 
     def minibatches(self, seed: int) -> Iterator[NnetExample]:
         """Yield the minibatches of one pass, in an order that depends on ``seed``."""
-        order = philox(seed & (2**64 - 1)).permutation(len(self._feats))
+        order = philox(seed).permutation(len(self._feats))
         for begin in range(0, len(order), self._size):
             rows = order[begin:begin + self._size]
             indexes = sequence_indexes(len(rows), np.zeros(1))

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError, UsageError
+from nnet3py.errors import FormatError, Nnet3Error, NumericError, ShapeError
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.log import kaldi_place
 from nnet3py.training.options import TransitionOptions
@@ -60,8 +60,7 @@ def train_transitions(model: TransitionModel, counts: np.ndarray,
     FormatError : states that would share their probabilities have different numbers of transitions
     """
     options = options or TransitionOptions()
-    if not 0.0 < options.transition_floor < 1.0:
-        raise UsageError(f"--transition-floor={options.transition_floor:g} must be between 0 and 1")
+    options.check()
     if counts.shape != (model.num_transition_ids + 1,):
         raise ShapeError(f"expected {model.num_transition_ids + 1} counts of transitions, found {len(counts)}")
     groups = _states_by_pdf(model) if options.share_for_pdfs else [
@@ -92,10 +91,8 @@ def train_transitions(model: TransitionModel, counts: np.ndarray,
 def priors_of_counts(model: TransitionModel, counts: np.ndarray, floor: float) -> np.ndarray:
     """Return the fraction of counted transitions of each pdf, at least about ``floor``: float32 (pdfs,), with sum 1.
 
-    Raises UsageError for a floor that is not a probability, and NumericError if nothing was counted.
+    Raises NumericError if nothing was counted.
     """
-    if not 0.0 < floor < 1.0:
-        raise UsageError(f"--prior-floor={floor:g} must be between 0 and 1")
     pdf_counts = np.bincount(model.transition_id_to_pdf[1:], counts[1:], model.num_pdfs)
     if not pdf_counts.sum() > 0.0:
         raise NumericError("no transitions were counted, so there are no priors",

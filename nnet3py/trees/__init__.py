@@ -17,8 +17,9 @@ from nnet3py.option_fields import opt, options_class
 class BuildOptions:
     """Options of building a tree; defaults are those of build-tree."""
 
-    width: int = opt("context-width", 3, "Phones in the window of the tree")
-    position: int = opt("central-position", 1, "Which phone of the window is the one that is modeled, from 0")
+    width: int = opt("context-width", 3, "Phones in the window of the tree", least=1)
+    position: int = opt("central-position", 1, "Which phone of the window is the one that is modeled, from 0",
+                        least=0)
     threshold: float = opt("thresh", 300.0, "A split must gain more log-likelihood than this")
     max_leaves: int = opt("max-leaves", 0, "Leaves after splitting; 0 for no limit")
     cluster_threshold: float = opt("cluster-thresh", -1.0, "Leaves that lose less when put together are merged. "

@@ -392,7 +392,6 @@ def _build(stats: TreeStats, roots: Sequence[Root], questions: Questions, topolo
     if threshold != 0:
         tree, removed = _merged(stats, tree, roots_of_events, threshold)
         logger.info("BuildTree: removed %d leaves.", removed)
-    rounded = 0
     if options.round_num_leaves:
         target = (num_leaves - removed) // _MULTIPLE * _MULTIPLE
         tree, rounded = _rounded(stats, tree, roots_of_events, stub.num_leaves, target)

@@ -117,7 +117,7 @@ class RecurrentLayer(Layer):
         return f"Append({', '.join(map(self.at, parts))})"
 
     def sum(self, *parts: str) -> str:
-        """Return the descriptor of the sum of this layer's nodes."""
+        """Return the descriptor ``Sum(…)`` of nodes of this layer, given by their names without the layer's."""
         return f"Sum({', '.join(map(self.at, parts))})"
 
     def dropout_component(self, part: str, dim: int) -> None:

@@ -117,7 +117,7 @@ or, with a chain model:
 ark:ali.ark
 See also: compile-train-graphs, ali-to-phones, nnet3-latgen-faster
 """, arguments=(4, 5), options=[
-    option("beam", float, 200.0, "Decoding beam"),
+    option("beam", float, 200.0, "Decoding beam", above=0),
     option("retry-beam", float, 0.0, "Beam of a second attempt where the first finds no path to a final state (0: "
            "none)"),
     option("careful", bool, False, "Not supported; must be false"),
@@ -137,9 +137,8 @@ def align_compiled(args: list[str], options: Options) -> int:
     from nnet3py.transducers.fst_text import FST
 
     check_ivector_options(options)
-    if not options.beam > 0.0 or 0.0 != options.retry_beam <= options.beam:
-        raise UsageError(f"--beam must be above 0, and --retry-beam above that or 0; found {options.beam:g} and "
-                         f"{options.retry_beam:g}")
+    if 0.0 != options.retry_beam <= options.beam:
+        raise UsageError(f"--retry-beam={options.retry_beam:g}: expected more than --beam={options.beam:g}, or 0")
     if options.careful or options.acoustic_scale == 0.0:
         raise UsageError("--careful=true is not supported" if options.careful else "--acoustic-scale must not be 0")
     device = set_up(options)

@@ -195,7 +195,7 @@ e.g.:
  convert-ali --frame-subsampling-factor=3 old/final.mdl new/final.mdl new/tree ark:old.ali ark:new.ali
 See also: phones-to-ali, ali-to-phones
 """, arguments=(5, 5), options=[
-    option("frame-subsampling-factor", int, 1, "Keep every Nth frame"),
+    option("frame-subsampling-factor", int, 1, "Keep every Nth frame", least=1),
     option("repeat-frames", bool, False, "Interleave the subsampled alignments of every first frame: as many "
            "frames as before"),
     _PHONE_MAP, _REORDER,
@@ -204,8 +204,6 @@ def convert_ali(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import INT_VECTOR
     from nnet3py.hmm.transition_model import read_transition_model
 
-    if options.frame_subsampling_factor < 1:
-        raise OptionError(f"--frame-subsampling-factor must be above 0, found {options.frame_subsampling_factor}")
     old_model = read_transition_model(args[0])
     aligner = _read_aligner(args[1], args[2], options.reorder)
     phone_map = read_phone_map(options.phone_map)
@@ -269,8 +267,9 @@ See also: chain-est-phone-lm
     option("phones", str, "", "phones.txt of the model (empty: --silence-phone is 1, the others follow in alphabetical "
            "order)"),
     option("silence-phone", str, "", "Silence phone (empty: insert no silences)"),
-    option("edge-silprob", float, 0.8, "Probability of silence before the first word, and after the last"),
-    option("between-silprob", float, 0.1, "Probability of silence between two words"),
+    option("edge-silprob", float, 0.8, "Probability of silence before the first word, and after the last",
+           least=0, most=1),
+    option("between-silprob", float, 0.1, "Probability of silence between two words", least=0, most=1),
     option("unknown-word", str, "",
            "Word whose pronunciation replaces words that the lexicon lacks (empty: leave out utterances with them)"),
     option("srand", int, 0, "Seed of the random numbers"),

@@ -66,7 +66,7 @@ e.g.:
 See also: post-to-weights, weight-silence-post, scale-post
 """, arguments=(3, 3), options=[
     option("length-tolerance", int, 2, "Greatest difference in length of posteriors and weights; frames without a "
-           "weight become empty"),
+           "weight become empty", least=0),
 ])
 def weight_post(args: list[str], options: Options) -> int:
     import numpy as np
@@ -185,7 +185,7 @@ e.g.:
  nnet3-compute 1.mdl scp:feats.scp ark:- | logprob-to-post ark:- ark:1.post
 See also: copy-post, post-to-pdf-post
 """, arguments=(2, 2), options=[
-    option("min-post", float, 0.01, "Smaller posteriors are left out, or set to this at random"),
+    option("min-post", float, 0.01, "Smaller posteriors are left out, or set to this at random", least=0, most=1),
     option("random-prune", bool, True, "Set smaller posteriors to --min-post with a probability that keeps their "
            "expectation; false: leave them all out"),
 ])
@@ -194,8 +194,6 @@ def logprob_to_post(args: list[str], options: Options) -> int:
     from nnet3py.formats.posteriors import of_log_probs
     from nnet3py.random_sequence import CRandom
 
-    if not 0.0 <= options.min_post <= 1.0:
-        raise OptionError(f"--min-post must lie between 0 and 1, found {options.min_post:g}")
     random = CRandom()
 
     def converted(key: str, matrix: np.ndarray) -> Posterior:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 NORMALIZATION_SCALE = option("normalization-fst-scale", float, 1.0, "Factor of the costs of the normalization FST; "
-                             "below 1 if --lm-scale of chain-get-supervision is not 0")
+                             "below 1 if --lm-scale of chain-get-supervision is not 0", least=0)
 
 
 def read_normalizer(rxfilename: str, scale: float) -> Normalizer:
@@ -148,7 +148,7 @@ e.g.: chain-get-supervision --frame-subsampling-factor=3 tree 0.trans_mdl ark:ph
 """, arguments=(3, 4), options=[
     *_OPTIONS, NORMALIZATION_SCALE,
     option("supervision-length-tolerance", int, 1, "Output frames by which features and supervision (and derivative "
-           "weights) may differ in length"),
+           "weights) may differ in length", least=0),
     option("deriv-weights-rspecifier", str, "", "Rspecifier of vectors with the factors by which the derivatives of "
            "each output frame are multiplied"),
     option("transition-model", str, "", "Transition model, for unconstrained examples, which fix the order of phones "
@@ -168,8 +168,6 @@ def chain_get_egs(args: list[str], options: Options) -> int:
     normalization, features, supervisions, egs = [""] * (4 - len(args)) + args
     scale, tolerance = options.normalization_fst_scale, options.supervision_length_tolerance
     splitter = UtteranceSplitter(split_options(options), options.srand)
-    if not scale >= 0.0:
-        raise Nnet3Error(f"Invalid scale on normalization FST; must be >= 0.0: {scale}")
     maker = ChainExampleMaker(
         splitter, read_normalizer(normalization, scale) if normalization else None,
         read_object(options.transition_model, TransitionModel.read) if options.transition_model else None,

@@ -35,7 +35,7 @@ from nnet3py.cli.training.train_setup import (
     train_on,
     trainer_options,
 )
-from nnet3py.errors import UsageError, within
+from nnet3py.errors import within
 from nnet3py.option_fields import settings_of
 from nnet3py.training.options import CombineOptions
 
@@ -200,7 +200,6 @@ def _combine(args: list[str], options: Options, by_language: bool) -> int:
     objective = chain_options(options)
     settings = fields_from(options, CombineOptions(
         compiler=compiler_options(options), device=set_up(options)))
-    settings.check()
     first = read_nnet(sources[0])
     graphs = (graph_folder if by_language else one_graph)(first, den_fst)
     egs = [eg for _, eg in examples(read_chain_egs(egs_name), by_language)]
@@ -234,7 +233,7 @@ final.raw den.fst ark:1.cegs ark:1.lwf.cegs
     option("type", str, "raw", "raw: the network's output; den: posteriors by the denominator graph",
            choices=("raw", "den")),
     option("apply-exp", bool, True, "With --type=raw: add exp(output)"),
-    option("clip-threshold", float, 0.0, "With --type=den: posteriors below this become 0"),
+    option("clip-threshold", float, 0.0, "With --type=den: posteriors below this become 0", least=0),
     option("batchnorm-test-mode", bool, False, "Normalize with the stored statistics, not with the example's"),
     option("dropout-test-mode", bool, False, "Compute without dropout"),
     *TRAINER, *CHAIN, *OPTIM, *COMPILER, *COMPUTE, *DEVICE,
@@ -248,8 +247,6 @@ def add_post_to_egs(args: list[str], options: Options) -> int:
     from nnet3py.ops import get_ops
     from nnet3py.training.chain_trainer import PosteriorAdder
 
-    if not options.clip_threshold >= 0.0:
-        raise UsageError(f"--clip-threshold={options.clip_threshold:g} must be 0 or more")
     device, nnet = set_up(options), read_nnet(args[0])
     apply_test_modes(nnet, options)
     denominator = None

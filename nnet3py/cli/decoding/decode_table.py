@@ -11,7 +11,7 @@ from nnet3py.cli.nnet.utterances import IvectorSource, check_ivector_options, co
 from nnet3py.cli.process.option_groups import set_up, without
 from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.decoding.options import DecoderOptions
-from nnet3py.errors import Nnet3Error, NumericError, within
+from nnet3py.errors import NumericError, within
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.option_fields import settings_of, with_values
 
@@ -294,8 +294,6 @@ class _Outputs:
         from nnet3py.lattices.scaling import Scales
         from nnet3py.transducers.lattice import COMPACT_LATTICES, LATTICES
 
-        if options.acoustic_scale == 0.0:
-            raise Nnet3Error("--acoustic-scale must not be 0")
         lattices: Any = COMPACT_LATTICES if options.determinize_lattice else LATTICES
         self._unscale = Scales(1.0, float(np.float32(options.acoustic_scale))).undone()      # float32, as applied
         self._stack = ExitStack()

@@ -7,6 +7,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from math import inf
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,8 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     *DECODING,
-    *declared([CHUNK_LENGTH._replace(help="Seconds of sound in a chunk; 0 or less: the whole utterance")]),
+    *declared([CHUNK_LENGTH._replace(help="Seconds of sound in a chunk; 0 or less: the whole utterance",
+                                    limits={"below": inf})]),
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
     option("do-endpointing", bool, False, "Stop at the end of the utterance, which the --endpoint options define; "
            "later sound is not read"),
@@ -270,21 +272,20 @@ e.g.:
 See also: online2-wav-nnet3-latgen-faster
 """, arguments=(3, 3), options=[
     *DECODING,
-    option("samp-freq", float, 16000.0, "Sampling rate of the sound that clients send, in Hz"),
-    *declared([CHUNK_LENGTH]),
-    option("output-period", float, 1.0, "Seconds between partial results"),
+    option("samp-freq", float, 16000.0, "Sampling rate of the sound that clients send, in Hz", least=1,
+           below=inf),
+    *declared([CHUNK_LENGTH._replace(limits={"above": 0, "below": inf})]),
+    option("output-period", float, 1.0, "Seconds between partial results", below=inf),
     option("read-timeout", int, 3, "Seconds without data after which the sound is taken to have ended (-1: no limit)"),
-    option("port-num", int, 5050, "Port to listen on (0: any free port, which is logged)"),
+    option("port-num", int, 5050, "Port to listen on (0: any free port, which is logged)", least=0, most=65535),
     option("produce-time", bool, False, "Put the times of begin and end, in seconds, in front of results"),
 ])
 def serve(args: list[str], options: Options) -> int:
     from nnet3py.decoding.symbols import SymbolTable
 
-    if not 0 <= options.port_num <= 65535:
-        raise OptionError(f"--port-num={options.port_num}: expected a number from 0 to 65535")
-    if not options.samp_freq >= 1 or not options.chunk_length * options.samp_freq >= 1:
-        raise OptionError(f"--samp-freq={options.samp_freq:g} --chunk-length={options.chunk_length:g}: expected 1 "
-                          "sample per second or more, and chunks (in seconds) of one sample or more")
+    if options.chunk_length * options.samp_freq < 1:
+        raise OptionError(f"--samp-freq={options.samp_freq:g} --chunk-length={options.chunk_length:g}: expected chunks "
+                          "(in seconds) of one sample or more")
     if not options["endpoint.silence-phones"]:
         raise OptionError("--endpoint.silence-phones must be given",
                           "give the numbers of silence phones, by which the end of speech is detected")

@@ -92,7 +92,6 @@ class OnlineDecoding:
         self.models = pipeline_models(options, online)
         self.endpoints = endpoint_options(options.as_dict())
         self._search = decoder_options(options)
-        self._search.check()
         self.determinize = fields_from(options, PhoneDeterminizeOptions())
         device = set_up(options)
         acoustic = read_model(model)

@@ -72,7 +72,7 @@ Usage: compute-wer-bootci [options] <ref-rspecifier> <hyp-rspecifier> [<hyp2-rsp
 e.g.:
  compute-wer-bootci --mode=present ark:data/test/text ark:hyp_text
 See also: compute-wer
-""", arguments=(2, 3), options=[_MODE, option("replications", int, 10000, "Number of random samples")])
+""", arguments=(2, 3), options=[_MODE, option("replications", int, 10000, "Number of random samples", least=1)])
 def compute_wer_bootci(args: list[str], options: Options) -> int:
     from nnet3py.decoding.word_errors import Resampler, edit_distance
 
@@ -84,9 +84,8 @@ def compute_wer_bootci(args: list[str], options: Options) -> int:
         words.append(len(reference))
         for counts, hypothesis in zip(errors, hypotheses, strict=True):
             counts.append(edit_distance(reference, hypothesis or []).total)
-    if not words or options.replications < 1:
-        raise Nnet3Error("there are no utterances to draw samples of" if not words else
-                         f"--replications must be positive, not {options.replications}")
+    if not words:
+        raise Nnet3Error("there are no utterances to draw samples of")
     resampler = Resampler(options.replications)
     lines = []
     for number, counts in enumerate(errors, 1):

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from itertools import repeat
+from math import inf
 from typing import Any, NamedTuple
 
 from nnet3py import log
@@ -19,7 +20,7 @@ from nnet3py.option_fields import settings_of
 _NUMBER_OF_COPIES = (
     option("random", bool, False, "Write each example to a random one of the outputs, instead of taking turns"),
     option("keep-proportion", float, 1.0, "Number of copies of each example; the fraction is the probability of one "
-           "more"),
+           "more", least=0, below=inf),
     option("srand", int, 0, "Seed of the random choices"),
 )
 _CONTEXT = (

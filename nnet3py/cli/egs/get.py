@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     *EGS_OF_FEATURES,
-    option("targets-length-tolerance", int, 2, "Frames by which features and targets may differ in length"),
+    option("targets-length-tolerance", int, 2, "Frames by which features and targets may differ in length", least=0),
 )
 
 
@@ -182,9 +182,9 @@ def get_egs_simple(args: list[str], options: Options) -> int:
 
 
 def _name_and_table(argument: str) -> tuple[str, Any]:
+    """Split an argument ``name=rspecifier``; raise UsageError for other arguments."""
     from nnet3py.io.specifiers import is_rspecifier
 
-    """Split an argument ``name=rspecifier``; raise UsageError for other arguments."""
     name, _, rspecifier = argument.partition("=")
     if not name or any(letter.isspace() for letter in name) or not is_rspecifier(rspecifier):
         raise UsageError(f"Expected name=rspecifier, found '{argument}'", "such as input=ark:feats.ark")

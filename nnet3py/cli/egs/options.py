@@ -4,7 +4,6 @@ from __future__ import annotations
 from nnet3py.cli.process.option_groups import Group
 from nnet3py.cli.process.options import Options, declared, option
 from nnet3py.egs.options import SplitOptions
-from nnet3py.errors import Nnet3Error
 from nnet3py.option_fields import field_values, settings_of
 
 # Options of all commands that make examples from features: frame-level, chain and discriminative.
@@ -13,8 +12,8 @@ EGS_OF_FEATURES: Group = (
     option("compress", bool, True, "Store features in compressed form"),
     option("ivectors", str, "", "Alias for --online-ivectors"),
     option("online-ivectors", str, "", "Rspecifier of iVectors, one matrix per utterance"),
-    option("online-ivector-period", int, 1, "Frames between the rows of --online-ivectors"),
-    option("length-tolerance", int, 100, "Frames by which features and iVectors may differ in length"),
+    option("online-ivector-period", int, 1, "Frames between the rows of --online-ivectors", least=1),
+    option("length-tolerance", int, 100, "Frames by which features and iVectors may differ in length", least=0),
 )
 
 _DEPRECATED = "Kaldi ignores this option, too; --minibatch-size sets the sizes of minibatches"
@@ -30,6 +29,4 @@ MERGE: Group = (
 
 def split_options(options: Options) -> SplitOptions:
     """Return the options of splitting utterances into chunks, of ``EGS_OF_FEATURES``; Nnet3Error if invalid."""
-    if options.online_ivector_period <= 0:
-        raise Nnet3Error(f"--online-ivector-period={options.online_ivector_period} must be positive")
     return SplitOptions.parse(**field_values(SplitOptions, options.as_dict()))

@@ -65,7 +65,7 @@ _LDA_OPTIONS = (
     BINARY,
     option("rand-prune", float, 0.0,
            "Round weights below this at random to zero or to this value, which saves time if there are many "
-           "(0: keep them)"),
+           "(0: keep them)", least=0),
     *with_default(DEVICE, "use-gpu", "no"),
 )
 

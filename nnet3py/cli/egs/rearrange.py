@@ -81,7 +81,7 @@ def _shuffle(args: list[str], options: Options, holder: Any, buffer_seed: int = 
 
 _SUBSET_OPTIONS = (
     option("srand", int, 0, "Seed of the order in which the examples are written"),
-    option("n", int, 1000, "Number of examples to keep"),
+    option("n", int, 1000, "Number of examples to keep", least=0),
     option("randomize-order", bool, True, "Write the examples in random order"),
 )
 

@@ -10,10 +10,10 @@ from nnet3py.cli.feat.options import CMVN
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table, copy_table, write_value
 from nnet3py.cli.process.option_groups import BINARY, without
-from nnet3py.cli.process.options import OptionError, Options, int_list, option
+from nnet3py.cli.process.options import OptionError, Options, fields_from, int_list, option
 from nnet3py.errors import FormatError, within
+from nnet3py.feat.options import OnlineOptions
 from nnet3py.io.specifiers import is_rspecifier, is_wspecifier
-from nnet3py.option_fields import with_values
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -184,9 +184,7 @@ def apply_cmvn(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX, GENERAL_MATRIX
 
     stats_name, source, target = args
-    if options.norm_vars and not options.norm_means:
-        raise OptionError("You cannot normalize the variance but not the mean.")
-    skipped = int_list(options.skip_dims, "--skip-dims option")
+    settings = fields_from(options, OnlineOptions())
     if not options.norm_means:
         return copy_table(source, target, GENERAL_MATRIX).report("Copied {done} utterances.")
     with ExitStack() as stack:
@@ -198,8 +196,8 @@ def apply_cmvn(args: list[str], options: Options) -> int:
                 log.warning(f"No normalization statistics available for key {key}, producing no output for this "
                             "utterance")
                 return None
-            if skipped:
-                stats = fake_stats(stats, skipped)
+            if settings.skip_dims:
+                stats = fake_stats(stats, settings.skip_dims)
             return normalize(features, stats, options.norm_vars, options.reverse)
 
         done, errors = convert_table(source, target, FLOAT_MATRIX, FLOAT_MATRIX, normalized, inputs=stack)
@@ -243,15 +241,11 @@ or: apply-cmvn-online --spk2utt=ark:data/train/spk2utt "matrix-sum scp:data/trai
 """, arguments=(3, 3), options=[SPK2UTT, *CMVN])
 def apply_cmvn_online(args: list[str], options: Options) -> int:
     from nnet3py.feat.cmvn import OnlineNormalizer
-    from nnet3py.feat.options import OnlineOptions
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.io.tables import TableWriter
 
-    settings = with_values(OnlineOptions(), {
-        **options.as_dict(), "skip-dims": int_list(options.skip_dims, "--skip-dims option")})
     stats_name, source, target = args
-    stats = _read_stats(stats_name)
-    new = partial(OnlineNormalizer, stats, settings)
+    new = partial(OnlineNormalizer, _read_stats(stats_name), fields_from(options, OnlineOptions()))
     new()                    # errors in the statistics are reported before anything is read
     done = frames = 0
     with TableWriter(target, FLOAT_MATRIX) as writer:
@@ -286,16 +280,13 @@ e.g.: compute-cmvn-stats-two-channel data/train/reco2file_and_channel scp:data/t
 See also: compute-cmvn-stats, apply-cmvn
 """, arguments=(3, 3), options=[
     option("quieter-channel-weight", float, 0.01, "Weight of frames that are louder on the other side; above 0, so "
-           "that a side that is never louder has statistics, too"),
+           "that a side that is never louder has statistics, too", least=0, most=1),
 ])
 def compute_cmvn_stats_two_channel(args: list[str], options: Options) -> int:
     from nnet3py.feat.cmvn import accumulate_stats, empty_stats, weights_of_two_channels
     from nnet3py.formats.holders import DOUBLE_MATRIX, FLOAT_MATRIX
     from nnet3py.io.tables import RandomAccessReader, TableWriter
 
-    if not 0.0 <= options.quieter_channel_weight <= 1.0:
-        raise OptionError(f"Invalid option --quieter-channel-weight={options.quieter_channel_weight:g}",
-                          "expected a weight from 0 to 1")
     calls = _calls(args[0])
     done = errors = 0
     with TableWriter(args[2], DOUBLE_MATRIX) as writer, RandomAccessReader(args[1], FLOAT_MATRIX) as reader:
@@ -354,8 +345,8 @@ Usage: apply-cmvn-sliding [options] <feats-rspecifier> <feats-wspecifier>
 e.g.: apply-cmvn-sliding --norm-vars=false --center=true --cmn-window=300 scp:feats.scp ark:-
 See also: apply-cmvn, apply-cmvn-online
 """, arguments=(2, 2), options=[
-    option("cmn-window", int, 600, "Frames of the window"),
-    option("min-cmn-window", int, 100, "Frames of the window at the beginning, without --center"),
+    option("cmn-window", int, 600, "Frames of the window", least=1),
+    option("min-cmn-window", int, 100, "Frames of the window at the beginning, without --center", least=1),
     option("center", bool, False, "The window lies around the frame, instead of ending with it"),
     option("norm-vars", bool, False, "Normalize the variances, too"),
     option("max-warnings", int, 5, "No effect: variances are floored without a warning"),

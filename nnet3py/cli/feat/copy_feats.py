@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from nnet3py.io.tokens import TokenWriter
 
 
-METHODS = range(1, 8)
-
-
 @kaldi_command("copy-feats", "Sound and features", "Copy features; optionally compress them.", """
 Copy feature matrices; the options change their format.
 
@@ -42,12 +39,10 @@ See also: copy-matrix
     option("sphinx-in", bool, False, "Read features in the format of Sphinx"),
     option("compress", bool, False, "Write the features in compressed form"),
     option("compression-method", int, 1, "How to compress: 1 automatic, 2 speech features, 3 two bytes, 4 two-byte "
-           "integers, 5 one byte, 6 one-byte integers, 7 one byte for values from 0 to 1"),
+           "integers, 5 one byte, 6 one-byte integers, 7 one byte for values from 0 to 1", least=1, most=7),
     option("write-num-frames", str, "", "Wspecifier for the number of frames of each utterance"),
 ])
 def copy_feats(args: list[str], options: Options) -> int:
-    if options.compression_method not in METHODS:
-        raise OptionError(f"Invalid option --compression-method={options.compression_method}", "expected 1 to 7")
     if options.htk_in and options.sphinx_in:
         raise OptionError("Only one of --htk-in and --sphinx-in can be given")
     if between_tables(args):
@@ -175,7 +170,6 @@ def _copy_file(args: list[str], options: Options) -> None:
 # -- files of other programs -------------------------------------------------------------------------------------------
 
 _USER_KIND = 9              # HTK's parameter kind USER
-_LARGEST_KIND, _LARGEST_PERIOD = 0xFFFF, 0x7FFFFFFF
 
 OUTPUT_DIR = option("output-dir", str, ".", "Folder of the files, which must exist")
 
@@ -206,15 +200,13 @@ See also: copy-feats, copy-feats-to-sphinx
 """, arguments=(1, 1), options=[
     OUTPUT_DIR,
     option("output-ext", str, "fea", "Ending of the names of the files"),
-    option("sample-period", int, 100000, "Time from one frame to the next, in units of 100 ns"),
-    option("sample-kind", int, _USER_KIND, "HTK's number of the kind of features; 9 is of any sort, 6 MFCC"),
+    option("sample-period", int, 100000, "Time from one frame to the next, in units of 100 ns", least=1),
+    option("sample-kind", int, _USER_KIND, "HTK's number of the kind of features; 9 is of any sort, 6 MFCC",
+           least=0, most=0xFFFF),
 ])
 def copy_feats_to_htk(args: list[str], options: Options) -> int:
     from nnet3py.formats.foreign_files import htk_holder
 
-    if not 0 <= options.sample_kind <= _LARGEST_KIND or not 0 < options.sample_period <= _LARGEST_PERIOD:
-        raise OptionError(f"--sample-kind={options.sample_kind} and --sample-period={options.sample_period}: expected "
-                          f"a kind from 0 to {_LARGEST_KIND}, and a period from 1 to {_LARGEST_PERIOD}")
     return _write_files(args[0], options, htk_holder(options.sample_kind, options.sample_period).write, "HTK")
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 DEFAULT_SUBSET = 10
+_TRUNCATE = option("truncate", int, 0, "Use this many columns of the features only (0: all)", least=0)
 
 
 def _convert_table(args: list[str], convert: Callable[[np.ndarray], np.ndarray]) -> Counts:
@@ -41,16 +42,14 @@ Put each frame beside its neighbors; at the ends of an utterance the outermost f
 Usage: splice-feats [options] <feature-rspecifier> <feature-wspecifier>
 e.g.: splice-feats --left-context=3 --right-context=3 scp:feats.scp ark:-
 """, arguments=(2, 2), options=[
-    option("left-context", int, 4, "Number of frames of left context"),
-    option("right-context", int, 4, "Number of frames of right context"),
+    option("left-context", int, 4, "Number of frames of left context", least=0),
+    option("right-context", int, 4, "Number of frames of right context", least=0),
 ])
 def splice_feats(args: list[str], options: Options) -> int:
     from nnet3py.feat.frames import splice
 
-    left, right = options.left_context, options.right_context
-    if left < 0 or right < 0:
-        raise OptionError(f"--left-context={left} and --right-context={right}: expected 0 or more")
-    return _convert_table(args, lambda features: splice(features, left, right)).report()
+    return _convert_table(args, lambda features: splice(features, options.left_context,
+                                                        options.right_context)).report()
 
 
 @kaldi_command("add-deltas", "Transforming features", "Append the slopes of features over time.", """
@@ -59,7 +58,7 @@ Put the slopes of features over time, the slopes of the slopes and so on beside 
 Usage: add-deltas [options] <feature-rspecifier> <feature-wspecifier>
 e.g.: add-deltas --delta-order=2 scp:feats.scp ark:-
 """, arguments=(2, 2), options=[
-    option("truncate", int, 0, "Use this many columns of the features only (0: all)"),
+    _TRUNCATE,
     option("delta-order", int, 2, "Order of the highest deltas"),
     option("delta-window", int, 2, "Frames on either side from which a slope is computed"),
 ])
@@ -72,9 +71,6 @@ def add_deltas(args: list[str], options: Options) -> int:
 
 def _add_slopes(args: list[str], truncate: int, add: Callable[[np.ndarray], np.ndarray]) -> int:
     """Convert a table of features, of which the first ``truncate`` columns are used; 0: all."""
-    if truncate < 0:
-        raise OptionError(f"Invalid option --truncate={truncate}", "expected a number of columns, or 0 for all")
-
     def with_deltas(features: np.ndarray) -> np.ndarray:
         if truncate > features.shape[1]:
             raise ShapeError(f"Cannot truncate features as dimension {features.shape[1]} is smaller than truncation "
@@ -111,7 +107,7 @@ e.g.: subset-feats --n=10 ark:feats.ark ark:some.ark
 or: subset-feats --include=utterances ark:feats.ark ark:some.ark
 See also: select-feats, subsample-feats
 """, arguments=(2, 2), options=[
-    option("n", int, DEFAULT_SUBSET, "Number of matrices to copy, from the first on"),
+    option("n", int, DEFAULT_SUBSET, "Number of matrices to copy, from the first on", least=0),
     option("include", str, "", "File with the keys of the matrices to copy"),
     option("exclude", str, "", "File with the keys of the matrices not to copy"),
 ])
@@ -124,8 +120,6 @@ def subset_feats(args: list[str], options: Options) -> int:
         raise OptionError("should not have both --exclude and --include option!")
     if by_list and options.n != DEFAULT_SUBSET:
         raise OptionError("should not have both --n and --include or --exclude")
-    if options.n < 0:
-        raise OptionError(f"Invalid option --n={options.n}", "expected a number of matrices to copy")
     listed = first_words(by_list) if by_list else set()
     wanted, left = bool(options.include), options.n
     # The reader is not read to its end: with enough matrices, the rest does not matter.
@@ -146,15 +140,15 @@ Usage: subsample-feats [options] <feature-rspecifier> <feature-wspecifier>
 e.g.: subsample-feats --n=2 ark:- ark:-
 """, arguments=(2, 2), options=[
     option("n", int, 1, "Take every n-th frame; if negative, repeat every frame -n times"),
-    option("offset", int, 0, "Frame to begin with"),
+    option("offset", int, 0, "Frame to begin with", least=0),
 ])
 def subsample_feats(args: list[str], options: Options) -> int:
     from nnet3py.feat.frames import subsample
     from nnet3py.formats.holders import FLOAT_MATRIX
 
-    if options.n == 0 or options.offset < 0 or (options.n < 0 and options.offset):
+    if options.n == 0 or (options.n < 0 and options.offset):
         raise OptionError(f"--n={options.n} and --offset={options.offset}",
-                          "expected an n that is not 0, and an offset of 0 or more, of 0 if n is negative")
+                          "expected an n that is not 0, and an offset of 0 if n is negative")
 
     frames_in = frames_out = 0
 
@@ -207,7 +201,7 @@ Usage: add-deltas-sdc [options] <feature-rspecifier> <feature-wspecifier>
 e.g.: add-deltas-sdc --delta-window=1 --block-shift=3 --num-blocks=7 scp:feats.scp ark:-
 See also: add-deltas, apply-cmvn-sliding
 """, arguments=(2, 2), options=[
-    option("truncate", int, 0, "Use this many columns of the features only (0: all)"),
+    _TRUNCATE,
     option("delta-window", int, 1, "Frames on either side from which a slope is computed"),
     option("block-shift", int, 3, "Frames from one slope to the next"),
     option("num-blocks", int, 7, "Number of slopes"),

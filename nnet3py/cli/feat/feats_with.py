@@ -62,15 +62,14 @@ Usage: paste-feats [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecifier3>
   or: paste-feats foo.mat bar.mat baz.mat
 """, arguments=(3, None), options=[
     BINARY,
-    option("length-tolerance", int, 0, "Largest difference of the lengths in frames; all are cut to the shortest"),
+    option("length-tolerance", int, 0, "Largest difference of the lengths in frames; all are cut to the shortest",
+           least=0),
 ])
 def paste_feats(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX, read_matrix_file
     from nnet3py.io.tables import RandomAccessReader
 
     *sources, target = args
-    if options.length_tolerance < 0:
-        raise OptionError(f"Invalid option --length-tolerance={options.length_tolerance}", "it cannot be negative")
     if not is_rspecifier(sources[0]):
         pasted = _pasted([read_matrix_file(name) for name in sources], "", options.length_tolerance)
         if pasted is None:

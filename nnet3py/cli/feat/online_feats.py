@@ -1,6 +1,7 @@
 """online2-wav-dump-features and compute-online-feats: the network's inputs as an online recognizer computes them."""
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ e.g.: online2-wav-dump-features --config=conf/online.conf ark:spk2utt scp:wav.sc
 See also: compute-online-feats, ivector-extract-online2, online2-wav-nnet3-latgen-faster
 """, arguments=(0, 3), options=[
     *PIPELINE,
-    option("chunk-length", float, 0.05, "Seconds of sound that arrive at a time"),
+    option("chunk-length", float, 0.05, "Seconds of sound that arrive at a time", below=math.inf),
     option("print-ivector-dim", bool, False, "Print the dimension of i-vectors (0 without) and exit"),
 ])
 def dump_features(args: list[str], options: Options) -> int:

@@ -6,14 +6,14 @@ from nnet3py.feat.options import KIND_OPTIONS, OUTPUT_FORMAT, OnlineOptions, con
 from nnet3py.option_fields import settings_of
 
 _WARPING = (
-    option("vtln-warp", float, 1.0, "Factor of the frequency axis, where --vtln-map is not given"),
+    option("vtln-warp", float, 1.0, "Factor of the frequency axis, where --vtln-map is not given", above=0),
     option("vtln-map", str, "", "Rspecifier of the factors of utterances, or with --utt2spk of speakers"),
     option("utt2spk", str, "", "Rspecifier of the utterance-to-speaker map, for --vtln-map"),
 )
 _TABLE_OPTIONS = (
     *declared([OUTPUT_FORMAT]),
     option("subtract-mean", bool, False, "Subtract the mean of each utterance"),
-    option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)"),
+    option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)", least=0),
     option("min-duration", float, 0.0, "Leave out utterances that are shorter, in seconds"),
     option("write-utt2dur", str, "", "Wspecifier for the duration of each utterance, in seconds"),
 )

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PITCH = declared(settings_of(PitchOptions))
 _PROCESS = declared(settings_of(ProcessPitchOptions))
-_CHANNEL = option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)")
+_CHANNEL = option("channel", int, -1, "Channel to take (0 left, 1 right; -1: there is only one)", least=0)
 _REPORT_EVERY = 10                          # utterances between two log lines
 _SRAND = option("srand", int, 0, "No effect: the noise is the same for each sound")
 

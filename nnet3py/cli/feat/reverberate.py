@@ -48,7 +48,6 @@ See also: wav-copy, wav-perturb
 def wav_reverberate(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.feat.options import RoomOptions
     from nnet3py.feat.sound import AddedSignal, reverberate
     from nnet3py.formats.foreign_files import WAVE, Wave
 
@@ -118,7 +117,6 @@ See also: wav-copy, wav-reverberate, online2-wav-nnet3-latgen-faster
 def extend_wav_with_silence(args: list[str], options: Options) -> int:
     import numpy as np
 
-    from nnet3py.feat.options import SilenceOptions
     from nnet3py.feat.sound import with_silence
     from nnet3py.formats.foreign_files import WAVE
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError
 
 if TYPE_CHECKING:
@@ -98,8 +98,10 @@ Usage: extract-segments [options] <wav-rspecifier> <segments-rxfilename> <wav-ws
 e.g.: extract-segments scp:wav.scp segments ark:- | compute-mfcc-feats ark:- ark:mfcc.ark
 See also: wav-copy, wav-to-duration
 """, arguments=(3, 3), options=[
-    option("min-segment-length", float, 0.1, "Leave out segments that are shorter, in seconds"),
-    option("max-overshoot", float, 0.5, "A segment may end that many seconds after the recording; then it is cut"),
+    option("min-segment-length", float, 0.1, "Leave out segments that are shorter, in seconds",
+           above=-math.inf, below=math.inf),
+    option("max-overshoot", float, 0.5, "A segment may end that many seconds after the recording; then it is cut",
+           above=-math.inf, below=math.inf),
 ])
 def extract_segments(args: list[str], options: Options) -> int:
     from nnet3py.formats.foreign_files import WAVE
@@ -152,16 +154,13 @@ See also: extract-segments, subset-feats, concat-feats
 """, arguments=(3, 3), options=[
     option("min-segment-length", float, 0.1, "Leave out segments that are shorter, in seconds"),
     option("max-overshoot", float, 0.0, "A segment may end that many seconds after the features; then it is cut"),
-    option("frame-shift", int, 10, "Milliseconds from one frame to the next"),
-    option("frame-length", int, 25, "Length of the features' windows in milliseconds"),
+    option("frame-shift", int, 10, "Milliseconds from one frame to the next", least=1),
+    option("frame-length", int, 25, "Length of the features' windows in milliseconds", least=1),
     option("snip-edges", bool, True, "Leave out the last frames of a segment, whose sound lies only partly in it"),
 ])
 def extract_feature_segments(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX
 
-    if options.frame_shift <= 0 or options.frame_length <= 0:
-        raise OptionError(f"--frame-shift={options.frame_shift} and --frame-length={options.frame_length}: expected "
-                          "numbers above 0")
     return cut_segments(args, FLOAT_MATRIX, "Did not find features for utterance",
                         lambda segment, features: _cut_features(segment, features, options), has_channels=False)
 

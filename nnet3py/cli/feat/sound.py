@@ -1,6 +1,7 @@
 """wav-copy, wav-to-duration and wav-perturb: copies of sound, their durations, other speeds and volumes."""
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,8 @@ See also: wav-copy, compute-mfcc-feats
 """, arguments=(2, 2), options=[
     option("speed", float, 1.0, "Factor of the speed: 1.1 makes sound shorter"),
     option("utt2speed", str, "", "Rspecifier of the factors of utterances, in place of --speed"),
-    option("min-volume", float, 1.0, "Least factor of the volume"),
-    option("max-volume", float, 1.0, "Largest factor of the volume"),
+    option("min-volume", float, 1.0, "Least factor of the volume", above=0),
+    option("max-volume", float, 1.0, "Largest factor of the volume", below=math.inf),
     option("srand", int, 0, "Seed of the volumes, which depend on it and on the key only"),
 ])
 def wav_perturb(args: list[str], options: Options) -> int:
@@ -81,8 +82,8 @@ def wav_perturb(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import RandomAccessReader
 
     least, largest = options.min_volume, options.max_volume
-    if not 0.0 < least <= largest:
-        raise OptionError(f"--min-volume={least:g} --max-volume={largest:g}: expected factors above 0, ascending")
+    if least > largest:
+        raise OptionError(f"--min-volume={least:g} is more than --max-volume={largest:g}")
     with ExitStack() as inputs:
         speeds = inputs.enter_context(RandomAccessReader(options.utt2speed, FLOAT)) if options.utt2speed else None
 

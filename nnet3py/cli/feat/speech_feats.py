@@ -167,10 +167,6 @@ def compute_vad(args: list[str], options: Options) -> int:
     from nnet3py.feat.frames import voiced_frames
     from nnet3py.formats.holders import FLOAT_MATRIX, FLOAT_VECTOR
 
-    if not 0.0 < options.vad_proportion_threshold < 1.0 or options.vad_frames_context < 0:
-        raise OptionError(f"--vad-proportion-threshold={options.vad_proportion_threshold:g} "
-                          f"--vad-frames-context={options.vad_frames_context}: expected a proportion between 0 and 1, "
-                          "and a context of 0 or more")
     settings = fields_from(options, VadOptions())
     num_empty = num_unvoiced = num_frames = num_voiced = 0
 

@@ -4,6 +4,7 @@ LDA: acc-lda, sum-lda-accs, est-lda, nnet-get-feature-transform; est-pca; compos
 """
 from __future__ import annotations
 
+import math
 from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -63,11 +64,6 @@ def _write_triangle(wxfilename: str, matrix: np.ndarray, binary: bool) -> None:
     write_object(wxfilename, lambda writer: write_packed(writer, packed), binary)
 
 
-def _check_factor(factor: float) -> None:
-    if not 0.0 <= factor < float("inf"):
-        raise OptionError(f"Invalid option --within-class-factor={factor:g}", "expected a number, not negative")
-
-
 @kaldi_command("sum-lda-accs", "Transforming features", "Add LDA statistics.", """
 Add statistics for LDA.
 
@@ -96,13 +92,12 @@ See also: est-lda, nnet3-acc-lda-stats, sum-lda-accs
     option("remove-offset", bool, True, "Make the mean of the transformed features zero, by a further column"),
     option("dim", int, -1, "Dimension to keep (0 or less: all)"),
     option("within-class-factor", float, 0.001, "Variance, relative to LDA, of directions that do not tell classes "
-           "apart"),
+           "apart", least=0, below=math.inf),
     option("max-singular-value", float, 5.0, "Ceiling of the transform's singular values (0 or less: none)"),
 ])
 def get_feature_transform(args: list[str], options: Options) -> int:
     from nnet3py.feat.transforms import estimate_lda
 
-    _check_factor(options.within_class_factor)
     stats = _summed(args[1:])
     dim = options.dim if options.dim > 0 else stats.dim
     if dim > stats.dim:
@@ -125,17 +120,17 @@ See also: acc-lda, transform-feats, nnet-get-feature-transform
 """, arguments=(2, None), options=[
     BINARY,
     option("write-full-matrix", str, "", "Write the transform with all its rows to this file"),
-    option("dim", int, 40, "Dimension to keep"),
+    option("dim", int, 40, "Dimension to keep", least=1),
     option("allow-large-dim", bool, False, "Allow a dimension that is not less than the number of classes"),
     option("remove-offset", bool, False, "Make the mean of the transformed features zero, by a further column"),
-    option("within-class-factor", float, 1.0, "Below 1: scale down directions that do not tell classes apart"),
+    option("within-class-factor", float, 1.0, "Below 1: scale down directions that do not tell classes apart",
+           least=0, below=math.inf),
 ])
 def est_lda(args: list[str], options: Options) -> int:
     from nnet3py.feat.transforms import estimate_lda
 
-    _check_factor(options.within_class_factor)
     stats = _summed(args[1:])
-    if not 0 < options.dim <= stats.dim:
+    if options.dim > stats.dim:
         raise OptionError(f"--dim={options.dim}: expected 1 to {stats.dim}, the dimension of the statistics")
     if options.dim >= stats.num_classes and not options.allow_large_dim:
         raise OptionError(f"--dim={options.dim} is not less than the number of classes, {stats.num_classes}",
@@ -156,7 +151,8 @@ e.g.:
 See also: est-lda, sum-lda-accs, ali-to-post
 """, arguments=(4, 4), options=[
     BINARY,
-    option("rand-prune", float, 0.0, "Replace smaller weights at random by this value or 0, which is faster"),
+    option("rand-prune", float, 0.0, "Replace smaller weights at random by this value or 0, which is faster",
+           least=0),
 ])
 def acc_lda(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX, POSTERIOR

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 NONTERMINALS = option("nonterm-phones-offset", int, -1, "Number of #nonterm_bos in phones.txt, for the graphs of "
                       "grammars that are composed while decoding (-1: none)")
-DELTA = option("delta", float, 1.0 / 1024.0, "Costs that differ by at most this are equal")
+# Costs are rounded to multiples of this.
+DELTA = option("delta", float, 1.0 / 1024.0, "Costs that differ by at most this are equal", above=0)
 CONNECT = option("connect", bool, True, "Remove states and arcs that are on no path from the start to a final state")
 
 

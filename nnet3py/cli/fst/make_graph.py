@@ -34,7 +34,7 @@ See also: make-graph, compile-train-graphs, text-to-phones
 """, arguments=(2, 2), options=[
     option("silence-phones", str, "SIL", "Comma-separated list of phones that are not speech; the first one is the "
            "optional silence before, between and after words"),
-    option("silence-prob", float, 0.5, "Probability of the optional silence"),
+    option("silence-prob", float, 0.5, "Probability of the optional silence", least=0, below=1),
     option("unknown-word", str, "", "Word of the lexicon for out-of-vocabulary words, in oov.txt (empty: none)"),
     option("position-dependent-phones", bool, False, "Use word-position-dependent phones"),
     option("chain", bool, True, "Topology of chain models: one state for each phone; false: three, five for silence"),
@@ -204,8 +204,8 @@ See also: nnet3-latgen-faster, word-error-rate
            "others follow in alphabetical order)"),
     option("silence-phone", str, "", "Optional silence before, between and after words, for a lexicon file (empty: "
            "none)"),
-    option("silence-prob", float, 0.5, "Probability of the optional silence"),
-    option("order", int, 2, "Order of the n-gram model for text:FILE"),
+    option("silence-prob", float, 0.5, "Probability of the optional silence", least=0, below=1),
+    option("order", int, 2, "Order of the n-gram model for text:FILE", least=1),
     option("word-penalty", float, 0.0, "Cost added for each word, for the grammar loop"),
     option("as-nonterminal", bool, False, "Make the graph of a nonterminal, between #nonterm_begin and #nonterm_end; "
            "needs a lang folder with nonterminals"),

@@ -412,7 +412,8 @@ def fst_compose(args: list[str], options: Options) -> int:
 @_command("fstrmepsilon", "FSTs (OpenFst's programs)",
           "Remove the arcs of an FST with epsilon as input and output label.",
           options=(
-              CONNECT, DELTA.but(default=1e-6)), example="in.fst out.fst", see="fstrmepslocal, fstdeterminizestar")
+              CONNECT, option("delta", float, 1e-6, "Costs that differ by at most this are equal", least=0)),
+          example="in.fst out.fst", see="fstrmepslocal, fstdeterminizestar")
 def fst_rm_epsilon(args: list[str], options: Options) -> int:
     from nnet3py.fst.openfst import load_kaldifst
 

@@ -97,7 +97,7 @@ See also: fstminimizeencoded
 """, arguments=(0, 2), options=[
     option("use-log", bool, False, "Sum paths of the same labels in the log semiring; false: keep the best one "
            "(tropical semiring)"),
-    DELTA,
+    option("delta", float, 1.0 / 1024.0, "Costs that differ by at most this are equal", least=0),
     option("max-states", int, -1, "Stop after this number of states (-1: no limit)"),
 ])
 def fst_determinize_star(args: list[str], options: Options) -> int:

@@ -9,11 +9,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
-from nnet3py.cli.ivectors.extractor import read_extractor, with_posteriors
+from nnet3py.cli.ivectors.extractor import NUM_THREADS, read_extractor, with_posteriors
 from nnet3py.cli.ivectors.options import ONLINE_OPTIONS, online_models
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError, within
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ See also: ivector-extract-online2, ivector-mean
 """, arguments=(4, 4), options=[
     option("compute-objf-change", bool, True, "Log the gain of i-vectors in log-likelihood"),
     option("spk2utt", str, "", "Lists of each speaker's utterances (rspecifier), for an i-vector of each speaker"),
-    option("acoustic-weight", float, 1.0, "Weight of the posteriors"),
+    option("acoustic-weight", float, 1.0, "Weight of the posteriors", above=-math.inf, below=math.inf),
     option("max-count", float, 0.0, "Frames (weighted) from which on more count no more; 0 for never"),
-    option("num-threads", int, 1, "Threads; results do not depend on it"),
+    NUM_THREADS,
 ])
 def ivector_extract(args: list[str], options: Options) -> int:
     if options.spk2utt and options.num_threads != 1:
@@ -186,9 +186,9 @@ Usage:  ivector-extract-online [options] <model-in> <feature-rspecifier> <poster
 e.g.: ivector-extract-online --ivector-period=10 final.ie scp:feats.scp ark:post.ark ark:ivectors.ark
 See also: ivector-extract-online2
 """, arguments=(4, 4), options=[
-    option("num-cg-iters", int, 15, "Steps of conjugate gradients for each i-vector"),
-    option("ivector-period", int, 10, "Frames from one i-vector to the next"),
-    option("max-count", float, 0.0, "Frames (weighted) from which on more count no more; 0 for never"),
+    option("num-cg-iters", int, 15, "Steps of conjugate gradients for each i-vector", least=1),
+    option("ivector-period", int, 10, "Frames from one i-vector to the next", least=1),
+    option("max-count", float, 0.0, "Frames (weighted) from which on more count no more; 0 for never", least=0),
     option("num-threads", int, 8, "No effect: results do not depend on it"),
 ])
 def ivector_extract_online(args: list[str], options: Options) -> int:
@@ -198,9 +198,6 @@ def ivector_extract_online(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import TableWriter
     from nnet3py.ivectors.online import ivectors_of_posteriors
 
-    if options.ivector_period < 1 or options.num_cg_iters < 1:
-        raise OptionError(f"--ivector-period={options.ivector_period} --num-cg-iters={options.num_cg_iters}: expected "
-                          "numbers above 0")
     extractor, averages, counts, done = read_extractor(args[0]), _Averages(), {"errors": 0}, 0
     with TableWriter(args[3], FLOAT_MATRIX) as writer:
         for key, matrix, posterior in with_posteriors(args[1], args[2], counts):
@@ -233,7 +230,7 @@ See also: ivector-extract-online, copy-feats
     *ONLINE_OPTIONS,
     option("num-threads", int, 8, "No effect: results do not depend on it"),
     option("repeat", bool, False, "Write a row for each frame"),
-    option("length-tolerance", int, 0, "Frames by which weights and features may differ"),
+    option("length-tolerance", int, 0, "Frames by which weights and features may differ", least=0),
     option("frame-weights-rspecifier", str, "", "Weights of frames, vectors"),
 ])
 def ivector_extract_online2(args: list[str], options: Options) -> int:
@@ -314,14 +311,12 @@ e.g.: ivector-randomize ark:- ark:-
 See also: ivector-extract-online2
 """, arguments=(2, 2), options=[
     option("srand", int, 0, "No effect, as in Kaldi"),
-    option("randomize-prob", float, 0.5, "Probability that a row is replaced"),
+    option("randomize-prob", float, 0.5, "Probability that a row is replaced", least=0, most=1),
 ])
 def ivector_randomize(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_MATRIX
     from nnet3py.random_sequence import CRandom
 
-    if not 0.0 <= options.randomize_prob <= 1.0:
-        raise OptionError(f"--randomize-prob={options.randomize_prob:g}: expected a number from 0 to 1")
     random = CRandom()
 
     def randomized(key: str, matrix: np.ndarray) -> np.ndarray:

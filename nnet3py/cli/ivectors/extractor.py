@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import OptionError, Options, declared, fields_from, option
+from nnet3py.cli.process.options import Options, declared, fields_from, option
 from nnet3py.errors import within
 from nnet3py.ivectors.options import EstimationOptions, StatsOptions
 from nnet3py.option_fields import settings_of
@@ -77,7 +77,7 @@ e.g.: ivector-extractor-init 4.fgmm 0.ie
 See also: ivector-extractor-acc-stats, gmm-global-to-fgmm
 """, arguments=(2, 2), options=[
     BINARY,
-    option("ivector-dim", int, 400, "Dimension of the i-vectors"),
+    option("ivector-dim", int, 400, "Dimension of the i-vectors", least=1),
     option("num-iters", int, 2, "No effect, as in Kaldi"),
     option("use-weights", bool, True, "Let the Gaussians' weights depend on the i-vector"),
 ])
@@ -87,8 +87,6 @@ def ivector_extractor_init(args: list[str], options: Options) -> None:
     from nnet3py.ivectors.extractor import IvectorExtractor
     from nnet3py.random_sequence import CRandom
 
-    if options.ivector_dim < 1:
-        raise OptionError(f"--ivector-dim must be above 0, found {options.ivector_dim}")
     gmm = read_object(args[0], FullGmm.read)
     extractor = IvectorExtractor.of_mixture(gmm, options.ivector_dim, options.use_weights, CRandom())
     write_object(args[1], extractor.write, options.binary)
@@ -114,9 +112,6 @@ def ivector_extractor_acc_stats(args: list[str], options: Options) -> int:
     from nnet3py.random_sequence import CRandom
 
     settings = fields_from(options, StatsOptions())
-    if settings.num_samples_for_weights < 2 or settings.cache_size < 1:
-        raise OptionError(f"--num-samples-for-weights={settings.num_samples_for_weights} "
-                          f"--cache-size={settings.cache_size}: expected a number above 1, and one above 0")
     extractor = read_extractor(args[0])
     total, counts, random, done, frames = ExtractorStats.zeros(extractor, settings), {"errors": 0}, CRandom(), 0, 0
 

@@ -47,10 +47,10 @@ e.g.: gmm-global-init-from-feats --num-gauss=512 scp:train.scp 0.dubm
 See also: gmm-global-acc-stats, gmm-global-est
 """, arguments=(2, 2), options=[
     BINARY, *_DIAG_OPTIONS,
-    option("num-gauss", int, 100, "Final number of Gaussians"),
+    option("num-gauss", int, 100, "Final number of Gaussians", least=1),
     option("num-gauss-init", int, 0, "Initial number of Gaussians; 0 for the final one"),
-    option("num-iters", int, 50, "Number of iterations"),
-    option("num-frames", int, 200000, "Most frames to keep in memory, chosen at random"),
+    option("num-iters", int, 50, "Number of iterations", least=1),
+    option("num-frames", int, 200000, "Most frames to keep in memory, chosen at random", least=1),
     option("srand", int, 0, "Seed of the random choices"),
     option("num-threads", int, 4, "No effect: results do not depend on it"),
 ])
@@ -62,9 +62,6 @@ def gmm_global_init_from_feats(args: list[str], options: Options) -> None:
     from nnet3py.io.tables import SequentialReader
     from nnet3py.random_sequence import CRandom
 
-    if min(options.num_gauss, options.num_iters, options.num_frames) < 1:
-        raise OptionError(f"--num-gauss={options.num_gauss} --num-iters={options.num_iters} "
-                          f"--num-frames={options.num_frames}: expected numbers above 0")
     random = CRandom(options.srand)
     sample = FrameSample(options.num_frames, random)
     log.log(f"Reading features (will keep {options.num_frames} frames.)")

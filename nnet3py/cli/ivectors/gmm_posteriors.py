@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from nnet3py.formats.posteriors import Posterior
 
 _REPORT_EVERY = 10          # utterances between two log lines
+_N = option("n", int, 50, "Gaussians that are kept for each frame", least=1)
 _GSELECT_OPTIONS = (
-    option("n", int, 50, "Gaussians that are kept for each frame"),
+    _N,
     option("write-likes", str, "", "Table (wspecifier) for the log-likelihood of each utterance, per frame"),
     option("gselect", str, "", "Gaussians of each frame to choose among (rspecifier)"),
 )
@@ -54,8 +55,6 @@ def gmm_gselect(args: list[str], options: Options) -> int:
     from nnet3py.io.object_files import read_object
     from nnet3py.io.tables import RandomAccessReader, SequentialReader, TableWriter
 
-    if options.n < 1:
-        raise OptionError(f"--n must be above 0, found {options.n}")
     gmm = read_object(args[0], mixture_class().read)
     most = options.n
     if most > len(gmm.weights):
@@ -140,7 +139,7 @@ Write posteriors of the likeliest Gaussians of each frame.
 Usage:  gmm-global-get-post [options] <model-in> <feature-rspecifier> <post-wspecifier>
 e.g.: gmm-global-get-post --n=5 --min-post=0.025 1.dubm scp:train.scp ark:post.ark
 See also: gmm-gselect, scale-post
-""", arguments=(3, 3), options=[option("n", int, 50, "Gaussians that are kept for each frame"), _MIN_POST])
+""", arguments=(3, 3), options=[_N, _MIN_POST])
 def gmm_global_get_post(args: list[str], options: Options) -> int:
     import numpy as np
 
@@ -148,8 +147,6 @@ def gmm_global_get_post(args: list[str], options: Options) -> int:
     from nnet3py.gaussians.mixtures import DiagGmm, pruned_posteriors
     from nnet3py.io.object_files import read_object
 
-    if options.n < 1:
-        raise OptionError(f"--n must be above 0, found {options.n}")
     gmm = read_object(args[0], DiagGmm.read)
     total, num_frames = 0.0, 0
 

@@ -53,7 +53,7 @@ Train a PLDA model, for comparing speakers, on i-vectors or other vectors.
 Usage:  ivector-compute-plda [options] <spk2utt-rspecifier> <ivector-rspecifier> <plda-out>
 e.g.: ivector-compute-plda ark:spk2utt ark,s,cs:ivectors.ark plda
 See also: ivector-plda-scoring, ivector-adapt-plda
-""", arguments=(3, 3), options=[BINARY, option("num-em-iters", int, 10, "Iterations")])
+""", arguments=(3, 3), options=[BINARY, option("num-em-iters", int, 10, "Iterations", least=1)])
 def ivector_compute_plda(args: list[str], options: Options) -> int:
     import numpy as np
 
@@ -62,8 +62,6 @@ def ivector_compute_plda(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import SequentialReader
     from nnet3py.ivectors.scoring import PldaTraining
 
-    if options.num_em_iters < 1:
-        raise OptionError(f"--num-em-iters must be above 0, found {options.num_em_iters}")
     vectors, speakers, without, missing = read_vectors(args[1]), [], 0, 0
     with SequentialReader(args[0], TOKEN_VECTOR) as spk2utt:
         for speaker, utterances in spk2utt:
@@ -97,7 +95,8 @@ e.g.: ivector-copy-plda --smoothing=0.1 plda plda.smooth0.1
 See also: ivector-compute-plda
 """, arguments=(2, 2), options=[
     BINARY,
-    option("smoothing", float, 0.0, "Part of the variance between speakers that is added within speakers"),
+    option("smoothing", float, 0.0, "Part of the variance between speakers that is added within speakers",
+           least=0, most=1),
 ])
 def ivector_copy_plda(args: list[str], options: Options) -> None:
     from nnet3py.io.object_files import write_object
@@ -237,7 +236,7 @@ e.g.: ivector-plda-scoring-dense plda ark:reco2utt scp:ivectors.scp ark,t:scores
 See also: ivector-plda-scoring
 """, arguments=(4, 4), options=[
     *_LENGTH_OPTIONS,
-    option("target-energy", float, 0.5, "Part of the variance of a recording's vectors that is kept"),
+    option("target-energy", float, 0.5, "Part of the variance of a recording's vectors that is kept", above=0, most=1),
 ])
 def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
     import numpy as np
@@ -246,8 +245,6 @@ def ivector_plda_scoring_dense(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.ivectors.scoring import dense_ratios
 
-    if not 0.0 < options.target_energy <= 1.0:
-        raise OptionError(f"--target-energy={options.target_energy:g}: expected a number above 0, up to 1")
     plda = _read_plda(args[0])
     with RandomAccessReader(args[2], FLOAT_VECTOR) as vectors:
         def scored(key: str, utterances: list[str]) -> np.ndarray | None:
@@ -334,8 +331,9 @@ See also: ivector-plda-scoring-dense, diarize
     option("reco2num-spk-rspecifier", str, "", "Number of clusters of each recording, instead of --threshold"),
     option("read-costs", bool, False, "Read costs, which are small for one speaker, instead of scores"),
     option("max-spk-fraction", float, 1.0, "Largest part of a recording's utterances that a cluster may have, if the "
-           "number of clusters is given"),
-    option("first-pass-max-utterances", int, 32767, "Recordings with more utterances are clustered in parts first"),
+           "number of clusters is given", above=0, most=1),
+    option("first-pass-max-utterances", int, 32767, "Recordings with more utterances are clustered in parts first",
+           least=1),
 ])
 def agglomerative_cluster(args: list[str], options: Options) -> int:
     import numpy as np
@@ -345,10 +343,6 @@ def agglomerative_cluster(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import SequentialReader, TableWriter
     from nnet3py.ivectors.scoring import agglomerate_in_parts
 
-    if not 0.0 < options.max_spk_fraction <= 1.0:
-        raise OptionError(f"--max-spk-fraction={options.max_spk_fraction:g}: expected a number above 0, up to 1")
-    if options.first_pass_max_utterances < 1:
-        raise OptionError(f"--first-pass-max-utterances must be above 0, found {options.first_pass_max_utterances}")
     sign = 1.0 if options.read_costs else -1.0
     done = failed = 0
     with ExitStack() as stack:

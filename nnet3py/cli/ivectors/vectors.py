@@ -13,7 +13,7 @@ from nnet3py import log
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table, write_value
 from nnet3py.cli.process.option_groups import BINARY
-from nnet3py.cli.process.options import OptionError, Options, option
+from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import ShapeError, UsageError
 
 if TYPE_CHECKING:
@@ -225,9 +225,9 @@ e.g.: ivector-compute-lda ark:ivectors.ark ark:utt2spk lda.mat
 See also: ivector-transform, ivector-compute-plda
 """, arguments=(3, 3), options=[
     BINARY,
-    option("dim", int, 100, "Rows of the transform"),
+    option("dim", int, 100, "Rows of the transform", least=1),
     option("total-covariance-factor", float, 0.0, "Weight of the total covariance in the covariance that becomes the "
-           "unit matrix; the rest is the weight of the covariance within speakers"),
+           "unit matrix; the rest is the weight of the covariance within speakers", least=0, most=1),
     option("covariance-floor", float, 1.0e-6, "Floor of this covariance's eigenvalues, as a part of the largest"),
 ])
 def ivector_compute_lda(args: list[str], options: Options) -> int:
@@ -237,9 +237,6 @@ def ivector_compute_lda(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import RandomAccessReader
     from nnet3py.ivectors.scoring import linear_discriminants
 
-    if not 0.0 <= options.total_covariance_factor <= 1.0:
-        raise OptionError(f"--total-covariance-factor={options.total_covariance_factor:g}: expected a number from 0 to "
-                          "1")
     vectors, speakers, rows, errors = read_vectors(args[0]), [], [], 0
     with RandomAccessReader(args[1], TOKEN) as utt2spk:
         for key, vector in vectors.items():

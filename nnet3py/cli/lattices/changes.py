@@ -152,7 +152,8 @@ e.g.:
 See also: lattice-add-trans-probs, lattice-scale
 """, arguments=(4, 4), options=[
     option("b", float, 0.05, "Boosting factor: cost subtracted for each frame with a wrong phone"),
-    option("max-silence", float, 0.0, "Error, in frames, of a frame with a silence phone that the alignment lacks"),
+    option("max-silence", float, 0.0, "Error, in frames, of a frame with a silence phone that the alignment lacks",
+           least=0, most=1),
     option("silence-phones", str, "", "Colon-separated list of silence phones (integers)"),
 ])
 def lattice_boost_ali(args: list[str], options: Options) -> int:
@@ -258,7 +259,7 @@ See also: lattice-limit-depth, lattice-determinize-pruned
 """, arguments=(2, 2), options=[
     ACOUSTIC_SCALE, INV_ACOUSTIC_SCALE,
     option("beam", float, 10.0, "Pruning beam: greatest difference of a path's cost, after scaling, from the best "
-           "one's"),
+           "one's", above=0),
 ])
 def lattice_prune(args: list[str], options: Options) -> int:
     from nnet3py.lattices.pruning import pruned
@@ -266,8 +267,6 @@ def lattice_prune(args: list[str], options: Options) -> int:
 
     scales = scales_of(options)
     undone = scales.undone()
-    if not options.beam > 0.0:
-        raise UsageError(f"Invalid value --beam={options.beam}", "it must be more than 0")
     sizes = [0, 0, 0, 0]
 
     def prune(key: str, lattice: CompactLattice) -> CompactLattice | None:
@@ -294,7 +293,8 @@ e.g.:
  lattice-limit-depth --max-arcs-per-frame=200 --acoustic-scale=0.1 ark:1.lats ark:limited.lats
 See also: lattice-prune, lattice-depth-per-frame
 """, arguments=(2, 2), options=[
-    option("max-arcs-per-frame", int, 1000, "Greatest number of arcs that cross a frame"), ACOUSTIC_SCALE,
+    option("max-arcs-per-frame", int, 1000, "Greatest number of arcs that cross a frame", least=1),
+    ACOUSTIC_SCALE,
 ])
 def lattice_limit_depth(args: list[str], options: Options) -> int:
     from nnet3py.lattices.pruning import depth, limited_depth
@@ -303,8 +303,6 @@ def lattice_limit_depth(args: list[str], options: Options) -> int:
 
     scales = scales_of(options)
     undone = scales.undone()
-    if options.max_arcs_per_frame < 1:
-        raise UsageError(f"Invalid value --max-arcs-per-frame={options.max_arcs_per_frame}", "it must be at least 1")
     before = after = frames = 0.0
 
     def limit(key: str, lattice: CompactLattice) -> CompactLattice | None:

@@ -180,15 +180,13 @@ e.g.:
  lattice-interp --alpha=0.4 ark:1.lats ark:2.lats ark:3.lats
 See also: lattice-combine, lattice-compose
 """, arguments=(3, 3), options=[
-    option("alpha", float, 0.5, "Factor of the first lattice's costs; the second one's is 1 - alpha"),
+    option("alpha", float, 0.5, "Factor of the first lattice's costs; the second one's is 1 - alpha", least=0, most=1),
 ])
 def lattice_interp(args: list[str], options: Options) -> int:
     from nnet3py.lattices.composition import Composer
     from nnet3py.lattices.scaling import Scales, on_words, scaled
 
     alpha = options.alpha
-    if not 0.0 <= alpha <= 1.0:
-        raise UsageError(f"Invalid value --alpha={alpha}", "it must be between 0 and 1")
     first, second = Scales(alpha, alpha), Scales(1.0 - alpha, 1.0 - alpha)
     missing = empty = 0
 

@@ -15,7 +15,6 @@ from nnet3py.cli.lattices.tables import (
 )
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.options import Options, declared, fields_from, option
-from nnet3py.errors import UsageError
 from nnet3py.lattices.determinize_options import PhoneDeterminizeOptions
 from nnet3py.option_fields import settings_of
 
@@ -24,9 +23,9 @@ if TYPE_CHECKING:
     from nnet3py.transducers.fst import Fst
 
 _BEAM = option("beam", float, 10.0, "Pruning beam: greatest difference of a path's cost, after scaling, from the best "
-               "one's")
+               "one's", above=0)
 _DELTA = option("delta", float, 1.0 / 1024, "Subsets of states, and states, whose costs differ by at most this are "
-                "equal")
+                "equal", least=0)
 _MAX_MEM = option("max-mem", int, 50000000, "Bytes, as Kaldi counts them, after which determinization stops; what is "
                   "left out lies outside a narrower beam")
 _MAX_LOOP = option("max-loop", int, 0, "No effect: lattices with cycles are refused")
@@ -59,11 +58,6 @@ class _Depths:
         return 0 if self.done else 1
 
 
-def _check_beam(options: Options) -> None:
-    if not options.beam > 0.0:
-        raise UsageError(f"Invalid value --beam={options.beam}", "it must be more than 0")
-
-
 def _minimized(lattice: CompactLattice) -> CompactLattice:
     from nnet3py.lattices.pruning import minimized, with_strings_pushed, with_weights_pushed
 
@@ -93,7 +87,6 @@ def lattice_determinize_pruned(args: list[str], options: Options) -> int:
     from nnet3py.lattices.states import newly_sorted, top_sorted, trimmed
     from nnet3py.transducers.lattice import expanded
 
-    _check_beam(options)
     scales = scales_of(options)
     undone = scales.undone()
     limits = DeterminizeOptions(options.delta, options.max_mem, options.max_states, options.max_arcs,
@@ -135,7 +128,6 @@ def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
     from nnet3py.lattices.scaling import scaled
     from nnet3py.transducers.lattice import expanded
 
-    _check_beam(options)
     scales = scales_of(options)
     undone = scales.undone()
     how = fields_from(options, PhoneDeterminizeOptions())
@@ -158,8 +150,8 @@ def lattice_determinize_phone_pruned(args: list[str], options: Options) -> int:
 _OPTIONS = [
     ACOUSTIC_SCALE, _BEAM, option("prune", bool, False, "Prune with --beam after determinization"),
     option("beam-ratio", float, 0.9, "Factor of the beam after each failure for lack of memory; the lattice is pruned "
-           "with it before the next attempt"),
-    option("num-loops", int, 20, "Greatest number of failures"),
+           "with it before the next attempt", above=0),
+    option("num-loops", int, 20, "Greatest number of failures", least=0),
     _MAX_MEM, _MAX_LOOP.but(default=500000), _DELTA, _MINIMIZE,
 ]
 
@@ -196,7 +188,6 @@ def _determinize(args: list[str], options: Options, compact: bool) -> int:
     from nnet3py.lattices.scaling import AcousticScores, scaled
     from nnet3py.transducers.lattice import expanded
 
-    _check_beam(options)
     scales = scales_of(options)
     undone = scales.undone()
 

@@ -23,7 +23,7 @@ from nnet3py.cli.lattices.tables import (
 from nnet3py.cli.process.command import kaldi_command
 from nnet3py.cli.process.copying import convert_table, convert_to_lines, convert_to_tables
 from nnet3py.cli.process.options import Options, int_list, option
-from nnet3py.errors import Nnet3Error, UsageError, within
+from nnet3py.errors import Nnet3Error, within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,7 +114,7 @@ e.g.:
  lattice-to-nbest --acoustic-scale=0.1 --n=10 ark:1.lats ark:nbest.lats
 See also: lattice-1best, nbest-to-linear
 """, arguments=(2, 2), options=[
-    ACOUSTIC_SCALE, LM_SCALE, option("n", int, 1, "Greatest number of paths for each lattice"),
+    ACOUSTIC_SCALE, LM_SCALE, option("n", int, 1, "Greatest number of paths for each lattice", least=1),
     option("random", bool, False, "Draw paths at random, by their probabilities"),
     option("srand", int, 0, "Seed of --random"),
 ])
@@ -125,13 +125,12 @@ def lattice_to_nbest(args: list[str], options: Options) -> int:
     from nnet3py.lattices.best_path import best_paths, random_paths
     from nnet3py.lattices.scaling import scaled
     from nnet3py.lattices.states import top_sorted, trimmed
+    from nnet3py.random_sequence import unsigned
     from nnet3py.transducers.lattice import COMPACT_LATTICES, expanded, factored
 
     scales = scales_of(options)
     undone = scales.undone()
-    if options.n < 1:
-        raise UsageError(f"Invalid value --n={options.n}", "it must be at least 1")
-    random = np.random.default_rng(options.srand)
+    random = np.random.default_rng(unsigned(options.srand))
     done = total = 0
     with TableWriter(args[1], COMPACT_LATTICES) as writer, SequentialReader(args[0], COMPACT_LATTICES) as reader:
         for key, lattice in reader:

@@ -316,7 +316,7 @@ See also: lattice-mbr-decode, nbest-to-ctm, lattice-align-words
 """, arguments=(2, 4), options=[
     ACOUSTIC_SCALE, INV_ACOUSTIC_SCALE, LM_SCALE,
     option("frame-shift", float, 0.01, "Seconds between the lattices' frames: 0.03 with --frame-subsampling-factor=3"),
-    option("confidence-digits", int, 2, "Digits after the decimal point, of times and confidences"), *_MBR,
+    option("confidence-digits", int, 2, "Digits after the decimal point, of times and confidences", least=0), *_MBR,
 ])
 def lattice_to_ctm_conf(args: list[str], options: Options) -> int:
     from nnet3py.formats.holders import FLOAT_PAIR_VECTOR, INT_VECTOR

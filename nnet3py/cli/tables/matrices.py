@@ -371,7 +371,8 @@ Usage: multiply-vectors [options] <in-rspecifier1> <in-rspecifier2> [<in-rspecif
  e.g.: multiply-vectors ark:weights1.ark ark:weights2.ark ark:weights.ark
 See also: vector-sum, vector-scale, paste-feats
 """, arguments=(3, None), options=[
-    option("length-tolerance", int, 0, "Largest difference of the lengths; all are cut to the shortest"),
+    option("length-tolerance", int, 0, "Largest difference of the lengths; all are cut to the shortest",
+           least=0),
 ])
 def multiply_vectors(args: list[str], options: Options) -> int:
     import numpy as np
@@ -380,8 +381,6 @@ def multiply_vectors(args: list[str], options: Options) -> int:
     from nnet3py.io.tables import RandomAccessReader
 
     first, *sources, target = args
-    if options.length_tolerance < 0:
-        raise OptionError(f"Invalid option --length-tolerance={options.length_tolerance}", "it cannot be negative")
     with ExitStack() as stack:
         readers = [stack.enter_context(RandomAccessReader(source, FLOAT_VECTOR)) for source in sources]
 

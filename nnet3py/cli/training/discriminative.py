@@ -56,11 +56,10 @@ def discriminative_get_egs(args: list[str], options: Options) -> int:
     from nnet3py.io.object_files import read_object
     from nnet3py.transducers.lattice import LATTICES
 
-    splitting = fields_from(options, SplittingOptions())
-    splitting.check()
     splitter = UtteranceSplitter(split_options(options), seed=0)
-    maker = DiscriminativeExampleMaker(splitter, splitting, read_object(args[0], TransitionModel.read),
-                                       options.compress, options.online_ivector_period)
+    maker = DiscriminativeExampleMaker(splitter, fields_from(options, SplittingOptions()),
+                                       read_object(args[0], TransitionModel.read), options.compress,
+                                       options.online_ivector_period)
 
     def examples(utterance: str, matrix: Any, lattice: Any, alignment: Any, ivectors: Any) -> Iterable[Any] | None:
         if ivectors_fit(maker.cutter, utterance, matrix, ivectors, options) and (
@@ -77,13 +76,6 @@ def discriminative_get_egs(args: list[str], options: Options) -> int:
 
 
 DISCRIMINATIVE = declared(settings_of(DiscriminativeOptions()))
-
-
-def discriminative_options(options: Options) -> DiscriminativeOptions:
-    """Return the options of the objective, from the group ``DISCRIMINATIVE``; UsageError for invalid values."""
-    result = fields_from(options, DiscriminativeOptions())
-    result.check()
-    return result
 
 
 _WITHOUT_EFFECT = ("l2-regularize-factor", "batchnorm-stats-scale", "backstitch-training-scale",
@@ -113,7 +105,7 @@ def discriminative_train(args: list[str], options: Options) -> int:
     from nnet3py.egs.discriminative_example import DISCRIMINATIVE_EXAMPLE
     from nnet3py.training.discriminative_trainer import DiscriminativeTrainer
 
-    objective = discriminative_options(options)
+    objective = fields_from(options, DiscriminativeOptions())
     model = read_model(args[0])
     apply_test_modes(model.nnet, options)
     trainer = DiscriminativeTrainer(model, trainer_options(options), objective, options.apply_deriv_weights)
@@ -141,7 +133,7 @@ def compute_objf(args: list[str], options: Options) -> int:
     from nnet3py.egs.discriminative_example import read_discriminative_egs
     from nnet3py.training.discriminative_trainer import DiscriminativeDiagnosticOptions, DiscriminativeDiagnostics
 
-    device, objective = set_up(options), discriminative_options(options)
+    device, objective = set_up(options), fields_from(options, DiscriminativeOptions())
     model = read_model(args[0])
     apply_test_modes(model.nnet, options)
     diagnostics = DiscriminativeDiagnostics(model, DiscriminativeDiagnosticOptions(

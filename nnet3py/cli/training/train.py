@@ -43,7 +43,7 @@ DIRECT = (
     option("feats", str, "", "Train on these features (rspecifier) instead of examples; needs --targets"),
     option("targets", str, "", "Targets of --feats: integer vectors, one class per frame, or matrices"),
     *declared(settings_of(MinibatchOptions)),
-    option("num-epochs", int, 1, "With --feats: passes over the data"),
+    option("num-epochs", int, 1, "With --feats: passes over the data", least=1),
     option("learning-rate", float, -1.0, "With --feats: learning rate of the first pass (-1: the model's own)"),
     option("final-learning-rate", float, -1.0, "With --feats: the rate falls towards this (-1: it stays)"),
 )
@@ -89,8 +89,6 @@ def _train_directly(trainer: NnetTrainer, nnet: Nnet, options: Options) -> None:
 
     if not (options.feats and options.targets):
         raise UsageError("--feats and --targets must be given together, but one of them is missing")
-    if options.num_epochs < 1:
-        raise UsageError(f"--num-epochs={options.num_epochs} must be 1 or more")
     if options.final_learning_rate > 0.0 >= options.learning_rate:
         raise UsageError("--final-learning-rate needs --learning-rate, from which the rate falls")
     data = TableMinibatches(nnet, options.feats, options.targets, fields_from(options, MinibatchOptions()))
@@ -141,7 +139,7 @@ Usage:  nnet3-show-progress [options] <old-net-in> <new-net-in> [<training-examp
 
 e.g.: nnet3-show-progress 1.raw 2.raw ark:valid.egs
 """, arguments=(2, 3), options=[
-    option("num-segments", int, 1, "Points between the two networks at which the derivative is taken"),
+    option("num-segments", int, 1, "Points between the two networks at which the derivative is taken", least=1),
     *PROB, *with_default(DEVICE, "use-gpu", "no"),
 ])
 def show_progress(args: list[str], options: Options) -> int:
@@ -193,7 +191,6 @@ def combine(args: list[str], options: Options) -> int:
     *sources, examples, target = args
     combine_options = fields_from(options, CombineOptions(
         compiler=compiler_options(options), device=set_up(options)))
-    combine_options.check()
     egs = [eg for _, eg in read_egs(examples)]
     log.log(f"Read {len(egs)} examples.")
     nnets = ((source, read_nnet(source)) for source in sources)
@@ -215,7 +212,7 @@ e.g.:
 """, arguments=(3, 3), options=[
     BINARY,
     option("set-priors", bool, True, "Set the priors, too"),
-    option("prior-floor", float, 5.0e-06, "Smallest prior of a pdf"),
+    option("prior-floor", float, 5.0e-06, "Smallest prior of a pdf", above=0, below=1),
     *declared(settings_of(TransitionOptions)),
 ])
 def am_train_transitions(args: list[str], options: Options) -> int:

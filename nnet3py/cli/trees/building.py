@@ -4,6 +4,7 @@ Topologies, trees and models before training: make-topology, make-mono-tree, gmm
 """
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from nnet3py import log
@@ -28,7 +29,7 @@ _CONTEXT = tuple(each for each in _BUILD if each.name in ("context-width", "cent
 
 def _check_context(options: Options) -> None:
     """Raise OptionError if --central-position lies outside the window of --context-width phones."""
-    if not 0 <= options.central_position < options.context_width:
+    if options.central_position >= options.context_width:
         raise OptionError(f"--central-position={options.central_position} lies outside a window of "
                           f"--context-width={options.context_width} phones")
 
@@ -46,7 +47,7 @@ e.g.:
 See also: sum-tree-stats, build-tree
 """, arguments=(4, 4), options=[
     BINARY, *_CONTEXT,
-    option("var-floor", float, 0.01, "Variance floor for tree clustering"),
+    option("var-floor", float, 0.01, "Variance floor for tree clustering", below=math.inf),
     option("ci-phones", str, "", "Colon-separated list of context-independent phones (integers, after mapping)"),
     option("phone-map", str, "", "File with lines <old-phone> <new-phone>, integers"),
 ])
@@ -129,7 +130,7 @@ See also: acc-tree-stats, compile-questions
 """, arguments=(3, 3), options=[
     *_CONTEXT,
     option("pdf-class-list", str, "1", "Colon-separated list of pdf classes (HMM positions) whose statistics are used"),
-    option("mode", str, "questions", "'questions' or 'k-means'"),
+    option("mode", str, "questions", "'questions' or 'k-means'", ("questions", "k-means")),
     option("num-classes", int, -1, "Number of classes, for --mode=k-means"),
 ])
 def cluster_phones(args: list[str], options: Options) -> None:
@@ -147,14 +148,12 @@ def cluster_phones(args: list[str], options: Options) -> None:
         if options.num_classes != -1:
             raise OptionError("--num-classes is for --mode=k-means only")
         result = question_sets(stats, sets, classes, options.central_position)
-    elif options.mode == "k-means":
+    else:
         if not 2 <= options.num_classes <= len(sets):
             raise OptionError(f"--num-classes must lie between 2 and the number of sets, {len(sets)}; found "
                               f"{options.num_classes}")
         result, tries, frames = phone_classes(stats, sets, classes, options.central_position, options.num_classes)
         _log_k_means(tries, frames)
-    else:
-        raise OptionError(f"expected --mode=questions or --mode=k-means, found '{options.mode}'")
     write_text(args[2], "".join(" ".join(map(str, phones)) + "\n" for phones in result))
     log.log(f"Wrote questions to {args[2]}")
 
@@ -186,8 +185,6 @@ def compile_questions(args: list[str], options: Options) -> None:
     from nnet3py.io.streams import read_integer_lines
     from nnet3py.trees.clustering import compiled_questions
 
-    if options.context_width < 1:
-        raise OptionError(f"--context-width must be above 0, found {options.context_width}")
     topology = read_object(args[0], HmmTopology.read)
     sets = read_integer_lines(args[1], keep_empty=True)
     for number, phones in enumerate(sets, 1):
@@ -348,8 +345,8 @@ e.g.: make-topology 2:3:4:5 1 topo
 See also: make-mono-tree
 """, arguments=(3, 3), options=[
     option("chain", bool, True, "One state for each phone, with two pdfs"),
-    option("num-nonsil-states", int, 3, "States of a phone that is not silence, with --chain=false"),
-    option("num-sil-states", int, 5, "States of a silence phone, with --chain=false"),
+    option("num-nonsil-states", int, 3, "States of a phone that is not silence, with --chain=false", least=1),
+    option("num-sil-states", int, 5, "States of a silence phone, with --chain=false", least=1),
     BINARY.but(default=False),
 ])
 def make_topology(args: list[str], options: Options) -> int:
@@ -414,7 +411,7 @@ See also: build-tree, gmm-init-mono
 """, arguments=(4, 6), options=[
     BINARY,
     option("write-occs", str, "", "Wxfilename of the occupation counts: frames of each pdf"),
-    option("var-floor", float, 0.01, "Variance floor"),
+    option("var-floor", float, 0.01, "Variance floor", below=math.inf),
 ])
 def gmm_init_model(args: list[str], options: Options) -> int:
     from nnet3py.formats.matrices import write_vector

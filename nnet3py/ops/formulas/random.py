@@ -67,7 +67,8 @@ def complementary_pair(mask, draws, proportion):
 def specaugment_row(mask, draws, max_zeroed):
     """Set a row of a SpecAugment mask to ones, with a random band of at most ``max_zeroed`` zeros.
 
-    For each of ``draws[2:]`` a random stretch of the row is reversed, which may cut the band in two.
+    ``draws`` are random numbers: the first gives the width of the band, the second its start. With each of the others
+    a random stretch of the row is reversed, which may cut the band in two.
     """
     width = mask.shape[0]
     half = width // 2

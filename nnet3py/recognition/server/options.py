@@ -77,7 +77,7 @@ class ServerOptions(CheckedOptions):
 
     def check(self) -> None:
         """Raise :class:`UsageError` for values that cannot be used."""
-        self.limits.check()
         super().check()
+        self.limits.check()
         if self.key and not self.certificate:
             raise UsageError("--key without --certificate")

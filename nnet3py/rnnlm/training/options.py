@@ -29,7 +29,7 @@ class FeatureOptions(CheckedOptions):
     min_frequency: float = opt("min-frequency", 1.0e-05, "Smallest part of the text's words that must have a letter "
                                "n-gram for it to be a feature", least=0)
     max_rms: float = opt("max-feature-rms", 0.01, "Features are scaled down so that none has a larger root mean square "
-                         "over the text", above=0)
+                         "over the text", least=1e-6)
 
     def check(self) -> None:
         """Raise UsageError for an invalid value."""
@@ -96,7 +96,7 @@ class TrainRnnlmOptions(CheckedOptions):
     self_normalize: float = opt("self-normalize", 1.0, "Factor of the penalty that makes outputs log-probabilities "
                                 "without normalization", least=0)
     max_change: float = opt("rnnlm-max-change", 1.0, "Limit of the network's change in a minibatch (0: none)", least=0)
-    momentum: float = like(TrainerOptions, "momentum", least=0, below=1)
+    momentum: float = like(TrainerOptions, "momentum", below=1)
     seed: int = opt("seed", 0, "Seed of random parameters, the order of sentences, and samples")
     embedding: EmbeddingOptions = field(default_factory=EmbeddingOptions)
     features: FeatureOptions = field(default_factory=FeatureOptions)
