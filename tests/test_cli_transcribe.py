@@ -98,7 +98,7 @@ def test_a_sound_that_cannot_be_read_does_not_stop_others(capfd: pytest.CaptureF
     ([PACKAGE], "no sound file was given"),
     ([PACKAGE, "none.wav"], "there is no file or folder none.wav"),
     ([PACKAGE, DATA / "package"], "has no files of sound"),
-    (["--num-jobs=0", PACKAGE, SOUNDS[0]], "--num-jobs=0"),
+    (["--model-option=chunk-length=inf", PACKAGE, SOUNDS[0]], "--chunk-length=inf"),
     (["--model-option=beam", PACKAGE, SOUNDS[0]], "--model-option=beam: expected NAME=VALUE"),
     (["--model-option=baem=3", PACKAGE, SOUNDS[0]], "--baem is not an option"),
     (["--scheduler=local", PACKAGE, SOUNDS[0]], "--scheduler needs --out"),

@@ -22,7 +22,7 @@ from nnet3py.network.model_place import (
     is_published,
     subsampling_of_folder,
 )
-from nnet3py.option_fields import OptionValue
+from nnet3py.option_fields import OptionValue, check_limits
 from nnet3py.option_file import checked_value, find_file, read_conf, text_of
 from nnet3py.recognition import options as tables
 from nnet3py.rnnlm.folder import NETWORK, find_rnnlm_files
@@ -280,6 +280,8 @@ class _Reader:
             values["frame-subsampling-factor"] = factor
         for name, value in self._given.items():
             values[name] = checked_value(name, text_of(value), tables.ONLINE)
+        for setting in (*tables.LOOPED_SETTINGS, tables.CHUNK_LENGTH):
+            check_limits(setting.name, values.get(setting.name), setting.default, setting.limits)
         self._silence(values)
         folder.options = values
 

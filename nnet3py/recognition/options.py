@@ -151,7 +151,8 @@ ENDPOINT_SETTINGS = (
     *(setting._replace(help=f"Rule {number}, by which an utterance is over: {setting.help}")
       for number, (name, rule) in enumerate(EndpointOptions().rules.items(), 1)
       for setting in settings_of(rule, f"{_ENDPOINT}{name}.")))
-CHUNK_LENGTH = Setting("chunk-length", 0.18, "Seconds of sound that are computed at a time")
+CHUNK_LENGTH = Setting("chunk-length", 0.18, "Seconds of sound that are computed at a time",
+                       limits={"below": float("inf")})
 # Kaldi: OnlineNnet2FeaturePipelineConfig.
 PIPELINE_SETTINGS = (
     Setting("feature-type", "mfcc", "mfcc, fbank or plp", ("mfcc", "fbank", "plp")),

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 _OPTIONS = (
     *DECODING,
-    *declared([CHUNK_LENGTH._replace(help="Seconds of sound in a chunk; 0 or less: the whole utterance",
-                                    limits={"below": inf})]),
+    *declared([CHUNK_LENGTH._replace(help="Seconds of sound in a chunk; 0 or less: the whole utterance")]),
     option("word-symbol-table", str, "", "words.txt, for showing words on standard error"),
     option("do-endpointing", bool, False, "Stop at the end of the utterance, which the --endpoint options define; "
            "later sound is not read"),

@@ -72,7 +72,8 @@ e.g.:
  xdg-open $(nnet3py docs --print-path)
 """, arguments=(0, 1), options=[
     option("print-path", bool, False, "Only print the path of the page's file; search does not work in such a page"),
-    option("port", int, 0, "Port on this machine at which the pages are served (0: any free port)"),
+    option("port", int, 0, "Port on this machine at which the pages are served (0: any free port)", least=0,
+           most=65535),
     option("browser", bool, True, "Open a browser; false: only print the address of the documentation"),
 ])
 def docs(args: list[str], options: Options) -> int:

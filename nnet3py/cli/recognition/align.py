@@ -179,7 +179,8 @@ See also: transcribe --speakers, agglomerative-cluster, ivector-plda-scoring-den
     _OUT,
     *declared(settings_of(DiarizationOptions)),
     option("reference", str, "", "RTTM file of the true speaker turns, for the diarization error rate"),
-    option("collar", float, 0.25, "Seconds around each boundary of the reference that are not scored", least=0),
+    option("collar", float, 0.25, "Seconds around each boundary of the reference that are not scored", least=0,
+           below=float("inf")),
     _CHANNEL, NUM_THREADS,
 ])
 def diarize(args: list[str], options: Options) -> int:
