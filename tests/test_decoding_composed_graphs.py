@@ -492,3 +492,24 @@ def test_preparing() -> None:
     twice = prepared(made, names, is_top=False)
     assert np.array_equal(twice.input_labels, made.input_labels) and np.array_equal(twice.weights, made.weights)
     assert made.input_labels.max() > FIRST_LABEL
+
+
+@pytest.mark.parametrize(("final", "word", "others", "is_moved"), [
+    (NO_WEIGHT, 0, 0, False), (1.5, 0, 0, True), (NO_WEIGHT, 7, 0, True), (NO_WEIGHT, 0, 1, True)])
+def test_arcs_into_other_graphs_leave_states_of_their_own(final: float, word: int, others: int, is_moved: bool) -> None:
+    """Unless there is nothing else: a final cost, a word, another arc; then an epsilon leads to a new state."""
+    names = Nonterminals(100)
+    call, reenter = names.label(104, 3), names.label(names.reenter, 3)
+    top = Fst.from_arcs(0, [final, NO_WEIGHT, 0.5], [0, 1, *[0] * others], [call, reenter, *[5] * others],
+                        [word, 0, *[0] * others], [0.25, 0.0, *[0.0] * others], [1, 2, *[2] * others])
+    made = prepared(top, names)
+    calls = np.flatnonzero(made.input_labels == call)
+    leaving, = made.sources[calls].tolist()
+    assert made.final_weights[leaving] == LEAVES and made.output_labels[calls].tolist() == [0]
+    assert made.next_states[calls].tolist() == [1] and leaving == (3 if is_moved else 0)
+    if is_moved:
+        way, = np.flatnonzero(made.next_states == leaving).tolist()
+        assert (made.sources[way], made.input_labels[way], made.output_labels[way], made.weights[way]) == (
+            0, 0, word, 0.25)
+        assert made.final_weights[0] == np.float32(final) and made.weights[calls].tolist() == [0.0]
+    assert prepared(made, names).equals(made)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+from contextlib import nullcontext
 
 import lattice_supervisions as cases
 import numpy as np
@@ -15,7 +16,7 @@ from nnet3py.egs.discriminative_example import merge_supervisions, read_discrimi
 from nnet3py.errors import Nnet3Error, NumericError, ShapeError, UsageError
 from nnet3py.formats.holders import FLOAT_MATRIX
 from nnet3py.io.tables import SequentialReader
-from nnet3py.lattices.states import LatticeError
+from nnet3py.lattices.states import LatticeError, from_start, state_times
 from nnet3py.ops import get_ops
 from nnet3py.transducers.fst import NO_WEIGHT, Fst
 
@@ -79,7 +80,7 @@ def test_derivatives_are_differences_over_the_scale(rng, options, scale):
 
 
 @pytest.mark.parametrize("criterion", ["mmi", "smbr"])
-@pytest.mark.parametrize("epsilons", ["between", "inside"])
+@pytest.mark.parametrize("epsilons", ["between", "inside", "doubled"])
 def test_merged_sequences_are_their_sum(rng, criterion, epsilons):
     """Cut into graphs where epsilon arcs only join sequences, and as one graph where there are others."""
     num_frames, parts = 4, [cases.supervision(rng, 4, 0.5) for _ in range(3)]
@@ -92,8 +93,15 @@ def test_merged_sequences_are_their_sum(rng, criterion, epsilons):
             input_labels=np.append(0, fst.input_labels).astype(np.int32),
             output_labels=np.append(0, fst.output_labels).astype(np.int32),
             final_weights=np.append(np.full((1, 2), np.inf, np.float32), fst.final_weights, axis=0)))
+    elif epsilons == "doubled":      # twice as many paths over each of the two joints
+        fst = merged.den_lat
+        arcs = np.append(np.arange(fst.num_arcs), np.flatnonzero(fst.input_labels == 0))
+        merged = dataclasses.replace(merged, den_lat=Fst.from_arcs(
+            fst.start, fst.final_weights, fst.sources[arcs], fst.input_labels[arcs], fst.output_labels[arcs],
+            fst.weights[arcs], fst.next_states[arcs], fst.arc_type))
     output = cases.log_probs(rng, 3 * num_frames)
-    deriv, total = np.empty_like(output), 0.0
+    total = -merged.weight * np.log(4.0) if (criterion, epsilons) == ("mmi", "doubled") else 0.0
+    deriv = np.empty_like(output)
     for s, part in enumerate(parts):
         own = np.empty_like(output[s::3])
         total += computed(part, np.ascontiguousarray(output[s::3]), deriv=own, **options).objective
@@ -153,11 +161,21 @@ def test_no_number_gives_ten_per_frame(rng, caplog):
 
 
 def test_low_scores_are_floored(rng, caplog):
+    """Those below log(1e-20) count as this, with a warning of how many the lattice and the reference need."""
     supervision, output = cases.supervision(rng, 3), cases.log_probs(rng, 3)
-    output[1] = -100.0
+    lowest, floored = np.float32(np.log(1e-20)), output.copy()
+    output[1], floored[1] = -100.0, lowest
+    floored[0], output[0] = lowest, lowest
+    options = {"criterion": "mmi", "acoustic_scale": 1.0}
     with caplog.at_level(logging.WARNING):
-        totals = computed(supervision, output, criterion="mmi", acoustic_scale=1.0)
-    assert "probabilities from nnet." in caplog.text and np.isfinite(totals.objective)
+        expected = computed(supervision, floored, **options).objective
+    assert not caplog.text
+    with caplog.at_level(logging.WARNING):
+        assert computed(supervision, output, **options).objective == expected
+    lattice = from_start(supervision.den_lat)
+    in_frame = lattice.input_labels[state_times(lattice)[lattice.sources] == 1]
+    pdfs = MODEL.transition_model.transition_id_to_pdf[[*in_frame, supervision.num_ali[1]]]
+    assert [record.getMessage() for record in caplog.records] == [f"Floored {len(set(pdfs))} probabilities from nnet."]
 
 
 def test_accumulated_vectors(rng):
@@ -198,6 +216,30 @@ def test_what_is_refused(rng):
         computed(good, output[:2])
     with pytest.raises(NumericError, match="expected log-probabilities"):
         computed(good, output + 5.0, priors=True)
+
+
+@pytest.mark.parametrize("prior", [0.0, -0.5, 1.5])
+def test_priors_are_probabilities(prior):
+    for value, is_prior in ((prior, False), (1e-6, True), (1.0, True)):
+        priors = MODEL.priors.copy()
+        priors[3] = value
+        with nullcontext() if is_prior else pytest.raises(NumericError, match=f"a prior of the model is {value:g}, "):
+            DiscriminativeObjective(get_ops("cpu"), MODEL.transition_model, priors, DiscriminativeOptions())
+
+
+@pytest.mark.parametrize(("criterion", "sums", "message"), [
+    ("mmi", (2.0, 2.0 * (1 + 0.9e-8)), ""), ("mmi", (2.0, 2.0 * (1 + 2e-8)), "log-probability is 2 forward and 2 "),
+    ("smbr", (2.0, 2.0 * (1 + 0.9e-6), 3.0, 3.0 * (1 + 0.9e-4)), ""),
+    *[(name, (2.0, 2.00001, 3.0, 3.0), "total log-probability is 2 forward and 2.00001 backward")
+      for name in ("mpfe", "smbr")],
+    ("smbr", (2.0, 2.0, 3.0, 3.001), "total accuracy is 3 forward and 3.001 backward"),
+    ("smbr", (np.inf, 2.0, 3.0, 3.0), "")])
+def test_both_passes_over_a_lattice_have_the_same_sums(criterion, sums, message, caplog):
+    checked = DiscriminativeObjective(get_ops("cpu"), MODEL.transition_model, MODEL.priors,
+                                      DiscriminativeOptions(criterion=criterion))
+    with pytest.raises(NumericError, match=message) if message and criterion != "mmi" else nullcontext():
+        checked._check_passes(np.array(sums))
+    assert bool(caplog.text) == bool(message and criterion == "mmi") and (criterion != "mmi" or message in caplog.text)
 
 
 @pytest.mark.parametrize("options", [{"criterion": "map"}, {"boost": -1.0}, {"silence_phones": [0]}], ids=str)

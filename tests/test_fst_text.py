@@ -1,6 +1,7 @@
 """nnet3py/fst/text.py, symbols.py, info.py, drawing.py: lines of text and back, symbols, facts."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ from random_fsts import random_fst
 
 from nnet3py.errors import FormatError
 from nnet3py.fst import text
+from nnet3py.fst.operations import inverted
 from nnet3py.fst.text import (
     TextForm,
     drawing_text,
     fst_of_text,
     info_text,
+    names_of,
     read_symbols,
     symbols_of,
     symbols_text,
@@ -103,18 +106,76 @@ def test_more_that_is_refused(tmp_path: Path) -> None:
     assert fst_of_text(b"0 1 -5 1\n", TextForm(allow_negative_labels=True)).input_labels.tolist() == [-5]
 
 
+# A label 1 with two outputs, a loop of an epsilon, a state that nothing reaches; all facts of it, as fstinfo has them.
+FACTS = """fst type vector|arc type standard|input symbol table none|output symbol table none|# of states 3|# of arcs 3
+initial state 0|# of final states 1|# of input/output epsilons 1|# of input epsilons 1|# of output epsilons 2
+input label multiplicity 1.66667|output label multiplicity 1|# of accessible states 2|# of coaccessible states 2
+# of connected states 2|# of connected components 2|# of strongly conn components 3|input matcher y|output matcher n
+input lookahead n|output lookahead n|expanded y|mutable y|error n|acceptor n|input deterministic n
+output deterministic y|input/output epsilons y|input epsilons y|output epsilons y|input label sorted y
+output label sorted n|weighted y|cyclic y|cyclic at initial state n|top sorted n|accessible n|coaccessible n|string n
+weighted cycles y"""
+
+
+def small() -> Fst:
+    return Fst.from_arcs(0, [np.inf, 0.5, np.inf], [0, 0, 1], [1, 1, 0], [2, 0, 0], [1.5, 0, 2], [1, 1, 1])
+
+
 def test_facts() -> None:
-    lines = dict(line.split("  ", 1) for line in info_text(read_fst_file(GRAPHS / "LG.fst")).splitlines())
-    facts = {name: value.strip() for name, value in lines.items()}
-    assert len(facts) == 41
-    assert facts["# of states"] == "61" or int(facts["# of states"]) > 0
-    assert (facts["fst type"], facts["acceptor"], facts["cyclic"], facts["accessible"]) == ("vector", "n", "y", "y")
-    assert facts["output label sorted"] == "n" and facts["# of strongly conn components"].isdecimal()
+    lines = FACTS.replace("\n", "|").split("|")
+    assert info_text(small()) == "".join(f"{name:<50}{value}\n" for name, value in (
+        line.rsplit(" ", 1) for line in lines))
+    inverse = info_text(with_symbols(inverted(small()), None, {b"a": 1}))
+    others = dict(line.rsplit(None, 1) for line in inverse.splitlines())
+    assert [others[name] for name in ("input symbol table", "output symbol table", "input matcher", "output matcher",
+                                      "# of input epsilons", "# of output epsilons", "input label multiplicity")] == [
+        "none", "present", "n", "y", "2", "1", "1"]
+    nothing = info_text(fst_of_text(b"", TextForm()))
+    assert re.search(r"^initial state +-1$", nothing, re.MULTILINE)
+    assert re.search(r"^input label multiplicity +0$", nothing, re.MULTILINE)
 
 
 def test_drawing() -> None:
+    begin = 'digraph FST {\nrankdir = LR;\nsize = "8.5,11";\nlabel = "%s";\ncenter = 1;\n'
+    space = 'ranksep = "0.4";\nnodesep = "0.25";\n'
+    assert drawing_text(small(), TextForm(), title="T").decode() == begin % "T" + (
+        f"orientation = Landscape;\n{space}"
+        '0 [label = "0", shape = circle, style = bold, fontsize = 14]\n'
+        '\t0 -> 1 [label = "1:2/1.5", fontsize = 14];\n\t0 -> 1 [label = "1:0", fontsize = 14];\n'
+        '1 [label = "1/0.5", shape = doublecircle, style = solid, fontsize = 14]\n'
+        '\t1 -> 1 [label = "0:0/2", fontsize = 14];\n'
+        '2 [label = "2", shape = circle, style = solid, fontsize = 14]\n}\n')
     table = {b"<eps>": 0, b'say "a"': 1}
-    fst = Fst.from_arcs(0, [np.inf, 0.5], [0], [1], [0], [1.5], [1])
-    drawn = drawing_text(fst, TextForm(inputs=table, outputs=table), portrait=True).decode()
-    assert '0 -> 1 [label = "say \\"a\\":<eps>/1.5", fontsize = 14];' in drawn and "Landscape" not in drawn
-    assert '1 [label = "1/0.5", shape = doublecircle, style = solid' in drawn
+    fst = Fst.from_arcs(1, [0.0, np.inf], [1, 1], [1, 7], [1, 7], [0.0, 1 / 3], [0, 0])
+    assert drawing_text(fst, TextForm(True, table), portrait=True, digits=2, show_zero=True).decode() == begin % "" + (
+        f"{space}"
+        '1 [label = "1", shape = circle, style = bold, fontsize = 14]\n'
+        '\t1 -> 0 [label = "say \\"a\\"/0", fontsize = 14];\n\t1 -> 0 [label = "7/0.33", fontsize = 14];\n'
+        '0 [label = "0/0", shape = doublecircle, style = solid, fontsize = 14]\n}\n')
+
+
+def test_forms_of_costs() -> None:
+    fst = Fst.from_arcs(0, [np.inf, -np.inf], [0, 0, 0], [1, 1, 1], [1, 1, 1], [1 / 3, 0.0, np.inf], [1, 1, 1])
+    line = b"0\t1\t1\t1"
+    assert printed(fst) == line + b"\t0.333333343\n" + line + b"\n" + line + b"\tInfinity\n1\t-Infinity\n"
+    assert printed(fst, show_zero=True, digits=3) == (
+        line + b"\t0.333\n" + line + b"\t0\n" + line + b"\tInfinity\n1\t-Infinity\n")
+
+
+def test_symbols_with_several_numbers_or_names() -> None:
+    assert names_of({b"a": 1, b"b": 1, b"c": 2}) == {1: b"a", 2: b"c"}
+    both = with_symbols(small(), {b"a": 1}, {b"b": 5, b"": 7}, "name")
+    assert symbols_of(both) == ({b"a": 1}, {b"b": 5, b"": 7})
+    assert with_symbols(both, None, None).stored is None and symbols_of(small()) == (None, None)
+
+
+@pytest.mark.parametrize(("state", "fits"), [(1001, True), (1002, False)])
+def test_states_are_at_most_1000_more_than_lines_have(state: int, fits: bool) -> None:
+    """Two for each line; states that no line has are states of the FST, if numbers are kept."""
+    data = b"0 %d 1 1\n" % state
+    if fits:
+        assert fst_of_text(data, NUMBERED).num_states == state + 1
+    else:
+        with pytest.raises(FormatError, match=f"an FST of 1 lines cannot have {state + 1} states"):
+            fst_of_text(data, NUMBERED)
+    assert fst_of_text(data, TextForm()).num_states == 2

@@ -2,14 +2,22 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
 from chain_graphs import acceptor
 from graph_sums import paths
 
-from nnet3py.errors import FormatError, Nnet3Error
-from nnet3py.graphs.context import expand_context
+from nnet3py.errors import FormatError, Nnet3Error, UsageError
+from nnet3py.graphs.context import (
+    check_left_biphones,
+    expand_context,
+    expand_grammar_context,
+    read_windows,
+    write_windows,
+)
+from nnet3py.graphs.grammar_fst import Nonterminals
 from nnet3py.transducers.fst import Fst
 
 LONGEST = 5           # arcs
@@ -130,3 +138,62 @@ def test_what_comes_before_the_first_window_is_a_symbol_of_its_own() -> None:
     assert (0,) not in without and windows[0] == (0,) and (-7,) in windows
     assert expanded.input_labels[expanded.arc_starts[expanded.start]] == 1
     assert expand_context(fst, 2, 1, [7])[1] == [(0, 1), (-7,)]          # windows that look to the left need none
+
+
+# -- grammars with nonterminals ----------------------------------------------------------------------------------------
+
+BOS, BEGIN, END, REENTER, NAME = range(100, 105)
+DISAMBIG = 9
+
+
+@pytest.mark.parametrize(("symbols", "expected"), [
+    ([1, 2], [(0, 1), (1, 2)]), ([1, DISAMBIG, 2], [(0, 1), (-DISAMBIG,), (1, 2)]),
+    ([BEGIN, 1, 2, END], [(-BEGIN, 1), (1, 2), (-END, 2)]), ([BEGIN, BOS, 2, END], [(-BEGIN, BOS), (0, 2), (-END, 2)]),
+    ([1, NAME, 2, 3], [(0, 1), (-NAME, 1), (-REENTER, 2), (2, 3)]), ([END, DISAMBIG], [(-END, BOS), (-DISAMBIG,)]),
+    ([NAME, BOS, 2, NAME + 1, 1], [(-NAME, BOS), (-REENTER, BOS), (0, 2), (-NAME - 1, 2), (-REENTER, 1)]),
+    *[(refused, None) for refused in (
+        [BEGIN], [NAME], [1, NAME], [BEGIN, END], [BEGIN, BEGIN, 1], [NAME, REENTER], [NAME, NAME, 1], [1, BEGIN, 1],
+        [BOS], [1, BOS], [REENTER], [1, REENTER], [END, 1], [END, END], [END, NAME, 1])]], ids=str)
+def test_windows_of_nonterminals(symbols: list[int], expected: list[tuple[int, ...]] | None) -> None:
+    """Of a sentence of phones, nonterminals and a disambiguation symbol; None: the rules of a grammar refuse it."""
+    length = len(symbols)
+    sentence = acceptor(length + 1, 0, [(i, symbol, i + 1, 0.5) for i, symbol in enumerate(symbols)], {length: 2.0})
+    sentence = dataclasses.replace(sentence, output_labels=np.arange(1, length + 1, dtype=np.int32))
+    expanded, windows = expand_grammar_context(sentence, Nonterminals(BOS), [DISAMBIG])
+    if expected is None:
+        assert expanded.num_states == 0
+        return
+    assert [windows[label - 1] for label in expanded.input_labels if label] == expected
+    assert [label > 0 for label in expanded.input_labels] == [symbol != BEGIN for symbol in symbols]
+    same = dataclasses.replace(sentence, input_labels=expanded.input_labels)
+    assert expanded.equals(same), "costs, words and states stay"
+
+
+def test_grammars_need_left_biphones() -> None:
+    check_left_biphones(2, 1)
+    for width, central in ((2, 0), (3, 1), (1, 0)):
+        with pytest.raises(UsageError, match=f"these have {width} phones, with place {central} for"):
+            check_left_biphones(width, central)
+
+
+# -- files -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("binary", [True, False])
+def test_windows_in_files(tmp_path: Path, binary: bool) -> None:
+    path, windows = str(tmp_path / "ilabels"), [(0, 1), (-9,), (1, 2)]
+    write_windows(path, windows, binary)
+    assert read_windows(path) == windows
+    if not binary:
+        assert Path(path).read_text() == "4 [ ]\n[ 0 1 ]\n[ -9 ]\n[ 1 2 ]\n"
+    write_windows(path, [], binary)
+    assert read_windows(path) == []
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("0 ", "the first for label 0, found 0 of them"), ("1 [ 1 2 ]\n", r"an empty window for label 0, found \(1, 2\)"),
+    ("3 [ ]\n[ 1 ]\n[ ]\n", "a window of phones for label 2, found an empty one")])
+def test_what_is_no_file_of_windows(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "ilabels").write_text(text)
+    with pytest.raises(FormatError, match=message):
+        read_windows(str(tmp_path / "ilabels"))

@@ -9,7 +9,9 @@ import os
 import re
 import subprocess
 import sys
+import wave
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,9 +20,21 @@ from test_recognition_lookahead import write_package
 
 from nnet3py import vosk
 from nnet3py.cli.process.command import load
+from nnet3py.recognition.results import TimedAlternative, Word
 from nnet3py.transducers.fst import Fst
 from nnet3py.transducers.fst_text import write_fst_file
-from nnet3py.vosk.recognizer import EMPTY, EMPTY_ALTERNATIVES, EMPTY_NLSML, dump, subtitles
+from nnet3py.vosk.recognizer import (
+    EMPTY,
+    EMPTY_ALTERNATIVES,
+    EMPTY_NLSML,
+    alternatives_text,
+    dump,
+    nlsml_text,
+    partial_words_text,
+    result_text,
+    subtitles,
+)
+from nnet3py.vosk.transcriber import Task, blocks, formatted, tasks
 
 ROOT = Path(__file__).parent.parent
 PIECE = 3000                               # samples: less than a step, so that steps are cut
@@ -94,6 +108,64 @@ def test_states(model: vosk.Model) -> None:
         assert recognizer.Result() == empty
 
 
+def answers(model: vosk.Model, between: tuple[str, ...] = (), dropped: bool = False) -> list[str]:
+    """The answers to a sound said twice, with words, after each of which some results are asked for."""
+    recognizer = vosk.KaldiRecognizer(model, RATE)
+    recognizer.SetWords(True)
+    sound, texts = samples_of(SOUNDS[0]).tobytes(), []
+    for _ in range(2):
+        recognizer.AcceptWaveform(sound)
+        if dropped:
+            recognizer.Reset()
+            recognizer.AcceptWaveform(sound)
+        texts.append(recognizer.Result())
+        assert [getattr(recognizer, name)() for name in between] == [EMPTY] * len(between)
+    return texts
+
+
+def test_results_of_nothing_change_nothing(model: vosk.Model) -> None:
+    assert answers(model, ("PartialResult", "FinalResult", "Result")) == answers(model)
+
+
+def test_what_is_discarded_is_in_no_result(model: vosk.Model) -> None:
+    assert [json.loads(text)["text"] for text in answers(model, dropped=True)] == [
+        json.loads(text)["text"] for text in answers(model)]
+    recognizer = vosk.KaldiRecognizer(model, RATE)
+    recognizer.AcceptWaveform(samples_of(SOUNDS[0]).tobytes())
+    recognizer.Reset()
+    assert recognizer.Result() == recognizer.PartialResult() == recognizer.FinalResult() == EMPTY
+
+
+def test_a_long_stream_begins_anew_after_a_result(model: vosk.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same sound then gives the same confidences, by the clock of the first stream."""
+    whole = [json.loads(text)["result"] for text in answers(model)]
+    monkeypatch.setattr("nnet3py.vosk.recognizer._MOST_FRAMES", 0)
+    anew = [json.loads(text)["result"] for text in answers(model)]
+    shift = len(samples_of(SOUNDS[0])) / RATE
+    assert anew[1] == [word | {part: pytest.approx(word[part] + shift, abs=1e-5) for part in ("start", "end")}
+                       for word in anew[0]]
+    assert anew[0] == whole[0] and [word["conf"] for word in whole[1]] != [word["conf"] for word in whole[0]]
+
+
+@pytest.mark.parametrize(("settings", "parts", "of_word"), [
+    ({}, {"text"}, None),
+    ({"SetPartialWords": True, "SetNLSML": True}, {"text"}, None),
+    ({"SetWords": True}, {"text", "result"}, {"word", "start", "end", "conf"}),
+    ({"SetMaxAlternatives": 1}, {"text", "confidence"}, None),
+    ({"SetMaxAlternatives": 1, "SetWords": True}, {"text", "confidence", "result"}, {"word", "start", "end"})], ids=str)
+def test_parts_of_answers(model: vosk.Model, settings: dict[str, int], parts: set[str], of_word: set[str]) -> None:
+    recognizer = vosk.KaldiRecognizer(model, RATE)
+    for name, value in settings.items():
+        getattr(recognizer, name)(value)
+    recognizer.AcceptWaveform(dialogue().tobytes()[:100000])
+    partial = json.loads(recognizer.PartialResult())
+    assert set(partial) == ({"partial", "partial_result"} if "SetPartialWords" in settings else {"partial"})
+    answer = json.loads(recognizer.FinalResult())
+    answer, = answer.get("alternatives", [answer])
+    assert set(answer) == parts and answer["text"]
+    assert {*answer.get("result", [{}])[0]} == (of_word or set())
+
+
 def test_endpoints(model: vosk.Model) -> None:
     assert {mode.name: mode.value for mode in vosk.EndpointerMode} == {
         "DEFAULT": 0, "SHORT": 1, "LONG": 2, "VERY_LONG": 3}                # vosk's
@@ -150,6 +222,32 @@ def test_layout_of_json() -> None:
         '{\n  "a" : "",\n  "b" : [{\n      "a" : "q\\"\\n",\n      "x" : 1.000000\n    }, {\n      "x" : 2\n    }]\n}')
 
 
+def test_texts_of_results() -> None:
+    words = (Word("five", 0.25, 0.5, 0.75), Word("six", 0.5, 1.0, 1.0))
+    alternatives = [TimedAlternative("five six", 12.3456789, words), TimedAlternative("", 2.0, ())]
+    result = SimpleNamespace(text="five six", words=words, speaker=np.array([0.5, -1.0]), speaker_frames=7,
+                             alternatives=lambda count: alternatives[:count])
+    nobody = SimpleNamespace(text="", words=(), speaker=None, alternatives=result.alternatives)
+    speaker = {"spk": [0.5, -1.0], "spk_frames": 7}
+    times = [{"word": "five", "start": 10.25, "end": 10.5}, {"word": "six", "start": 10.5, "end": 11.0}]
+    timed = [word | {"conf": conf} for word, conf in zip(times, (0.75, 1.0), strict=True)]
+    assert json.loads(result_text(result, 10.0, True)) == {"text": "five six", "result": timed, **speaker}
+    assert json.loads(result_text(result, 10.0, False)) == {"text": "five six", **speaker}
+    assert json.loads(result_text(nobody, 10.0, True)) == {"text": ""}
+    both = [{"text": "five six", "confidence": 12.345679, "result": times}, {"text": "", "confidence": 2.0}]
+    assert json.loads(alternatives_text(result, 2, 10.0, True)) == {"alternatives": both, **speaker}
+    assert json.loads(alternatives_text(nobody, 1, 10.0, False)) == {
+        "alternatives": [{"text": "five six", "confidence": 12.345679}]}
+    assert json.loads(partial_words_text(words, 10.0)) == {"partial": "five six", "partial_result": timed}
+    assert json.loads(partial_words_text((), 10.0)) == {"partial": ""}
+    assert nlsml_text(alternatives) == (
+        '<?xml version="1.0"?>\n<result grammar="default">\n'
+        '<interpretation grammar="default" confidence="12.3457">\n<input mode="speech">five six</input>\n'
+        '<instance>five six</instance>\n</interpretation>\n'
+        '<interpretation grammar="default" confidence="2">\n<input mode="speech"></input>\n<instance></instance>\n'
+        "</interpretation>\n</result>\n")
+
+
 def test_subtitles(model: vosk.Model) -> None:
     words = [{"word": f"w{place}", "start": 3661.2 + place, "end": 3661.9999 + place} for place in range(3)]
     assert subtitles([{"text": ""}, {"result": words}], 2) == (
@@ -177,8 +275,12 @@ def test_programs_that_are_not_there() -> None:
     done = subprocess.run([sys.executable, "-m", "nnet3py.vosk", "nowhere.py"], capture_output=True, text=True,
                           cwd=ROOT)
     assert done.returncode == 1 and done.stderr == "python -m nnet3py.vosk: there is no program nowhere.py\n"
-    done = subprocess.run([sys.executable, "-m", "nnet3py.vosk"], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2 and done.stderr.startswith("usage: python -m nnet3py.vosk PROGRAM")
+    for words, status in (([], 2), (["-m"], 2), (["-h"], 0), (["--help"], 0)):
+        done = subprocess.run([sys.executable, "-m", "nnet3py.vosk", *words], capture_output=True, text=True, cwd=ROOT)
+        usage, nothing = (done.stderr, done.stdout) if status else (done.stdout, done.stderr)
+        assert (done.returncode, nothing) == (status, "")
+        assert usage == ("usage: python -m nnet3py.vosk PROGRAM [ARGUMENT ...]\n"
+                         "   or: python -m nnet3py.vosk -m MODULE [ARGUMENT ...]\n")
 
 
 def test_programs_import_what_is_beside_them(tmp_path: Path) -> None:
@@ -187,10 +289,52 @@ def test_programs_import_what_is_beside_them(tmp_path: Path) -> None:
     (folder / "beside.py").write_text("NAME = 'beside'\n")
     (folder / "program.py").write_text("import sys\nimport vosk\nfrom beside import NAME\n"
                                        "print(NAME, vosk.__name__, sys.argv[1:])\n")
-    for words in ([], ["x"]):
-        done = subprocess.run([sys.executable, "-m", "nnet3py.vosk", str(folder / "program.py"), *words],
-                              capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    for program, place, words in (([str(folder / "program.py")], tmp_path, []),
+                                         ([str(folder / "program.py")], tmp_path, ["x"]),
+                                         (["-m", "program"], folder, ["x", "-m"])):
+        done = subprocess.run([sys.executable, "-m", "nnet3py.vosk", *program, *words], capture_output=True, text=True,
+                              cwd=place, env={**os.environ, "PYTHONPATH": str(ROOT)})
         assert (done.stdout, done.stderr) == (f"beside nnet3py.vosk {words}\n", "")
+
+
+def test_words_have_numbers(model: vosk.Model) -> None:
+    number = model.vosk_model_find_word("five")
+    assert f"five {number}" in (PACKAGE / "graph" / "words.txt").read_text().splitlines()
+    assert model.vosk_model_find_word("fivefold") == -1
+
+
+def test_sound_in_blocks(tmp_path: Path) -> None:
+    """Of an eighth of a second, the last one shorter; samples are those of the file."""
+    path, samples = tmp_path / "sound.wav", np.random.default_rng(1).integers(-32768, 32768, 2500).astype("<i2")
+    with wave.open(str(path), "wb") as file:
+        file.setparams((1, 2, 8000, 0, "NONE", ""))
+        file.writeframes(samples.tobytes())
+    rate, pieces = blocks(path)
+    assert rate == 8000 and list(pieces) == [samples[:1000].tobytes(), samples[1000:2000].tobytes(),
+                                             samples[2000:].tobytes()]
+
+
+def test_tasks_of_a_file_or_a_folder(tmp_path: Path) -> None:
+    for name in ("b.wav", "a.flac"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "folder").mkdir()
+    assert tasks(str(tmp_path), "out", "srt") == [Task(tmp_path / "a.flac", str(Path("out", "a.srt"))),
+                                                  Task(tmp_path / "b.wav", str(Path("out", "b.srt")))]
+    assert tasks(str(tmp_path / "b.wav"), "", "srt") == [Task(tmp_path / "b.wav", "")]
+
+
+def test_forms_of_transcripts() -> None:
+    said = [{"word": word, "start": start, "end": start + 0.5, "conf": 0.25}
+            for start, word in enumerate(("fünf", "six", "two"))]
+    results = [{"text": "fünf six two", "result": said}, {"text": ""}, {"text": "nine"}, {}]
+    assert formatted(results, "txt") == "fünf six two\nnine\n"
+    assert formatted(results, "srt") == "1\n00:00:00,000 --> 00:00:02,500\nfünf six two\n\n"
+    whole = formatted(results, "json")
+    assert "fünf" in whole and json.loads(whole) == {
+        "schemaVersion": "2.0", "text": ["fünf six two", "nine"], "monologues": [{
+            "speaker": {"id": "unknown", "name": None}, "start": 0, "end": 2.5, "terms": [
+                {"confidence": 0.25, "start": start, "end": start + 0.5, "text": word, "type": "WORD"}
+                for start, word in enumerate(("fünf", "six", "two"))]}]}
 
 
 def test_transcriber_writes_what_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -191,6 +191,126 @@ def test_only_the_last_convolution_of_a_bottleneck_has_all_filters(type):
         ("1", "4", "2"), ("2", "2", "2"), ("3", "2", "4")]
 
 
+def parts_of(type: str, options: str) -> dict[str, str]:
+    """What the lines of a layer's components and nodes say of each: type and settings, and the input behind an arrow.
+
+    Without the settings that end a line by themselves: learning rates, sizes of changes, self-repair.
+    """
+    parts: dict[str, str] = {}
+    lines = re.findall(r"^component(?:-node)? name=layer\.(\S+) +(?:type=(.*)|component=\S+ input=(.*))$",
+                       expand(xconfig(type, options)).ref, re.MULTILINE)
+    for name, settings, source in lines:
+        said = re.sub(r" (max-change|self-repair-[a-z-]+|learning-rate-factor)=\S+", "", settings).split()
+        parts[name] = parts.get(name, "") + " ".join(said) + (f" <- {source.replace('layer.', '')}" if source else "")
+    return parts
+
+
+@pytest.mark.parametrize(("options", "first", "second", "scale", "dropout"), [
+    ("", "-1,0", "0,1", "0.66", ""), ("time-stride=3", "-3,0", "0,3", "0.66", ""),
+    ("time-stride=0", "0", "0", "0.66", ""),
+    ("context=left-only time-stride=2 dropout-proportion=0.0", "-2,0", "0", "0.66", "0.0"),
+    ("context=shift-left bypass-scale=-0.5", "-1,0", "-1,0", "-0.5", ""),
+    ("context=none bypass-scale=0 dropout-proportion=0.2", "0", "0", "", "0.2")])
+def test_parts_of_a_factored_layer(options, first, second, scale, dropout):
+    expected = {
+        "linear": "TdnnComponent input-dim=24 output-dim=4 l2-regularize=0.1 use-bias=false "
+                  f"time-offsets={first} orthonormal-constraint=-1.0 <- first",
+        "affine": f"TdnnComponent input-dim=4 output-dim=24 l2-regularize=0.1 time-offsets={second} <- linear",
+        "relu": "RectifiedLinearComponent dim=24 <- affine", "batchnorm": "BatchNormComponent dim=24 <- relu"}
+    if dropout:
+        expected["dropout"] = ("GeneralDropoutComponent dim=24 "
+                               f"dropout-proportion={dropout} continuous=true <- batchnorm")
+    last = "dropout" if dropout else "batchnorm"
+    if scale:
+        expected["noop"] = f"NoOpComponent dim=24 <- Sum(Scale({scale}, first), {last})"
+        last = "noop"
+    whole = f"dim=24 bottleneck-dim=4 l2-regularize=0.1 {options}"
+    assert parts_of("tdnnf-layer", whole) == expected
+    assert f"output-node name=output input=layer.{last} " in expand(xconfig("tdnnf-layer", whole)).ref
+
+
+@pytest.mark.parametrize(("options", "projected", "attention", "dim"), [
+    ("", 15, "num-left-inputs-required=-1 num-right-inputs-required=-1 output-context=True time-stride=1 num-heads=1 "
+     "key-scale=0.5", 7),
+    ("num-heads=3 output-context=false key-scale=0.1 time-stride=2 num-left-inputs-required=2", 45,
+     "num-left-inputs-required=2 num-right-inputs-required=-1 output-context=False time-stride=2 num-heads=3 "
+     "key-scale=0.1", 9)])
+def test_parts_of_an_attention_layer(options, projected, attention, dim):
+    """For each head two keys of 4 columns, a value of 3, and one column for each of the four frames."""
+    given = "value-dim=3 key-dim=4 num-left-inputs=2 num-right-inputs=1"
+    assert parts_of("attention-relu-batchnorm-layer", f"{given} {options} target-rms=0.5") == {
+        "affine": f"NaturalGradientAffineComponent input-dim=24 output-dim={projected} <- first",
+        "attention": f"RestrictedAttentionComponent {given} {attention} <- affine",
+        "relu": f"RectifiedLinearComponent dim={dim} <- attention",
+        "batchnorm": f"BatchNormComponent dim={dim} target-rms=0.5 <- relu"}
+
+
+@pytest.mark.parametrize(("config", "variance", "columns", "left", "right", "counts", "period"), [
+    ("mean(-9:1:3:6)", "false", 25, 9, 6, 0, 3), ("mean+stddev(-4:1:2:4)", "true", 49, 4, 4, 0, 2),
+    ("mean+count(0:1:1:10)", "false", 25, 0, 10, 1, 1)])
+def test_parts_of_a_layer_of_statistics(config, variance, columns, left, right, counts, period):
+    text = expand(xconfig("stats-layer", f"config={config}")).ref
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert [line for line in lines if line.startswith(("component name=layer", "output-node"))] == [
+        f"component name=layer-extraction-{left}-{right} type=StatisticsExtractionComponent input-dim=24 "
+        f"input-period=1 output-period={period} include-variance={variance}",
+        f"component name=layer-pooling-{left}-{right} type=StatisticsPoolingComponent input-dim={columns} "
+        f"input-period={period} left-context={left} right-context={right} num-log-count-features={counts} "
+        f"output-stddevs={variance}",
+        f"output-node name=output input=Round(layer-pooling-{left}-{right}, {period}) objective=linear"]
+
+
+@pytest.mark.parametrize(("options", "heights", "times", "required", "output"), [
+    ("height=6", "-1,0,1", "-1,0,1", " required-time-offsets=0", "noop"),
+    ("height=6 bypass-source=input allow-zero-padding=false", "-1,0,1", "-1,0,1", "", "Sum(conv2, first)"),
+    ("height=6 bypass-source=relu height-period=2", "-2,0,2", "-1,0,1", " required-time-offsets=0",
+     "Sum(conv2, relu1)"),
+    ("height=6 bypass-source=batchnorm time-period=3", "-1,0,1", "-3,0,3", " required-time-offsets=0",
+     "Sum(conv2, batchnorm1)")])
+def test_parts_of_a_residual_block(options, heights, times, required, output):
+    convolution = (f"TimeHeightConvolutionComponent height-in=6 height-out=6 height-offsets={heights} "
+                   f"time-offsets={times} num-filters-in=4 num-filters-out=4{required}")
+    expected = {}
+    for number, source in (("1", "first"), ("2", "conv1")):
+        expected |= {f"relu{number}": f"RectifiedLinearComponent dim=24 block-dim=4 <- {source}",
+                     f"batchnorm{number}": f"BatchNormComponent dim=24 block-dim=4 <- relu{number}",
+                     f"conv{number}": f"{convolution} <- batchnorm{number}"}
+    if output == "noop":
+        expected["noop"] = "NoOpComponent dim=24 <- Sum(first, conv2)"
+    assert parts_of("res-block", options) == expected
+    shown = re.search("output-node name=output input=(.*) objective", expand(xconfig("res-block", options)).ref)
+    assert shown is not None and shown[1].replace("layer.", "") == output
+
+
+def test_parts_of_basic_layers_and_outputs():
+    assert parts_of("relu-renorm-layer", "dim=8 add-log-stddev=true target-rms=0.5 bottleneck-dim=4 "
+                    "input=Append(-1,0,2)") == {
+        "linear": "LinearComponent input-dim=72 orthonormal-constraint=1.0 output-dim=4 <- "
+                  "Append(Offset(first, -1), first, Offset(first, 2))",
+        "affine": "NaturalGradientAffineComponent input-dim=4 output-dim=7 <- linear",
+        "relu": "RectifiedLinearComponent dim=7 <- affine",
+        "renorm": "NormalizeComponent dim=7 target-rms=0.5 add-log-stddev=true <- relu"}
+    affine = {"affine": "NaturalGradientAffineComponent input-dim=24 output-dim=24 bias-stddev=0.1 l2-regularize=0.2 "
+              "<- first", "relu": "RectifiedLinearComponent dim=24 <- affine",
+              "batchnorm": "BatchNormComponent dim=24 target-rms=1.0 <- relu"}
+    for option, dropout in (("", "DropoutComponent dim=24 dropout-proportion=0.5"),
+                            ("dropout-per-dim=true", "GeneralDropoutComponent dim=24 dropout-proportion=0.5"),
+                            ("dropout-per-dim-continuous=true",
+                             "GeneralDropoutComponent dim=24 dropout-proportion=0.5 continuous=true")):
+        assert parts_of("relu-batchnorm-dropout-layer", f"bias-stddev=0.1 l2-regularize=0.2 {option}") == {
+            **affine, "dropout": f"{dropout} <- batchnorm"}
+    assert parts_of("relu-batchnorm-so-layer", "dim=5")["so"] == "ScaleAndOffsetComponent dim=5 <- batchnorm"
+    text = expand(xconfig("output-layer", "dim=9 bottleneck-dim=4 include-log-softmax=false output-delay=-1 "
+                          "objective-type=quadratic orthonormal-constraint=2.0 input=Append(0,1,2,3,4,5)")).ref
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert [line for line in lines if line.startswith(("component name=output", "output-node"))] == [
+        "component name=output.linear type=LinearComponent orthonormal-constraint=2.0 "
+        f"param-stddev={2.0 / 12.0} input-dim=144 output-dim=4 max-change=0.75 max-change=1.5",
+        "component name=output.affine type=NaturalGradientAffineComponent input-dim=4 output-dim=9 max-change=1.5 "
+        "param-stddev=0.0 bias-stddev=0.0",
+        "output-node name=output input=Offset(output.affine, -1) objective=quadratic"]
+
+
 def test_the_bottleneck_of_lstmb_is_orthonormal_by_default():
     text = expand(xconfig("lstmb-layer", "cell-dim=6 bottleneck-dim=4")).ref
     assert "type=LinearComponent" in text and re.search(r"W_all_a .*orthonormal-constraint=1\.0 ", text)
