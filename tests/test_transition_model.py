@@ -58,6 +58,8 @@ def test_the_maps() -> None:
     assert model.transition_id_to_pdf.tolist() == [-1, 1, 0, 3, 2]
     assert model.is_self_loop.tolist() == [False, True, False, True, False]
     assert (model.num_pdfs, model.num_phones, model.num_transition_states) == (4, 3, 2)
+    exchanged = TransitionModel(model.topology, model.tuples[:, [0, 1, 3, 2]], model.log_probs)
+    assert exchanged.num_pdfs == 4 and exchanged.transition_id_to_pdf.tolist() == [-1, 0, 1, 2, 3]
 
 
 def test_derived_maps(caplog: pytest.LogCaptureFixture) -> None:
@@ -177,8 +179,8 @@ def test_usual_topologies() -> None:
     assert chain == HmmTopology([[HmmState(0, 1, [(0, 0.5), (1, 0.5)]), HmmState()]], {3: 0, 1: 0})
     assert chain.phones == [1, 3] and chain.num_pdf_classes(3) == 2
     usual = left_to_right_topology([2, 3], [1])
-    third = [(1, 0.25), (2, 0.25), (3, 0.25), (4, 0.25)]
-    silence = [HmmState(0, 0, [(0, 0.25), (1, 0.25), (2, 0.25), (3, 0.25)]), *(HmmState(n, n, third) for n in (1, 2, 3)),
+    inner = [(target, 0.25) for target in (1, 2, 3, 4)]
+    silence = [HmmState(0, 0, [(target, 0.25) for target in (0, 1, 2, 3)]), *(HmmState(n, n, inner) for n in (1, 2, 3)),
                HmmState(4, 4, [(4, 0.75), (5, 0.25)]), HmmState()]
     assert usual == HmmTopology([in_a_row(3), silence], {2: 0, 3: 0, 1: 1})
     assert [usual.num_pdf_classes(phone) for phone in (1, 2, 3)] == [5, 3, 3]

@@ -73,7 +73,7 @@ def test_pdfs_that_a_tree_does_not_have() -> None:
                                                        "which the one at 0 is meant")):
             tree.pdf(window, pdf_class)
     for key in (-2, 1):
-        with pytest.raises(FormatError, match=f"about position {key} in a window of phones; expected 0 to 0, or -1 for"):
+        with pytest.raises(FormatError, match=f"about position {key} in a window of phones; expected 0 to 0, or -1"):
             ContextDependency(1, 0, Split(key, frozenset([1]), Constant(0), Constant(1))).pdf((1,), 0)
 
 
