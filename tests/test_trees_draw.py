@@ -76,6 +76,7 @@ def test_picture_of_every_kind_of_question() -> None:
     nodes = [element for element in root if len(element)]
     color = {"#c0392b": "red", "#2c3e50": "ink"}
     columns = sorted({float(node.attrib["x"]) for node in nodes})
+    assert columns[0] > 0 and columns[-1] < float(root.attrib["width"])
     assert [(node[0].text, columns.index(float(node.attrib["x"])), color[node.attrib["fill"]]) for node in nodes] == [
         ("phone in a?", 0, "red"), ("state?", 1, "ink"), ("pdf 0", 2, "ink"), ("pdf 1", 2, "ink"),
         ("phone -1 in a, b?", 1, "red"), ("pdf 2", 2, "red"), ("phone +1 in b?", 2, "ink"), ("pdf 3", 3, "ink"),
