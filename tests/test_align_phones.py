@@ -61,6 +61,25 @@ def test_a_short_phone_takes_the_skip() -> None:
     assert aligner.model.transition_id_to_hmm_state[aligner.align([3], [2])].tolist() == [0, 1]
 
 
+def test_a_phone_takes_the_likeliest_transitions_and_waits_where_it_can() -> None:
+    without_loops = [HmmState(0, 0, [(1, 1.0)]), HmmState(1, 1, [(2, 1.0)]), HmmState()]
+    waits_last = [HmmState(0, 0, [(1, 1.0)]), HmmState(1, 1, [(1, 0.5), (2, 0.5)]), HmmState()]
+    tie = [HmmState(0, 0, [(2, 0.5), (1, 0.5)]), HmmState(1, 1, [(3, 1.0)]), HmmState(2, 2, [(1, 0.1), (3, 0.9)]),
+           HmmState()]
+    begins_silently = [HmmState(-1, -1, [(1, 1.0)]), HmmState(0, 0, [(1, 0.5), (2, 0.5)]), HmmState()]
+    aligner = make(HmmTopology([without_loops, waits_last, tie, begins_silently], {1: 0, 2: 1, 3: 2, 4: 3}))
+
+    def states(phone: int, length: int) -> list[int]:
+        return aligner.model.transition_id_to_hmm_state[aligner.align([phone], [length])].tolist()
+
+    assert (states(1, 2), states(2, 4), states(3, 2), states(4, 2)) == ([0, 1], [0, 1, 1, 1], [0, 2], [1, 1])
+    assert [aligner.min_length(phone) for phone in (1, 2, 3, 4)] == [2, 2, 2, 1]
+    for phone, length, needed in ((1, 3, "2"), (1, 1, "2"), (2, 1, "2 or more"), (3, 3, "2"), (4, 0, "1 or more")):
+        with pytest.raises(Nnet3Error, match=f"phone {phone} cannot have {length} frames: its HMM needs {needed}$"):
+            aligner.align([phone], [length])
+    assert phones_and_lengths(aligner.model, aligner.align([4, 4, 2], [2, 1, 3])) == ([4, 4, 2], [2, 1, 3])
+
+
 def test_first_and_later_frames_of_a_chain_phone_have_their_own_pdfs() -> None:
     aligner = make()
     pdfs = [aligner.tree.pdf((2,), pdf_class) for pdf_class in (0, 1)]
@@ -113,13 +132,20 @@ def test_a_conversion_to_an_equal_topology_keeps_every_state(old_reorder: bool, 
 
 @pytest.mark.parametrize(("lengths", "factor", "expected"), [
     ([3, 3, 3], 3, [1, 1, 1]), ([2, 5, 3], 3, [1, 2, 1]), ([1, 1, 7], 3, [1, 1, 1]), ([10], 3, [4]),
-    ([1, 1, 1, 9], 3, [1, 1, 1, 1])])
+    ([1, 1, 1, 9], 3, [1, 1, 1, 1]), ([4, 1, 5], 3, [1, 1, 2])])
 def test_lower_frame_rates(lengths: list[int], factor: int, expected: list[int]) -> None:
     aligner = make()
     phones = [2, 4, 2, 4][:len(lengths)]
     converted = aligner.convert(aligner.model, aligner.align(phones, lengths), factor)
     assert len(converted) == -(-sum(lengths) // factor)
     assert phones_and_lengths(aligner.model, converted) == (phones, expected)
+
+
+def test_frames_come_from_the_phone_that_is_nearest_in_frames() -> None:
+    """The third phone has none; three frames lie between it and the first phone, two between it and the last."""
+    aligner, phones = make(), [2, 1, 4, 2, 4, 2]
+    converted = aligner.convert(aligner.model, aligner.align(phones, [4, 9, 1, 2, 3, 6]), 3)
+    assert phones_and_lengths(aligner.model, converted) == (phones, [2, 3, 1, 1, 1, 1])
 
 
 def test_repeated_frames_keep_the_length() -> None:

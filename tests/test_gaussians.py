@@ -1,13 +1,14 @@
 """nnet3py/gaussians/: likelihoods against scipy, selection and posteriors against slow twins, estimation, files."""
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from io_samples import reader_of
+from io_samples import reader_of, written
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 
@@ -64,7 +65,7 @@ def features_of(seed: int, frames: int = 40, dim: int = 3) -> np.ndarray:
 
 def test_likelihoods_are_scipys() -> None:
     full, means, covariances = mixtures(1)
-    x = features_of(2)
+    x = features_of(2, 2003)               # not all of them in memory at a time
     expected = np.stack([np.log(w) + multivariate_normal(m, c).logpdf(x)
                          for w, m, c in zip(full.weights, means, covariances, strict=True)], axis=1)
     np.testing.assert_allclose(full.log_likelihoods(x), expected, rtol=SINGLE, atol=SINGLE)
@@ -93,6 +94,7 @@ def slow_posteriors(row: np.ndarray, most: int, least: float) -> list[tuple[int,
 @given(seed=st.integers(0, 10**6), most=st.integers(1, 9), least=st.sampled_from([0.0, 0.01, 0.1, 0.4, 0.99]))
 def test_pruned_posteriors(seed: int, most: int, least: float) -> None:
     log_likes = (np.random.default_rng(seed).standard_normal((7, 6)) * 2).astype(np.float32)
+    log_likes[4:] = log_likes[4:].round()            # equal ones: that with the higher number is first
     found = pruned_posteriors(log_likes, most, least)
     for frame, row in zip(found.posterior, log_likes, strict=True):
         expected = slow_posteriors(row, most, least)
@@ -121,8 +123,19 @@ def test_selection() -> None:
             assert total == pytest.approx(float(found.log_likes.sum()), rel=SINGLE)
             for frame in posterior:
                 assert sum(value for _, value in frame) == pytest.approx(1.0, abs=SINGLE)
-    few, _ = selected_posteriors(full, x, [*select(full, x, 3).numbers], 0.3)
-    assert all(value >= 0.3 for frame in few for _, value in frame) and all(len(frame) for frame in few)
+
+
+@pytest.mark.parametrize(("least", "expected"), [
+    (0.0, {0: 0.6, 1: 0.3, 2: 0.1}), (0.09, {0: 0.6, 1: 0.3, 2: 0.1}), (0.2, {0: 2 / 3, 1: 1 / 3}), (0.35, {0: 1.0}),
+    (0.9, {0: 1.0})])
+def test_small_posteriors_of_selected_gaussians_are_left_out(least: float, expected: dict[int, float]) -> None:
+    gmm = DiagGmm(np.array([0.6, 0.3, 0.1], np.float32), np.zeros((3, 1), np.float32), np.ones((3, 1), np.float32))
+    [frame], total = selected_posteriors(gmm, np.zeros((1, 1)), [np.arange(3)], least)
+    assert dict(frame) == pytest.approx(expected) and total == pytest.approx(-0.5 * np.log(2 * np.pi))
+    assert select(gmm, np.zeros((1, 1)), 2).numbers.tolist() == [[0, 1]]
+    alike = DiagGmm(np.full(3, 1 / 3, np.float32), gmm.means_inv_vars, gmm.inv_vars)
+    assert select(alike, np.zeros((1, 1)), 2).numbers.tolist() == [[2, 1]], "of equal ones the higher number"
+    assert select_among(alike, np.zeros((1, 1)), [np.array([0, 2, 1])], 2)[0][0].tolist() == [2, 1]
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -148,13 +161,14 @@ def test_lists_that_look_like_ranges_are_taken_for_ranges() -> None:
     assert preselected_log_likelihoods(diag, x, listed)[0].tolist() == log_likes[[1, 2, 3, 4]].tolist()
     assert preselected_log_likelihoods(full, x, listed)[0].tolist() == (
         full.log_likelihoods(x)[0][[1, 4, 2, 4]].tolist())
-    with pytest.raises(ShapeError, match="another mixture"):
-        preselected_log_likelihoods(diag, x, [np.array([1, 6])])
+    for bad in ([1, 6], [-1], []):
+        with pytest.raises(ShapeError, match=rf"from 0 to 5, found {re.escape(str(bad))}.*another mixture"):
+            preselected_log_likelihoods(diag, x, [np.array(bad, dtype=int)])
 
 
 def test_statistics() -> None:
     full = mixtures(7)[0]
-    x = features_of(8)
+    x = features_of(8, 4003)               # not all of them at a time
     for gmm, is_full in ((full, True), (full.to_diagonal(), False)):
         stats = GmmStats.zeros(5, 3, ALL, is_full)
         total = add_frames(stats, gmm, x)
@@ -166,11 +180,21 @@ def test_statistics() -> None:
         double = x.astype(np.float64)
         squares = outer_products(double) if is_full else double ** 2
         np.testing.assert_allclose(stats.squares, posteriors.T @ squares, rtol=SINGLE, atol=SINGLE)
-    twice = GmmStats.zeros(5, 3, ALL, False)
-    add_frames(twice, full.to_diagonal(), x, np.full(len(x), 2.0))
-    np.testing.assert_allclose(twice.occupancy, 2 * stats.occupancy, rtol=SINGLE)
-    with pytest.raises(ShapeError, match="expected statistics of 5 Gaussians"):
-        stats.add_stats(GmmStats.zeros(4, 3, ALL, False))
+    weights, weighted = np.linspace(0.0, 2.0, len(x)), GmmStats.zeros(5, 3, ALL, False)
+    total = add_frames(weighted, full.to_diagonal(), x, weights)
+    assert total == pytest.approx(weights @ logsumexp(log_likes, axis=1), rel=SINGLE)
+    np.testing.assert_allclose(weighted.occupancy, weights @ posteriors, rtol=SINGLE)
+    both = GmmStats.zeros(5, 3, ALL, False)
+    for part in (weighted, stats):
+        both.add_stats(part)
+    for name in ("occupancy", "means", "squares"):
+        np.testing.assert_array_equal(getattr(both, name), getattr(weighted, name) + getattr(stats, name))
+    for other, found in ((GmmStats.zeros(4, 3, ALL, False), "4 of dimension 3 with flags 7"),
+                         (GmmStats.zeros(5, 2, ALL, False), "5 of dimension 2 with flags 7"),
+                         (GmmStats.zeros(5, 3, MEANS, False), "5 of dimension 3 with flags 5"),
+                         (GmmStats.zeros(5, 3, ALL, True), "5 of dimension 3 with flags 7")):
+        with pytest.raises(ShapeError, match=f"statistics of 5 Gaussians of dimension 3 with flags 7, found {found}"):
+            stats.add_stats(other)
 
 
 def test_estimates_are_better() -> None:
@@ -196,16 +220,98 @@ def test_estimates_are_better() -> None:
             np.testing.assert_array_equal(better.gmm.weights, diag.weights)
 
 
+OCCUPANCY = np.array([10.0, 50.0, 0.0, 200.0, 10.5, 30.0])
+
+
+def little_and_much(gmm: DiagGmm | FullGmm, is_full: bool) -> GmmStats:
+    """Statistics of six Gaussians, of which the last has features that hardly differ."""
+    rng, stats = np.random.default_rng(17), GmmStats.zeros(6, 2, ALL, is_full)
+    for number, frames in enumerate(OCCUPANCY):
+        posteriors = np.zeros((40, 6), dtype=np.float32)
+        posteriors[:, number] = frames / 40
+        stats.add((rng.standard_normal((40, 2)) * (1e-3 if number == 5 else 2.0) + number).astype(np.float32),
+                  posteriors)
+    return stats
+
+
+def slow_moments(stats: GmmStats, gmm: FullGmm, flags: int, min_occupancy: float, min_weight: float
+                 ) -> tuple[list[float], list[np.ndarray], list[np.ndarray], list[bool]]:
+    """Weights, means, covariances before flooring, and whether they are estimated, Gaussian by Gaussian."""
+    total, weights, means, covariances, learned = stats.occupancy.sum(), [], [], [], []
+    for number, frames in enumerate(stats.occupancy.tolist()):
+        mean, covariance = gmm.means()[number], gmm.covariances()[number]
+        enough = frames > min_occupancy and frames > min_weight * total
+        if enough:
+            first = stats.means[number] / frames
+            square = unpacked(stats.squares)[number] / frames if stats.is_full else np.diag(
+                stats.squares[number] / frames)
+            mean = first if flags & MEANS else mean
+            if flags & VARIANCES:
+                covariance = square - np.outer(first, mean) - np.outer(mean, first) + np.outer(mean, mean)
+        share = frames / total if enough else max(frames / total, min_weight)
+        weights.append(share if flags & WEIGHTS else float(gmm.weights[number]))
+        means.append(mean)
+        covariances.append(covariance)
+        learned.append(enough)
+    return weights, means, covariances, learned
+
+
+@pytest.mark.parametrize("letters", ["mvw", "mw", "v", "w", "m", "vw"])
+@pytest.mark.parametrize("min_weight", [1e-5, 0.1])
+def test_estimates_are_those_of_a_slow_twin(letters: str, min_weight: float) -> None:
+    flags, full = parse_flags(letters), mixtures(18, 6, 2)[0]
+    diag = full.to_diagonal()
+    options = DiagOptions(min_weight=min_weight, min_variance=0.01, remove_low_count=False)
+    stats = little_and_much(diag, False)
+    weights, means, covariances, learned = slow_moments(stats, FullGmm.of_diagonal(diag), flags, 10.0, min_weight)
+    assert learned == ([False, True, False, True, True, True] if min_weight < 0.1 else [False, True, False, True,
+                                                                                        False, False])
+    variances = np.array([np.maximum(np.diag(covariance), 0.01 if enough and flags & VARIANCES else 0)
+                          for covariance, enough in zip(covariances, learned, strict=True)])
+    found = estimate_diag(stats, diag, options, flags)
+    assert isinstance(found.gmm, DiagGmm) and found.frames == pytest.approx(OCCUPANCY.sum())
+    np.testing.assert_allclose(found.gmm.weights, weights, rtol=SINGLE)
+    np.testing.assert_allclose(1 / found.gmm.inv_vars, variances, rtol=SINGLE)
+    np.testing.assert_allclose(found.gmm.means_inv_vars / found.gmm.inv_vars, means, rtol=SINGLE)
+
+    stats = little_and_much(full, True)
+    weights, means, covariances, learned = slow_moments(stats, full, flags, 15.0, min_weight)
+    for number in np.flatnonzero(learned) if flags & VARIANCES else ():
+        values, vectors = np.linalg.eigh(covariances[number])
+        floor = max(0.01, np.abs(values).max() / 3.0)
+        covariances[number] = vectors @ np.diag(np.maximum(values, floor)) @ vectors.T
+    found = estimate_full(stats, full, FullOptions(min_weight=min_weight, min_occupancy=15.0, variance_floor=0.01,
+                                                   max_condition=3.0, remove_low_count=False), flags)
+    assert isinstance(found.gmm, FullGmm) and found.frames == pytest.approx(OCCUPANCY.sum())
+    np.testing.assert_allclose(found.gmm.weights, weights, rtol=SINGLE)
+    np.testing.assert_allclose(found.gmm.covariances(), covariances, rtol=SINGLE, atol=SINGLE)
+    np.testing.assert_allclose(found.gmm.means(), means, rtol=SINGLE, atol=SINGLE)
+
+
+def test_statistics_that_do_not_fit_a_mixture() -> None:
+    full = mixtures(18, 6, 2)[0]
+    with pytest.raises(Nnet3Error, match="statistics of 4 Gaussians of dimension 3 do not fit a mixture of 6 of "
+                                         "dimension 2$"):
+        estimate_diag(GmmStats.zeros(4, 3, ALL, False), full.to_diagonal(), DiagOptions(), ALL)
+    for other in (GmmStats.zeros(4, 3, ALL, True), GmmStats.zeros(6, 2, ALL, False)):
+        with pytest.raises(Nnet3Error, match="do not fit a mixture of 6 of dimension 2 with full covariances"):
+            estimate_full(other, full, FullOptions(), ALL)
+
+
 def test_gaussians_with_little_data() -> None:
     diag = mixtures(11)[0].to_diagonal()
     stats = GmmStats.zeros(5, 3, ALL, False)
     stats.add(features_of(12, 60), np.tile(np.array([0.5, 0, 0.5, 0, 0], dtype=np.float32), (60, 1)))
     removed = estimate_diag(stats, diag, DiagOptions(), ALL).gmm
     kept = estimate_diag(stats, diag, DiagOptions(remove_low_count=False), ALL).gmm
-    assert len(removed.weights) == 2 and removed.weights.sum() == pytest.approx(1.0)
-    assert len(kept.weights) == 5
+    assert isinstance(removed, DiagGmm) and isinstance(kept, DiagGmm)
+    assert removed.weights.tolist() == [0.5, 0.5]
+    assert kept.weights.tolist() == pytest.approx([0.5, 1e-5, 0.5, 1e-5, 1e-5])
+    np.testing.assert_array_equal(removed.inv_vars, kept.inv_vars[[0, 2]])
     nothing = GmmStats.zeros(5, 3, ALL, False)
-    assert len(estimate_diag(nothing, diag, DiagOptions(), ALL).gmm.weights) == 1
+    last = estimate_diag(nothing, diag, DiagOptions(), ALL).gmm
+    assert isinstance(last, DiagGmm) and last.weights.tolist() == [1.0]
+    np.testing.assert_allclose(last.inv_vars, diag.inv_vars[4:], rtol=1e-6)
 
 
 def test_full_gaussians_of_statistics_alone() -> None:
@@ -233,24 +339,94 @@ def test_training_finds_clusters() -> None:
     random, sample = CRandom(), FrameSample(500, CRandom())
     sample.add(x)
     assert sample.num_kept == 500 and sample.num_seen == 800 and len(sample.frames()) == 500
-    iterations = [*train_mixture(x, begin_mixture(x, 2, random), 4, 4, DiagOptions(), random)]
-    assert [one.split_to for one in iterations] == [3, 4, 0, 0]
-    assert iterations[-1].log_like > iterations[0].log_like
     begun = begin_mixture(x, 2, random)
-    for mean in begun.means_inv_vars / begun.inv_vars:
-        assert np.abs(x - mean).max(axis=1).min() < SINGLE, "a frame"
-    with pytest.raises(Nnet3Error, match="too few"):
-        begin_mixture(x[:10], 4, random)
-    with pytest.raises(Nnet3Error, match="has variance 0"):
-        begin_mixture(np.ones((50, 2), dtype=np.float32), 2, random)
+    iterations = [*train_mixture(x, begun, 4, 4, DiagOptions(), random)]
+    assert [one.split_to for one in iterations] == [3, 4, 0, 0] and [one.number for one in iterations] == [0, 1, 2, 3]
+    assert [len(one.gmm.weights) for one in iterations] == [3, 4, 4, 4]
+    assert iterations[0].log_like == pytest.approx(logsumexp(begun.log_likelihoods(x), axis=1).mean(), rel=SINGLE)
+    assert iterations[-1].log_like > iterations[0].log_like
+    last, before = iterations[-1], iterations[-2].gmm
+    assert last.log_like == pytest.approx(logsumexp(before.log_likelihoods(x), axis=1).mean(), rel=SINGLE)
+    stats = GmmStats.zeros(4, 2, ALL, False)
+    add_frames(stats, before, x)
+    assert last.improvement == pytest.approx(estimate_diag(stats, before, DiagOptions(), ALL).improvement / 800)
+
+
+@pytest.mark.parametrize(("num_iters", "split_to"), [
+    (1, [0]), (2, [6, 0]), (3, [6, 0, 0]), (4, [4, 6, 0, 0]), (5, [4, 6, 0, 0, 0]), (8, [3, 4, 5, 6, 0, 0, 0, 0])])
+def test_gaussians_are_split_in_the_first_half_of_the_iterations(num_iters: int, split_to: list[int]) -> None:
+    x = features_of(19, 400)
+    iterations = train_mixture(x, begin_mixture(x, 2, CRandom()), 6, num_iters, DiagOptions(), CRandom())
+    assert [one.split_to for one in iterations] == split_to
+
+
+def test_a_first_mixture_has_random_frames_and_their_variance() -> None:
+    random, x = CRandom(), features_of(20, 20)
+    chosen = set()
+    for _ in range(60):
+        begun = begin_mixture(x, 2, random)
+        assert begun.weights.tolist() == [0.5, 0.5]
+        np.testing.assert_allclose(1 / begun.inv_vars, [x.var(axis=0)] * 2, rtol=SINGLE)
+        pair = [int(np.abs(x - mean).max(axis=1).argmin()) for mean in begun.means_inv_vars / begun.inv_vars]
+        np.testing.assert_allclose(begun.means_inv_vars / begun.inv_vars, x[pair], rtol=SINGLE)
+        assert pair[0] != pair[1]
+        chosen.update(pair)
+    assert chosen == set(range(20))
+    with pytest.raises(Nnet3Error, match="19 frames are too few for 2 Gaussians.*at least 20"):
+        begin_mixture(x[:19], 2, random)
+    x[:, 1] = 1.0
+    with pytest.raises(Nnet3Error, match="column 1 of the features has variance 0"):
+        begin_mixture(x, 2, random)
+
+
+def test_a_sample_does_not_depend_on_the_parts_in_which_frames_come() -> None:
+    x, samples = features_of(21, 90), []
+    for parts in (1, 4, 90):
+        sample = FrameSample(7, CRandom())
+        for part in np.array_split(x, parts):
+            sample.add(part)
+        assert (sample.num_kept, sample.num_seen) == (7, 90)
+        samples.append(sample.frames())
+    assert all(np.array_equal(samples[0], other) for other in samples)
+    assert set(map(tuple, samples[0].tolist())) <= set(map(tuple, x.tolist()))
+    everything = FrameSample(90, CRandom())
+    everything.add(x)
+    np.testing.assert_array_equal(everything.frames(), x)
+    with pytest.raises(Nnet3Error, match="expected features of dimension 3, found 2"):
+        everything.add(x[:, :2])
+    with pytest.raises(Nnet3Error, match="of one frame or more, found none"):
+        FrameSample(3, CRandom()).frames()
 
 
 def test_splitting() -> None:
     diag = mixtures(14)[0].to_diagonal()
-    more = split(diag, 8, 0.01, CRandom())
-    assert len(more.weights) == 8 and more.weights.sum() == pytest.approx(1.0)
-    np.testing.assert_allclose(more.weights @ (more.means_inv_vars / more.inv_vars),
-                               diag.weights @ (diag.means_inv_vars / diag.inv_vars), rtol=1e-4, atol=1e-4)
+    more, random = split(diag, 8, 0.25, CRandom()), CRandom()
+    parts = [*zip(diag.weights, diag.means_inv_vars / diag.inv_vars, 1 / diag.inv_vars, strict=True)]
+    while len(parts) < 8:
+        heaviest = max(range(len(parts)), key=lambda number: parts[number][0])
+        weight, mean, variance = parts[heaviest]
+        away = 0.25 * np.sqrt(variance) * [random.normal() for _ in range(3)]
+        parts[heaviest] = weight / 2, mean - away, variance
+        parts.append((weight / 2, mean + away, variance))
+    weights, means, variances = zip(*parts, strict=True)
+    np.testing.assert_allclose(more.weights, weights, rtol=SINGLE)
+    np.testing.assert_allclose(more.means_inv_vars / more.inv_vars, means, rtol=SINGLE, atol=SINGLE)
+    np.testing.assert_allclose(1 / more.inv_vars, variances, rtol=SINGLE)
+
+
+def test_statistics_as_text() -> None:
+    """What was not accumulated is empty; products of features are written about the mean."""
+    x, posteriors = np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), np.array([[0.5, 0], [1.5, 0]], np.float32)
+    head = "<GMMACCS> <VECSIZE> 2 <NUMCOMPONENTS> 2 <FLAGS> {} <OCCUPANCY>  [ 2 0 ]\n<MEANACCS> "
+    means = " [\n  5 7 \n  0 0 ]\n"
+    for letters, is_full, rest in (
+            ("w", False, "4| [ ]\n<DIAGVARACCS>  [ ]\n"), ("m", False, f"5|{means}<DIAGVARACCS>  [ ]\n"),
+            ("v", False, f"7|{means}<DIAGVARACCS>  [\n  14 26 \n  0 0 ]\n"), ("m", True, f"5|{means}"),
+            ("v", True, f"7|{means}<FULLVARACCS> [\n1.5 \n1.5 1.5 ]\n[\n0 \n0 0 ]\n")):
+        stats = GmmStats.zeros(2, 2, parse_flags(letters), is_full)
+        stats.add(x, posteriors)
+        flags, text = rest.split("|")
+        assert written(stats.write, binary=False).decode() == head.format(flags) + text + "</GMMACCS> "
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -280,5 +456,6 @@ def test_triangles() -> None:
     matrix += matrix.T
     np.testing.assert_array_equal(unpacked(packed(matrix)), matrix)
     np.testing.assert_array_equal(outer_products(matrix[:1])[0], packed(np.outer(matrix[0], matrix[0])))
-    with pytest.raises(FormatError, match="letters"):
+    assert [parse_flags(letters) for letters in ("", "m", "v", "w", "t", "mvw", "a")] == [0, 1, 2, 4, 8, 7, 15]
+    with pytest.raises(FormatError, match="expected some of the letters m, v and w, found 'mx'"):
         parse_flags("mx")

@@ -278,17 +278,186 @@ def test_a_complete_folder(folder: Path) -> None:
         assert part in " ".join(text.split())
 
 
+UNTRAINED_TEXT = """\
+x.raw: a raw network, binary, 71,016 bytes
+
+inputs            input (40), ivector (10)
+outputs           output (10), second (10, quadratic)
+i-vectors         needed, of dimension 10
+context           1 frames left, 3 right; modulus 1
+subsampling       not said; usually none
+recurrent         yes
+parameters        238 in 2 of 7 components; 69.9 kB with statistics and fixed
+                  matrices
+nodes             11
+trained           no: there are no statistics; learning rates 0.001 to 0.5
+test mode         batch normalization off, dropout off
+unused nodes      unused
+unused components spare
+
+component                    type                            in  out  parameters
+---------------------------  -----------------------------  ---  ---  ----------
+lda                          FixedAffine                    130  130           -
+a-component-with-quite-a-long-name.affine
+                             NaturalGradientRepeatedAffine  130   20          28
+r                            RectifiedLinear                 20   20           -
+bn                           BatchNorm                       20   20           -
+drop                         Dropout                         20   20           -
+o                            Affine                          20   10         210
+spare                        NoOp                             3    3           -
+
+for computing     1 thing missing
+  missing         statistics of batch normalization in bn
+    do            train the network; nnet3-train stores them as it goes
+  takes           features of dimension 40
+  takes           i-vectors of dimension 10 (--ivectors or --online-ivectors)
+  note            the parameters are random, or the statistics were zeroed:
+                  nothing was trained yet
+  note            recurrent: --frames-per-chunk and the extra contexts change
+                  the output; take those of the training
+
+for training      nothing is missing
+  takes           examples with input (40), ivector (10) and targets for output
+                  (10), second (10), with a left context of at least 1 and a
+                  right context of at least 3 frames
+  note            nnet3-get-egs makes examples
+
+for decoding      3 things missing
+  missing         statistics of batch normalization in bn
+    do            train the network; nnet3-train stores them as it goes
+  missing         training: the parameters are random, or the statistics were
+                  zeroed
+    do            train the network
+  missing         a transition model: this is a raw network
+    do            nnet3-am-init tree topo x.raw OUT.mdl, or with another model
+                  for tree and topo
+  takes           features of dimension 40
+  takes           i-vectors of dimension 10 (--ivectors or --online-ivectors)
+  takes           a decoding graph (HCLG.fst and words.txt)
+"""
+FOLDER_TEXT = """\
+.: a model folder
+
+model                     final.mdl
+other models              12.mdl, 3.mdl, 12.1.raw, init.raw
+frame_subsampling_factor  1
+cmvn_opts                 --norm-means=false --norm-vars=false
+num_jobs                  4
+configs/vars              model_left_context=2, model_right_context=2
+tree                      the tree that maps phones in context to pdfs (10 pdfs)
+phones.txt                the names of the phones (5 phones)
+topo                      the topology of the phones
+configs/final.config      the network as config lines
+graphs                    graph_tg/HCLG.fst
+egs/info                  feat_dim 40, left_context 3, right_context 2
+
+./final.mdl: an acoustic model, binary, 12,632 bytes
+
+inputs            input (40)
+outputs           output (10)
+i-vectors         not needed
+context           2 frames left, 2 right; modulus 1
+subsampling       one frame of output for 1 of input
+recurrent         no
+parameters        2,630 in 2 of 4 components; 11.3 kB with statistics and fixed
+                  matrices
+nodes             6
+trained           statistics of 1,234,567 frames; learning rate 0.001
+test mode         no component has one
+transition model  5 phones, 10 pdfs, 20 transition-ids
+priors            10, from 0.0182 to 0.182, sum 1
+
+component  type                    in  out  parameters
+---------  ---------------------  ---  ---  ----------
+a          NaturalGradientAffine  120   20       2,420
+r          RectifiedLinear         20   20           -
+o          NaturalGradientAffine   20   10         210
+l          LogSoftmax              10   10           -
+
+for computing     nothing is missing
+  takes           features of dimension 40, normalized by apply-cmvn
+                  --norm-means=false --norm-vars=false
+
+for training      nothing is missing
+  takes           examples with input (40) and targets for output (10), with a
+                  left context of at least 2 and a right context of at least 2
+                  frames
+  note            nnet3-train takes the raw network: nnet3-am-copy --raw=true
+                  ./final.mdl -
+
+for decoding      nothing is missing
+  takes           features of dimension 40, normalized by apply-cmvn
+                  --norm-means=false --norm-vars=false
+  takes           the graph ./graph_tg/HCLG.fst
+
+for recognition   2 things missing
+  missing         there is no words.txt beside ./graph_tg/HCLG.fst, nor are
+                  there words in it
+    do            correct or copy the file that is named
+  missing         there is no conf/mfcc.conf, which says how features are
+                  computed
+    do            copy the file by which the features of the training were made
+  takes           sound of any sampling rate: nnet3-transcribe FOLDER SOUND,
+                  nnet3py.Recognizer(FOLDER)
+  note            a model as Kaldi's training leaves it, with a graph, MFCC
+  note            no phones/word_boundary.int or phones/align_lexicon.int beside
+                  the graph: the times of words are a little off
+  note            nothing says which phones are silence
+                  (--endpoint.silence-phones): an utterance ends only after 20
+                  seconds
+"""
+
+
+def test_the_whole_table_of_a_network(nnet: Nnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    nnet.write("x.raw")
+    assert inspect("x.raw").text() == UNTRAINED_TEXT
+    set_batchnorm_test_mode(trained(nnet), True)
+    nnet.write("x.raw")
+    found = inspect("x.raw")
+    assert "\ntrained           statistics of 1,234,567 frames; learning rates 0.001 to 0.5\n" \
+           "test mode         batch normalization on, dropout off\n" in found.text()
+    assert found.computing.notes == ["recurrent: --frames-per-chunk and the extra contexts change the output; take "
+                                     "those of the training"]
+
+
+def test_the_whole_table_of_a_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    assert inspect(".").text() == FOLDER_TEXT
+
+
+@pytest.mark.parametrize(("size", "text"), [
+    (999, "999 bytes"), (1000, "1.0 kB"), (999_900, "999.9 kB"), (10**6, "1.0 MB"), (99 * 10**7, "990.0 MB"),
+    (10**9, "1.0 GB"), (3 * 10**12, "3000.0 GB")])
+def test_memory_in_words(nnet: Nnet, tmp_path: Path, size: int, text: str) -> None:
+    found = inspected(nnet, tmp_path)
+    found.model.network.memory_bytes = size
+    assert f"238 in 2 of 7 components; {text} with" in found.text()
+
+
+@pytest.mark.parametrize(("number", "text"), [(1, "1.raw"), (6, "6.raw, 5.raw, 4.raw, 3.raw, 2.raw, 1.raw"),
+                                              (7, "7.raw, 6.raw, 5.raw, 4.raw, 3.raw, 2.raw and 1 more")])
+def test_six_other_models_are_named(nnet: Nnet, tmp_path: Path, number: int, text: str) -> None:
+    for i in range(1, number + 1):
+        (tmp_path / f"{i}.raw").write_text("")
+    nnet.write(str(tmp_path / "final.raw"))
+    assert f"\nother models      {text}\n" in inspect(str(tmp_path)).text()
+
+
 def test_a_folder_without_most_of_it(folder: Path) -> None:
     for name in ("tree", "phones.txt", "cmvn_opts", "frame_subsampling_factor"):
         (folder / name).unlink()
     shutil.rmtree(folder / "graph_tg")
     shutil.rmtree(folder / "egs")
     found = inspect(str(folder))
-    text = missing(found.decoding)
-    assert f"a decoding graph (graph*/HCLG.fst) -> make-graph LANG GRAMMAR {folder}/tree" in text
-    assert "tree, by which" in text
-    assert "phones.txt, by which" in text and "no cmvn_opts says" in " ".join(found.decoding.notes)
-    assert "training examples in egs/" in missing(found.training)
+    assert [(lack.what, lack.do) for lack in found.decoding.missing] == [
+        ("a decoding graph (graph*/HCLG.fst)",
+         f"make-graph LANG GRAMMAR {folder}/tree {folder}/final.mdl {folder}/graph"),
+        ("tree, by which graphs are made for the model", "copy it from the folder of the alignments"),
+        ("phones.txt, by which graphs are made for the model", "copy it from the folder of the alignments")]
+    assert found.decoding.notes == ["no cmvn_opts says how features are normalized; do as the training did"]
+    assert missing(found.training) == ("training examples in egs/, or their description in egs/info -> "
+                                       "make them with nnet3-get-egs, or keep them elsewhere")
 
 
 def test_a_graph_needs_no_tree(folder: Path) -> None:

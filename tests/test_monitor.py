@@ -60,6 +60,52 @@ def test_an_objective_that_fell() -> None:
     assert problem.kind == "diverged" and "from -1.5 to -2.4" in problem.text
 
 
+@pytest.mark.parametrize("objectives, problem", [
+    ([-1.0, -1.29], False), ([-1.0, -1.31], True),               # 0.3, where a fifth is less
+    ([-5.0, -2.0, -2.39], False), ([-5.0, -2.0, -2.41], True),   # a fifth of the best
+    ([-3.0, -1.0, math.nan, -1.31], True), ([math.nan, -9.0], False)])
+def test_how_far_an_objective_may_fall(objectives: list[float], problem: bool) -> None:
+    assert [found.kind for found in find_problems(training(objectives))] == ["diverged"] * problem
+
+
+def test_whole_messages() -> None:
+    def texts(iterations: list[Iteration]) -> list[str]:
+        return [problem.text for problem in find_problems(iterations)]
+
+    advice = "a lower --trainer.optimization.initial-effective-lrate or --trainer.max-param-change may help"
+    assert texts(training([-3.0, -1.5, -2.4])) == [f"the objective fell from -1.5 to -2.4; {advice}"]
+    assert texts(training([-3.0, math.nan])) == [
+        f"the objective is nan; {advice}, and the features may hold extreme values (try a batch normalization first)"]
+    assert texts(training([-3.3] * 15)) == [
+        "the objective was -3.3 at first and is -3.3 after 15 iterations: nothing is learned; are targets and features "
+        "of the same utterances? a higher learning rate may help"]
+    assert texts(training([-1.5 + 0.01 * i for i in range(7)], valid=[-1.6 - 0.01 * i for i in range(7)])) == [
+        "over 6 iterations the objective on training data grew to -1.44 while that on held-out data fell to -1.66: "
+        "fewer epochs, dropout, l2-regularize or a smaller network may help"]
+    assert texts(training([-1.5 + 0.01 * i for i in range(6)], valid=[-1.6 - 0.01 * i for i in range(6)])) == []
+    cut = training(HEALTHY[:6], {"tdnn1": 90.0, "": 92.5, "x": 89.9})
+    assert texts(cut) == [
+        "the change of the whole network was cut in 92.5 % of minibatches: the learning rate is too high for it, or "
+        "--trainer.max-param-change too small",
+        "the change of tdnn1 was cut in 90 % of minibatches: the learning rate is too high for it, or its max-change "
+        "too small"]
+    assert texts(cut[:5]) == []
+    assert texts(with_component("RectifiedLinearComponent", {"deriv-avg": summary(0.1, median=0.004)})) == [
+        "half of the units of c or more are on in fewer than 0.5 % of frames and hardly learn; a lower learning rate, "
+        "batch normalization before it or a higher self-repair-scale may help"]
+    assert texts(with_component("SigmoidComponent", {"deriv-avg": summary(0.02)})) == [
+        "c is saturated (mean derivative 0.02 of at most 0.25); a lower learning rate, a shrink-value below 1 or a "
+        "higher self-repair-scale may help"]
+    assert texts(with_component("BackpropTruncationComponent", {"clipped-proportion": 0.75})) == [
+        "c clipped 75 % of derivatives: they explode; a lower learning rate or shorter chunks may help"]
+    assert texts(with_component("BackpropTruncationComponent", {"clipped-proportion": 0.5})) == []
+
+
+@pytest.mark.parametrize("last, problem", [(-3.3 + 0.032, True), (-3.3 + 0.034, False)])
+def test_a_gain_of_a_hundredth_is_learning(last: float, problem: bool) -> None:
+    assert [found.kind for found in find_problems(training([-3.3] * 14 + [last]))] == ["stalled"] * problem
+
+
 def test_an_objective_that_never_moves() -> None:
     assert not find_problems(training([-3.3] * 14))
     [problem] = find_problems(training([-3.3] * 15))

@@ -15,10 +15,24 @@ from nnet3py.compiler.optimize import OptimizeOptions, optimize
 from nnet3py.compiler.optimize.consolidate import consolidate_io
 from nnet3py.components.registry import component_class
 from nnet3py.config_line import ConfigLine
+from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.ops import get_ops
 from nnet3py.report.requests import natural_request
-from nnet3py.report.tables import Costs, lifetimes, memory_in_use, multiplications_per_row, peak_memory, shares
+from nnet3py.report.tables import (
+    Costs,
+    bytes_text,
+    chosen_passes,
+    compilation_steps,
+    count_text,
+    lifetimes,
+    memory_in_use,
+    multiplications_per_row,
+    peak_memory,
+    report,
+    shares,
+    table,
+)
 from nnet3py.runtime.computer import Computer
 
 EXACT = ["AffineComponent", "NaturalGradientAffineComponent", "LinearComponent", "FixedAffineComponent",
@@ -135,6 +149,107 @@ def test_memory_in_use_is_the_sum_over_lifetimes(options: OptimizeOptions) -> No
     assert peak_memory(computation) == (max(expected), expected.index(max(expected)))
     assert sorted(life.kind for life in lives).count("input") == 2
     assert {life.nodes for life in lives if life.kind == "output"} == {"input", "output"}
+
+
+REPORT = """\
+# Computation request
+input-0: name=input, has-deriv=false, indexes=[(0,-4:2)]
+output-0: name=output, has-deriv=true, indexes=[(0,0)]
+need-model-derivative: true
+store-component-stats: true
+
+# Passes
+after        commands  matrices  submatrices       peak  operations  elements
+unoptimized        59        14           21  328 bytes         216       138
+
+# Commands by kind
+command                unoptimized  optimized
+kAllocMatrix                    12         12
+kDeallocMatrix                  13         13
+kSetConst                       12         12
+kPropagate                       3          3
+kBackprop                        3          3
+kMatrixAdd                       4          4
+kAddRows                         7          7
+kAcceptInput                     2          2
+kProvideOutput                   1          1
+kNoOperationPermanent            1          1
+kNoOperationMarker               1          1
+all                             59         59
+
+LISTING# Matrices
+matrix  size     memory  from  to   kind        holds
+m2      2 x 6  48 bytes  c0    c47  value       a_input [(0,-3), (0,0)]
+m3      2 x 3  24 bytes  c2    c48  value       a [(0,-3), (0,0)]
+m4      2 x 3  24 bytes  c4    c49  derivative  a [(0,-3), (0,0)]
+m5      2 x 3  24 bytes  c6    c50  value       r_input [(0,-3), (0,0)]
+m6      2 x 3  24 bytes  c8    c51  derivative  r_input [(0,-3), (0,0)]
+m7      2 x 3  24 bytes  c10   c52  value       r [(0,-3), (0,0)]
+m8      2 x 3  24 bytes  c12   c53  derivative  r [(0,-3), (0,0)]
+m9      1 x 6  24 bytes  c14   c54  value       b_input [(0,0)]
+m10     1 x 6  24 bytes  c16   c55  derivative  b_input [(0,0)]
+m11     1 x 2   8 bytes  c18   c56  value       b [(0,0)]
+m12     1 x 2   8 bytes  c20   c57  derivative  b [(0,0)]
+m13     1 x 2   8 bytes  c22   end  output      value of output [(0,0)]
+m1      7 x 2  56 bytes  c24   c46  input       value of input [(0,-4:2)]
+m14     1 x 2   8 bytes  c38   c58  input       derivative of output [(0,0)]
+
+# Peak memory: 328 bytes when c38 has run
+
+# Operations: 2mnk for each matrix product, natural gradient not counted; elements written
+name        type                            commands  operations  elements
+a           NaturalGradientAffineComponent         2         144         6
+r           RectifiedLinearComponent               2           0        12
+b           NaturalGradientAffineComponent         2          72         8
+kSetConst   row operation                         12           0        66
+kMatrixAdd  row operation                          4           0        16
+kAddRows    row operation                          7           0        30
+all                                               29         216       138
+"""
+
+
+def test_the_whole_report() -> None:
+    """Of a computation as Kaldi generates it, before all passes."""
+    nnet = Nnet.from_config(TDNN)
+    asked = request(product([0], range(-4, 3)), product([0], [0]), train=True)
+    first, *_ = compilation_steps(nnet, asked, OptimizeOptions(optimize=False))
+    listing = f"# Listing: optimized\n{first[1].describe(nnet)}\n"
+    assert report(nnet, asked, [first]) == REPORT.replace("LISTING", listing)
+    assert report(nnet, asked, [first], ["unoptimized"]) == REPORT.replace("LISTING", listing)
+    head, rest = REPORT.split("LISTING")
+    short = head + rest[rest.index("# Peak"):]
+    assert report(nnet, asked, [first], summary=True) == short
+    shown = listing.replace("optimized", "unoptimized", 1)
+    assert report(nnet, asked, [first], ["unoptimized"], summary=True) == short.replace("# Peak", f"{shown}# Peak")
+    again = report(nnet, asked, [first, ("convert-addition", first[1]), ("x", first[1])], ["convert-addition"])
+    assert f"# Listing: convert-addition (it changed nothing)\n\n{listing}" in again
+    larger = request(product([0], range(-4, 33)), product([0], range(31)), train=True)
+    last = list(compilation_steps(nnet, larger, OptimizeOptions(optimize=False)))[-1]
+    peak, command = peak_memory(last[1])
+    assert peak > 1000 and f"# Peak memory: {peak / 1000:.1f} kB ({peak} bytes) when c{command} has run\n" in report(
+        nnet, larger, [last])
+
+
+def test_names_of_passes() -> None:
+    steps = [(name, Computation()) for name in ("unoptimized", "a", "b", "a")]
+    assert chosen_passes("all", steps) == ["unoptimized", "a", "b"]
+    assert chosen_passes(" b, a,,", steps) == ["b", "a"] and chosen_passes("", steps) == []
+    with pytest.raises(UsageError, match="--passes: no pass 'c' ran.*these did: unoptimized, a, b"):
+        chosen_passes("a,c", steps)
+
+
+def test_tables() -> None:
+    assert table(("name", "n", "size", "what"), [("a", 5, "1.5 kB", "3 x"), ("longer", 12, "768 bytes", "")]) == (
+        "name     n       size  what\na        5     1.5 kB  3 x\nlonger  12  768 bytes\n")
+    assert table(("a", "b"), []) == "a  b\n"
+
+
+@pytest.mark.parametrize("count, size, number", [
+    (0, "0 bytes", "0"), (999, "999 bytes", "999"), (1000, "1.0 kB", "1.0 k"), (999_949, "999.9 kB", "999.9 k"),
+    (999_950, "1.0 MB", "1.0 M"), (48 * 10**8, "4.8 GB", "4.8 G"), (10**12, "1.0 TB", "1.0 T"),
+    (5 * 10**15, "5000.0 TB", "5000.0 T")])
+def test_sizes_in_words(count: int, size: str, number: str) -> None:
+    assert (bytes_text(count), count_text(count)) == (size, number)
 
 
 def test_nothing_is_no_memory() -> None:

@@ -71,6 +71,16 @@ def test_layouts_have_no_overlaps(case: tuple) -> None:
         assert rising == [(a, b) not in layout.backward] * len(rising)
 
 
+def test_layers_of_a_graph() -> None:
+    """Below all predecessors; what has none is just above what follows it, what is alone at the top."""
+    layout = layered([(10.0, 20.0)] * 6, [(0, 1), (1, 2), (0, 2), (3, 2), (2, 4), (4, 1)], gap_y=30.0)
+    assert layout.backward == {(4, 1)}
+    assert layout.y == [10.0, 60.0, 110.0, 60.0, 160.0, 10.0]
+    assert [len(layout.routes[edge]) for edge in ((0, 1), (0, 2), (4, 1))] == [2, 3, 3]
+    lonely = layered([(10.0, 20.0), (30.0, 40.0)], [], gap_x=7.0)
+    assert lonely.y == [20.0, 20.0] and lonely.x[1] - lonely.x[0] == 5 + 7 + 15
+
+
 @pytest.mark.parametrize("name", recorded_names())
 def test_recorded_cases_can_be_drawn(name: str) -> None:
     nnet, asked, _ = recorded_case(name)

@@ -64,6 +64,23 @@ def test_ranges() -> None:
     assert not range_request("a:0", "b:0", 1).outputs[0].has_deriv
 
 
+def test_the_largest_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = range_request("input:1000000000, b:-1000000000:-999999998:2", "output:3", 1)
+    assert [io.indexes[:, 1].tolist() for io in (*asked.inputs, *asked.outputs)] == [
+        [10**9], [-10**9, -10**9 + 2], [3]]
+    for wrong in ("input:1000000001", "input:-1000000001:0:1000000000", "input:0:3:0", "input:1:0"):
+        with pytest.raises(UsageError, match=f"--input: '{wrong}' holds no times, or times out of range"):
+            range_request(wrong, "output:0", 1)
+    monkeypatch.setattr("nnet3py.report.requests.MAX_ROWS", 12)
+    assert len(range_request("input:0:5", "output:0", 2).inputs[0].indexes) == 12
+    with pytest.raises(UsageError, match="asks for 13 rows of 'input'; 12 are the most"):
+        range_request("input:0:12", "output:0", 1)
+    with pytest.raises(UsageError, match="asks for 14 rows of 'output'; 12 are the most"):
+        range_request("input:0", "output:0:6", 2)
+    with pytest.raises(UsageError, match="derivative of 'output' is wanted, which is not an input.*inputs are a, b"):
+        range_request("a:0,b:0", "output:0", 1, input_derivs=["output"])
+
+
 @pytest.mark.parametrize("inputs, message", [
     ("input", "is not a range of times"), ("input:", "is not a range of times"),
     ("input:0:1:2:3", "is not a range of times"),

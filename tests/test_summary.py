@@ -12,6 +12,7 @@ from test_whole_model import COMPOSITE, updatable
 
 import nnet3py
 from nnet3py.errors import UsageError
+from nnet3py.inspection.summary import Row
 from nnet3py.network.nnet import Nnet
 from nnet3py.network.whole_model import set_learning_rate
 
@@ -29,17 +30,19 @@ def test_the_table() -> None:
     lines = str(nnet3py.summary(Nnet.from_config(TDNN))).splitlines()
     assert lines[0].split() == ["node", "type", "takes", "input", "output", "parameters"]
     assert lines[2] == "a       Affine      input (−1, 0, +2)      9       5          50"
+    assert lines[3] == "t       Tanh        a                      5       5"
     assert len(lines) == 10
     assert lines[-1] == "130 parameters in 3 of 6 components; context 5 frames left, 3 right"
 
 
 def test_rows_are_data() -> None:
     shown = Nnet.from_config(LSTM).summary()
-    rows = {row.node: row for row in shown.rows}
-    assert rows["gates"].takes == "input, m (−1)" and rows["c"].type == "range"
-    assert (rows["c"].input_dim, rows["c"].output_dim, rows["output"].input_dim) == (4, 2, 3)
-    assert sum(row.num_parameters for row in shown.rows) == shown.facts.num_parameters
-    assert shown.headline.endswith("recurrent") and repr(shown) == str(shown)
+    assert shown.rows == (
+        Row("input", "input", "", 0, 3, 0), Row("gates", "Affine", "input, m (−1)", 5, 8, 48),
+        Row("cell", "LstmNonlinearity", "gates, c (−1)", 10, 4, 6), Row("c", "range", "cell", 4, 2, 0),
+        Row("m", "range", "cell", 4, 2, 0), Row("out", "Affine", "m", 2, 3, 9), Row("output", "output", "out", 3, 3, 0))
+    assert shown.headline == "63 parameters in 3 of 3 components; context 0 frames left, 0 right; recurrent"
+    assert repr(shown) == str(shown)
 
 
 def test_a_component_s_own_offsets_and_one_that_works_twice() -> None:

@@ -20,9 +20,15 @@ from nnet3py.drivers.staged import FolderLock
 from nnet3py.errors import UsageError
 from nnet3py.network.nnet import Nnet
 from nnet3py.report import training_page
-from nnet3py.report.training_logs import read_iterations
+from nnet3py.report.training_logs import Iteration, TrainLog, read_iterations
 from nnet3py.report.training_page import follow, training_table, write_report
-from nnet3py.report.training_plots import split_name, training_plots
+from nnet3py.report.training_plots import (
+    choose_axes,
+    component_values,
+    effective_rates,
+    split_name,
+    training_plots,
+)
 
 OVERALL = "LOG (nnet3-x) Overall"
 PERCENTILES = "percentiles(0,1,2,5 10,20,50,80,90 95,98,99,100)"
@@ -294,6 +300,33 @@ def test_the_picture_of_the_documentation_is_made_of_its_training(tmp_path: Path
     assert re.search(r"^train-dnn (.*\\\n)*.*\Z", make_training_picture.commands().strip(), re.MULTILINE)
     picture = make_training_picture.PICTURE.read_text(encoding="utf-8")
     assert "iteration" in svg and all(f">{row}</" in picture for row in ("iteration", "epoch", "minutes"))
+
+
+@pytest.mark.parametrize("seconds, unit, places", [
+    (119.0, "seconds", [0.0, 119.0]), (120.0, "minutes", [0.0, 2.0]), (7199.0, "minutes", [0.0, 7199 / 60]),
+    (7200.0, "hours", [0.0, 2.0])])
+def test_the_unit_of_time_fits_the_longest_training(seconds: float, unit: str, places: list[float]) -> None:
+    trainings = {name: [Iteration(number, {1: TrainLog(seconds=time)}) for number in (0, 1)]
+                 for name, time in (("a", seconds), ("b", 1.0))}
+    epochs = {"a": {0: 0.0, 1: 0.5}, "b": {0: 0.0}}
+    axes = choose_axes(trainings, epochs)
+    assert [axis.name for axis in axes] == ["epoch", "iteration", unit]
+    assert axes[2].points("a", [(0, -2.0), (1, -1.0)]) == [(places[0], -2.0), (places[1], -1.0)]
+    assert axes[0].points("b", [(0, -2.0), (1, -1.0)]) == [(0.0, -2.0)], "its second iteration is at an unknown place"
+    assert axes[1].points("b", [(0, -2.0), (1, -1.0)]) == [(0.0, -2.0), (1.0, -1.0)]
+    assert [axis.name for axis in choose_axes(trainings, {"a": epochs["a"]})] == ["iteration", unit]
+    [alone] = choose_axes({"a": trainings["a"]}, epochs)
+    assert alone.name == "iteration" and alone.rows == {"epoch": {0: 0.0, 1: 0.5}, unit: dict(enumerate(places))}
+
+
+def test_values_of_components_are_means_over_jobs_and_per_cent(tmp_path: Path) -> None:
+    values = component_values(read_iterations(write_training(tmp_path / "x", 3)))
+    assert {name: rows for name, (_, rows, _) in values.items()} == {
+        "relative-change": {"a": {1: 0.1, 2: 0.1}}, "norm": {"a": {1: 3.0, 2: 3.0}},
+        "max-change": {"a": {0: 15.0, 1: 15.0, 2: 15.0}}, "self-repair": {"r": {1: 25.0, 2: 25.0}},
+        "output-derivative": {"r": {1: 0.01, 2: 0.01}}, "clipping": {}}
+    assert effective_rates([Iteration(4, {1: TrainLog(learning_rate=0.003), 2: TrainLog(), 3: TrainLog()}),
+                            Iteration(5, {1: TrainLog(learning_rate=0.0)}), Iteration(6)]) == [(4, 0.001)]
 
 
 def test_folders_that_are_no_trainings(tmp_path: Path) -> None:

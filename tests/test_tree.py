@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import re
 
 import numpy as np
 import pytest
@@ -41,6 +42,7 @@ def test_a_binary_tree_makes_kaldis_transition_model() -> None:
     kaldis = read_object(str(FOLDER / "trans.mdl"), TransitionModel.read)
     assert np.array_equal(made.tuples, kaldis.tuples)
     assert np.array_equal(made.transition_id_to_pdf, kaldis.transition_id_to_pdf)
+    np.testing.assert_array_equal(made.log_probs, np.log(np.array([1.0, *[0.75, 0.25] * 10], np.float32)))
 
 
 def test_a_chain_tree_makes_kaldis_transition_model() -> None:
@@ -52,12 +54,36 @@ def test_a_chain_tree_makes_kaldis_transition_model() -> None:
     np.testing.assert_array_equal(made.log_probs, kaldis.log_probs)
 
 
+def nested(depth: int) -> str:
+    """A tree of so many questions one below the other, in text."""
+    return "SE 0 [ 1 ]\n{ " * depth + "CE 0 " + "CE 1 } \n" * depth
+
+
+def test_the_largest_trees_are_read() -> None:
+    assert parsed(f"ContextDependency 100 99 ToPdf {nested(200)}EndContextDependency ").num_pdfs == 2
+    assert parsed("ContextDependency 1 0 ToLength CE 7 ToPdf CE 3 EndContextDependency ").num_pdfs == 4
+    assert parsed("ContextDependency 1 0 ToPdf NULL EndContextDependency ").num_pdfs == 0
+
+
+def test_pdfs_that_a_tree_does_not_have() -> None:
+    tree = parsed(MONOPHONE)
+    assert [tree.pdf((phone,), pdf_class) for phone in (1, 3) for pdf_class in (0, 1)] == [0, 1, 2, 3]
+    for window, pdf_class in (((0,), 0), ((2,), 0), ((4,), 0), ((-1,), 0), ((3,), 2), ((3,), -1), ((3, 3), 0)):
+        with pytest.raises(Nnet3Error, match=re.escape(f"no pdf for pdf class {pdf_class} of the phones {window}, of "
+                                                       "which the one at 0 is meant")):
+            tree.pdf(window, pdf_class)
+    for key in (-2, 1):
+        with pytest.raises(FormatError, match=f"about position {key} in a window of phones; expected 0 to 0, or -1"):
+            ContextDependency(1, 0, Split(key, frozenset([1]), Constant(0), Constant(1))).pdf((1,), 0)
+
+
 @pytest.mark.parametrize(("text", "message"), [
     ("ContextDependency 1 1 ToPdf NULL EndContextDependency ", "at most 100 phones, found position 1 of 1"),
-    ("ContextDependency 90000 1 ToPdf NULL EndContextDependency ", "at most 100 phones, found position 1 of 90000"),
+    ("ContextDependency 1 -1 ToPdf NULL EndContextDependency ", "at most 100 phones, found position -1 of 1"),
+    ("ContextDependency 101 1 ToPdf NULL EndContextDependency ", "at most 100 phones, found position 1 of 101"),
     ("ContextDependency 1 0 ToPdf XX 1 EndContextDependency ", "expected NULL, CE, TE or SE in a tree, found 'XX'"),
     ("ContextDependency 1 0 ToPdf TE 0 999999999 ( ", "999999999"),
-    ("ContextDependency 1 0 ToPdf " + "SE 0 [ 1 ]\n{ " * 400, "more than 200 questions"),
+    (f"ContextDependency 1 0 ToPdf {nested(201)}EndContextDependency ", "more than 200 questions one below the other"),
     ("Tree 1 0", "ContextDependency"),
 ])
 def test_what_is_refused(text: str, message: str) -> None:
@@ -67,7 +93,7 @@ def test_what_is_refused(text: str, message: str) -> None:
 
 def test_a_phone_without_pdf() -> None:
     tree = parsed(MONOPHONE)
-    with pytest.raises(Nnet3Error, match="the tree has no pdf for phone 2"):
+    with pytest.raises(Nnet3Error, match="the tree has no pdf for phone 2, pdf class 0.*for the same phones"):
         initial_transition_model(tree, read_object(str(FOLDER / "topo"), HmmTopology.read))
 
 

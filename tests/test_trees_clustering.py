@@ -45,6 +45,13 @@ def test_k_means_finds_groups() -> None:
     assert found.gain == pytest.approx(total(points, truth) - total(points, 0 * truth), rel=SINGLE)
     for number in range(3):
         np.testing.assert_allclose(found.clusters[number], points[found.assignment == number].sum(0))
+    gains = [gain for _, gain in found.rounds]
+    assert gains[-1] == 0 and all(gain > 0 for gain in gains[:-1]) and len(gains) <= 20
+    for (before, gain), (after, _) in itertools.pairwise(found.rounds):
+        assert after == np.float32(before + gain)
+    assert found.rounds[-1][0] == pytest.approx(total(points, truth), rel=SINGLE)
+    alone = best_of(k_means(points[:1], 1, 1, CRandom(), FLOOR))
+    assert alone.assignment.tolist() == [0] and alone.gain == 0
 
 
 @settings(max_examples=20, deadline=None)

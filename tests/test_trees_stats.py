@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from io_samples import reader_of, written
 from paths import DATA
 
 from nnet3py.errors import FormatError, ShapeError
@@ -13,7 +14,7 @@ from nnet3py.hmm.alignment import phone_starts
 from nnet3py.hmm.transition_model import TransitionModel
 from nnet3py.io.object_files import read_object, write_object
 from nnet3py.io.tokens import TokenReader
-from nnet3py.trees.stats import ABSENT, Accumulator, TreeStats, objective, summed
+from nnet3py.trees.stats import ABSENT, Accumulator, TreeStats, check_not_empty, objective, summed
 
 TREES = DATA / "trees"
 DOUBLE = 1e-12         # sums of doubles in another order
@@ -34,6 +35,42 @@ def test_bad_files_are_refused() -> None:
         reader.read_header()
         with pytest.raises(FormatError):
             TreeStats.read(reader)
+
+
+EVENT = "EV 2 -1 0 99 4 \nT GCL 3 0.01  [\n  1 2 \n  3 4 ]\n"
+
+
+def test_an_event_in_text() -> None:
+    stats = TreeStats.read(reader_of(f"BTS 1 {EVENT}".encode(), False))
+    assert stats.events.tolist() == [[0, *[ABSENT] * 99, 4]]
+    assert stats.moments.tolist() == [[3, 1, 2, 3, 4]] and stats.floors.tolist() == [0.01]
+
+
+def test_no_events() -> None:
+    stats = read_object(TREES / "bi.treeacc", TreeStats.read)
+    model = read_object(TREES / "mono.mdl", TransitionModel.read)
+    for empty in (TreeStats.read(reader_of(b"BTS 0 ", False)), summed([]), Accumulator(model, 3, 1).stats()):
+        assert len(empty) == 0 and empty.var_floor == 0.0
+        assert written(empty.write, binary=False) == b"BTS 0 \n"
+        assert summed([empty, stats, empty]).events.tolist() == stats.events.tolist()
+        with pytest.raises(FormatError, match="the tree statistics are empty"):
+            check_not_empty(empty)
+
+
+@pytest.mark.parametrize(("old", "new", "message"), [
+    ("99 4", "100 4", "keys from -1 to 99, each once, with values from 0, found 100 with 4"),
+    ("99 4", "-2 4", "found -2 with 4"), ("99 4", "-1 4", "found -1 with 4"), ("99 4", "99 -1", "found 99 with -1"),
+    ("T GCL", "F", "an event has no statistics"), ("3 4 ]", "3 4 \n 5 6 ]", r"found a matrix \(3, 2\)"),
+    ("3 4 ]", "3 nan ]", "expected the finite sums"), ("GCL 3", "GCL inf", "finite|expected a number")])
+def test_events_that_are_refused(old: str, new: str, message: str) -> None:
+    assert old in EVENT
+    with pytest.raises(FormatError, match=message):
+        TreeStats.read(reader_of(f"BTS 1 {EVENT.replace(old, new)}".encode(), False))
+
+
+def test_events_of_two_dimensions_are_refused() -> None:
+    with pytest.raises(FormatError, match="expected statistics of dimension 2, found 1"):
+        TreeStats.read(reader_of(f"BTS 2 {EVENT}EV 1 0 1 \nT GCL 3 0.01  [\n  1 \n  3 ]\n".encode(), False))
 
 
 def _slow_sums(model: TransitionModel, features: np.ndarray, ids: np.ndarray, width: int, position: int,
@@ -100,6 +137,14 @@ def test_sums_of_parts() -> None:
     np.testing.assert_array_equal(total.events, stats.events)
     np.testing.assert_array_equal(total.moments, 2 * stats.moments)
     np.testing.assert_array_equal(total.floors, stats.floors)
+    small, wide = (
+        TreeStats(np.array(events, np.int32), np.array(moments), np.array(floors)) for events, moments, floors in (
+            ([[0, 2], [1, 2]], [[1.0, 2, 4], [3, 0, 9]], [0.1, 0.2]),
+            ([[1, 2, ABSENT], [0, 1, 2]], [[5.0, 1, 1], [7, 7, 7]], [0.3, 0.4])))
+    both = summed([small, wide])
+    assert both.events.tolist() == [[0, 1, 2], [0, 2, ABSENT], [1, 2, ABSENT]]
+    assert both.moments.tolist() == [[7, 7, 7], [1, 2, 4], [8, 1, 10]] and both.floors.tolist() == [0.4, 0.1, 0.2]
+    assert small.moments.tolist() == [[1, 2, 4], [3, 0, 9]] and (small.var_floor, both.var_floor) == (0.1, 0.4)
     with pytest.raises(ShapeError, match="dimension"):
         summed([stats, read_object(TREES / "text.treeacc", TreeStats.read)])
 

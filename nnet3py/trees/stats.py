@@ -69,7 +69,7 @@ class TreeStats:
         for row_of_event, event in zip(table, events, strict=True):
             for key, value in event.items():
                 row_of_event[key + 1] = value
-        return cls(table, np.array(moments).reshape(count, -1), np.array(floors))
+        return cls(table, _stacked(moments), np.array(floors))
 
     def write(self, writer: TokenWriter) -> None:
         """Write statistics, text or binary. Kaldi: WriteBuildTreeStats."""
@@ -89,6 +89,11 @@ class TreeStats:
             writer.float64(floor)
             write_matrix(writer, row[1:].reshape(2, -1))
         writer.newline_if_text()
+
+
+def _stacked(moments: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the moments of events as the rows of a matrix; without events, of dimension 0."""
+    return np.array(moments) if len(moments) else np.zeros((0, 1))
 
 
 def _pairs(values: Sequence[int]) -> tuple[tuple[int, int], ...]:
@@ -185,8 +190,7 @@ class Accumulator:
     def stats(self) -> TreeStats:
         """Return the sum of the statistics of all utterances added so far."""
         events = np.frombuffer(b"".join(self._numbers), dtype=np.int32).reshape(-1, self._width + 1)
-        moments = np.array(self._moments).reshape(len(events), -1)
-        return in_order(TreeStats(events, moments, np.full(len(events), self._floor)))
+        return in_order(TreeStats(events, _stacked(self._moments), np.full(len(events), self._floor)))
 
 
 def _mapped(phones: np.ndarray, phone_map: np.ndarray) -> np.ndarray:
@@ -227,7 +231,7 @@ def summed(parts: Iterable[TreeStats]) -> TreeStats:
     table = np.full((len(events), width), ABSENT, dtype=np.int32)
     for row_of_event, values in zip(table, events, strict=True):
         row_of_event[:len(values)] = values
-    return in_order(TreeStats(table, np.array(moments).reshape(len(events), -1), np.array(floors)))
+    return in_order(TreeStats(table, _stacked(moments), np.array(floors)))
 
 
 def objective(moments: np.ndarray, var_floor: float) -> np.ndarray:
