@@ -55,8 +55,8 @@ def work(tmp_path: Path) -> WorkFolder:
     ({"num_epochs": 2}, [-0.5, -0.6, -0.4998, -0.49], [(1, "old.raw", 0.001, 1), (2, "old.raw", 0.0003, 1),
                                                        (3, "round.2.raw", 0.00018, 1)],
      [1, 0, 1, 1], "round.3.raw", -0.49),
-    ({"num_epochs": 2}, [-0.5, -0.5, -0.6], [(1, "old.raw", 0.001, 1), (2, "old.raw", 0.0003, 1)], [1, 0, 0], "old.raw",
-     -0.5),
+    ({"num_epochs": 2}, [-0.5, -0.5 + 1e-4, -0.6], [(1, "old.raw", 0.001, 1), (2, "old.raw", 0.0003, 1)], [1, 0, 0],
+     "old.raw", -0.5),
     ({"num_epochs": 0}, [-0.5], [], [1], "old.raw", -0.5)])
 def test_rounds_that_do_not_gain_are_discarded(
         work: WorkFolder, options: dict[str, float], objectives: list[float],
