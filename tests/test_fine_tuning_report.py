@@ -1,6 +1,7 @@
 """Fine-tuning as a whole: stages that resume, the report, and which model stays."""
 import json
 import os
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,11 @@ def test_a_better_model_is_put_where_it_was_asked_for(tmp_path: Path) -> None:
     options = options_for(tmp_path)
     work = WorkFolder(options.dir)
     write_work(work, ("call jupiter now", "set a time"), tuple(OLD_TESTS.values()))
+    work.align.mkdir()
+    work.set_aside.write_text("a-3 too quiet: 0.1\na-4 too quiet: 0.2\n")
+    work.times.write_text('{"align": 2.5, "egs": 1.0}')
+    work.train.mkdir()
+    work.choice.write_text('{"epochs": 2.0, "rounds": [1]}')
     report.run(work, options)
     assert (tmp_path / "new" / "is_new").is_file()
     scores = json.loads(work.scores.read_text())
@@ -60,6 +66,21 @@ def test_a_better_model_is_put_where_it_was_asked_for(tmp_path: Path) -> None:
     assert [scores[model]["held_out"]["errors"] for model in ("old", "new")] == [2, 1]
     for text in (work.report_text.read_text(), work.report_page.read_text()):
         assert "33.33 % before, 16.67 % after" in text and "dZ u: p I t 3" in text and "silence" in text
+    text = work.report_text.read_text()
+    tables, rest = text[text.index("Word error rates\n"):].split("Time and memory")
+    assert [re.split("  +", line.strip()) for line in tables.splitlines() if line] == [
+        ["Word error rates"], ["words", "before", "after", "change"],
+        ["held-out part of the new data", "6", "33.33 %", "16.67 %", "-50 % of the errors"],
+        ["test set of the old domain", "4", "0.00 %", "0.00 %", "as before"],
+        ["Speakers"], ["speaker", "learned from", "minutes", "held out", "before", "after"],
+        ["a", "2", "1.0", "2", "33.33 %", "16.67 %"],
+        ["New words (in held-out data)"], ["word", "source", "phones", "said", "before", "after"],
+        ["jupiter", "learned", "dZ u: p I t 3", "1", "0", "1"],
+        ["Utterances that were not used"], ["set aside", "utterances"], ["too quiet", "2"], ["silence", "1"]]
+    assert re.search(r"align +2.5 s\negs +1.0 s\ntogether, without this report +3.5 s\n", rest)
+    assert "\nchosen: epochs " in rest and "chosen: rounds" not in rest and "\nsrand " in rest
+    examples = rest[rest.index("Held-out utterances with errors"):]
+    assert "a-2" in examples and "a-1" not in examples
     report.run(work, options)                    # ended before its stage was marked as done
     assert json.loads(work.scores.read_text()) == scores
 

@@ -151,7 +151,12 @@ def test_words_that_are_not_heard_stand_out():
     usual = [0.01 * (number % 10) for number in range(20)]
     reasons = align.mismatched_utterances({"good": 0.2, "bad": 0.4}, usual)
     assert list(reasons) == ["bad"] and "likelier by 0.40 per frame, where 0.04 is usual" in reasons["bad"]
-    assert not align.mismatched_utterances({"a": 0.1, "b": 9.0}, [0.1, 9.0]), "two say nothing about what is usual"
+    few = [0.0] * 9
+    assert not align.mismatched_utterances({"a": 0.1, "b": 9.0}, few), "nine say nothing about what is usual"
+    assert list(align.mismatched_utterances({"a": 0.2, "b": 0.201}, [*few, 0.0])) == ["b"]
+    usual = [-0.5, 0.5] * 5                 # 6 standard deviations, of which the median deviation is 1 / 1.4826
+    limit = 6.0 * 1.4826 * 0.5
+    assert list(align.mismatched_utterances({"a": limit - 0.001, "b": limit + 0.001}, usual)) == ["b"]
 
 
 def test_old_and_new_phones_are_mixed_by_weight():
@@ -159,7 +164,14 @@ def test_old_and_new_phones_are_mixed_by_weight():
     for weight, part in ((0.5, 0.5), (0.25, 0.25), (0.0, 0.032)):      # all are there at least once: 4 of 124
         phones = [phone for sequence in egs.mixed(old, new, weight) for phone in sequence]
         assert sum(phone > 4 for phone in phones) / len(phones) == pytest.approx(part, abs=0.01)
-    assert egs.chunk_widths([90, 160, 170, 200, 300]) == "150,100,60,30" and egs.chunk_widths([10, 20]) == "30"
+    ones = [np.array([phone]) for phone in range(6)]
+    for weight, times in ((0.5, 2), (0.6, 3), (0.2, 1), (0.0, 1), (1.0, 1)):
+        assert list(egs.mixed(ones[:4], ones[4:], weight)) == [[0], [1], [2], [3], *([[4], [5]] * times)]
+    assert list(egs.mixed([], ones[:2], 0.9)) == [[0], [1]] and list(egs.mixed(ones[:2], [], 0.9)) == [[0], [1]]
+    for lengths, widths in (([90, 160, 170, 200, 300], "150,100,60,30"), ([10, 20], "30"), ([30], "30"),
+                            ([0, 0, 150, 150, 150, 150], "150,100,60,30"), ([0, 0, 149, 150, 150, 150], "100,60,30"),
+                            ([0, 0, 0, 150, 150, 150], "30"), ([99, 300], "60,30"), ([100], "100,60,30")):
+        assert egs.chunk_widths(lengths[::-1]) == widths
 
 
 def test_layers_and_the_way_back():

@@ -5,11 +5,12 @@ import numpy as np
 import pytest
 from io_samples import check_survives, reader_of, written
 
-from nnet3py.errors import FormatError
+from nnet3py.errors import FormatError, NumericError
 from nnet3py.formats.compressed import CompressedMatrix
 from nnet3py.formats.general import (
     GeneralMatrix,
     SparseMatrix,
+    check_finite,
     compressed,
     read_general_matrix,
     row_range,
@@ -23,6 +24,37 @@ from nnet3py.formats.matrices import write_matrix
 DENSE = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
 FORMS: list[GeneralMatrix] = [DENSE, CompressedMatrix.compress(DENSE), CompressedMatrix.compress(DENSE, 3),
                               SparseMatrix.from_rows([[(1, 0.5)]] * 12, 5)]
+
+
+LARGE = np.finfo(np.float32).max
+
+
+@pytest.mark.parametrize("matrix, fault", [
+    *((form, None) for form in FORMS), (np.full((2, 2), LARGE), None), (np.zeros((0, 3)), None),
+    (np.array([[0, 1]]), None),
+    (np.array([[0.0, 1e39], [-np.inf, 2.0]]), "has 1e+39 in row 0, column 1 (2 such elements)"),
+    (np.array([[0.0, 1.0], [np.nan, np.inf]], np.float32), "has nan in row 1, column 0 (2 such elements)"),
+    (SparseMatrix(np.array([0, 1, 1, 3, 4]), np.array([1, 0, 3, 2]), np.array([1, 2, np.inf, np.nan], np.float32), 5),
+     "has inf in row 2, column 3 (2 such elements)"),
+    (SparseMatrix(np.array([0, 1, 2]), np.array([4, 2]), np.array([-np.inf, 1], np.float32), 5),
+     "has -inf in row 0, column 4 (1 such elements)"),
+    (CompressedMatrix("CM3", 0.5, np.inf, np.zeros((1, 1), np.uint8)),
+     "is a compressed matrix with the minimum 0.5 and the range inf; expected finite numbers")])
+def test_the_first_element_that_is_no_number(matrix: GeneralMatrix, fault: str | None) -> None:
+    if fault is None:
+        check_finite(matrix, "it")
+        return
+    with pytest.raises(NumericError) as error:
+        check_finite(matrix, "it")
+    assert str(error.value) == f"it {fault} (check how it was made)"
+
+
+@pytest.mark.parametrize("dtype, hint", [(np.complex64, " (take .real or abs() of complex numbers)"), (np.str_, "")])
+def test_elements_that_are_not_real_numbers(dtype: type, hint: str) -> None:
+    matrix = np.zeros((1, 1), dtype=dtype)
+    with pytest.raises(NumericError) as error:
+        check_finite(matrix, "it")
+    assert str(error.value) == f"it has elements of type {matrix.dtype}; expected real numbers{hint}"
 
 
 @pytest.mark.parametrize("matrix", FORMS)

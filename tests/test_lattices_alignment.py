@@ -8,7 +8,7 @@ from lattice_cases import LATTICE_DATA, check_same_words, kaldi_lattices, transi
 from nnet3py.decoding.symbols import read_text
 from nnet3py.errors import FormatError
 from nnet3py.lattices.best_path import best_path, word_times
-from nnet3py.lattices.phone_alignment import align_phones, with_phones_as_ids
+from nnet3py.lattices.phone_alignment import align_phones, most_states, with_phones_as_ids
 from nnet3py.lattices.word_alignment import (
     WordBoundaries,
     align_words,
@@ -112,6 +112,7 @@ def test_what_is_cut_is_put_out_and_told() -> None:
 def test_states_are_limited() -> None:
     lattice = LATTICES["en-029-belinda-03"]
     assert align_words(CompactLattice.empty(), transition_model(), WordBoundaries(BOUNDARIES)).problem
+    assert [most_states(*limit) for limit in ((2.5, 11), (1e-9, 11), (0.0, 11), (-1.0, 11))] == [1027, 1000, None, None]
     copies = np.arange(lattice.num_states)
     found, problem = align_words(lattice.selected(copies), transition_model(), WordBoundaries(BOUNDARIES), 1e-9)
     assert problem == "" and found.num_states < 1000

@@ -227,6 +227,17 @@ def test_removing_orphans_renumbers(caplog: pytest.LogCaptureFixture) -> None:
     assert caplog.messages == ["Removed 3 orphan nodes.", "Removing 1 orphan components."]
 
 
+def test_what_nodes_read_and_are_read_by() -> None:
+    nnet = Nnet.from_config(WITH_ORPHANS)
+    assert {name: nnet.node_input(name) for name in nnet.node_names} == {
+        "x1": "", "x2": "", "input": "", "lost_input": "x1", "lost": "x1", "n_input": "Scale(0.5, input)",
+        "n": "Scale(0.5, input)", "part": "n", "output": "part"}
+    assert {name: nnet.users_of(name) for name in nnet.node_names if nnet.users_of(name)} == {
+        "x1": ["lost"], "input": ["n"], "n": ["part"], "part": ["output"]}
+    assert [nnet.input_dim(name) for name in ("input", "x1", "n", "nobody")] == [4, 4, -1, -1]
+    assert [nnet.output_dim(name) for name in ("output", "n", "nobody")] == [2, -1, -1]
+
+
 def test_of_two_neighboring_orphan_inputs_one_is_kept() -> None:
     nnet = Nnet.from_config(WITH_ORPHANS)
     remove_orphan_nodes(nnet)

@@ -119,8 +119,8 @@ def check_trainable(parts: ModelParts, name: str) -> None:
                          "put the file 'tree' of the model's training into its folder")
 
 
-def read_parts(folder: ModelFolder, files: Mapping[str, str], seed: int = 0, wanted: Collection[str] | None = None,
-             with_sentences: bool = True) -> ModelParts:
+def read_parts(folder: ModelFolder, files: Mapping[str, str], seed: int, wanted: Collection[str] | None,
+               with_sentences: bool = True) -> ModelParts:
     """Read the parts of a model from its files (``known_files``) or recover them from its graph.
 
     ``wanted``: words whose pronunciations are needed, of a lookahead graph, which may have a million words; None for
