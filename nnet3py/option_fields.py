@@ -42,8 +42,8 @@ class Setting(NamedTuple):
     limits: Mapping[str, float] = {}
 
 
-_LIMITS = {"least": (operator.ge, "{:g} or more"), "above": (operator.gt, "above {:g}"),
-           "most": (operator.le, "at most {:g}"), "below": (operator.lt, "below {:g}")}
+_LIMITS = {"least": (operator.ge, "{} or more"), "above": (operator.gt, "above {}"),
+           "most": (operator.le, "at most {}"), "below": (operator.lt, "below {}")}
 
 
 def limits_of(declaration: Mapping[str, Any]) -> dict[str, float]:
@@ -60,12 +60,17 @@ def check_limits(name: str, value: Any, default: Any, limits: Mapping[str, float
         return
     numbers = value if isinstance(value, (list, tuple)) else (value,)
     if not all(_LIMITS[kind][0](number, limit) for kind, limit in limits.items() for number in numbers):
-        wanted = " and ".join(_LIMITS[kind][1].format(limit) for kind, limit in limits.items()).replace(
+        wanted = " and ".join(_LIMITS[kind][1].format(_shown(limit)) for kind, limit in limits.items()).replace(
             "above -inf and ", "").replace("below inf", "finite")
         is_apart = isinstance(default, (int, float)) and not all(
             _LIMITS[kind][0](default, limit) for kind, limit in limits.items())
-        raise UsageError(f"--{name}={':'.join(f'{number:g}' for number in numbers)}: expected {wanted}"
-                         f"{f', or {default:g}' if is_apart else ''}")
+        raise UsageError(f"--{name}={':'.join(map(_shown, numbers))}: expected "
+                         f"{'a finite number' if wanted == 'finite' else wanted}"
+                         f"{f', or {_shown(default)}' if is_apart else ''}")
+
+
+def _shown(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
 
 
 def _init(self: Any, *args: Any, **values: Any) -> None:

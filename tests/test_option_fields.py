@@ -101,9 +101,10 @@ def test_options_may_be_unset_repeated_and_have_two_names() -> None:
     ({"least": 0, "most": 1}, 0.5, (0, 1), {-0.1: "expected 0 or more and at most 1", 1.1: "0 or more and at most 1"}),
     ({"least": 1}, -1, (1, -1), {0: "expected 1 or more, or -1", -2: "expected 1 or more, or -1"}),
     ({"least": 0, "below": math.inf}, 0.1, (0,), {math.inf: "=inf: expected 0 or more and finite"}),
-    ({"above": -math.inf, "below": math.inf}, 0.1, (-1,), {-math.inf: "=-inf: expected finite"}),
+    ({"above": -math.inf, "below": math.inf}, 0.1, (-1,), {-math.inf: "=-inf: expected a finite number"}),
     ({"above": 0}, (), ((), [1, 2]), {(1, 0): "--x=1:0: expected above 0"}),
     ({"above": 0}, None, (None, 1), {0: "--x=0: expected above 0$"}),
+    ({"most": 65535}, 0, (65535,), {12345678: "--x=12345678: expected at most 65535"}),
     ({}, 3, (-1, "text"), {}),
 ])
 def test_limits(limits: dict[str, float], default: Any, allowed: tuple[Any, ...], refused: dict[Any, str]) -> None:
