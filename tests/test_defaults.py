@@ -1,7 +1,7 @@
 """Defaults of options are an interface: those of Kaldi's programs, or of ours.
 
-data/defaults.txt has those of all classes of options, with limits, data/command_options.txt those of all commands, and
-data/layer_options.txt those of all layers of xconfig files. A default that is changed on purpose is changed there, too
+data/defaults.txt has those of all classes of options, with limits and which are harmless, data/command_options.txt
+those of all commands, and data/layer_options.txt those of all layers of xconfig files. A default that is changed on purpose is changed there, too
 (``python tests/test_defaults.py`` writes the files anew).
 """
 from __future__ import annotations
@@ -53,7 +53,8 @@ def own_defaults(name: str) -> Iterator[str]:
     for field in dataclasses.fields(cls):
         if field.default is not dataclasses.MISSING and not (
                 field.name in inherited and inherited[field.name] == field.default):
-            yield f"{field.name} = {field.default!r}{limits(limits_of(field.metadata))}"
+            yield (f"{field.name} = {field.default!r}{limits(limits_of(field.metadata))}"
+                   f"{' harmless' * field.metadata.get('harmless', False)}")
 
 
 def table() -> dict[str, list[str]]:
