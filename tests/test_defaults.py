@@ -1,8 +1,8 @@
 """Defaults of options are an interface: those of Kaldi's programs, or of ours.
 
 data/defaults.txt has those of all classes of options, with limits and which are harmless, data/command_options.txt
-those of all commands, and data/layer_options.txt those of all layers of xconfig files. A default that is changed on purpose is changed there, too
-(``python tests/test_defaults.py`` writes the files anew).
+those of all commands, and data/layer_options.txt those of all layers of xconfig files. A default that is changed on
+purpose is changed there, too (``python tests/test_defaults.py`` writes the files anew).
 """
 from __future__ import annotations
 
