@@ -19,6 +19,7 @@ from nnet3py import option_file
 from nnet3py.errors import UsageError
 
 T = TypeVar("T")
+GPU_CHOICES = ("yes", "no", "optional", "wait")         # choices of --use-gpu
 OptionValue: TypeAlias = "str | float | bool"       # an int is a float to type checkers
 
 
@@ -59,14 +60,17 @@ def check_limits(name: str, value: Any, default: Any, limits: Mapping[str, float
     if not limits or value is None or value == default:
         return
     numbers = value if isinstance(value, (list, tuple)) else (value,)
-    if not all(_LIMITS[kind][0](number, limit) for kind, limit in limits.items() for number in numbers):
+    if not all(_is_within(number, limits) for number in numbers):
         wanted = " and ".join(_LIMITS[kind][1].format(_shown(limit)) for kind, limit in limits.items()).replace(
             "above -inf and ", "").replace("below inf", "finite")
-        is_apart = isinstance(default, (int, float)) and not all(
-            _LIMITS[kind][0](default, limit) for kind, limit in limits.items())
+        is_apart = isinstance(default, (int, float)) and not _is_within(default, limits)
         raise UsageError(f"--{name}={':'.join(map(_shown, numbers))}: expected "
                          f"{'a finite number' if wanted == 'finite' else wanted}"
                          f"{f', or {_shown(default)}' if is_apart else ''}")
+
+
+def _is_within(number: float, limits: Mapping[str, float]) -> bool:
+    return all(_LIMITS[kind][0](number, limit) for kind, limit in limits.items())
 
 
 def _shown(number: float) -> str:

@@ -19,7 +19,16 @@ from typing import TYPE_CHECKING, TypeVar
 
 from nnet3py.chain.options import SupervisionOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import CheckedOptions, defaults, like, opt, options_class, settings_of, with_values
+from nnet3py.option_fields import (
+    GPU_CHOICES,
+    CheckedOptions,
+    defaults,
+    like,
+    opt,
+    options_class,
+    settings_of,
+    with_values,
+)
 from nnet3py.option_file import checked_value, split, text_of
 from nnet3py.training.options import ChainOptions as ObjectiveOptions
 from nnet3py.training.options import CombineOptions, TrainerOptions
@@ -131,7 +140,7 @@ class CommonOptions(JobOptions):
     input_model: str | None = opt("trainer.input-model", None, "Start from this raw network, not from configs/")
 
     use_gpu: str = opt("use-gpu", "yes", "yes|no|optional|wait: train on GPUs; without one, warn and train on the CPU",
-                       harmless=True, choices=("yes", "no", "optional", "wait", "true", "false"))
+                       harmless=True, choices=(*GPU_CHOICES, "true", "false"))
     remove_egs: bool = opt("cleanup.remove-egs", True, "Remove the examples at the end, if made here", harmless=True)
     preserve_model_interval: int = opt("cleanup.preserve-model-interval", 100, "Keep models whose number is a multiple "
                                        "of this", harmless=True, least=1)

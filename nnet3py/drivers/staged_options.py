@@ -12,7 +12,7 @@ from nnet3py.discriminative.options import DiscriminativeOptions
 from nnet3py.drivers.options import JobOptions, check_plain
 from nnet3py.errors import UsageError
 from nnet3py.ivectors.options import OnlineSettings
-from nnet3py.option_fields import like, opt, options_class
+from nnet3py.option_fields import GPU_CHOICES, like, opt, options_class
 from nnet3py.training.options import TrainerOptions
 from nnet3py.trees import BuildOptions
 
@@ -190,7 +190,7 @@ class LatticesOptions(WorkOptions):
     max_active: int = opt("denlats.max-active", 5000, "Greatest number of active states in a frame", least=1)
     min_active: int = opt("denlats.min-active", 200, "Least number of active states in a frame", least=0)
     use_gpu: str = opt("use-gpu", "no", "yes|no|optional|wait: use a GPU for decoding, alignment and training",
-                       choices=("yes", "no", "optional", "wait"))
+                       choices=GPU_CHOICES)
 
     folders = (*WorkOptions.folders, "src_dir", "lang")
     more_folders = ("online_ivector_dir", "graph_dir")

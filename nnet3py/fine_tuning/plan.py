@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from nnet3py.drivers.staged_options import WorkOptions
 from nnet3py.errors import UsageError
-from nnet3py.option_fields import CheckedOptions, opt, options_class
+from nnet3py.option_fields import GPU_CHOICES, CheckedOptions, opt, options_class
 
 PARTS = ("train", "held_out", "old_data", "old_test")
 # The new grammar has the weight SHARE * --lm-weight beside the old one: with equal weights, words of old data were
@@ -97,7 +97,7 @@ class FineTuneOptions(WorkOptions):
     srand: int = opt("srand", 0, "Seed of all random choices")
     nj: int = opt("nj", 2, "Jobs side by side", harmless=True, least=1)
     use_gpu: str = opt("use-gpu", "optional", "yes|no|optional|wait: train on GPUs", harmless=True,
-                       choices=("yes", "no", "optional", "wait"))
+                       choices=GPU_CHOICES)
 
     folders: ClassVar[tuple[str, ...]] = ("dir",)
 

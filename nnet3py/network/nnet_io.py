@@ -24,6 +24,7 @@ from nnet3py.network.structure import (
     Node,
     check_nnet,
 )
+from nnet3py.random_sequence import unsigned
 
 _OTHER_MODELS = {"<DIMENSION>": "this is a GMM model", "<Nnet>": "this is a model of Kaldi's nnet1 or nnet2"}
 MAX_COMPONENTS = 100000
@@ -110,7 +111,7 @@ def component_rng(seed: int, name: str) -> np.random.Generator:
     import hashlib  # slow to load, and needed for new components only
 
     digest = int.from_bytes(hashlib.blake2b(name.encode(), digest_size=8).digest(), "little")
-    return np.random.Generator(np.random.Philox(key=np.array([seed & (2**64 - 1), digest], dtype=np.uint64)))
+    return np.random.Generator(np.random.Philox(key=np.array([unsigned(seed), digest], dtype=np.uint64)))
 
 
 def read_config_into(nnet: NetworkStructure, text: str, seed: int = 0, path: str | None = None) -> None:

@@ -21,6 +21,7 @@ from nnet3py.errors import Nnet3Error, ShapeError, within
 from nnet3py.formats.general import check_finite, to_dense
 from nnet3py.log import kaldi_place
 from nnet3py.network.nnet import Nnet
+from nnet3py.random_sequence import unsigned
 from nnet3py.runtime.computer import Computer
 from nnet3py.training.example_computation import HIDDEN, XENT
 from nnet3py.training.options import ChainOptions
@@ -62,7 +63,7 @@ class ChainObjectiveComputation:
     def __init__(self, ops: Ops, graph: DenominatorGraph, options: ChainOptions, seed: int = 0) -> None:
         self.ops, self.options = ops, options
         self._denominator = DenominatorComputation(ops, graph, options.leaky_hmm_coefficient)
-        self._draws = np.random.Generator(np.random.Philox(key=seed & (2**64 - 1)))
+        self._draws = np.random.Generator(np.random.Philox(key=unsigned(seed)))
 
     def compute(self, supervision: Supervision, output: DeviceArray, deriv: DeviceArray | None = None,
                 numerator_deriv: DeviceArray | None = None) -> ChainObjective:

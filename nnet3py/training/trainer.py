@@ -32,6 +32,7 @@ from nnet3py.network.whole_model import (
     zero_component_stats,
 )
 from nnet3py.ops import get_ops
+from nnet3py.random_sequence import unsigned
 from nnet3py.runtime.blas_threads import BlasAlone
 from nnet3py.runtime.computer import Computer, ComputerCache
 from nnet3py.runtime.parameter_store import on_device
@@ -103,7 +104,7 @@ class MinibatchTrainer(ABC, Generic[Eg]):
         self.delta.scale(0.0)
         self.compiler = CachingCompiler.with_options(nnet, options.optimize, options.compiler)
         self._bind()
-        self._draws = np.random.Generator(np.random.Philox(key=options.srand & (2**64 - 1)))
+        self._draws = np.random.Generator(np.random.Philox(key=unsigned(options.srand)))
         self._seed = int(self._draws.integers(0, 100001))
         self.num_minibatches = 0
         self.objectives: dict[str, ObjectiveStats] = {}

@@ -30,7 +30,7 @@ from nnet3py.cli.process.options import (
 )
 from nnet3py.compiler.optimize_options import CompilerOptions, OptimizeOptions
 from nnet3py.errors import DeviceError, within
-from nnet3py.option_fields import settings_of
+from nnet3py.option_fields import GPU_CHOICES, settings_of
 
 Group = tuple[Option, ...]
 
@@ -70,7 +70,7 @@ NUM_THREADS = option("num-threads", int, 0,
 # Options of every command that computes with a network.
 DEVICE: Group = (
     option("use-gpu", str, "optional", "yes|no|optional|wait: use a GPU; without one yes fails, wait warns",
-           choices=("yes", "no", "optional", "wait")),
+           choices=GPU_CHOICES),
     option("device", str, "", "cpu or cuda; wins over --use-gpu", choices=("", "cpu", "cuda")),
     option("cuda-use-tensor-cores", bool, False, "Let products on a GPU round their factors to TF32, for its tensor "
            "cores; true also with NNET3PY_TF32=1"),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nnet3py import log
 from nnet3py.cli.process.options import Options, option
 from nnet3py.errors import UsageError
+from nnet3py.option_fields import GPU_CHOICES
 
 if TYPE_CHECKING:
     from nnet3py.recognition.recognizer import Recognizer
@@ -28,7 +29,7 @@ MODEL = (
 )
 USE_GPU = option("use-gpu", str, "no", "yes|no|optional|wait: compute the network on a GPU, which is worth it for "
                  "large networks and many streams at once; without a GPU yes fails, wait "
-                 "warns", choices=("yes", "no", "optional", "wait"))
+                 "warns", choices=GPU_CHOICES)
 DEVICE = (USE_GPU, option("device", str, "", "cpu or cuda; overrides --use-gpu", choices=("", "cpu", "cuda")))
 _WARM_SECONDS = 2
 
